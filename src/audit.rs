@@ -195,12 +195,12 @@ impl Auditor {
     async fn settle(&self, sample: &Sample, outcome: Outcome) -> bool {
         self.note(sample, &outcome);
         let whole = self.heal(sample, &outcome).await;
-        self.audits.update(|job| job.report.count(&sample.request.to_string(), outcome));
+        self.audits.update(|job| job.report.count(&sample.to_string(), outcome));
         whole
     }
 
     fn note(&self, sample: &Sample, outcome: &Outcome) {
-        let request = sample.request.to_string();
+        let request = sample.to_string();
         match outcome {
             Outcome::Different(differences) => {
                 for difference in differences {
@@ -259,8 +259,12 @@ impl Auditor {
             _ => {}
         }
         let kind = self.kind_of(&published, sample);
-        let theirs =
-            if kind == Kind::Odd { self.ask_odd(&sample.request).await? } else { self.ask(&sample.request).await? };
+        // A second look is by GET.
+        let is_head = sample.is_head && before.is_none();
+        let theirs = match kind {
+            Kind::Odd => self.ask_odd(&sample.request, is_head).await?,
+            _ => self.ask(&sample.request).await?,
+        };
         // Compares with the present snapshot, not with that at the time of the request.
         let published = self.live.current().ok_or(UNPUBLISHED)?;
         let ours = self.ours(&published, &sample.request)?;
@@ -268,6 +272,14 @@ impl Auditor {
         let kind = self.kind_of(&published, sample);
         if let Verdict::Settled(outcome) = judge(kind, &ours, &theirs, &ignored)? {
             return Ok(Look::Settled(outcome));
+        }
+        if is_head {
+            // HEAD has the headers of GET here, by contract: an origin whose HEAD alone differs is not followed.
+            let get = Sample { is_head: false, ..sample.clone() };
+            return Ok(match Box::pin(self.try_look(&get, None)).await? {
+                Look::Settled(Outcome::Equal) => Look::Settled(Outcome::ByContract),
+                look => look,
+            });
         }
         let Some(before) = before else { return Ok(Look::Suspect(theirs)) };
         // A field in which even two answers of the origin differ, and nothing else does, means nothing.

@@ -47,7 +47,7 @@ mod venue;
 mod wire;
 mod world;
 
-pub use edges::{BadNumber, BeyondLast, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
+pub use edges::{BadNumber, BeyondLast, Commas, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
 pub use fault::{Asked, FaultRule, Mishap};
 pub use links::LinkStyle;
 pub use log::Seen;

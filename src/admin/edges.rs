@@ -11,6 +11,8 @@ use crate::snapshot::edges::Edges;
 
 /// The name of valid filters that exclude each other, where the origin does not answer with an empty list.
 const ELSEWHERE: &str = "city-outside-state";
+/// The name of several terms with commas between them.
+const COMMAS: &str = "comma-list";
 
 /// `edges` in `/status`.
 pub(super) fn describe(edges: &Edges) -> Value {
@@ -26,11 +28,18 @@ pub(super) fn describe(edges: &Edges) -> Value {
     if learned.as_ref().is_some_and(|learned| learned.elsewhere) {
         cases.insert(ELSEWHERE.to_owned(), Lesson::Through.what().into());
     }
+    match learned.as_ref().map(|learned| learned.commas) {
+        Some(Some(true)) => drop(cases.insert(COMMAS.to_owned(), Lesson::Through.what().into())),
+        Some(Some(false)) => drop(cases.insert(COMMAS.to_owned(), Lesson::AsOurs.what().into())),
+        Some(None) => own.push(COMMAS),
+        None => {}
+    }
     json!({
         "state": edges.state().as_str(),
         "cases": cases,
         "own": own,
-        "probes": learned.as_ref().map_or_else(|| edges.probes(), |learned| learned.probes),
+        // Of the cases: the few requests about filters are on the operator's page.
+        "probes": learned.as_ref().map_or_else(|| edges.probes().0, |learned| learned.probes),
         "probed_at": learned.as_ref().and_then(|learned| WallTime::from_millis(learned.probed_ms).rfc3339()),
     })
 }

@@ -187,7 +187,7 @@ impl Core {
                 live: head.clone(),
                 details: details.clone(),
                 edges: versions.edges().clone(),
-                ttl: config.ttl,
+                settings: self.settings.clone(),
                 clock: self.clock.clone(),
             });
             self.auditor = Some(Auditor {

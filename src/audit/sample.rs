@@ -19,6 +19,9 @@ use crate::snapshot::dataset::Dataset;
 
 use super::odd;
 
+/// One in so many odd requests is sent with HEAD.
+const HEAD_OF: u32 = 4;
+
 /// The kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -118,6 +121,15 @@ impl fmt::Display for Request {
 pub(crate) struct Sample {
     pub kind: Kind,
     pub request: Request,
+    /// Whether HEAD is sent: of some odd requests.
+    pub is_head: bool,
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = if self.is_head { "HEAD" } else { "GET" };
+        write!(f, "{method} {}", self.request.path())
+    }
 }
 
 /// Draws samples.
@@ -144,10 +156,11 @@ impl Sampler {
                 kind => kind,
             };
             if let Some(request) = self.draw(kind, dataset) {
-                return Sample { kind, request };
+                let is_head = kind == Kind::Odd && self.dice.random_ratio(1, HEAD_OF);
+                return Sample { kind, request, is_head };
             }
         }
-        Sample { kind: Kind::FirstPage, request: Request::List(ListQuery::default()) }
+        Sample { kind: Kind::FirstPage, request: Request::List(ListQuery::default()), is_head: false }
     }
 
     fn next_kind(&mut self) -> Kind {
@@ -166,7 +179,7 @@ impl Sampler {
             Kind::Taxonomy(taxonomy) => return Some(Request::Taxonomy(taxonomy)),
             Kind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
             Kind::UnknownListing => return Some(Request::Detail(self.unknown(dataset))),
-            Kind::Odd => return self.odd().map(Request::Odd),
+            Kind::Odd => return self.odd(dataset).map(Request::Odd),
             Kind::Elsewhere => return None,
             Kind::FirstPage => plain,
             Kind::Page => {
@@ -212,8 +225,22 @@ impl Sampler {
         Some(Request::List(query))
     }
 
-    fn odd(&mut self) -> Option<String> {
-        (0..20).find_map(|_| odd::draw(Case::ALL[self.dice.random_range(0..Case::ALL.len())], &mut self.dice))
+    fn odd(&mut self, dataset: &Dataset) -> Option<String> {
+        (0..20).find_map(|_| match Case::ALL.get(self.dice.random_range(0..=Case::ALL.len())) {
+            Some(case) => odd::draw(*case, &mut self.dice),
+            None => self.several(dataset),
+        })
+    }
+
+    /// Two terms with a comma between them.
+    fn several(&mut self, dataset: &Dataset) -> Option<String> {
+        let taxonomy = TaxonomyKind::ALL[self.dice.random_range(0..TaxonomyKind::ALL.len())];
+        let one = self.term(ListQuery::default(), taxonomy, dataset)?;
+        let mut query = self.term(ListQuery::default(), taxonomy, dataset)?;
+        let (one, other) = (one.slug(taxonomy)?, query.slug(taxonomy)?);
+        let both = format!("{one},{other}");
+        query.slugs[taxonomy.index()] = Some(both.into());
+        Some(query.path_and_query())
     }
 
     fn per_page(&mut self) -> u16 {

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, Method};
 use url::Url;
 
 use crate::api::render::{Frame, ListPage, VolatileValues};
@@ -47,11 +47,12 @@ impl Auditor {
     }
 
     /// Asks an odd request: refusals come with their bodies.
-    pub(super) async fn ask_odd(&self, request: &Request) -> Result<Theirs, String> {
+    pub(super) async fn ask_odd(&self, request: &Request, is_head: bool) -> Result<Theirs, String> {
         const MOST: u64 = 4 << 20;
-        let answer =
-            self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
-        self.theirs(request, &answer, self.clock.now_wall().as_millis())
+        let method = if is_head { Method::HEAD } else { Method::GET };
+        let asked = self.client.probe(&method, &request.path(), MOST, Self::asker()).await;
+        let answer = asked.map_err(|error| error.to_string())?;
+        Ok(Theirs { is_head, ..self.theirs(request, &answer, self.clock.now_wall().as_millis())? })
     }
 
     fn theirs(&self, request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
@@ -66,7 +67,7 @@ impl Auditor {
             Err(_no_address) => Links::default(),
         };
         let allow = methods(&answer.headers);
-        Ok(Theirs { status: answer.status, media_type, is_private, links, allow, text, at_ms })
+        Ok(Theirs { status: answer.status, is_head: false, media_type, is_private, links, allow, text, at_ms })
     }
 
     /// Asks the origin any other request.
@@ -82,7 +83,8 @@ impl Auditor {
             Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
                 let at_ms = self.clock.now_wall().as_millis();
                 let (links, text) = (Links::default(), String::new());
-                Ok(Theirs { status, media_type: None, is_private: false, links, allow: None, text, at_ms })
+                let (is_head, is_private) = (false, false);
+                Ok(Theirs { status, is_head, media_type: None, is_private, links, allow: None, text, at_ms })
             }
             Err(error) => Err(error.to_string()),
         }

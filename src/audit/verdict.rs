@@ -28,6 +28,8 @@ pub(super) enum Ours {
 pub(super) struct Theirs {
     /// The status; only 200 has a text, and all answers to odd requests.
     pub(super) status: u16,
+    /// Whether it is the answer to HEAD: then there is no text, and only status and headers are compared.
+    pub(super) is_head: bool,
     /// `Content-Type`.
     pub(super) media_type: Option<String>,
     /// Whether caches may not keep it, or only one client's.
@@ -64,7 +66,8 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
         // An unknown id is 404 here, whatever the origin answers.
         (Ours::Missing(_) | Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
         (Ours::Body { text, links, at_ms }, 200) => {
-            let mut differences = compare_bodies(kind, text, &theirs.text, ignored)?;
+            let mut differences =
+                if theirs.is_head { Vec::new() } else { compare_bodies(kind, text, &theirs.text, ignored)? };
             differences.extend(headers(theirs));
             differences.extend(links.differences(&theirs.links));
             (differences, *at_ms)
@@ -98,7 +101,7 @@ fn learned(status: u16, media_type: Option<&str>, text: &str, theirs: &Theirs) -
     if one != other {
         differences.push(Difference::new(What::Header, "Content-Type", &one, &other));
     }
-    if text != theirs.text {
+    if !theirs.is_head && text != theirs.text {
         differences.push(Difference::new(What::Text, "", text, &theirs.text));
     }
     differences.extend(methods(theirs));

@@ -149,5 +149,13 @@ fn lessons() -> Learned {
         (Case::EmptyNumber, Lesson::AsOurs),
     ];
     let own = [(Case::PageHuge, "the bodies of the two answers differ".to_owned())];
-    Learned { lessons: lessons.into(), elsewhere: false, own: own.into(), probes: 40, probed_ms: 1_795_000_000_000 }
+    Learned {
+        lessons: lessons.into(),
+        elsewhere: false,
+        commas: Some(true),
+        own: own.into(),
+        probes: 40,
+        filter_probes: 3,
+        probed_ms: 1_795_000_000_000,
+    }
 }

@@ -1,21 +1,23 @@
 //! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
 //!
-//! [`probes`] and `places` have the requests, [`plan`] says when and how often they are sent, [`crate::api::edges::judge`]
+//! [`probes`] and `filters` have the requests, [`plan`] says when and how often they are sent, [`crate::api::edges::judge`]
 //! judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
 
-mod places;
+mod filters;
 pub(crate) mod plan;
 mod probes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use http::header::CONTENT_TYPE;
 
 use crate::api::edges::case::Case;
 use crate::api::edges::judge::{Came, Said, Seen};
 use crate::api::edges::lesson::MOST_BODY;
 use crate::clock::Clock;
+use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
@@ -26,7 +28,8 @@ use crate::upstream::client::{AskError, Asker, OriginClient};
 use crate::upstream::window::Class;
 
 use super::details::Details;
-use plan::{Evidence, Facts, Step};
+use filters::Filter;
+use plan::{Evidence, Facts, FilterSeen, Step};
 use probes::Probe;
 
 /// The key of the stored answers to the probes.
@@ -53,8 +56,8 @@ pub struct EdgeLearner {
     pub details: Details,
     /// Where the lessons go.
     pub edges: Edges,
-    /// How far apart the two probes of a case are at least.
-    pub ttl: Duration,
+    /// `ttl`: how far apart the two probes of a case are at least.
+    pub settings: Settings,
     /// The clock.
     pub clock: Clock,
 }
@@ -69,7 +72,7 @@ impl EdgeLearner {
             again |= self.edges.take_again();
             let facts = Facts {
                 now_ms: self.clock.now_wall().as_millis(),
-                apart: self.ttl,
+                apart: self.settings.load().ttl,
                 refreshed_ms: self.client.status().picture().refreshed_ms,
                 again,
             };
@@ -83,7 +86,7 @@ impl EdgeLearner {
                 }
                 Step::Begin => Some(Duration::from_secs(1)),
                 Step::Probe(case, round) => self.probe(&mut evidence, case, round).await,
-                Step::Place(round) => self.place(&mut evidence, round).await,
+                Step::Filter(filter, round) => self.filter(&mut evidence, filter, round).await,
                 Step::Judge => {
                     self.judge(&mut evidence, facts.now_ms);
                     None
@@ -103,12 +106,12 @@ impl EdgeLearner {
             None
         });
         let evidence = kept.filter(|kept| kept.origin == self.client.base().as_str()).unwrap_or_default();
-        self.edges.set_probes(evidence.sent);
+        self.edges.set_probes(evidence.sent, evidence.filters_sent());
         evidence
     }
 
     fn keep(&self, evidence: &Evidence) {
-        self.edges.set_probes(evidence.sent);
+        self.edges.set_probes(evidence.sent, evidence.filters_sent());
         let kept = serde_json::to_vec(evidence)
             .map_err(|source| StoreError::Io { path: EVIDENCE.into(), source: source.into() });
         if let Err(error) = kept.and_then(|text| self.store.put_state(EVIDENCE, &text)) {
@@ -140,7 +143,7 @@ impl EdgeLearner {
         // Stored before it is sent: whatever happens then, it counts.
         evidence.sent += 1;
         self.keep(evidence);
-        let asked = self.client.probe(probe.path(), most, Asker::mirror(Class::Background)).await;
+        let asked = self.client.probe(&Method::GET, probe.path(), most, Asker::mirror(Class::Background)).await;
         if matches!(asked, Err(AskError::Spent(_))) {
             evidence.sent -= 1;
             self.keep(evidence);
@@ -169,34 +172,41 @@ impl EdgeLearner {
         None
     }
 
-    /// Asks for a city outside a state; returns how long to wait before the next question.
-    async fn place(&self, evidence: &mut Evidence, round: usize) -> Option<Duration> {
+    /// Asks a question about a filter; returns how long to wait before the next question.
+    async fn filter(&self, evidence: &mut Evidence, filter: Filter, round: usize) -> Option<Duration> {
         let Some(published) = self.live.current() else { return Some(TICK) };
-        let query = places::query(round, &published.dataset);
+        let query = filter.query(round, &published.dataset);
         drop(published);
-        // Where every city lies in every state, nothing can be asked.
-        let Some(query) = query else {
-            evidence.places.push(true);
-            self.keep(evidence);
-            return None;
-        };
-        let path = query.path_and_query();
-        let is_ours = match self.client.probe(&path, places::MOST, Asker::mirror(Class::Background)).await {
-            Ok(answer) => places::is_ours(answer.status, &answer.body),
-            Err(AskError::Spent(_)) => return Some(PAUSE),
-            Err(AskError::TooLarge { .. }) => false,
-            Err(error) if evidence.asks_places_again() => {
-                tracing::debug!(path, %error, "a question about a city and a state is asked again later");
+        let is_ours = match query {
+            // Where every city lies in every state, or each kind has one term, nothing can be asked.
+            None => None,
+            Some(query) => {
+                let path = query.path_and_query();
+                // Stored before it is sent: whatever happens then, it counts.
+                *evidence.asked.entry(filter).or_default() += 1;
                 self.keep(evidence);
-                return Some(PAUSE);
+                match self.client.probe(&Method::GET, &path, filters::MOST, Asker::mirror(Class::Background)).await {
+                    Ok(answer) => filters::is_ours(answer.status, &answer.body),
+                    Err(AskError::TooLarge { .. }) => Some(false),
+                    Err(AskError::Spent(_)) => {
+                        evidence.asked.entry(filter).and_modify(|asked| *asked -= 1);
+                        self.keep(evidence);
+                        return Some(PAUSE);
+                    }
+                    Err(error) if evidence.may_ask(filter) => {
+                        tracing::debug!(path, %error, "a question about filters is asked again later");
+                        return Some(PAUSE);
+                    }
+                    // Without an answer, the documented meaning stays.
+                    Err(_) => None,
+                }
             }
-            // Without an answer, the documented meaning stays.
-            Err(_) => true,
         };
-        if !is_ours {
-            tracing::debug!(path, "the origin answers a city outside its state in another way");
+        if is_ours == Some(false) {
+            tracing::debug!(?filter, round, "the origin answers such filters in another way");
         }
-        evidence.places.push(is_ours);
+        let at_ms = self.clock.now_wall().as_millis();
+        evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
         self.keep(evidence);
         None
     }

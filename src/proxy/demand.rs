@@ -3,6 +3,7 @@
 //! Callers: [`super::together`]; [`crate::upstream::budget`] gives the turns.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,10 +33,10 @@ pub(crate) struct Fetching {
 }
 
 impl Demands {
-    /// A client got it stale; ignored unless it is being fetched.
-    pub(crate) fn asked(&self, key: &Key) {
+    /// A household got it stale; ignored unless it is being fetched.
+    pub(crate) fn asked(&self, key: &Key, household: IpAddr) {
         if let Some((_, demand)) = self.0.fetched.lock().get(key) {
-            demand.more();
+            demand.vote(household);
         }
     }
 
@@ -46,14 +47,17 @@ impl Demands {
         (demand.is_refused() && !demand.is_sent()).then(|| demand.clone())
     }
 
-    /// Marks it as being fetched until the result is dropped. The demand for an earlier fetch that still runs counts
+    /// Marks it as being fetched until the result is dropped. The demand for an earlier fetch that still waits counts
     /// here, too.
     pub(crate) fn fetching(&self, key: &Key, demand: Demand) -> Fetching {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         let mut fetched = self.0.fetched.lock();
-        let (last, demand) = fetched.entry(key.clone()).or_insert((number, demand));
+        let (last, current) = fetched.entry(key.clone()).or_insert_with(|| (number, demand.clone()));
+        if current.is_sent() {
+            *current = demand;
+        }
         *last = number;
-        Fetching { demands: self.clone(), key: key.clone(), number, demand: demand.clone() }
+        Fetching { demands: self.clone(), key: key.clone(), number, demand: current.clone() }
     }
 }
 

@@ -108,7 +108,7 @@ impl Proxy {
             inner.failures.failed(key, &error, inner.clock.now_mono());
         }
         if let Some(waiting) = waiting {
-            waiting.land(failed_for(|| told(question, &inner.config.allowed, names), error.clone(), bare));
+            waiting.end(failed_for(|| told(question, &inner.config.allowed, names), error.clone(), bare));
         }
         Err(error)
     }

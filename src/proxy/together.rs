@@ -14,18 +14,16 @@ use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{RequestDirectives, reuse};
 use crate::upstream::budget::{Demand, Spent};
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::flight::{Boarding, Ticket};
+use crate::upstream::flight::Boarding;
 use crate::upstream::wire::Listener;
 
-use super::demand::Fetching;
 use super::fetch::{Fetch, Fetched};
-use super::landing::{Flight, Landing, flight, is_failure};
+use super::landing::{Landing, flight, is_failure};
 use super::onward::{and_these, for_everybody, names, told};
 use super::question::{PassError, Passed, Question};
 use super::{Proxy, Reason};
 
-/// How often a client waits for the fetch of another client although the answer then does not fit its own request; and
-/// how often for a slot that another client was refused: otherwise many clients of one resource are refused one by one.
+/// How often a client waits for the fetch of another client although the answer then does not fit its own request.
 const MOST_TRIES: u32 = 2;
 /// How long a client with a stale answer of a known endpoint at hand waits for a fresh one. On other paths, slow does
 /// not count as failing.
@@ -37,8 +35,10 @@ const BEHIND: Duration = Duration::from_secs(60);
 enum Turn {
     /// It is answered.
     Served(Result<Passed, PassError>),
-    /// It asks again: the client that began the fetch gave up earlier.
+    /// It asks again: the fetch was lost.
     Again,
+    /// It is judged by its own place in the queue: the client that began the fetch got no slot, or gave up earlier.
+    Refused,
     /// It asks again, a few times: the answer was for other request headers.
     OfOthers,
     /// It sends a request of its own.
@@ -56,7 +56,7 @@ impl Proxy {
     ) -> Result<Passed, PassError> {
         let (inner, known) = (&*self.0, fetch.question.is_known());
         let deadline = inner.clock.now_mono().plus(inner.config.wait);
-        let (mut tries, mut refusals) = (0, 0);
+        let mut tries = 0;
         loop {
             let boarding = inner.flights.board(&flight(&fetch.key, &fetch.names, selectable));
             if let Boarding::First(..) = boarding {
@@ -92,18 +92,20 @@ impl Proxy {
                         },
                         None => started.await,
                     };
-                    if let (Err(AskError::Spent(Spent { paused: false, .. })), Some(cold)) = (&fetched, cold) {
-                        self.refused(&cold.0, cold.1, cold.2, selectable);
+                    if let (Err(AskError::Spent(spent)), Some(cold)) = (&fetched, cold) {
+                        self.refused(*spent, &cold.0, cold.1, cold.2, selectable);
                     }
                     return self.served(known, kept, fetched, why);
                 }
                 Boarding::Joined(passenger) => passenger,
             };
+            let left = deadline.since(inner.clock.now_mono());
             if at_hand.is_none()
-                && let Some(spent) = self.refused_again(&fetch.question, &fetch.key)
+                && let Some(spent) = self.refused_again(&fetch.question, &fetch.key, left)
             {
                 return self.stale_or(known, fetch.kept, spent.into());
             }
+            let is_cold = at_hand.is_none();
             let landed = if let Some(stored) = at_hand {
                 match timeout(PATIENCE_WITH_STALE, passenger.landed()).await {
                     Ok(landed) => landed,
@@ -111,17 +113,41 @@ impl Proxy {
                 }
             } else {
                 // It may wait longer for its slot than this client; on the wire it needs the full timeout.
-                let bound = deadline.since(inner.clock.now_mono()) + inner.upstream.origin().config().timeout;
+                let bound = left + inner.upstream.origin().config().timeout;
                 timeout(bound, passenger.landed()).await.ok().flatten()
             };
-            let may_wait = refusals < MOST_TRIES && inner.clock.now_mono() < deadline;
-            match self.shared(landed, &mut fetch, selectable, why, may_wait) {
+            let left = deadline.since(inner.clock.now_mono());
+            match self.shared(landed, &mut fetch, selectable, why, !left.is_zero()) {
                 Turn::Served(answer) => return answer,
-                Turn::Again => refusals += 1,
+                Turn::Again => {}
+                Turn::Refused if !is_cold => return self.stale_or(known, fetch.kept, Spent::soon().into()),
+                Turn::Refused => {
+                    if let Some(spent) = self.own_refusal(&fetch, selectable, left) {
+                        if known {
+                            self.refused(spent, &fetch.question, fetch.key, fetch.names, selectable);
+                        }
+                        return self.stale_or(known, fetch.kept, spent.into());
+                    }
+                }
                 Turn::OfOthers if tries < MOST_TRIES => tries += 1,
-                Turn::OfOthers | Turn::Alone => return self.alone(fetch, why, interim).await,
+                Turn::OfOthers | Turn::Alone => {
+                    if is_cold {
+                        fetch.asker.patience = fetch.asker.patience.map(|patience| patience.min(left));
+                    }
+                    return self.alone(fetch, why, interim).await;
+                }
             }
         }
+    }
+
+    /// Judges a client whose shared fetch got no slot, by its own place in the queue and its own patience. `None`: it goes
+    /// on, with a fetch of its own or with one that another of the waiting clients has begun.
+    fn own_refusal(&self, fetch: &Fetch, selectable: &HeaderMap, left: Duration) -> Option<Spent> {
+        let inner = &*self.0;
+        if !left.is_zero() && inner.flights.flies(&flight(&fetch.key, &fetch.names, selectable)) {
+            return None;
+        }
+        inner.upstream.origin().budget().judge(fetch.asker.client, Some(left))
     }
 
     /// What a client makes of another's fetch; `None`: no result within its time. `may_wait`: it has time left to wait.
@@ -155,8 +181,8 @@ impl Proxy {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), selecting.names().cloned());
                 Turn::OfOthers
             }
-            // The patience of an earlier client has ended, not this one's.
-            Some(Landing::Failed(AskError::Spent(_))) | None if may_wait => Turn::Again,
+            Some(Landing::Failed(AskError::Spent(_))) => Turn::Refused,
+            None if may_wait => Turn::Again,
             Some(Landing::Failed(error)) => Turn::Served(self.stale_or(known, fetch.kept.take(), error)),
             Some(Landing::FailedFor(error, said))
                 if *said == told(&fetch.question, &self.0.config.allowed, &fetch.names) =>
@@ -196,7 +222,7 @@ impl Proxy {
         stored: &Arc<Stored>,
     ) {
         let inner = &*self.0;
-        inner.demands.asked(&key);
+        inner.demands.asked(&key, inner.upstream.origin().budget().household(question.client));
         if inner.failures.resting(&key, inner.clock.now_mono()).is_some() {
             return;
         }
@@ -211,15 +237,6 @@ impl Proxy {
             let fetch = Fetch { question, key, names, kept: Some(stored.clone()), asker };
             self.in_background(fetch, ticket, fetching);
         }
-    }
-
-    /// A fetch that no client waits for yet.
-    pub(super) fn in_background(&self, fetch: Fetch, ticket: Ticket<Flight, Landing>, fetching: Fetching) {
-        let this = self.clone();
-        tokio::spawn(async move {
-            drop(this.fetch(fetch, Some(ticket), None).await);
-            drop(fetching);
-        });
     }
 
     /// An answer that another fetch stored after this client looked into the cache.

@@ -8,20 +8,23 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 
 use crate::cache::Key;
-use crate::clock::Monotonic;
+use crate::clock::{Clock, Monotonic};
 use crate::upstream::asker::Asker;
 use crate::upstream::budget::{Demand, Spent};
-use crate::upstream::flight::Boarding;
+use crate::upstream::error::AskError;
+use crate::upstream::flight::{Boarding, Ticket};
 
 use super::Proxy;
+use super::demand::Fetching;
 use super::fetch::Fetch;
-use super::landing::flight;
+use super::landing::{Flight, Landing, flight};
 use super::question::Question;
 
 /// How many households must be refused before a resource is fetched. More than one, so that no single household can
@@ -31,12 +34,20 @@ const ENOUGH: usize = 2;
 const COUNTS_FOR: Duration = Duration::from_secs(60);
 /// How long such a fetch waits for its slot: longer than any slot takes to become free.
 const WAITS_FOR: Duration = Duration::from_secs(120);
-/// How many resources with too few refused households are remembered.
+/// How many resources with refused households are remembered, and how many households of each.
 const MOST: usize = 4096;
+const MOST_HOUSEHOLDS: usize = 32;
 
-/// For each resource that is not being fetched: the households that were refused it.
+/// For each resource that is not being fetched: the households that were refused it. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Votes(Arc<Mutex<Table>>);
+
 #[derive(Debug, Default)]
-pub(super) struct Votes(Mutex<HashMap<Key, Vote>>);
+struct Table {
+    votes: HashMap<Key, Vote>,
+    /// Whether a task forgets old votes.
+    is_swept: bool,
+}
 
 #[derive(Debug)]
 struct Vote {
@@ -44,61 +55,148 @@ struct Vote {
     households: Vec<IpAddr>,
 }
 
-impl Votes {
-    /// A household was refused a resource. Returns the households once there are enough.
-    fn vote(&self, key: &Key, household: IpAddr, now: Monotonic) -> Option<Vec<IpAddr>> {
-        let mut all = self.0.lock();
-        if all.len() >= MOST && !all.contains_key(key) {
-            all.retain(|_, vote| vote.since.plus(COUNTS_FOR) > now);
-            if all.len() >= MOST {
-                all.clear();
+impl Vote {
+    fn counts(&self, now: Monotonic) -> bool {
+        self.since.plus(COUNTS_FOR) > now
+    }
+}
+
+impl Table {
+    /// The votes for a resource, to add some.
+    fn of(&mut self, key: &Key, now: Monotonic) -> &mut Vote {
+        if self.votes.len() >= MOST && !self.votes.contains_key(key) {
+            self.votes.retain(|_, vote| vote.counts(now));
+            // One household alone must not push out what several were refused.
+            if self.votes.len() >= MOST {
+                self.votes.retain(|_, vote| vote.households.len() >= ENOUGH);
+            }
+            if self.votes.len() >= MOST {
+                self.votes.clear();
             }
         }
-        let vote = all.entry(key.clone()).or_insert_with(|| Vote { since: now, households: Vec::new() });
-        if vote.since.plus(COUNTS_FOR) <= now {
-            *vote = Vote { since: now, households: Vec::new() };
+        let none = || Vote { since: now, households: Vec::new() };
+        let vote = self.votes.entry(key.clone()).or_insert_with(none);
+        if !vote.counts(now) {
+            *vote = none();
         }
-        if !vote.households.contains(&household) {
-            vote.households.push(household);
+        vote
+    }
+}
+
+impl Votes {
+    /// These households were refused a resource. Returns whether there are enough now; they stay until they are taken.
+    fn vote(&self, key: &Key, households: &[IpAddr], now: Monotonic) -> bool {
+        let mut table = self.0.lock();
+        let vote = table.of(key, now);
+        for household in households {
+            if vote.households.len() < MOST_HOUSEHOLDS && !vote.households.contains(household) {
+                vote.households.push(*household);
+            }
         }
-        if vote.households.len() < ENOUGH {
-            return None;
+        vote.households.len() >= ENOUGH
+    }
+
+    /// Takes the households that were refused a resource, which is being fetched now.
+    fn take(&self, key: &Key) -> Vec<IpAddr> {
+        self.0.lock().votes.remove(key).map_or_else(Vec::new, |vote| vote.households)
+    }
+
+    /// Forgets old votes from now on, in a task, until none is left. Does nothing while such a task runs.
+    fn forget_old(&self, clock: &Clock) {
+        if std::mem::replace(&mut self.0.lock().is_swept, true) {
+            return;
         }
-        all.remove(key).map(|vote| vote.households)
+        let (votes, clock) = (self.clone(), clock.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(COUNTS_FOR).await;
+                if !votes.sweep(clock.now_mono()) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Forgets old votes and gives their memory back. Returns whether some are left, so that this is to be done again.
+    fn sweep(&self, now: Monotonic) -> bool {
+        let mut table = self.0.lock();
+        table.votes.retain(|_, vote| vote.counts(now));
+        table.votes.shrink_to_fit();
+        table.is_swept = !table.votes.is_empty();
+        table.is_swept
     }
 }
 
 impl Proxy {
-    /// Refuses a read at once if its resource already waits to be fetched in the background, which may take longer than
-    /// this client waits. `None`: it is not refused here.
-    pub(super) fn refused_again(&self, question: &Question, key: &Key) -> Option<Spent> {
+    /// Refuses a read at once if its resource already waits to be fetched in the background, and this client's own place
+    /// in the queue brings no slot while it waits, for at most `left`. Otherwise that fetch takes the client's place.
+    /// `None`: it is not refused here.
+    pub(super) fn refused_again(&self, question: &Question, key: &Key, left: Duration) -> Option<Spent> {
         let (inner, budget) = (&*self.0, self.0.upstream.origin().budget());
         let demand = inner.demands.refused(key)?;
         demand.vote(budget.household(question.client));
-        Some(budget.refuse(&demand))
+        budget.take_over(&demand, question.client, left)
     }
 
-    /// A client was refused a resource of a known endpoint: it is fetched in the background if others were, too.
-    pub(super) fn refused(&self, question: &Question, key: Key, names: Vec<HeaderName>, selectable: &HeaderMap) {
+    /// A client was refused a resource of a known endpoint: it is fetched in the background if others were, too. A pause
+    /// of the origin is no sign of demand.
+    pub(super) fn refused(
+        &self,
+        spent: Spent,
+        question: &Question,
+        key: Key,
+        names: Vec<HeaderName>,
+        selectable: &HeaderMap,
+    ) {
         let (inner, budget) = (&*self.0, self.0.upstream.origin().budget());
-        if !budget.is_overloaded() {
+        if spent.paused || !budget.is_overloaded() {
             return;
         }
         let household = budget.household(question.client);
-        let Some(households) = inner.votes.vote(&key, household, inner.clock.now_mono()) else { return };
-        if let Boarding::First(ticket, _) = inner.flights.board(&flight(&key, &names, selectable)) {
-            let fetching = inner.demands.fetching(&key, Demand::refused(households));
+        if let Some(demand) = inner.demands.refused(&key) {
+            demand.vote(household);
+            return;
+        }
+        let is_enough = inner.votes.vote(&key, &[household], inner.clock.now_mono());
+        if is_enough && let Boarding::First(ticket, _) = inner.flights.board(&flight(&key, &names, selectable)) {
+            let fetching = inner.demands.fetching(&key, Demand::refused(inner.votes.take(&key)));
             let demand = Some(fetching.demand.clone());
             let asker = Asker { patience: Some(WAITS_FOR), demand, ..self.asker_of(question) };
             let fetch = Fetch { question: question.clone(), key, names, kept: None, asker };
             self.in_background(fetch, ticket, fetching);
+        } else {
+            inner.votes.forget_old(&inner.clock);
         }
+    }
+
+    /// A fetch that no client waits for yet. If it gets no slot, the households that were refused count again.
+    pub(super) fn in_background(&self, fetch: Fetch, ticket: Ticket<Flight, Landing>, fetching: Fetching) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let inner = &*this.0;
+            let key = fetch.key.clone();
+            let fetched = this.fetch(fetch, Some(ticket), None).await;
+            let households = fetching.demand.households();
+            drop(fetching);
+            if let Err(AskError::Spent(_)) = fetched
+                && !households.is_empty()
+            {
+                if let Some(demand) = inner.demands.refused(&key) {
+                    // Another client has begun to fetch it meanwhile.
+                    households.into_iter().for_each(|household| demand.vote(household));
+                    return;
+                }
+                inner.votes.vote(&key, &households, inner.clock.now_mono());
+                inner.votes.forget_old(&inner.clock);
+            }
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::WallTime;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
@@ -108,20 +206,64 @@ mod tests {
     fn one_household_wants_nothing_however_often_it_asks() {
         let (votes, key) = (Votes::default(), Key::origin("/a"));
         let at = Monotonic::from_seconds;
-        assert!((0..100).all(|_| votes.vote(&key, address(1), at(100)).is_none()));
-        assert_eq!(votes.vote(&Key::origin("/b"), address(2), at(100)), None, "another resource");
-        assert_eq!(votes.vote(&key, address(2), at(159)), Some(vec![address(1), address(2)]));
-        assert_eq!(votes.vote(&key, address(2), at(160)), None, "counted anew");
-        assert_eq!(votes.vote(&key, address(1), at(221)), None, "too long ago");
+        assert!((0..100).all(|_| !votes.vote(&key, &[address(1)], at(100))));
+        assert!(!votes.vote(&Key::origin("/b"), &[address(2)], at(100)), "another resource");
+        assert!(votes.vote(&key, &[address(2)], at(159)));
+        assert_eq!(votes.take(&key), [address(1), address(2)]);
+        assert!(!votes.vote(&key, &[address(2)], at(160)), "counted anew");
+        assert!(!votes.vote(&key, &[address(1)], at(221)), "too long ago");
+    }
+
+    /// The fetch that another client began may end without an answer.
+    #[test]
+    fn votes_stay_until_their_fetch_begins_and_count_again_if_it_gets_no_slot() {
+        let (votes, key) = (Votes::default(), Key::origin("/a"));
+        let at = Monotonic::from_seconds;
+        assert!(!votes.vote(&key, &[address(1)], at(100)));
+        assert!(votes.vote(&key, &[address(2)], at(101)));
+        assert!(votes.vote(&key, &[address(2)], at(102)), "nobody has taken them");
+        assert_eq!(votes.take(&key).len(), 2);
+        assert!(votes.vote(&key, &[address(1), address(2)], at(110)));
+        assert!(votes.vote(&key, &(0..200).map(address).collect::<Vec<_>>(), at(110)));
+        assert_eq!(votes.take(&key).len(), MOST_HOUSEHOLDS, "and they are bounded");
     }
 
     #[test]
     fn votes_do_not_grow_for_ever() {
         let votes = Votes::default();
+        let several = Key::origin("/several");
+        votes.vote(&several, &[address(1), address(2)], Monotonic::from_seconds(100));
+        for number in 0..MOST + 100 {
+            votes.vote(&Key::origin(format!("/{number}")), &[address(1)], Monotonic::from_seconds(100));
+            assert!(votes.0.lock().votes.len() <= MOST);
+        }
+        assert_eq!(votes.take(&several).len(), 2, "one household does not push it out");
         for number in 0..3 * MOST {
             let seconds = number as u64 / 100;
-            votes.vote(&Key::origin(format!("/{number}")), address(1), Monotonic::from_seconds(100 + seconds));
-            assert!(votes.0.lock().len() <= MOST);
+            votes.vote(&Key::origin(format!("/{number}")), &[address(1)], Monotonic::from_seconds(200 + seconds));
+            assert!(votes.0.lock().votes.len() <= MOST);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_overload_is_over_the_votes_and_their_memory_are_given_back() {
+        let (clock, _hand) = Clock::of_runtime(WallTime::from_seconds(1_000_000));
+        let votes = Votes::default();
+        for number in 0..1000 {
+            votes.vote(&Key::origin(format!("/{number}")), &[address(1)], clock.now_mono());
+        }
+        votes.forget_old(&clock);
+        votes.forget_old(&clock);
+        tokio::time::sleep(COUNTS_FOR / 2).await;
+        votes.vote(&Key::origin("/late"), &[address(1)], clock.now_mono());
+        tokio::time::sleep(COUNTS_FOR * 3 / 4).await;
+        assert_eq!(votes.0.lock().votes.len(), 1, "the late one still counts");
+        tokio::time::sleep(COUNTS_FOR).await;
+        assert_eq!(votes.0.lock().votes.capacity(), 0);
+        // The next overload begins anew.
+        votes.vote(&Key::origin("/a"), &[address(1)], clock.now_mono());
+        votes.forget_old(&clock);
+        tokio::time::sleep(2 * COUNTS_FOR).await;
+        assert_eq!(votes.0.lock().votes.capacity(), 0);
     }
 }

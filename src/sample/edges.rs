@@ -73,6 +73,16 @@ pub enum Repeated {
     Either,
 }
 
+/// What several terms with commas between them select.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Commas {
+    /// They are one slug, which no term has.
+    #[default]
+    OneSlug,
+    /// Any of the terms will do.
+    Either,
+}
+
 /// What a city outside the state that is asked for shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Elsewhere {
@@ -104,6 +114,8 @@ pub struct Edges {
     pub repeated: Repeated,
     /// What a city outside the state that is asked for shows.
     pub elsewhere: Elsewhere,
+    /// What several terms with commas between them select.
+    pub commas: Commas,
     /// Whether an empty value is a value, not an absent one.
     pub empty_counts: bool,
     /// Whether errors are HTML pages, which repeat values as they are: a careless origin.
@@ -123,6 +135,7 @@ impl Default for Edges {
             beyond: BeyondLast::default(),
             repeated: Repeated::default(),
             elsewhere: Elsewhere::default(),
+            commas: Commas::default(),
             empty_counts: false,
             html: false,
             slash_redirects: false,
@@ -158,6 +171,7 @@ impl Edges {
                 beyond: BeyondLast::LastPage,
                 repeated: Repeated::First,
                 elsewhere: Elsewhere::CityCounts,
+                commas: Commas::Either,
                 ..Self::default()
             }),
             "html" => Some(Self { html: true, odd_since: OddSince::Usual, empty_counts: false, ..strict }),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use percent_encoding::percent_decode_str;
 
-use super::edges::{BadNumber, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
+use super::edges::{BadNumber, Commas, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
 use super::gazetteer::state_slug;
 use super::places::STATES;
 use super::sports::SPORTS;
@@ -24,6 +24,8 @@ pub(super) struct Query {
     pub(super) per_page: Option<u64>,
     /// Name and decoded value of each non-empty filter, in the order of the echo.
     pub(super) filters: Vec<(&'static str, String)>,
+    /// The filters whose values are several, with commas between them.
+    several: Vec<&'static str>,
     since: Option<Timestamp>,
 }
 
@@ -61,7 +63,12 @@ impl Query {
                 _ => Err((400, format!("{name}: '{value}' is not a positive integer"))),
             },
         };
-        let (mut filters, mut since) = (Vec::new(), None);
+        let is_repeated = |name: &str| {
+            let pairs = raw.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|pair| decode(pair.0) == name && !pair.1.is_empty()).count() > 1
+        };
+        let is_several = |name: &str| edges.commas == Commas::Either || is_repeated(name);
+        let (mut filters, mut several, mut since) = (Vec::new(), Vec::new(), None);
         for name in FILTERS {
             let Some(value) = value_of(name)? else { continue };
             if name == "modified_since" {
@@ -71,12 +78,15 @@ impl Query {
                     Some(_) => return Err((400, format!("{name}: '{value}' lies in the future"))),
                     None => return Err((400, format!("{name}: '{value}' is not ISO 8601"))),
                 }
-            } else if !value.split(',').any(|slug| is_known(world, name, slug)) {
+            } else if !parts(&value, is_several(name)).iter().any(|slug| is_known(world, name, slug)) {
                 match edges.unknown_slug {
                     UnknownSlug::Nothing => {}
                     UnknownSlug::Ignored => continue,
                     UnknownSlug::NotFound => return Err((404, format!("no such {name}: '{value}'"))),
                 }
+            }
+            if is_several(name) {
+                several.push(name);
             }
             filters.push((name, value));
         }
@@ -86,7 +96,7 @@ impl Query {
             }
             size => size.map(|size| size.min(edges.largest_page)),
         };
-        Ok(Self { page: count("page")?, per_page, filters, since })
+        Ok(Self { page: count("page")?, per_page, filters, several, since })
     }
 
     /// A state and a city, both known and without a common venue, if these are asked for.
@@ -108,7 +118,8 @@ impl Query {
         let slug = |name: &str| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
         // An unknown slug is in no bucket; of several any will do.
         let buckets = |name: &str, find: &dyn Fn(&str) -> Option<usize>| {
-            slug(name).map(|slugs| slugs.split(',').filter_map(find).collect::<Vec<usize>>())
+            let is_several = self.several.contains(&name);
+            slug(name).map(|slugs| parts(slugs, is_several).into_iter().filter_map(find).collect::<Vec<usize>>())
         };
         let sport = buckets("sport", &|slug| SPORTS.iter().position(|sport| sport.slug == slug));
         let state = buckets("state", &|slug| (0..STATES.len()).position(|at| state_slug(at as u8) == slug));
@@ -138,6 +149,11 @@ impl Query {
             }
         }
     }
+}
+
+/// The slugs of a value.
+fn parts(value: &str, is_several: bool) -> Vec<&str> {
+    if is_several { value.split(',').collect() } else { vec![value] }
 }
 
 /// Whether a term has this slug.

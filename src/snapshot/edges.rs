@@ -33,8 +33,9 @@ struct Inner {
     used: AtomicBool,
     /// Whether an origin is asked.
     learns: AtomicBool,
-    /// How many requests the current round of questions took.
+    /// How many requests the current round of questions took: about cases, and about filters.
     probes: AtomicU32,
+    filter_probes: AtomicU32,
     again: AtomicBool,
     wake: Notify,
 }
@@ -93,22 +94,28 @@ impl Edges {
         self.0.learned.store(learned);
     }
 
+    /// Whether an origin is asked.
+    pub(crate) fn asks(&self) -> bool {
+        self.0.learns.load(Ordering::Relaxed)
+    }
+
     /// Where learning stands.
     pub(crate) fn state(&self) -> State {
         match self.learned() {
             Some(_) => State::Learned,
-            None if self.0.learns.load(Ordering::Relaxed) => State::Learning,
+            None if self.asks() => State::Learning,
             None => State::Own,
         }
     }
 
-    /// How many requests the questions took that are being asked.
-    pub(crate) fn probes(&self) -> u32 {
-        self.0.probes.load(Ordering::Relaxed)
+    /// How many requests the questions took that are being asked: about cases, and about filters.
+    pub(crate) fn probes(&self) -> (u32, u32) {
+        (self.0.probes.load(Ordering::Relaxed), self.0.filter_probes.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_probes(&self, probes: u32) {
-        self.0.probes.store(probes, Ordering::Relaxed);
+    pub(crate) fn set_probes(&self, cases: u32, filters: u32) {
+        self.0.probes.store(cases, Ordering::Relaxed);
+        self.0.filter_probes.store(filters, Ordering::Relaxed);
     }
 
     /// An answer differs from the origin's: the questions are asked again.
@@ -188,6 +195,14 @@ pub(crate) fn of_empty<'a>(
     if odds.len() > 1 {
         return Some(through(&odds));
     }
+    if odd.how == How::Several {
+        // What was learned of one unknown slug says nothing about a list of them.
+        return Some(match learned.commas {
+            Some(true) => through(&odds),
+            Some(false) => Decision::AsOurs,
+            None => Decision::Ours,
+        });
+    }
     let mut rest = query.clone();
     match odd.parameter {
         "page" => rest.page = 1,
@@ -240,6 +255,14 @@ fn elsewhere(dataset: &Dataset, query: &ListQuery) -> Option<Odd> {
     is_outside.then(|| Odd::of(TaxonomyKind::Cities.parameter(), How::Elsewhere, city))
 }
 
+/// A slug that no term has: perhaps it means several terms.
+fn unknown(parameter: &'static str, slug: &str) -> Odd {
+    if slug.contains(',') {
+        return Odd { parameter, how: How::Several, values: slug.split(',').map(Into::into).collect() };
+    }
+    Odd::of(parameter, How::Unknown, slug)
+}
+
 /// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.
 fn looked_up(dataset: &Dataset, query: &ListQuery, now: i64) -> Vec<Odd> {
     let mut odds = Vec::new();
@@ -247,7 +270,7 @@ fn looked_up(dataset: &Dataset, query: &ListQuery, now: i64) -> Vec<Odd> {
         if let Some(slug) = query.slug(kind)
             && dataset.membership(kind, slug).is_none()
         {
-            odds.push(Odd::of(kind.parameter(), How::Unknown, slug));
+            odds.push(unknown(kind.parameter(), slug));
         }
     }
     if let Some(since) = query.modified_since.as_ref().filter(|since| since.at > now) {

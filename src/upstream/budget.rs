@@ -6,6 +6,7 @@
 mod choice;
 mod demand;
 mod dispatch;
+mod joined;
 mod promise;
 mod queue;
 mod refusals;
@@ -106,9 +107,24 @@ impl Budget {
         self.dispatcher.look(|desk, now| desk.state.is_overloaded(now))
     }
 
-    /// Refuses a client's read of what is to be fetched in the background: says when that has its turn.
-    pub fn refuse(&self, demand: &Demand) -> Spent {
-        self.dispatcher.look(|desk, now| desk.state.refuse(demand, now))
+    /// Judges a client that waited for another client's fetch, which got no slot, as if it asked now with this patience.
+    /// `None`: it would be promised a slot.
+    pub fn judge(&self, client: Option<IpAddr>, patience: Option<Duration>) -> Option<Spent> {
+        let waiting = self.waiting(client, patience);
+        self.dispatcher.look(|desk, now| desk.judge(waiting, now))
+    }
+
+    /// Lets what is to be fetched in the background take the place of a client that asks for it, if that brings a slot
+    /// within its patience. `Some`: the client is refused, and told when the fetch has its turn.
+    pub fn take_over(&self, demand: &Demand, client: IpAddr, patience: Duration) -> Option<Spent> {
+        let waiting = self.waiting(Some(client), Some(patience));
+        self.dispatcher.change(|desk, now| desk.take_over(demand, waiting, now))
+    }
+
+    fn waiting(&self, client: Option<IpAddr>, patience: Option<Duration>) -> Waiting {
+        let client = client.map(|client| self.household(client));
+        let until = patience.map(|patience| self.dispatcher.now().plus(patience));
+        Waiting { class: Class::Client, client, demand: None, until }
     }
 
     /// Whether the read of a client would be sent at once.
@@ -127,7 +143,9 @@ impl Budget {
         patience: Option<Duration>,
         demand: Option<Demand>,
     ) -> Result<Permit, Spent> {
-        let client = client.map(|client| self.household(client));
+        // What several households were refused takes no place of one of them.
+        let is_refused = demand.as_ref().is_some_and(Demand::is_refused);
+        let client = client.filter(|_| !is_refused).map(|client| self.household(client));
         let until = patience.map(|patience| self.dispatcher.now().plus(patience));
         let place = Place::enter(&self.dispatcher, Waiting { class, client, demand, until })?;
         place.turn(until).await.map(Permit::sent)

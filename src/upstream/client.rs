@@ -178,16 +178,16 @@ impl OriginClient {
         outcome
     }
 
-    /// Asks once, for an answer of any kind: nothing is followed, and a refusal comes with its body. Bodies of at most
-    /// `most` bytes.
+    /// Asks once with GET or HEAD, for an answer of any kind: nothing is followed, and a refusal comes with its body. Bodies
+    /// of at most `most` bytes.
     ///
     /// # Errors
     /// When there is no answer, it is 429 or 503, or its body is too large.
-    pub async fn probe(&self, path: &str, most: u64, asker: Asker) -> Result<Answer, AskError> {
+    pub async fn probe(&self, method: &Method, path: &str, most: u64, asker: Asker) -> Result<Answer, AskError> {
         let witness = self.witness(&asker, true);
         let base = self.config.base.as_str().trim_end_matches('/');
         let url = format!("{base}{path}").parse().map_err(|error| AskError::nonsense(path, error))?;
-        let outcome = match self.send(url, path, None, &asker, Some(most)).await {
+        let outcome = match self.send(method, url, path, None, &asker, Some(most)).await {
             Ok((429 | 503, answer)) => judge(path, answer, asker.class),
             outcome => outcome.map(|(_, answer)| answer),
         };
@@ -204,7 +204,7 @@ impl OriginClient {
         let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason, reached: true };
         let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
         for _ in 0..=MOST_REDIRECTS {
-            let (status, answer) = self.send(url.clone(), path, validators, &asker, None).await?;
+            let (status, answer) = self.send(&Method::GET, url.clone(), path, validators, &asker, None).await?;
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
                 return judge(path, answer, asker.class);
             }
@@ -222,6 +222,7 @@ impl OriginClient {
     /// One request on the wire. `most`: refusals are read as well, and no body is larger.
     async fn send(
         &self,
+        method: &Method,
         url: Url,
         path: &str,
         validators: Option<&Validators>,
@@ -237,8 +238,8 @@ impl OriginClient {
         } else {
             self.name.sign(&mut fields);
         }
-        let get = || self.transport.get(url.clone(), fields.clone());
-        let Answered { answer: arrival, asked, received } = self.attempt(&Method::GET, path, asker, get).await?;
+        let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
+        let Answered { answer: arrival, asked, received } = self.attempt(method, path, asker, fetch).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
         let room = self.room();

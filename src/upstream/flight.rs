@@ -77,6 +77,11 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
         Boarding::First(Ticket { flights: self.clone(), key: key.clone(), number, landing }, Passenger(landed))
     }
 
+    /// Whether a fetch for `key` runs that a request would join.
+    pub(crate) fn flies(&self, key: &K) -> bool {
+        self.0.lock().flying.contains_key(key)
+    }
+
     /// No further request joins the flights under way: their results may be outdated.
     pub(crate) fn close(&self) {
         self.0.lock().flying.clear();
@@ -94,14 +99,25 @@ impl<K: Eq + Hash, T> Ticket<K, T> {
         // Perhaps nobody waits any more.
         let _ = self.landing.send_replace(Some(what));
     }
-}
 
-impl<K: Eq + Hash, T> Drop for Ticket<K, T> {
-    fn drop(&mut self) {
+    /// Hands out the result of a flight that no further request may join: who asks from now on, also because of this
+    /// result, starts another one.
+    pub(crate) fn end(self, what: T) {
+        self.leave();
+        self.land(what);
+    }
+
+    fn leave(&self) {
         let mut board = self.flights.0.lock();
         if board.flying.get(&self.key).is_some_and(|flying| flying.number == self.number) {
             board.flying.remove(&self.key);
         }
+    }
+}
+
+impl<K: Eq + Hash, T> Drop for Ticket<K, T> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -132,6 +148,25 @@ mod tests {
         drop(ticket);
         assert_eq!(waiting.landed().await, None);
         assert!(matches!(flights.board(&1), Boarding::First(..)));
+    }
+
+    #[tokio::test]
+    async fn whoever_hears_that_a_flight_has_ended_starts_another_one() {
+        let flights = Flights::<u8, &str>::default();
+        let Boarding::First(ticket, _) = flights.board(&1) else { panic!("nobody flies yet") };
+        let Boarding::Joined(waiting) = flights.board(&1) else { panic!("it flies") };
+        let next = tokio::spawn({
+            let flights = flights.clone();
+            async move {
+                assert_eq!(waiting.landed().await, Some("refused"));
+                assert!(!flights.flies(&1));
+                matches!(flights.board(&1), Boarding::First(..))
+            }
+        });
+        tokio::task::yield_now().await;
+        assert!(flights.flies(&1));
+        ticket.end("refused");
+        assert!(next.await.unwrap());
     }
 
     #[tokio::test]

@@ -64,9 +64,9 @@ impl TransportError {
 /// Carries requests. An implementation bounds the time of the whole answer, body included.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// GETs `url` with these header fields; no redirect is followed.
+    /// Sends GET or HEAD for `url` with these header fields; no redirect is followed.
     ///
     /// # Errors
     /// When the head of an answer does not arrive.
-    async fn get(&self, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError>;
+    async fn fetch(&self, method: &Method, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError>;
 }

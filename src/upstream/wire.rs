@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, USER_AGENT};
 use http::uri::Scheme;
-use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
@@ -163,13 +163,13 @@ impl Wire {
 
 #[async_trait]
 impl Transport for Wire {
-    async fn get(&self, url: Url, mut headers: HeaderMap) -> Result<Arrival, TransportError> {
+    async fn fetch(&self, method: &Method, url: Url, mut headers: HeaderMap) -> Result<Arrival, TransportError> {
         let deadline = Instant::now() + self.timeout;
         let uri: Uri = url.as_str().parse().map_err(|error| TransportError::Malformed(format!("{url}: {error}")))?;
         headers.insert(USER_AGENT, self.user_agent.clone());
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(decode::ACCEPTED));
         let mut request = Request::new(Full::default());
-        (*request.uri_mut(), *request.headers_mut()) = (uri, headers);
+        (*request.uri_mut(), *request.headers_mut(), *request.method_mut()) = (uri, headers, method.clone());
         let (parts, incoming) = self.exchange(request, None).await?.into_parts();
         let mut headers = parts.headers;
         let pieces = stream::unfold(Some(incoming), move |incoming| next_piece(incoming, deadline));

@@ -4,6 +4,7 @@
 //! of several personalities. `parity` compares a generated set of odd requests.
 
 mod attacks;
+mod heads;
 mod parity;
 
 use std::collections::BTreeSet;
@@ -324,12 +325,13 @@ async fn the_operators_page_says_how_each_odd_request_is_answered_and_why() {
     let told = section(server.admin(Method::GET, "/").await);
     for part in [
         "Odd requests Answers As the origin answers Learned at 20",
-        "with 40 requests to the origin.",
+        "with 44 requests to the origin.",
         "A page beyond the last page=9999 The last page",
         "A page size above 100 per_page=101 A list: the value is clamped to 250",
         "An unknown sport sport=quidditch A list: the parameter is ignored",
         "Two values of a filter sport=golf&amp;sport=tennis A list: the first value counts",
         "A city outside the state state=ohio&amp;city=austin Forwarded to the origin",
+        "Two terms with a comma between them sport=golf,tennis Forwarded to the origin",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }

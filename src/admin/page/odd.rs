@@ -5,6 +5,7 @@
 use crate::api::edges::case::Case;
 use crate::api::edges::lesson::{Effect, Lesson};
 use crate::clock::WallTime;
+use crate::mirror::edges::plan::{MOST_FILTERS, MOST_PROBES};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::edges::{Edges, State};
 
@@ -16,17 +17,20 @@ pub(super) fn requests(edges: &Edges) -> OddRequests {
     let state = match (edges.state(), &learned) {
         (State::Learned, Some(learned)) => {
             let at = words::instant(WallTime::from_millis(learned.probed_ms));
-            let more = [
-                format!("Learned at {at}, with {} requests to the origin.", learned.probes),
-                "The origin is asked again each week, and when an audit finds a difference.".to_owned(),
-            ];
+            let next = if edges.asks() {
+                "The origin is asked again each week, and when an audit finds a difference."
+            } else {
+                "It came with the data: this server does not ask the origin."
+            };
+            let told = format!("Learned at {at}, with {} requests to the origin.", learned.requests());
+            let more = [told, next.to_owned()];
             Line::new("Answers", "As the origin answers").with(more)
         }
         (State::Learning, _) => {
-            let told = format!(
-                "{} of at most 40 requests were sent. Until then, grandstand gives its own answers.",
-                edges.probes()
-            );
+            let ((cases, filters), most) = (edges.probes(), MOST_PROBES + MOST_FILTERS);
+            let sent = cases + filters;
+            let told =
+                format!("{sent} of at most {most} probes sent. Until learning ends, grandstand gives its own answers.");
             Line::new("Answers", "The origin is being asked").with([told])
         }
         _ if edges.are_used() => {
@@ -51,6 +55,15 @@ pub(super) fn requests(edges: &Edges) -> OddRequests {
             let (request, example) = ("A city outside the state", "state=ohio&city=austin");
             cases.push(OddCase { request, example, answer: answer(&Lesson::Through), why: None });
         }
+        let (request, example) = ("Two terms with a comma between them", "sport=golf,tennis");
+        let (answer, why) = match learned.commas {
+            Some(true) => (answer(&Lesson::Through), None),
+            Some(false) => (answer(&Lesson::AsOurs), None),
+            None => {
+                ("Ours".to_owned(), Some("The origin did not answer this, or each time in another way.".to_owned()))
+            }
+        };
+        cases.push(OddCase { request, example, answer, why });
     }
     OddRequests { lines: vec![state], cases }
 }
@@ -121,20 +134,27 @@ mod tests {
         edges.set_use(true, false);
         assert!(told(&edges).contains("came without lessons"), "{}", told(&edges));
         edges.set_use(true, true);
-        edges.set_probes(7);
-        assert!(told(&edges).contains("7 of at most 40"), "{}", told(&edges));
-        let mut learned = Learned { probes: 40, elsewhere: true, ..Learned::default() };
+        edges.set_probes(6, 1);
+        assert!(told(&edges).contains("7 of at most 44"), "{}", told(&edges));
+        let mut learned =
+            Learned { probes: 40, filter_probes: 3, elsewhere: true, commas: Some(false), ..Learned::default() };
         learned.lessons.insert(Case::PageBeyond, Lesson::AsOurs);
         learned.lessons.insert(Case::PageZero, Lesson::List { effect: Effect::Number(1), shown: true });
         learned.own.insert(Case::PageWord, "the status 500 is never learned".to_owned());
         edges.set(Some(Arc::new(learned)));
+        assert!(told(&edges).contains("with 43 requests"), "{}", told(&edges));
+        assert!(told(&edges).contains("asked again each week"), "{}", told(&edges));
+        edges.set_use(true, false);
+        assert!(told(&edges).contains("does not ask the origin"), "{}", told(&edges));
+        assert!(!told(&edges).contains("each week"), "{}", told(&edges));
         let odd = requests(&edges);
-        assert_eq!(odd.cases.len(), Case::ALL.len() + 1);
+        assert_eq!(odd.cases.len(), Case::ALL.len() + 2);
         let row = |at: usize| (odd.cases[at].answer.as_str(), odd.cases[at].why.as_deref());
         assert_eq!(row(0), ("The origin gives the same answer", None));
         assert_eq!(row(1), ("A list: the value counts as 1. It shows the value as it was asked for", None));
         assert_eq!(row(3), ("Own answer", Some("The status 500 is never learned.")));
         assert_eq!(row(Case::ALL.len()), ("Forwarded to the origin", None));
+        assert_eq!(row(Case::ALL.len() + 1), ("The origin's and ours are the same", None));
         for case in Case::ALL {
             let (words, example) = request(case);
             assert!(words.starts_with(char::is_uppercase) && !example.is_empty(), "{case:?}");

@@ -13,6 +13,6 @@ pub(super) fn describe(view: &View, clock: &Clock) -> Value {
         "sequence": view.sequence,
         "last_success": view.last_success.and_then(WallTime::rfc3339),
         "behind_seconds": view.behind_seconds(clock.now_mono()),
-        "why": view.why,
+        "why": view.why(),
     })
 }

@@ -74,15 +74,32 @@ pub(crate) struct Learned {
     /// Whether the origin does not answer a city outside the state that is asked for as we do, with an empty list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
+    /// Whether the origin does not answer two terms with a comma between them as we do, with an empty list. `None`: that is
+    /// not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commas: Option<bool>,
     /// Why nothing was learned of the other cases, for people.
     pub own: BTreeMap<Case, String>,
-    /// How many requests that took.
+    /// How many requests the cases took.
     pub probes: u32,
+    /// How many requests the questions about filters took, beside those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub filter_probes: u32,
     /// When the last answer came, in milliseconds since 1970.
     pub probed_ms: i64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Learned {
+    /// How many requests everything took.
+    pub(crate) const fn requests(&self) -> u32 {
+        self.probes + self.filter_probes
+    }
+
     /// What was learned of an odd parameter. A value that belongs to no case is treated as those beside it, if the origin
     /// refuses them all alike.
     pub(crate) fn of(&self, odd: &Odd) -> Option<&Lesson> {

@@ -29,7 +29,7 @@ pub(crate) struct Odd {
     pub parameter: &'static str,
     /// What is odd about it.
     pub how: How,
-    /// Its values: one, two if it is repeated, none if it is empty.
+    /// Its values: one, two if it is repeated, the parts of a list with commas, none if it is empty.
     pub values: Vec<Box<str>>,
 }
 
@@ -58,6 +58,8 @@ pub(crate) enum How {
     Beyond,
     /// A city outside the state beside it.
     Elsewhere,
+    /// Slugs with commas between them, all together the slug of no term.
+    Several,
     /// Given twice, with different values.
     Repeated,
     /// Without a value.
@@ -96,7 +98,7 @@ impl Odd {
             How::Empty if is_number => Some(Case::EmptyNumber),
             How::Empty if is_slug => Some(Case::EmptyFilter),
             How::Empty => Some(Case::EmptySince),
-            How::Negative | How::Huge | How::NoNumber | How::Repeated | How::Elsewhere => None,
+            How::Negative | How::Huge | How::NoNumber | How::Repeated | How::Elsewhere | How::Several => None,
         }
     }
 

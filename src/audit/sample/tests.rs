@@ -62,10 +62,11 @@ fn equal_seeds_draw_equal_samples_and_others_do_not() {
 fn samples_are_what_their_kind_says() {
     let dataset = dataset(130);
     let mut sampler = Sampler::new(1);
-    let mut written = 0;
+    let (mut written, mut odds, mut heads) = (0, 0, 0);
     for _ in 0..2_000 {
         let sample = sampler.next(&dataset);
         let what = format!("{sample:?}");
+        assert!(!sample.is_head || sample.kind == Kind::Odd, "{what}");
         match &sample.request {
             Request::Detail(id) => {
                 assert_eq!(dataset.summary(*id).is_some(), sample.kind == Kind::Detail, "{what}");
@@ -73,6 +74,8 @@ fn samples_are_what_their_kind_says() {
             }
             Request::Odd(path) => {
                 assert_eq!(sample.kind, Kind::Odd);
+                odds += 1;
+                heads += usize::from(sample.is_head);
                 let odd = path.split_once('?').map(|(_, query)| crate::api::edges::odd::read(query));
                 // An instant in the future is odd by the clock alone.
                 assert!(odd.flatten().is_none_or(|odd| odd.odds.len() == 1), "{what}");
@@ -105,6 +108,7 @@ fn samples_are_what_their_kind_says() {
             }
         }
     }
+    assert!((odds / 8..odds / 2).contains(&heads), "{heads} of {odds} odd requests with HEAD");
     assert!(written > 10, "the spelling of the listings is asked with, too");
 }
 

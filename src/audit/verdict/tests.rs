@@ -7,7 +7,8 @@ const PAGE: &str = r#"{"page":1,"total":1,"items":[{"id":1}]}"#;
 fn theirs(status: u16, text: &str) -> Theirs {
     let media_type = Some("application/json; charset=utf-8".to_owned());
     let links = Links::default();
-    Theirs { status, media_type, is_private: false, links, allow: None, text: text.to_owned(), at_ms: 1_000 }
+    let text = text.to_owned();
+    Theirs { status, is_head: false, media_type, is_private: false, links, allow: None, text, at_ms: 1_000 }
 }
 
 fn body(text: &str, at_ms: i64) -> Ours {
@@ -84,6 +85,24 @@ fn what_was_learned_is_compared_to_the_byte() {
         (Ours::Own, "by-contract"),
     ] {
         assert_eq!(word(Kind::Odd, &ours, &theirs(404, "{}")), expected);
+    }
+}
+
+#[test]
+fn of_an_answer_to_head_only_status_and_headers_are_compared() {
+    let json = "application/json; charset=utf-8";
+    let learned = |status| Ours::Learned { status, media_type: Some(json.to_owned()), text: "{}".to_owned() };
+    let head = |status| Theirs { is_head: true, ..theirs(status, "") };
+    let html = Theirs { media_type: Some("text/html".to_owned()), ..head(404) };
+    for (ours, theirs, expected) in [
+        (learned(404), head(404), "equal"),
+        (learned(404), head(400), "differs"),
+        (learned(404), html, "differs"),
+        (body(PAGE, 1_000), head(200), "equal"),
+        (body(PAGE, 1_000), Theirs { is_private: true, ..head(200) }, "differs"),
+        (body(PAGE, 1_000), head(405), "differs"),
+    ] {
+        assert_eq!(word(Kind::Odd, &ours, &theirs), expected, "{}", theirs.status);
     }
 }
 

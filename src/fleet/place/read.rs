@@ -2,6 +2,8 @@
 //!
 //! Callers: publisher and replica, through [`Place`].
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
@@ -9,7 +11,7 @@ use object_store::{GetOptions, GetRange, ObjectStore as _, UpdateVersion};
 use tokio::time::timeout;
 
 use super::{Place, PlaceError, Version};
-use crate::fleet::keys::Key;
+use crate::fleet::keys::{Digest, Key};
 
 /// The answer to a conditional read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(crate) struct Download {
     pub bytes: u64,
     key: String,
     pieces: BoxStream<'static, object_store::Result<Bytes>>,
-    limit: std::time::Duration,
+    limit: Duration,
 }
 
 impl Download {
@@ -75,6 +77,30 @@ impl Place {
             Ok(Found::Changed(read.freeze(), version))
         };
         let limit = self.patience.call;
+        timeout(limit, reading).await.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?
+    }
+
+    /// Whether an object has this length and this hash; an object that is missing has not.
+    ///
+    /// # Errors
+    /// When the object store fails, or reading takes longer than two pieces may, and the bytes at 64 KiB a second.
+    pub(crate) async fn matches(&self, key: &Key, bytes: u64, blake3: &Digest) -> Result<bool, PlaceError> {
+        let limit = 2 * self.patience.piece + Duration::from_secs(bytes >> 16);
+        let reading = async {
+            let mut download = match self.download(key, 0).await {
+                Err(PlaceError::Missing(_)) => return Ok(false),
+                download => download?,
+            };
+            let (mut hasher, mut read) = (blake3::Hasher::new(), 0_u64);
+            while let Some(piece) = download.next().await? {
+                read += piece.len() as u64;
+                if read > bytes {
+                    return Ok(false);
+                }
+                hasher.update(&piece);
+            }
+            Ok(read == bytes && *blake3 == hasher.finalize().into())
+        };
         timeout(limit, reading).await.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?
     }
 

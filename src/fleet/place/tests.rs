@@ -49,6 +49,37 @@ async fn an_object_is_written_read_listed_and_removed() {
     assert!(dir.path().join("a/store/notes.txt").exists());
 }
 
+/// Each piece comes in time, and the object would take minutes.
+#[tokio::test]
+async fn an_object_that_comes_in_drops_is_given_up() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let head =
+                    "HTTP/1.1 200 OK\r\nContent-Length: 60000\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n";
+                let _ = stream.write_all(head.as_bytes()).await;
+                while stream.write_all(b"x").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            });
+        }
+    });
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let options = object_store::ClientOptions::new().with_allow_http(true);
+    let store = object_store::http::HttpBuilder::new().with_url(url).with_client_options(options).build().unwrap();
+    let piece = Duration::from_secs(2);
+    let patience = Patience { piece, ..Patience::default() };
+    let place = Place { store: Arc::new(store), prefix: Path::default(), directory: None, patience };
+    let start = std::time::Instant::now();
+    let read = place.matches(&journal(1), 60_000, &crate::fleet::keys::Digest::new([0; 32])).await;
+    assert!(matches!(read, Err(PlaceError::Slow { limit: 4, .. })), "{read:?}");
+    assert!(start.elapsed() >= 2 * piece);
+}
+
 #[tokio::test]
 async fn a_known_version_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
+use super::plan::Chain;
 use super::read_back::Doubt;
 use crate::fleet::head::Head;
-use crate::fleet::keys::Key;
+use crate::fleet::keys::{Digest, Key};
 use crate::fleet::place::Listed;
 
 /// The work on the objects.
@@ -22,13 +23,12 @@ pub(super) struct Chores {
     pub doubts: Vec<Doubt>,
 }
 
-/// Decides. `own`: our last head; `stored`: the head in the object store, read just before; `good`: the versions of
+/// Decides. `own`: our chain; `stored`: the head in the object store, read just before; `good`: the versions of
 /// objects that were read back. Ages count by the object store's clock: from the last write of the head, which may be some
 /// time ago, so that nothing is removed too early.
 pub(super) fn of(
     listed: &[Listed],
-    own: &Head,
-    is_signed: bool,
+    own: &Chain,
     stored: &Head,
     good: &HashMap<Key, Option<String>>,
     keep_ms: i64,
@@ -38,24 +38,20 @@ pub(super) fn of(
     };
     let age = |object: &Listed| now_ms.saturating_sub(object.modified_ms);
     let by_key: HashMap<&Key, &Listed> = listed.iter().map(|object| (&object.key, object)).collect();
-    // The small ones are read back first.
-    let bundles = own.chain().rev().map(|bundle| (Key::Bundle(bundle.key()), Some((bundle.bytes, bundle.blake3))));
-    let signatures = own.chain().filter(|_| is_signed).map(|bundle| (Key::Signature(bundle.key()), None));
-    let journal = (Key::Journal(own.journal.key()), Some((own.journal.bytes, own.journal.blake3)));
     let mut chores = Chores::default();
-    for (key, named) in [journal].into_iter().chain(bundles).chain(signatures) {
-        let Some(object) = by_key.get(&key).filter(|object| named.is_none_or(|(bytes, _)| bytes == object.bytes))
-        else {
+    for (key, bytes, blake3) in objects(own) {
+        let Some(object) = by_key.get(&key).filter(|object| object.bytes == bytes) else {
             chores.lost.push(key);
             continue;
         };
-        if let Some((bytes, blake3)) = named.filter(|_| good.get(&key) != Some(&object.tag)) {
+        if good.get(&key) != Some(&object.tag) {
             chores.doubts.push(Doubt { key: key.clone(), tag: object.tag.clone(), bytes, blake3 });
         }
         if age(object) > keep_ms / 2 {
             chores.renew.push(key);
         }
     }
+    let own = &own.head;
     let needed = |key: &Key| own.names(key) || stored.names(key);
     chores.remove = listed
         .iter()
@@ -65,11 +61,21 @@ pub(super) fn of(
     chores
 }
 
+/// The objects of a chain, each with its length and hash. The small ones are read back first.
+pub(super) fn objects(own: &Chain) -> impl Iterator<Item = (Key, u64, Digest)> {
+    let journal = &own.head.journal;
+    let journal = (Key::Journal(journal.key()), journal.bytes, journal.blake3);
+    let signatures = own.signatures().map(|(key, file)| (key, file.bytes, file.blake3));
+    let bundles = own.head.chain().rev().map(|bundle| (Key::Bundle(bundle.key()), bundle.bytes, bundle.blake3));
+    std::iter::once(journal).chain(signatures).chain(bundles)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::plan::SignatureFile;
     use super::*;
     use crate::fleet::head::{NamedBundle, NamedJournal};
-    use crate::fleet::keys::{BundleKey, Digest};
+    use crate::fleet::keys::BundleKey;
     use crate::snapshot::content::SnapshotId;
     use crate::snapshot::version::Certificate;
 
@@ -104,9 +110,15 @@ mod tests {
         Listed { key, bytes, modified_ms: NOW - age, tag: Some("1".to_owned()) }
     }
 
+    fn chain(head: &Head, is_signed: bool) -> Chain {
+        let signature = |at: usize| SignatureFile { bytes: 300, blake3: digest(90 + at as u8) };
+        let signatures = if is_signed { (0..head.chain().count()).map(signature).collect() } else { Vec::new() };
+        Chain { head: head.clone(), content: digest(0), full_ms: 0, last_ms: 0, signatures }
+    }
+
     /// What is to be done where nothing was read back.
     fn of(listed: &[Listed], own: &Head, is_signed: bool, stored: &Head, keep_ms: i64) -> Chores {
-        super::of(listed, own, is_signed, stored, &HashMap::new(), keep_ms)
+        super::of(listed, &chain(own, is_signed), stored, &HashMap::new(), keep_ms)
     }
 
     /// The objects of a head, of that age.
@@ -161,8 +173,12 @@ mod tests {
             assert_eq!(of(&with_head(all), &own, false, &own, KEEP).lost, key, "{lost}");
         }
         assert_eq!(of(&with_head(whole.clone()), &own, true, &own, KEEP).lost.len(), 2, "there are no signatures");
-        let signatures = own.chain().map(|bundle| listed(Key::Signature(bundle.key()), 300, 0)).collect();
-        assert_eq!(of(&with_head([whole, signatures].concat()), &own, true, &own, KEEP).lost, []);
+        let signatures: Vec<Listed> = own.chain().map(|bundle| listed(Key::Signature(bundle.key()), 300, 0)).collect();
+        let signed = [whole, signatures.clone()].concat();
+        assert_eq!(of(&with_head(signed.clone()), &own, true, &own, KEEP).lost, []);
+        let mut cut = signed;
+        cut.last_mut().unwrap().bytes -= 1;
+        assert_eq!(of(&with_head(cut), &own, true, &own, KEEP).lost, [signatures[1].key.clone()]);
     }
 
     #[test]
@@ -175,11 +191,22 @@ mod tests {
         assert_eq!(keys, [&Key::Journal(own.journal.key()), &key(&own.deltas[0]), &key(&own.full)]);
         assert_eq!((all_doubts[1].bytes, all_doubts[1].blake3), (100, digest(11)));
         let good: HashMap<Key, Option<String>> = all_doubts.into_iter().map(|doubt| (doubt.key, doubt.tag)).collect();
-        assert_eq!(super::of(&all, &own, false, &own, &good, KEEP).doubts, []);
+        assert_eq!(super::of(&all, &chain(&own, false), &own, &good, KEEP).doubts, []);
         let delta = all.iter_mut().find(|object| object.key == key(&own.deltas[0])).unwrap();
         delta.tag = Some("2".to_owned());
-        let doubts = super::of(&all, &own, false, &own, &good, KEEP).doubts;
+        let doubts = super::of(&all, &chain(&own, false), &own, &good, KEEP).doubts;
         assert_eq!((doubts.len(), &doubts[0].key, doubts[0].tag.as_deref()), (1, &key(&own.deltas[0]), Some("2")));
+    }
+
+    #[test]
+    fn signatures_are_read_back_too() {
+        let own = head(10);
+        let signatures = own.chain().map(|bundle| listed(Key::Signature(bundle.key()), 300, 0));
+        let all = with_head(objects(&own, 0).into_iter().chain(signatures));
+        let doubts = of(&all, &own, true, &own, KEEP).doubts;
+        let signed: Vec<_> = doubts.iter().filter(|doubt| matches!(doubt.key, Key::Signature(_))).collect();
+        assert_eq!((doubts.len(), signed.len()), (5, 2));
+        assert_eq!((signed[0].bytes, signed[0].blake3, signed[1].blake3), (300, digest(90), digest(91)));
     }
 
     #[test]

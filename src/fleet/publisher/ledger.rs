@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::Chain;
+use super::plan::{Chain, SignatureFile};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::fleet::head::Head;
@@ -40,6 +40,9 @@ struct Written {
     content: String,
     full_ms: i64,
     last_ms: i64,
+    /// Length and hash of the signature of each bundle.
+    #[serde(default)]
+    signatures: Vec<(u64, String)>,
 }
 
 /// The object store of a chain, and the key that signed it.
@@ -82,7 +85,14 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
     };
     let end = store.state(DETAILS)?.and_then(|bytes| details(&bytes, &head.end().digest));
     let end = end.map(|details| ChainEnd { snapshot: head.snapshot.clone(), details });
-    let chain = Chain { head, content, full_ms: written.full_ms, last_ms: written.last_ms };
+    let signature = |(bytes, hash): &(u64, String)| Some(SignatureFile { bytes: *bytes, blake3: Digest::parse(hash)? });
+    let signatures: Option<Vec<SignatureFile>> = written.signatures.iter().map(signature).collect();
+    let bundles = if whose.signed_by.is_some() { head.chain().count() } else { 0 };
+    // Without them, altered signatures could not be noticed.
+    let Some(signatures) = signatures.filter(|signatures| signatures.len() == bundles) else {
+        return Ok((Some(sequence), None));
+    };
+    let chain = Chain { head, content, full_ms: written.full_ms, last_ms: written.last_ms, signatures };
     Ok((Some(sequence), Some(Ledger { chain, end })))
 }
 
@@ -99,6 +109,7 @@ pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain, end: Option<&Ch
         content: chain.content.to_string(),
         full_ms: chain.full_ms,
         last_ms: chain.last_ms,
+        signatures: chain.signatures.iter().map(|one| (one.bytes, one.blake3.to_string())).collect(),
     };
     let mut states = States::default();
     states.put_json(LEDGER, &written)?;

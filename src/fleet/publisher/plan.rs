@@ -3,7 +3,7 @@
 //! Pure: facts in, a step out. Callers: [`super`] acts on it.
 
 use crate::fleet::head::{Head, MOST_DELTAS, MOST_NUMBER};
-use crate::fleet::keys::Digest;
+use crate::fleet::keys::{Digest, Key};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::version::Certificate;
 
@@ -36,6 +36,30 @@ pub(super) struct Chain {
     pub full_ms: i64,
     /// When its last bundle was written.
     pub last_ms: i64,
+    /// The signatures of its bundles, in their order; empty: they are not signed.
+    pub signatures: Vec<SignatureFile>,
+}
+
+impl Chain {
+    /// Its signatures, with their keys.
+    pub(super) fn signatures(&self) -> impl Iterator<Item = (Key, SignatureFile)> {
+        let keys = self.head.chain().map(|bundle| Key::Signature(bundle.key()));
+        keys.zip(self.signatures.iter().copied())
+    }
+}
+
+/// The file of a signature. The head does not name its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SignatureFile {
+    pub bytes: u64,
+    pub blake3: Digest,
+}
+
+impl SignatureFile {
+    /// The file with this text.
+    pub(super) fn of(text: &str) -> Self {
+        Self { bytes: text.len() as u64, blake3: blake3::hash(text.as_bytes()).into() }
+    }
 }
 
 /// The head in the object store.

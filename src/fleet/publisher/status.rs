@@ -22,8 +22,10 @@ pub(crate) struct View {
     pub last_success: Option<WallTime>,
     /// Since when the object store lacks something, or cannot be asked; `None`: it has everything.
     pub behind_since: Option<Monotonic>,
-    /// Why it lacks something, as a sentence; `None`: it is being written, or nothing is missing.
-    pub why: Option<String>,
+    /// Why the last attempt failed, as a sentence; `None`: it did not.
+    why: Option<String>,
+    /// What was found missing or altered, as a sentence, until everything was read back; `None`: nothing.
+    broken: Option<String>,
     /// Objects written, by kind: full bundles, deltas, heads.
     pub written: [u64; 3],
     /// Bytes of bundles.
@@ -47,6 +49,12 @@ impl View {
     /// For how many seconds the object store has not been known to have everything.
     pub(crate) fn behind_seconds(&self, now: Monotonic) -> u64 {
         self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs()
+    }
+
+    /// Why the object store lacks something, or may lack something, as a sentence; `None`: it is being written, or nothing
+    /// is missing.
+    pub(crate) fn why(&self) -> Option<&str> {
+        self.why.as_deref().or(self.broken.as_deref())
     }
 }
 
@@ -76,6 +84,16 @@ impl PublishStatus {
     /// A head is in the object store.
     pub(super) fn is_at(&self, sequence: u64) {
         self.0.lock().sequence = Some(sequence);
+    }
+
+    /// An object was found missing or altered. That is told until everything was found as it was written.
+    pub(super) fn is_broken(&self, broken: String) {
+        self.0.lock().broken = Some(broken);
+    }
+
+    /// Every object was found as it was written.
+    pub(super) fn is_whole(&self) {
+        self.0.lock().broken = None;
     }
 
     /// The object store has everything; returns whether it lacked something with a reason.
@@ -114,7 +132,21 @@ mod tests {
         assert!(status.succeeded(WallTime::from_seconds(5)));
         assert!(!status.succeeded(WallTime::from_seconds(6)));
         let view = status.view();
-        assert_eq!((view.behind_seconds(at(30)), view.why), (0, None));
+        assert_eq!((view.behind_seconds(at(30)), view.why()), (0, None));
         assert_eq!(view.last_success, Some(WallTime::from_seconds(6)));
+    }
+
+    #[test]
+    fn a_broken_store_is_told_until_everything_was_read_back() {
+        let status = PublishStatus::default();
+        status.is_broken("an object is missing".to_owned());
+        assert_eq!(status.view().why(), Some("an object is missing"));
+        status.failed("full", "the store is full".to_owned());
+        assert_eq!(status.view().why(), Some("the store is full"), "the more urgent one");
+        // It was written again, which proves nothing yet.
+        assert!(status.succeeded(WallTime::from_seconds(5)));
+        assert_eq!(status.view().why(), Some("an object is missing"));
+        status.is_whole();
+        assert_eq!(status.view().why(), None);
     }
 }

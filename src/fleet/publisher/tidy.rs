@@ -19,9 +19,6 @@ const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(600);
 const PART: u32 = 16;
 
-/// The longest signature.
-const MOST_SIGNATURE: u64 = 64 << 10;
-
 impl Publisher {
     /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
@@ -43,12 +40,10 @@ impl Publisher {
         self.look().await?;
         let (Some(ledger), Some(stored)) = (&self.ledger, self.stored_head()) else { return Ok(()) };
         let keep_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
-        let own = ledger.chain.head.clone();
-        let good = self.read_back.good();
-        let found = chores::of(&listed, &own, self.signer.is_some(), stored, good, keep_ms);
+        let found = chores::of(&listed, &ledger.chain, stored, self.read_back.good(), keep_ms);
         self.breaks(&found.lost);
         if found.lost.is_empty() && found.doubts.is_empty() {
-            self.broken_checks = 0;
+            self.is_whole();
         }
         if found.lost.is_empty() {
             for key in &found.renew {
@@ -56,7 +51,9 @@ impl Publisher {
                     self.breaks(std::slice::from_ref(key));
                 }
             }
-            self.read_back.begin(&self.place, found.doubts);
+            if !self.is_broken {
+                self.read_back.begin(&self.place, found.doubts);
+            }
         }
         for key in &found.remove {
             self.place.delete(key).await?;
@@ -71,9 +68,20 @@ impl Publisher {
 
     /// Notes which objects that were read back are not what the head names.
     pub(super) async fn judge(&mut self) {
-        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain.head) else { return };
+        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain) else { return };
         let bad = self.read_back.judge(own).await;
+        if bad.is_empty() && self.read_back.has_all_of(own) {
+            self.is_whole();
+        }
         self.breaks(&bad);
+    }
+
+    /// Every object was found as it was written.
+    fn is_whole(&mut self) {
+        if !self.is_broken {
+            self.broken_checks = 0;
+            self.status.is_whole();
+        }
     }
 
     /// Notes objects of the chain that are lost. A full bundle follows.
@@ -85,7 +93,14 @@ impl Publisher {
                 "an object in the object store is missing, or is not what was written; everything is written again"
             );
         }
-        if !lost.is_empty() && !self.is_broken {
+        let Some(first) = lost.first() else { return };
+        self.read_back.begin_anew();
+        let url = &self.settings.url;
+        self.status.lacks(self.clock.now_mono());
+        self.status.is_broken(format!(
+            "{url}: the object {first} was missing or altered; everything is written again, and then read back"
+        ));
+        if !self.is_broken {
             self.is_broken = true;
             self.broken_checks += 1;
         }
@@ -93,14 +108,9 @@ impl Publisher {
 
     /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.
     async fn renew(&self, key: &Key) -> Result<bool, PublishError> {
-        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain.head) else { return Ok(true) };
-        let bundle = own.chain().find(|bundle| Key::Bundle(bundle.key()) == *key);
-        let (blake3, bytes) = match bundle {
-            Some(bundle) => (Some(bundle.blake3), bundle.bytes),
-            None if *key == Key::Journal(own.journal.key()) => (Some(own.journal.blake3), own.journal.bytes),
-            None => (None, MOST_SIGNATURE),
-        };
-        if let (Some(blake3), true) = (blake3, bundle.is_some()) {
+        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain) else { return Ok(true) };
+        let Some((_, bytes, blake3)) = chores::objects(own).find(|(own, ..)| own == key) else { return Ok(true) };
+        if let Key::Bundle(_) = key {
             let data_dir = self.settings.data_dir.clone();
             let mut file = blocking(move || Ok(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;
             let mut hasher = blake3::Hasher::new();
@@ -122,7 +132,7 @@ impl Publisher {
             return Ok(true);
         }
         match self.place.read(key, bytes, None).await {
-            Ok(Found::Changed(read, _)) if blake3.is_none_or(|blake3| blake3 == blake3::hash(&read).into()) => {
+            Ok(Found::Changed(read, _)) if blake3 == blake3::hash(&read).into() => {
                 self.place.write(key, read, Condition::Always).await?;
                 Ok(true)
             }

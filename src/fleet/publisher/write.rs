@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::error::PublishError;
 use super::ledger::{self, Ledger};
-use super::plan::{self, Chain, Step, Why};
+use super::plan::{self, Chain, SignatureFile, Step, Why};
 use super::status::Kind;
 use super::{Publisher, settle};
 use crate::bundle::signature::Signer;
@@ -175,6 +175,7 @@ fn head(full: NamedBundle, deltas: Vec<NamedBundle>, (sequence, written_ms, serv
 fn grown(before: Option<&Chain>, made: &Made, content: Digest, said: Said<'_>) -> Chain {
     let now_ms = said.1;
     let named = made.named.clone();
+    let signature = made.signature.as_deref().map(SignatureFile::of);
     match before {
         Some(before) if named.base.is_some() => {
             let deltas = before.head.deltas.iter().cloned().chain([named]).collect();
@@ -183,9 +184,13 @@ fn grown(before: Option<&Chain>, made: &Made, content: Digest, said: Said<'_>) -
                 content,
                 full_ms: before.full_ms,
                 last_ms: now_ms,
+                signatures: before.signatures.iter().copied().chain(signature).collect(),
             }
         }
-        _ => Chain { head: head(named, Vec::new(), said), content, full_ms: now_ms, last_ms: now_ms },
+        _ => {
+            let head = head(named, Vec::new(), said);
+            Chain { head, content, full_ms: now_ms, last_ms: now_ms, signatures: signature.into_iter().collect() }
+        }
     }
 }
 

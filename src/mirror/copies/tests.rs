@@ -85,7 +85,7 @@ struct Silent(Mutex<String>);
 
 #[async_trait::async_trait]
 impl Transport for Silent {
-    async fn get(&self, _: url::Url, _: http::HeaderMap) -> Result<Arrival, TransportError> {
+    async fn fetch(&self, _: &http::Method, _: url::Url, _: http::HeaderMap) -> Result<Arrival, TransportError> {
         let body = Bytes::from(self.0.lock().clone());
         let body = Box::pin(futures_util::stream::once(std::future::ready(Ok(body))));
         Ok(Arrival { status: 200, headers: http::HeaderMap::new(), body })

@@ -17,10 +17,6 @@ use crate::upstream::flight::{Boarding, Flights};
 
 use super::Details;
 
-/// How often a client tries again when the fetch that it joined gets no slot. Without a bound, many clients for one
-/// detail are refused one by one, while all others try again.
-const MOST_REFUSALS: u32 = 2;
-
 #[derive(Default)]
 pub(super) struct ClientFetches {
     flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
@@ -47,7 +43,6 @@ impl Details {
             return Err(Arc::new(error.into()));
         }
         let deadline = asker.patience.map(|patience| now.plus(patience));
-        let mut refusals = 0;
         loop {
             let left = deadline.map(|deadline| deadline.since(client.now_mono()));
             let (landed, joined) = match self.0.clients.flights.board(&summary.id) {
@@ -75,21 +70,23 @@ impl Details {
                             }
                             Err(CopyError::Store(_)) => {}
                         }
-                        ticket.land(fetched);
+                        ticket.end(fetched);
                     });
                     (passenger.landed().await, false)
                 }
             };
             let lost = || Arc::new(CopyError::from(AskError::from(Spent::soon())));
             match landed.unwrap_or_else(|| Err(lost())) {
-                // The patience of an earlier client has ended, not this one's.
-                Err(error)
-                    if joined
-                        && refusals < MOST_REFUSALS
-                        && matches!(*error, CopyError::Ask(AskError::Spent(_)))
-                        && deadline.is_none_or(|deadline| client.now_mono() < deadline) =>
-                {
-                    refusals += 1;
+                // The client that began the fetch got no slot, or gave up earlier: that says nothing about this one, which
+                // is judged by its own place in the queue and its own patience.
+                Err(error) if joined && matches!(*error, CopyError::Ask(AskError::Spent(_))) => {
+                    let left = deadline.map(|deadline| deadline.since(client.now_mono()));
+                    let is_over = left.is_some_and(|left| left.is_zero());
+                    if (is_over || !self.0.clients.flights.flies(&summary.id))
+                        && let Some(spent) = client.budget().judge(asker.client, left)
+                    {
+                        return Err(Arc::new(AskError::from(spent).into()));
+                    }
                 }
                 other => return other.map(|record| (record, joined)),
             }
@@ -99,8 +96,10 @@ impl Details {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures_util::future::join_all;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -175,5 +174,44 @@ mod tests {
         let second = second.unwrap_err();
         assert!(matches!(*second, CopyError::Ask(AskError::Connection { .. })), "it was asked: {second}");
         assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn no_client_is_refused_because_those_that_asked_before_it_have_no_place() {
+        let (details, client, budget, asked, _dir) = failing().await;
+        budget.try_gently(Some(Duration::from_secs(3600)));
+        let hanging = budget.acquire(Class::Client, None, None).await.unwrap();
+        let household = |last| Some(IpAddr::from([10, 0, 0, last]));
+        let waiting = async |many| {
+            let full = async {
+                while budget.view().waiting != many {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let _ = tokio::time::timeout(Duration::from_secs(20), full).await;
+            assert_eq!(budget.view().waiting, many);
+        };
+        for _ in 0..256 {
+            let budget = budget.clone();
+            tokio::spawn(async move { budget.acquire(Class::Client, household(1), None).await.map(drop) });
+        }
+        waiting(256).await;
+        let (summary, volatile) = (summary(), VolatileKeys::default());
+        let ask = |last| {
+            let asker = Asker { patience: None, ..Asker::client(household(last), Duration::ZERO) };
+            details.fetch_once(&client, &volatile, &summary, asker)
+        };
+        let crowd = join_all([1, 1, 1, 1, 1, 2].map(ask));
+        let (mut answers, ()) = tokio::join!(crowd, async {
+            waiting(257).await;
+            drop(hanging);
+        });
+        let other = answers.pop().unwrap().unwrap_err();
+        assert!(matches!(*other, CopyError::Ask(AskError::Connection { .. })), "it was asked: {other}");
+        let refused = |answer: &Result<_, Arc<CopyError>>| {
+            answer.as_ref().is_err_and(|error| matches!(**error, CopyError::Ask(AskError::Spent(_))))
+        };
+        assert!(answers.iter().any(refused), "the first one has no place");
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "once for all that are left");
     }
 }

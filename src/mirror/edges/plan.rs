@@ -11,8 +11,14 @@ use crate::api::edges::case::Case;
 use crate::api::edges::judge::{Said, Seen, judge};
 use crate::api::edges::lesson::Learned;
 
-/// The most probes of cases in one round, with repetitions. The questions about places are not counted.
+use super::filters::Filter;
+
+/// The most probes of cases in one round, with repetitions. The questions about filters are counted apart.
 pub(crate) const MOST_PROBES: u32 = 40;
+
+/// The most requests in one round for each question about filters, and for all of them.
+const MOST_ASKED: u32 = 2;
+pub(crate) const MOST_FILTERS: u32 = MOST_ASKED * Filter::ALL.len() as u32;
 
 /// How often a probe of one case is sent again after a failure.
 const MOST_RETRIES: u32 = 2;
@@ -31,17 +37,26 @@ pub(super) struct Evidence {
     pub failed: BTreeMap<Case, u32>,
     /// The answers to the first and second probe of each case.
     pub seen: BTreeMap<Case, Vec<Seen>>,
-    /// The answers so far to a query for a state and a city that is not in it. `true`: the origin sent an empty list,
-    /// as we do. Also `true` if its answer says nothing about this, if there was none, or if nothing could be asked.
+    /// How many requests the questions about filters took in this round.
     #[serde(default)]
-    pub places: Vec<bool>,
-    /// How often such a query failed.
+    pub asked: BTreeMap<Filter, u32>,
+    /// The answers to the first and second question about each filter.
     #[serde(default)]
-    pub places_failed: u32,
+    pub filters: BTreeMap<Filter, Vec<FilterSeen>>,
     /// Whether the round goes on.
     pub is_open: bool,
     /// When the last round ended, in milliseconds since 1970; 0: none did.
     pub ended_ms: i64,
+}
+
+/// The answer to a question about a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FilterSeen {
+    /// Whether it is an empty list, as ours is; `None`: there was no answer, it says nothing about the question, or the
+    /// data does not allow the question.
+    pub is_ours: Option<bool>,
+    /// When it came, in milliseconds since 1970.
+    pub at_ms: i64,
 }
 
 /// What the decision rests on.
@@ -64,10 +79,9 @@ pub(super) enum Step {
     Begin,
     /// The first (0) or second (1) probe of a case.
     Probe(Case, usize),
-    /// The first (0) or second (1) question about a city outside a state. Its filters are valid, so it is not a probe
-    /// of a case. The second question is asked only if the first answer is not ours. A question that failed is sent
-    /// again.
-    Place(usize),
+    /// The first (0) or second (1) question about a filter. Its terms are known, so it is not a probe of a case. The
+    /// second question is asked only if the first answer is not ours.
+    Filter(Filter, usize),
     /// The round ends: the answers are judged.
     Judge,
     /// Nothing for so long, or until something is asked for.
@@ -85,35 +99,32 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
         let is_asked = facts.again && since >= apart_ms.saturating_mul(2);
         return if is_due || is_asked { Step::Begin } else { Step::Wait(Duration::from_secs(60)) };
     }
-    if evidence.sent >= MOST_PROBES {
-        return last(evidence);
-    }
+    let may_probe = evidence.sent < MOST_PROBES;
     let answers = |case: Case| evidence.seen.get(&case).map_or(&[][..], Vec::as_slice);
-    if let Some(case) = Case::ALL.into_iter().find(|case| answers(*case).is_empty()) {
+    let is_new = |case: &Case| may_probe && answers(*case).is_empty();
+    if let Some(case) = Case::ALL.into_iter().find(is_new) {
         return Step::Probe(case, 0);
     }
-    let open = || Case::ALL.into_iter().filter(|case| needs_another(answers(*case)));
-    let is_due = |case: &Case| {
-        let at_ms = answers(*case).first().map_or(0, |first| first.at_ms);
-        // If the clock was set back, the second probe does not wait until the clock has caught up.
+    let is_new = |filter: &Filter| evidence.may_ask(*filter) && evidence.answers(*filter).is_empty();
+    if let Some(filter) = Filter::ALL.into_iter().find(is_new) {
+        return Step::Filter(filter, 0);
+    }
+    let is_due = |at_ms: i64| {
+        // If the clock was set back, the second request does not wait until the clock has caught up.
         let is_apart = !(0..apart_ms).contains(&facts.now_ms.saturating_sub(at_ms));
-        // Between the two probes a refresh must have had good answers: then the origin was well.
+        // Between the two requests a refresh must have had good answers: then the origin was well.
         is_apart && facts.refreshed_ms.is_some_and(|refreshed| refreshed > at_ms || refreshed > facts.now_ms)
     };
-    match (open().find(is_due), open().next()) {
-        (Some(case), _) => Step::Probe(case, 1),
-        (None, Some(_)) => Step::Wait(Duration::from_secs(1)),
-        (None, None) => last(evidence),
+    let cases = Case::ALL.into_iter().filter(|case| may_probe && needs_another(answers(*case)));
+    let filters = Filter::ALL.into_iter().filter(|filter| evidence.needs_another(*filter));
+    let cases = cases.map(|case| (Step::Probe(case, 1), answers(case)[0].at_ms));
+    let filters = filters.map(|filter| (Step::Filter(filter, 1), evidence.answers(filter)[0].at_ms));
+    let mut open = cases.chain(filters).peekable();
+    if open.peek().is_none() {
+        return Step::Judge;
     }
-}
-
-/// What remains when all cases are done: the question about places, then the verdict.
-fn last(evidence: &Evidence) -> Step {
-    match evidence.places[..] {
-        [] => Step::Place(0),
-        [false] => Step::Place(1),
-        _ => Step::Judge,
-    }
+    let due = open.find(|(_, at_ms)| is_due(*at_ms));
+    due.map_or(Step::Wait(Duration::from_secs(1)), |(step, _)| step)
 }
 
 /// Whether a second answer could teach something.
@@ -128,14 +139,36 @@ impl Evidence {
         (self.sent, self.is_open) = (0, true);
         self.seen.clear();
         self.failed.clear();
-        self.places.clear();
-        self.places_failed = 0;
+        self.asked.clear();
+        self.filters.clear();
     }
 
-    /// The question about places failed. Whether it is asked again.
-    pub(super) const fn asks_places_again(&mut self) -> bool {
-        self.places_failed += 1;
-        self.places_failed <= MOST_RETRIES
+    /// Whether one more request may be sent for a question about a filter.
+    pub(super) fn may_ask(&self, filter: Filter) -> bool {
+        self.asked.get(&filter).is_none_or(|asked| *asked < MOST_ASKED)
+    }
+
+    /// How many requests the questions about filters took.
+    pub(super) fn filters_sent(&self) -> u32 {
+        self.asked.values().sum()
+    }
+
+    fn answers(&self, filter: Filter) -> &[FilterSeen] {
+        self.filters.get(&filter).map_or(&[], Vec::as_slice)
+    }
+
+    fn needs_another(&self, filter: Filter) -> bool {
+        self.may_ask(filter) && matches!(self.answers(filter), [FilterSeen { is_ours: Some(false), .. }])
+    }
+
+    /// Whether the origin answers a question about a filter in another way; `None`: that is not known.
+    fn differs(&self, filter: Filter) -> Option<bool> {
+        let answers: Vec<Option<bool>> = self.answers(filter).iter().map(|seen| seen.is_ours).collect();
+        match answers[..] {
+            [Some(true)] => Some(false),
+            [Some(false), Some(false)] => Some(true),
+            _ => None,
+        }
     }
 
     /// A request failed. Returns whether it is sent again; each repetition leaves fewer requests for the last cases.
@@ -152,8 +185,13 @@ impl Evidence {
 
     /// The round ends with what the answers teach.
     pub(super) fn judge(&mut self, now_ms: i64) -> Learned {
-        let elsewhere = self.places == [false, false];
-        let mut learned = Learned { probes: self.sent, elsewhere, ..Learned::default() };
+        let mut learned = Learned {
+            probes: self.sent,
+            filter_probes: self.filters_sent(),
+            elsewhere: self.differs(Filter::Elsewhere) == Some(true),
+            commas: self.differs(Filter::Several),
+            ..Learned::default()
+        };
         for case in Case::ALL {
             let answers = self.seen.get(&case).map_or(&[][..], Vec::as_slice);
             let lesson = match answers {
@@ -188,7 +226,13 @@ mod tests {
         Seen { told: Vec::new(), said, at_ms }
     }
 
-    /// Answers every probe at once, until there is something else to do; how many there were.
+    fn says(evidence: &mut Evidence, filter: Filter, is_ours: Option<bool>, at_ms: i64) {
+        *evidence.asked.entry(filter).or_default() += 1;
+        evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
+    }
+
+    /// Answers every probe at once, until there is something else to do; how many there were. To questions about filters
+    /// the answers are ours.
     fn answered(evidence: &mut Evidence, facts: &Facts) -> (u32, Step) {
         let mut count = 0;
         loop {
@@ -199,6 +243,7 @@ mod tests {
                     evidence.saw(case, seen(facts.now_ms));
                     count += 1;
                 }
+                Step::Filter(filter, 0) => says(evidence, filter, Some(true), facts.now_ms),
                 other => return (count, other),
             }
         }
@@ -215,9 +260,7 @@ mod tests {
         assert_eq!(next(&evidence, &facts(300_999, Some(2_000))), waits, "not a ttl later");
         assert_eq!(next(&evidence, &facts(301_000, Some(1_000))), waits, "no good answer between");
         assert_eq!(next(&evidence, &facts(301_000, None)), waits);
-        assert_eq!(answered(&mut evidence, &facts(301_000, Some(2_000))), (cases, Step::Place(0)));
-        evidence.places.push(true);
-        assert_eq!(next(&evidence, &facts(301_000, None)), Step::Judge);
+        assert_eq!(answered(&mut evidence, &facts(301_000, Some(2_000))), (cases, Step::Judge));
         assert!(evidence.sent <= MOST_PROBES);
         let learned = evidence.judge(301_000);
         assert_eq!((learned.lessons.len(), learned.own.len(), learned.probes), (20, 0, 40));
@@ -225,20 +268,41 @@ mod tests {
     }
 
     #[test]
-    fn a_city_outside_its_state_is_asked_again_only_if_the_first_answer_is_not_ours() {
-        for (answers, elsewhere) in [(&[true][..], false), (&[false, true], false), (&[false, false], true)] {
-            let mut evidence = Evidence::default();
-            evidence.begin("o");
-            evidence.sent = MOST_PROBES;
-            for (round, answer) in answers.iter().enumerate() {
-                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Place(round));
-                evidence.places.push(*answer);
+    fn a_question_about_filters_is_asked_again_a_ttl_later_and_only_if_the_first_answer_is_not_ours() {
+        for (filter, other) in [(Filter::Elsewhere, Filter::Several), (Filter::Several, Filter::Elsewhere)] {
+            for (first, second, differs) in [
+                (Some(true), None, Some(false)),
+                (None, None, None),
+                (Some(false), Some(true), None),
+                (Some(false), Some(false), Some(true)),
+            ] {
+                let mut evidence = Evidence::default();
+                evidence.begin("o");
+                evidence.sent = MOST_PROBES;
+                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Filter(Filter::Elsewhere, 0));
+                says(&mut evidence, filter, first, 1_000);
+                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Filter(other, 0));
+                says(&mut evidence, other, Some(true), 1_000);
+                if first == Some(false) {
+                    let waits = Step::Wait(Duration::from_secs(1));
+                    assert_eq!(next(&evidence, &facts(300_999, Some(2_000))), waits, "not a ttl later");
+                    assert_eq!(next(&evidence, &facts(301_000, Some(1_000))), waits, "no good answer between");
+                    assert_eq!(next(&evidence, &facts(301_000, Some(2_000))), Step::Filter(filter, 1));
+                    says(&mut evidence, filter, second, 301_000);
+                }
+                assert_eq!(next(&evidence, &facts(301_000, None)), Step::Judge);
+                let learned = evidence.judge(301_000);
+                let expected = if filter == Filter::Several { learned.commas } else { Some(learned.elsewhere) };
+                assert_eq!(expected == Some(true), differs == Some(true), "{filter:?} {first:?} {second:?}");
+                assert!(filter != Filter::Several || learned.commas == differs);
+                let asked = 2 + u32::from(first == Some(false));
+                assert_eq!((learned.probes, learned.filter_probes), (MOST_PROBES, asked), "both are told");
             }
-            assert_eq!(next(&evidence, &facts(1_000, None)), Step::Judge);
-            assert_eq!(evidence.judge(1_000).elsewhere, elsewhere, "{answers:?}");
         }
         let mut evidence = Evidence::default();
-        assert_eq!((0..5).filter(|_| evidence.asks_places_again()).count(), 2, "a failure is asked again twice");
+        evidence.begin("o");
+        *evidence.asked.entry(Filter::Several).or_default() += 2;
+        assert!(!evidence.may_ask(Filter::Several), "a failure takes the place of the second request");
     }
 
     #[test]
@@ -266,7 +330,7 @@ mod tests {
             }
         }
         assert_eq!(evidence.sent, MOST_PROBES);
-        assert_eq!(next(&evidence, &facts), Step::Place(0));
+        assert_eq!(next(&evidence, &facts), Step::Filter(Filter::Elsewhere, 0));
         let learned = evidence.judge(1_000);
         assert_eq!((learned.lessons.len(), learned.own.len()), (0, Case::ALL.len()));
     }
@@ -276,6 +340,9 @@ mod tests {
         let (mut evidence, mut failures) = (Evidence::default(), 1);
         evidence.begin("o");
         for now_ms in [1_000, 301_000] {
+            for filter in Filter::ALL {
+                evidence.filters.insert(filter, vec![FilterSeen { is_ours: None, at_ms: now_ms }]);
+            }
             while let Step::Probe(case, _) = next(&evidence, &facts(now_ms, Some(now_ms - 1))) {
                 evidence.sent += 1;
                 if failures > 0 && evidence.retries(case) {

@@ -137,7 +137,7 @@ fn of_few(round: usize, dataset: &Dataset) -> Option<ListQuery> {
 }
 
 /// Two terms with different numbers of listings, or at least two terms.
-fn two_terms(kind: TaxonomyKind, dataset: &Dataset) -> Option<[String; 2]> {
+pub(super) fn two_terms(kind: TaxonomyKind, dataset: &Dataset) -> Option<[String; 2]> {
     let known = dataset.memberships(kind).filter_map(|(slug, known)| Some((known.positions()?.len(), slug)));
     let mut known: Vec<_> = known.filter(|(count, _)| *count > 0).collect();
     known.sort_unstable();

@@ -72,21 +72,27 @@ impl Desk {
         for ticket in self.state.queue.gone_by(instant) {
             if let Some(waiting) = self.state.queue.remove(ticket) {
                 let spent = self.state.spent(waiting.class, now);
-                self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
+                self.dismiss(ticket, spent);
             }
         }
     }
 
+    /// Dismisses a request.
+    pub(super) fn dismiss(&mut self, ticket: u64, spent: Spent) {
+        self.state.queue.remove(ticket);
+        self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
+    }
+
     /// Promises a slot to a read that has just entered the queue, and dismisses the reads that this makes late. Returns
     /// what its client is told if it gets none in time.
-    fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Option<Spent> {
+    pub(super) fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Option<Spent> {
         let mut refused = None;
         for Late { ticket, spent } in self.state.promise(entered, client, now) {
-            self.state.queue.remove(ticket);
             if ticket == entered {
+                self.state.queue.remove(ticket);
                 refused = Some(spent);
             } else {
-                self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
+                self.dismiss(ticket, spent);
             }
         }
         refused
@@ -217,10 +223,9 @@ impl Place {
     pub(super) fn enter(dispatcher: &Arc<Dispatcher>, waiting: Waiting) -> Result<Self, Spent> {
         let (told, call) = oneshot::channel();
         let ticket = dispatcher.change(|desk, now| {
-            let (class, client, until) = (waiting.class, waiting.client, waiting.until);
-            // Only clients: they cannot lock out the mirror itself.
-            let is_full = class == Class::Client && desk.state.is_full_for(client);
-            if is_full || until.is_some_and(|until| until < desk.state.paused_until) {
+            let (class, client) = (waiting.class, waiting.client);
+            desk.make_room_for(&waiting, now);
+            if desk.state.has_no_place(&waiting) {
                 return Err(desk.state.gives_up(&waiting, now));
             }
             let is_promised = class == Class::Client && waiting.demand.is_none();

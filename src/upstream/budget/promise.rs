@@ -16,11 +16,21 @@ use super::super::window::{Class, SPAN};
 use super::Spent;
 use super::choice::client_share;
 use super::demand::Demand;
+use super::queue::Waiting;
 use super::state::State;
 
 /// At most this many clients that were served longer ago count in an estimate. More would not lengthen it: it ends
 /// after a minute at the latest, when every slot has been free once.
 const MOST_IDLE: usize = 64;
+
+/// The turn of a waiting read.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    ticket: u64,
+    at: Monotonic,
+    /// Whether its patience ends before.
+    is_late: bool,
+}
 
 /// A read that gets no slot in time.
 #[derive(Debug)]
@@ -34,11 +44,41 @@ impl State {
     /// Promises a slot to a read that has just entered the queue. Returns the reads that get none in time: this one, or
     /// others that it overtakes.
     pub(super) fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Vec<Late> {
+        let mut late = Vec::new();
+        for Turn { ticket, at, is_late } in self.turns_from(entered, now) {
+            if is_late {
+                late.push((ticket, at));
+            } else {
+                self.queue.promise(ticket, at);
+            }
+        }
+        let tell = |(ticket, at): (u64, Monotonic)| {
+            let spent = if ticket == entered { self.refusal(client, at, now) } else { self.dismissal(at, now) };
+            Late { ticket, spent }
+        };
+        late.into_iter().map(tell).collect()
+    }
+
+    /// What a client would be told if its read entered the queue now; `None`: it would be promised a slot.
+    pub(super) fn judge(&mut self, waiting: Waiting, now: Monotonic) -> Option<Spent> {
+        if self.has_no_place(&waiting) {
+            return Some(self.gives_up(&waiting, now));
+        }
+        let client = waiting.client;
+        let entered = self.queue.push(waiting);
+        let own = self.turns_from(entered, now).into_iter().find(|turn| turn.ticket == entered && turn.is_late);
+        let refused = own.map(|turn| self.refusal(client, turn.at, now));
+        self.queue.remove(entered);
+        refused
+    }
+
+    /// The turns of a read that has just entered the queue, and of all reads behind it.
+    fn turns_from(&mut self, entered: u64, now: Monotonic) -> Vec<Turn> {
         let order = self.queue.in_turn();
         let turns = self.awaited_turns(order.len(), now);
         // Nobody can promise more than the next turn while many others, served longer ago, may come any moment.
         let only_first = self.is_overloaded(now);
-        let (mut late, mut turn, mut is_behind) = (Vec::new(), 0, false);
+        let (mut behind, mut turn, mut is_behind) = (Vec::new(), 0, false);
         for ticket in order {
             let is_new = ticket == entered;
             is_behind |= is_new;
@@ -46,21 +86,26 @@ impl State {
             // A read that is not overtaken keeps its earlier promise.
             let is_late =
                 self.queue.until(ticket).is_some_and(|until| at > until.max(now) || is_new && only_first && turn > 0);
-            if is_behind && is_late {
-                late.push((ticket, at));
-                continue;
-            }
             if is_behind {
-                self.queue.promise(ticket, at);
+                behind.push(Turn { ticket, at, is_late });
             }
-            turn += 1;
+            if !(is_behind && is_late) {
+                turn += 1;
+            }
         }
-        let tell = |(ticket, at): (u64, Monotonic)| {
-            self.count_refusal(now);
-            let at = if only_first && ticket == entered { self.turn_under_overload(client, now).max(at) } else { at };
-            Late { ticket, spent: self.told(at, now) }
-        };
-        late.into_iter().map(tell).collect()
+        behind
+    }
+
+    /// Refuses a read that has just entered the queue, whose turn would be at `at`. It is still in the queue.
+    fn refusal(&mut self, client: Option<IpAddr>, at: Monotonic, now: Monotonic) -> Spent {
+        let at = if self.is_overloaded(now) { self.turn_under_overload(client, now).max(at) } else { at };
+        self.dismissal(at, now)
+    }
+
+    /// Refuses a read whose turn would be at `at`.
+    fn dismissal(&mut self, at: Monotonic, now: Monotonic) -> Spent {
+        self.count_refusal(now);
+        self.told(at, now)
     }
 
     /// Whether the time has come at which an awaited read was promised its slot.
@@ -108,10 +153,9 @@ impl State {
         turns.last().copied().unwrap_or(now).min(now.plus(SPAN))
     }
 
-    /// Refuses a client's read of a resource that is to be fetched in the background. The client is told when that
-    /// fetch has its turn: resources that more households were refused go first.
-    pub(super) fn refuse(&mut self, demand: &Demand, now: Monotonic) -> Spent {
-        self.count_refusal(now);
+    /// What a client is told that is refused a resource which is to be fetched in the background: when that fetch has its
+    /// turn. Resources that more households were refused go first.
+    pub(super) fn told_of(&mut self, demand: &Demand, now: Monotonic) -> Spent {
         let before = self.queue.refused_more(demand.votes());
         let stopped = self.stopped_until(now).unwrap_or(now);
         let turn = self.wanted_turn(before, now);

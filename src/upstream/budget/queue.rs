@@ -56,7 +56,7 @@ struct Household {
     turn: u64,
     /// Tickets of its awaited reads.
     awaited: BTreeSet<u64>,
-    /// All of its waiting reads.
+    /// All of its waiting reads. What clients were refused has no household.
     reads: usize,
 }
 
@@ -64,7 +64,12 @@ impl Queue {
     /// Adds a request at the end; returns its ticket.
     pub(super) fn push(&mut self, waiting: Waiting) -> u64 {
         self.last_ticket += 1;
-        let ticket = self.last_ticket;
+        self.put(self.last_ticket, waiting);
+        self.last_ticket
+    }
+
+    /// Adds a request in the place of one that was removed.
+    pub(super) fn put(&mut self, ticket: u64, waiting: Waiting) {
         if waiting.class == Class::Client {
             let awaited = waiting.demand.is_none();
             match &waiting.demand {
@@ -84,7 +89,6 @@ impl Queue {
             self.mirror[waiting.class as usize].insert(ticket);
         }
         self.waiting.insert(ticket, waiting);
-        ticket
     }
 
     /// Removes a request; `None` when it had left before.
@@ -142,6 +146,17 @@ impl Queue {
     /// The read that most households were refused, the oldest of several.
     pub(super) fn most_refused(&self) -> Option<u64> {
         self.wanted.iter().rev().max_by_key(|ticket| self.demand(**ticket).map(Demand::votes)).copied()
+    }
+
+    /// The read that fewest households were refused, the latest of several, and how many they are.
+    pub(super) fn least_refused(&self) -> Option<(u64, u32)> {
+        let votes = self.wanted.iter().filter_map(|ticket| Some((*ticket, self.demand(*ticket)?.votes())));
+        votes.min_by_key(|(ticket, votes)| (*votes, std::cmp::Reverse(*ticket)))
+    }
+
+    /// The waiting read of what clients were refused, by its demand.
+    pub(super) fn wanted_for(&self, demand: &Demand) -> Option<u64> {
+        self.wanted.iter().find(|ticket| self.demand(**ticket).is_some_and(|own| own.is(demand))).copied()
     }
 
     /// How many waiting reads were refused to more than `votes` households.
@@ -213,9 +228,10 @@ impl Queue {
         self.wanted.len()
     }
 
-    /// How many reads of one household wait.
-    pub(super) fn reads_of(&self, client: Option<IpAddr>) -> usize {
-        self.households.get(&client).map_or(0, |household| household.reads)
+    /// How many reads of one household wait with a client, and how many behind a stale answer.
+    pub(super) fn reads_of(&self, client: Option<IpAddr>) -> (usize, usize) {
+        let household = self.households.get(&client);
+        household.map_or((0, 0), |household| (household.awaited.len(), household.reads - household.awaited.len()))
     }
 
     /// Tickets of those whose patience ends before `instant`.
@@ -293,7 +309,7 @@ mod tests {
                     0 | 1 => drop(queue.push(read(client, (number > 9).then_some(number), None))),
                     2 => {
                         let demand = Demand::default();
-                        (0..number % 7).for_each(|_| demand.more());
+                        (0..number % 7).for_each(|last| demand.vote(address(last as u8)));
                         queue.push(read(client, Some(number), Some(demand)));
                     }
                     3 if number % 2 == 0 => {
@@ -323,8 +339,13 @@ mod tests {
                 prop_assert_eq!(queue.in_turn().first().copied(), awaited);
                 prop_assert_eq!(queue.in_turn().len(), queue.awaited());
                 prop_assert_eq!(queue.clients(), clients().count());
-                let own = clients().filter(|(_, one)| one.client == Some(address(client))).count();
-                prop_assert_eq!(queue.reads_of(Some(address(client))), own);
+                let own = |is_awaited: bool| {
+                    let own = clients().filter(|(_, one)| one.client == Some(address(client)));
+                    own.filter(|(_, one)| one.demand.is_none() == is_awaited).count()
+                };
+                prop_assert_eq!(queue.reads_of(Some(address(client))), (own(true), own(false)));
+                let least = clients().filter(|(_, one)| is_refused(one) == Some(true)).min_by_key(votes);
+                prop_assert_eq!(queue.least_refused().map(|(ticket, _)| ticket), least.map(|(ticket, _)| *ticket));
                 prop_assert_eq!(queue.first(), queue.waiting.keys().next().copied());
             }
         }

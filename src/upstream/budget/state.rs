@@ -3,7 +3,6 @@
 //! Callers: [`super::dispatch`], which tells those who wait.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::clock::{Monotonic, WallTime};
@@ -20,6 +19,11 @@ const SETTLES: Duration = Duration::from_millis(100);
 /// Every so many stale reads, the one that has waited longest has its turn, so that none waits for ever behind popular
 /// ones.
 const OLDEST_OF: usize = 8;
+/// How many reads with a waiting client there may be, and how many behind a stale answer; and of one household.
+const MOST: usize = 4096;
+const MOST_OF_ONE: usize = 256;
+/// How many reads of what clients were refused there may be.
+pub(super) const MOST_WANTED: usize = 1024;
 
 /// Everything that decides the next turn.
 #[derive(Debug)]
@@ -249,11 +253,18 @@ impl State {
         }
     }
 
-    /// Whether as many reads of clients wait as may wait, in all or for this household.
-    pub(super) fn is_full_for(&self, client: Option<IpAddr>) -> bool {
-        const MOST: usize = 4096;
-        const MOST_OF_ONE: usize = 256;
-        self.queue.clients() >= MOST || self.queue.reads_of(client) >= MOST_OF_ONE
+    /// Whether a request gets no place: as many of its kind wait as may wait, in all or for its household, or its
+    /// patience ends before a pause does. Each kind has its own bounds: reads that nobody waits for must not push out
+    /// those that a client waits for. The mirror's own requests are not bounded, so clients cannot lock them out.
+    pub(super) fn has_no_place(&self, waiting: &Waiting) -> bool {
+        let (awaited, stale) = self.queue.reads_of(waiting.client);
+        let is_full = match &waiting.demand {
+            _ if waiting.class != Class::Client => false,
+            Some(demand) if demand.is_refused() => self.queue.wanted() >= MOST_WANTED,
+            Some(_) => self.queue.stale() >= MOST || stale >= MOST_OF_ONE,
+            None => self.queue.awaited() >= MOST || awaited >= MOST_OF_ONE,
+        };
+        is_full || waiting.until.is_some_and(|until| until < self.paused_until)
     }
 
     /// A request's patience ends; returns its error.

@@ -2,6 +2,7 @@
 
 mod clients;
 mod coming_back;
+mod joined;
 mod promises;
 mod shares;
 

@@ -3,10 +3,10 @@
 use std::panic::AssertUnwindSafe;
 
 use grandstand::sample::{
-    BadNumber, BeyondLast, Edges, Elsewhere, OddSince, Origin, Repeated, Switches, TooMany, UnknownSlug,
+    BadNumber, BeyondLast, Commas, Edges, Elsewhere, OddSince, Origin, Repeated, Switches, TooMany, UnknownSlug,
 };
 
-use super::{LIST, has_learned, learned, learning, of_the_origin};
+use super::{LIST, edges, has_learned, learned, learning, of_the_origin};
 use crate::compare::same_list;
 use crate::harness::{Server, origin_with, quiet};
 
@@ -28,6 +28,7 @@ fn odd_queries(total: usize) -> Vec<String> {
     odd.extend(["page=1&page=2", "page=3&page=1", "per_page=10&per_page=20"].map(str::to_owned));
     odd.extend(["sport=baseball&sport=golf", "state=texas&state=ohio", "state=ohio&state=texas"].map(str::to_owned));
     odd.push("sport=golf&sport=baseball&sport=soccer".to_owned());
+    odd.extend(["sport=baseball,golf", "state=texas%2Cohio", "sport=golf,quidditch"].map(str::to_owned));
     odd
 }
 
@@ -139,6 +140,7 @@ async fn odd_requests_are_answered_as_an_origin_of_mixed_manners_does() {
         beyond: BeyondLast::NotFound,
         repeated: Repeated::Either,
         elsewhere: Elsewhere::CityCounts,
+        commas: Commas::Either,
         empty_counts: false,
         html: true,
         slash_redirects: true,
@@ -158,7 +160,7 @@ async fn a_city_outside_its_state_is_asked_for_once_and_twice_only_where_the_ori
         let pairs =
             |log: Vec<grandstand::sample::Seen>| log.iter().filter(|seen| is_pair(&seen.path_and_query)).count();
         assert_eq!(pairs(origin.log()), asked, "{personality}");
-        let told = super::edges(&server).await["cases"]["city-outside-state"].clone();
+        let told = edges(&server).await["cases"]["city-outside-state"].clone();
         assert_eq!(told == "read through", asked == 2, "{personality}: {told}");
         quiet(&origin).await;
         origin.clear_log();
@@ -178,5 +180,21 @@ async fn a_city_outside_its_state_is_asked_for_once_and_twice_only_where_the_ori
         let (state, city) = apart(&origin);
         let unseen = server.get(&format!("{LIST}?state={state}&city={city}&per_page=9")).await;
         assert_eq!((unseen.status, unseen.total()), (200, 0), "{personality}: without the origin the answer is ours");
+    }
+}
+
+#[tokio::test]
+async fn a_list_with_commas_is_forwarded_only_where_the_origin_takes_it_for_several_terms() {
+    for (personality, told, golf) in [("documented", "as ours", false), ("lenient", "read through", true)] {
+        let (origin, server) = learned(personality, 130).await;
+        assert_eq!(edges(&server).await["cases"]["comma-list"], told, "{personality}");
+        let target = format!("{LIST}?sport=golf,baseball");
+        let both = server.ok(&target).await;
+        assert_eq!(both.total() > 0, golf, "{personality}");
+        assert_eq!(both.total(), of_the_origin(&origin, &target).await.total(), "{personality}");
+        // Not harmless: ours.
+        assert_eq!(server.ok(&format!("{LIST}?sport=golf,%3Cb%3E")).await.total(), 0);
+        origin.shutdown().await;
+        assert_eq!(server.ok(&format!("{LIST}?sport=golf,tennis")).await.total(), 0, "{personality}: ours");
     }
 }

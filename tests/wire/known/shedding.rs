@@ -205,6 +205,56 @@ async fn what_several_households_were_refused_is_fetched_before_they_come_back()
     assert_eq!(others, 0, "what one household was refused is fetched when it asks again");
 }
 
+/// Lasts a minute, too. One household fills the queue and shares its last read with others; a newcomer overtakes it.
+#[tokio::test]
+async fn no_client_is_refused_because_the_one_whose_fetch_it_shares_is() {
+    let upstream = Upstream::start(|seen| match case_of(seen) {
+        None => nothing(),
+        Some(_) => answer(seen.nth, &[("cache-control", "max-age=3600")]),
+    })
+    .await;
+    let setup = Use::Shield.setup(&upstream).set("origin.requests_per_minute", "12");
+    let setup = setup.set("client_ip.trusted_proxies", r#"["127.0.0.0/8"]"#).set("origin.wait", "20s");
+    let server = started(setup, Use::Shield).await;
+    let ask = async |case: usize, client: &str| server.get_with(&target(case), &[("x-forwarded-for", client)]).await;
+    for case in 0..12 {
+        assert_eq!(number(&ask(case, "192.0.2.9").await), 1);
+    }
+    let told = ask(13, "192.0.2.9").await;
+    told.assert_problem(503, &["budget"]);
+    let told = Duration::from_secs(told.the("retry-after").parse().unwrap());
+    pass(told.saturating_sub(Duration::from_secs(10))).await;
+    let waiting = async |many: u64| {
+        let waits = || async { server.status().await["origin"]["budget"]["waiting"] == many };
+        wait_until("the reads wait", waits).await;
+    };
+    let (greedy, guest, newcomer) = ("192.0.2.1", "192.0.2.2", "192.0.2.3");
+    let (_, leader, _, shares, overtakes) = tokio::join!(
+        join_all((20..31).map(|case| ask(case, greedy))),
+        async {
+            waiting(11).await;
+            ask(31, greedy).await
+        },
+        async {
+            waiting(12).await;
+            join_all((0..8).map(|_| ask(31, greedy))).await
+        },
+        async {
+            waiting(12).await;
+            ask(31, guest).await
+        },
+        async {
+            waiting(12).await;
+            // The others have joined by now, most likely; if not, they ask for themselves.
+            pass(Duration::from_secs(1)).await;
+            ask(32, newcomer).await
+        },
+    );
+    leader.assert_problem(503, &["budget"]);
+    assert_eq!((number(&overtakes), number(&shares)), (1, 1), "each has a place of its own");
+    assert_eq!(upstream.count_of(&target(31)), 1);
+}
+
 #[tokio::test]
 async fn reads_wait_while_the_origin_wants_to_be_left_alone_and_are_then_answered() {
     let upstream = Upstream::start(|seen| match (case_of(seen), seen.nth) {

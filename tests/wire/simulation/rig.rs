@@ -47,12 +47,12 @@ struct Wire(Arc<Origin>);
 
 #[async_trait]
 impl Transport for Wire {
-    async fn get(&self, url: Url, mut headers: HeaderMap) -> Result<Arrival, TransportError> {
+    async fn fetch(&self, method: &http::Method, url: Url, mut headers: HeaderMap) -> Result<Arrival, TransportError> {
         let broken = |error: std::io::Error| TransportError::Connection(error.to_string());
         let deadline = Instant::now() + TIMEOUT;
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         let target = url[url::Position::BeforePath..url::Position::AfterQuery].to_owned();
-        let asked = self.0.ask(&http::Method::GET, &target, &headers);
+        let asked = self.0.ask(method, &target, &headers);
         let answer = timeout_at(deadline, asked).await.map_err(|_| TransportError::Timeout)?.map_err(broken)?;
         let (mut head, body) = answer.into_parts();
         let pieces = Box::pin(body.into_data_stream());
@@ -175,7 +175,7 @@ impl Rig {
             live: versions.head().clone(),
             details: details.clone(),
             edges: versions.edges().clone(),
-            ttl: scene.ttl,
+            settings: settings.clone(),
             clock: clock.clone(),
         };
         let edges = versions.edges().clone();

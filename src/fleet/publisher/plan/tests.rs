@@ -33,7 +33,7 @@ fn chain(deltas: u8) -> Chain {
         deltas,
         journal: NamedJournal { bytes: 9, blake3: digest(99) },
     };
-    Chain { head, content: digest(50), full_ms: NOW - 3_600_000, last_ms: NOW - 3_600_000 }
+    Chain { head, content: digest(50), full_ms: NOW - 3_600_000, last_ms: NOW - 3_600_000, signatures: Vec::new() }
 }
 
 fn offer() -> Offer {

@@ -19,7 +19,7 @@ fn queue(demands: &[Option<u32>]) -> Queue {
     for times in demands {
         let demand = times.map(|times| {
             let demand = Demand::default();
-            (0..times).for_each(|_| demand.more());
+            (0..times).for_each(|last| demand.vote(IpAddr::from([10, 0, 1, last as u8])));
             demand
         });
         queue.push(Waiting { class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand, until: None });

@@ -113,10 +113,10 @@ async fn what_most_households_were_refused_goes_first_and_takes_a_quarter_at_mos
     }
     let order = Arc::new(Mutex::new(Vec::new()));
     let start = tokio::time::Instant::now();
-    for votes in [2_u8, 5, 3, 4, 6, 7] {
+    let demands = [2_u8, 5, 3, 4, 6, 7].map(|votes| (votes, Demand::refused((0..votes).map(address))));
+    for (votes, demand) in demands.clone() {
         let (budget, order) = (budget.clone(), order.clone());
         tokio::spawn(async move {
-            let demand = Demand::refused((0..votes).map(address));
             let patience = Some(120 * SECOND);
             if let Ok(permit) = budget.acquire_for(Class::Client, None, patience, Some(demand.clone())).await {
                 assert!(demand.is_sent());
@@ -127,7 +127,10 @@ async fn what_most_households_were_refused_goes_first_and_takes_a_quarter_at_mos
     }
     tokio::task::yield_now().await;
     // Its clients are told to come back when it has been fetched: three at once, then three a minute later.
-    let told = |votes: u8| budget.refuse(&Demand::refused((0..votes).map(address))).retry_after.as_secs();
+    let told = |votes: u8| {
+        let (_, demand) = demands.iter().find(|one| one.0 == votes).unwrap();
+        budget.take_over(demand, address(1), SECOND).expect("no slot comes within a second").retry_after.as_secs()
+    };
     assert!(told(7) <= 10 && (11..=13).contains(&told(5)) && told(3) >= 60, "{} {} {}", told(7), told(5), told(3));
     // Clients want all that there is.
     for number in 10..40_u8 {
@@ -181,9 +184,17 @@ impl World {
         let now = at(self.now);
         let client = Some(address(household));
         let until = Some(at(self.now + patience));
-        let ticket = self.state.queue.push(Waiting { class: Class::Client, client, demand: None, until });
+        let read = Waiting { class: Class::Client, client, demand: None, until };
+        // Whoever shares a fetch is judged as if it asked itself.
+        let refusals = self.state.refusals.clone();
+        let judged = self.state.judge(read.clone(), now);
+        self.state.refusals = refusals;
+        let ticket = self.state.queue.push(read);
         self.waiting.insert(ticket, (household, self.now));
-        for late in self.state.promise(ticket, client, now) {
+        let late = self.state.promise(ticket, client, now);
+        let refused = late.iter().find(|late| late.ticket == ticket).map(|late| late.spent);
+        assert_eq!(judged, refused);
+        for late in late {
             assert!(late.spent.retry_after >= SECOND);
             self.state.queue.remove(late.ticket).unwrap();
             self.waiting.remove(&late.ticket).unwrap();

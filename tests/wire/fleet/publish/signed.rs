@@ -67,6 +67,29 @@ async fn the_head_and_every_bundle_are_signed() {
 }
 
 #[tokio::test]
+async fn an_altered_signature_is_noticed_and_told_until_everything_was_read_back() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    key(dir.path(), None);
+    // The objects are checked every five seconds.
+    let often = |setup| signing(dir.path())(setup).set("publish.keep", "80s");
+    let (_origin, server) = publishing(60, &store.url(), often).await;
+    let before = store.has(&server).await;
+    let signature = store.root().join(format!("{}.minisig", before.full()));
+    let text = fs::read_to_string(&signature).unwrap();
+    fs::write(&signature, text.replace("confirmed", "comfirned")).unwrap();
+    wait_until("it is told", || async {
+        told(&server).await["why"].as_str().is_some_and(|why| why.contains(".minisig was missing or altered"))
+    })
+    .await;
+    wait_until("it is written again", || async {
+        let full = store.root().join(store.head().unwrap().full());
+        verifies(dir.path(), &full, &full.with_extension("gsb.minisig"))
+    })
+    .await;
+    wait_until("everything was read back", || async { told(&server).await["why"].is_null() }).await;
+}
+
+#[tokio::test]
 async fn another_key_begins_another_chain() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
     let (origin, mut server) = publishing(60, &store.url(), |setup| setup).await;

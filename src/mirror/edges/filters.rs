@@ -1,8 +1,11 @@
-//! The question about filters that exclude each other: a city outside the state that is asked for.
+//! The questions about filters with known terms, which the documentation leaves open: a city outside the state that is
+//! asked for, and two terms with a comma between them.
 //!
-//! Several filters mean AND, so the answer is an empty list. Some origins let the city win instead, or refuse. Pure.
+//! Several filters mean AND, so a city outside its state has an empty list. Some origins let the city win instead, or
+//! refuse. No term has a slug with a comma, so such a list is empty, too. Some origins take it for an OR, or refuse. Pure.
 //! Callers: [`super`].
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::edges::lesson::is_learnable;
@@ -11,11 +14,50 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
 
+use super::probes::two_terms;
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Filter {
+    /// A city outside the state beside it.
+    Elsewhere,
+    /// Two terms with a comma between them.
+    Several,
+}
+
+impl Filter {
+    /// Every question, in the order in which they are asked.
+    pub(super) const ALL: [Self; 2] = [Self::Elsewhere, Self::Several];
+
+    /// The query of the first or second question; `None`: the data does not allow it.
+    pub(super) fn query(self, round: usize, dataset: &Dataset) -> Option<ListQuery> {
+        match self {
+            Self::Elsewhere => elsewhere(round, dataset),
+            Self::Several => several(round, dataset),
+        }
+    }
+}
+
 /// The longest answer that is read, in bytes.
 pub(super) const MOST: u64 = 4 << 20;
 
-/// The first or second question; `None`: the data has no city and state without a common listing.
-pub(super) fn query(round: usize, dataset: &Dataset) -> Option<ListQuery> {
+/// The second question is about terms of another kind, where there are two.
+fn several(round: usize, dataset: &Dataset) -> Option<ListQuery> {
+    let mut kinds = TaxonomyKind::ALL;
+    kinds.rotate_left(round);
+    let (kind, [one, other]) = kinds.into_iter().find_map(|kind| Some((kind, two_terms(kind, dataset)?)))?;
+    let both = format!("{one},{other}");
+    if dataset.membership(kind, &both).is_some() {
+        return None;
+    }
+    let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
+    query.slugs[kind.index()] = Some(both.into());
+    Some(query)
+}
+
+/// `None`: the data has no city and state without a common listing.
+fn elsewhere(round: usize, dataset: &Dataset) -> Option<ListQuery> {
     let of = |kind| {
         let known = dataset.memberships(kind).filter_map(|(slug, known)| Some((slug, known.positions()?)));
         let mut known: Vec<_> = known.filter(|(_, positions)| !positions.is_empty()).collect();
@@ -37,13 +79,13 @@ pub(super) fn query(round: usize, dataset: &Dataset) -> Option<ListQuery> {
     Some(query)
 }
 
-/// Whether an answer is an empty list as ours is, or says nothing about the question.
-pub(super) fn is_ours(status: u16, body: &[u8]) -> bool {
+/// Whether an answer is an empty list, as ours is; `None`: it says nothing about the question.
+pub(super) fn is_ours(status: u16, body: &[u8]) -> Option<bool> {
     if status != 200 {
-        return !is_learnable(status);
+        return is_learnable(status).then_some(false);
     }
-    let list = serde_json::from_slice::<Value>(body).ok().filter(|value| value.get("items").is_some());
-    list.is_none_or(|list| list.get("total").and_then(Value::as_u64).is_none_or(|total| total == 0))
+    let list = serde_json::from_slice::<Value>(body).ok().filter(|value| value.get("items").is_some())?;
+    Some(list.get("total")?.as_u64()? == 0)
 }
 
 #[cfg(test)]
@@ -88,24 +130,42 @@ mod tests {
             (0, "/api/listings.json?state=texas&city=akron&per_page=100"),
             (1, "/api/listings.json?state=texas&city=provo&per_page=100"),
         ] {
-            assert_eq!(query(round, &data).unwrap().path_and_query(), path);
-            assert_eq!(data.find(&query(round, &data).unwrap()).unwrap().total, 0);
+            let query = Filter::Elsewhere.query(round, &data).unwrap();
+            assert_eq!((query.path_and_query().as_str(), data.find(&query).unwrap().total), (path, 0));
         }
-        assert_eq!(query(0, &dataset(&[("Ohio", "Akron"), ("Ohio", "Dayton")])), None);
+        let one_state = dataset(&[("Ohio", "Akron"), ("Ohio", "Dayton")]);
+        assert_eq!(Filter::Elsewhere.query(0, &one_state), None);
+    }
+
+    #[test]
+    fn the_questions_about_commas_name_two_terms_of_one_kind() {
+        let data = dataset(&[("Ohio", "Akron"), ("Ohio", "Dayton"), ("Texas", "Austin")]);
+        // There is one sport.
+        for (round, path) in [
+            (0, "/api/listings.json?state=texas%2Cohio&per_page=100"),
+            (1, "/api/listings.json?state=texas%2Cohio&per_page=100"),
+            (2, "/api/listings.json?city=akron%2Cdayton&per_page=100"),
+        ] {
+            let query = Filter::Several.query(round, &data).unwrap();
+            let asked = query.path_and_query().replace(',', "%2C");
+            assert_eq!((asked.as_str(), data.find(&query).unwrap().total), (path, 0));
+        }
+        assert_eq!(Filter::Several.query(0, &dataset(&[("Ohio", "Akron")])), None);
     }
 
     #[test]
     fn only_a_list_with_listings_and_a_refusal_are_another_answer() {
         for (status, body, ours) in [
-            (200, r#"{"total":0,"items":[]}"#, true),
-            (200, r#"{"total":3,"items":[{}]}"#, false),
-            (200, "<html>", true),
-            (404, "{}", false),
-            (400, "", false),
-            (301, "", true),
-            (403, "", true),
-            (429, "", true),
-            (500, "", true),
+            (200, r#"{"total":0,"items":[]}"#, Some(true)),
+            (200, r#"{"total":3,"items":[{}]}"#, Some(false)),
+            (200, r#"{"items":[]}"#, None),
+            (200, "<html>", None),
+            (404, "{}", Some(false)),
+            (400, "", Some(false)),
+            (301, "", None),
+            (403, "", None),
+            (429, "", None),
+            (500, "", None),
         ] {
             assert_eq!(is_ours(status, body.as_bytes()), ours, "{status} {body}");
         }
