@@ -189,12 +189,12 @@ impl Connection<'_, '_> {
             Decided::Ready { answer, info, now } => (answer, info, now),
             Decided::Dump { answer, part, info } => {
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
-                self.public.send(&mut session, info, answer, part.map(Rest::File)).await?;
+                self.public.send(&mut session, info, answer, part.map(Rest::File), None).await?;
                 return self.finish(session).await;
             }
             Decided::Passes { target, info, limit } => {
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
-                self.public.pass_through(&mut session, target, info, limit).await?;
+                self.public.pass_through(&mut session, target, info, limit, None).await?;
                 return self.finish(session).await;
             }
         };

@@ -181,7 +181,7 @@ impl Connections {
         }
         let place = table.seat(&seat);
         drop(table);
-        Ok(Guest { connections: self.clone(), seat, place, household })
+        Ok(Guest { connections: self.clone(), seat, place, household, taken: AtomicU64::new(0) })
     }
 
     /// The server stops: idle connections close, and busy ones after their last answer.
@@ -249,6 +249,8 @@ pub(crate) struct Guest {
     seat: Arc<Seat>,
     place: usize,
     household: Option<IpAddr>,
+    /// How many bytes the client has taken. Only HTTP/2 counts them.
+    taken: AtomicU64,
 }
 
 impl Guest {
@@ -298,6 +300,16 @@ impl Guest {
         Some(self.connections.0.start + Duration::from_nanos(self.seat.idle_since()?))
     }
 
+    /// The client has taken so many more bytes of its answers.
+    pub(crate) fn took(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How many bytes of its answers the client has taken, on a connection with streams.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Ends when the connection must close: for another one, or because the server stops.
     pub(crate) fn told_to_leave(&self) -> Notified<'_> {
         self.seat.leave.notified()
@@ -331,6 +343,13 @@ impl Drop for Guest {
 
 /// A busy stream of a connection.
 pub(crate) struct Stream(Arc<Guest>);
+
+impl Stream {
+    /// Its connection.
+    pub(crate) fn guest(&self) -> &Guest {
+        &self.0
+    }
+}
 
 impl Drop for Stream {
     fn drop(&mut self) {

@@ -2,11 +2,12 @@
 //! together.
 //!
 //! Pingora splits the connection into streams and checks their heads. A stream whose answer must wait goes on in a task
-//! of its own. Callers: [`super::gate`].
+//! of its own. How long a client may take to read its answers: [`super::write`] says it for each stream, and [`outbox`]
+//! for the connection. Callers: [`super::gate`].
 
 mod outbox;
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, StatusCode};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::{self, H2Accept, H2Options, HttpSession};
 use pingora::protocols::{Digest, Stream};
@@ -27,17 +28,16 @@ use crate::answer::compose::Answer;
 use crate::answer::respond::{Decided, RequestInfo};
 use crate::clock;
 
-use super::connection::{KEEPALIVE, READ_TIMEOUT, peer_of};
+use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::{self, Guest};
+use super::in_flight::InFlight;
 use super::public::{Public, view};
-use super::write::{Broken, WRITE_TIMEOUT, head, in_time, pieces};
+use super::write::{Broken, STREAMS, head, in_time, pieces};
 use outbox::Outbox;
 
 /// How long a connection that was told to leave may take to finish its streams. When the server stops, this limit does
 /// not apply.
 const LAST_STREAMS: Duration = Duration::from_secs(5);
-/// How many streams of a connection may be open at once.
-const STREAMS: u32 = 128;
 /// How many requests of a connection may be in work at once. More than its open streams, because the request of a reset
 /// stream goes on for a while.
 const IN_WORK: usize = 2 * STREAMS as usize;
@@ -57,7 +57,9 @@ pub(super) async fn serve(
 ) {
     let mut shutdown = shutdown.clone();
     let (stop, stopping) = watch::channel(*shutdown.borrow());
-    let mut serving = pin!(streams(public, stream, guest, stopping));
+    let peer = peer_of(&stream);
+    let answers = |session, works| answer(public.clone(), session, peer, works);
+    let mut serving = pin!(streams(stream, options(public), guest, &public.in_flight, stopping, answers));
     tokio::select! {
         () = serving.as_mut() => return,
         () = leave => {}
@@ -73,14 +75,26 @@ pub(super) async fn serve(
     }
 }
 
-/// Accepts and answers streams until one side ends the connection, or it has been idle for too long.
-async fn streams(public: &Arc<Public>, stream: Stream, guest: &Arc<Guest>, mut stopping: watch::Receiver<bool>) {
-    let peer = peer_of(&stream);
-    let outbox = Outbox::new(stream);
-    let mut connection = match server::handshake(Box::new(outbox.clone()), Some(options(public))).await {
-        Ok(connection) => connection,
-        Err(error) => {
+/// Accepts streams and gives them to `answers`, until one side ends the connection, the client does not read, or the
+/// connection has been idle for too long.
+async fn streams<A: Future<Output = ()> + Send + 'static>(
+    stream: Stream,
+    options: H2Options,
+    guest: &Arc<Guest>,
+    in_flight: &InFlight,
+    mut stopping: watch::Receiver<bool>,
+    answers: impl Fn(HttpSession, connections::Stream) -> A,
+) {
+    let outbox = Outbox::new(stream, guest, in_flight);
+    let handshake = server::handshake(Box::new(outbox.clone()), Some(options));
+    let mut connection = match timeout(HEAD_DEADLINE, handshake).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => {
             tracing::debug!(%error, "a connection does not speak HTTP/2");
+            return;
+        }
+        Err(_elapsed) => {
+            tracing::debug!("a connection was closed: it did not begin in time");
             return;
         }
     };
@@ -93,7 +107,7 @@ async fn streams(public: &Arc<Public>, stream: Stream, guest: &Arc<Guest>, mut s
         tokio::select! {
             biased;
             accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => match accepted {
-                Ok(Some(H2Accept::Session(session))) => begin(public, session, guest, peer).await,
+                Ok(Some(H2Accept::Session(session))) => begin(session, guest, &answers).await,
                 Ok(Some(H2Accept::Rejected)) => {
                     malformed += 1;
                     if malformed >= MALFORMED {
@@ -140,27 +154,31 @@ fn options(public: &Public) -> H2Options {
 }
 
 /// Answers a stream if its answer is ready; otherwise a task does that later.
-async fn begin(public: &Arc<Public>, session: HttpSession, guest: &Arc<Guest>, peer: IpAddr) {
+async fn begin<A: Future<Output = ()> + Send + 'static>(
+    session: HttpSession,
+    guest: &Arc<Guest>,
+    answers: &impl Fn(HttpSession, connections::Stream) -> A,
+) {
     let works = guest.stream();
     if guest.streams() > IN_WORK {
         // The client opens streams and resets them, again and again. Dropping the session resets this stream.
         tracing::debug!("a stream was refused: too many reset streams of its connection are still being answered");
         return;
     }
-    let mut answering = Box::pin(answer(public.clone(), session, peer, works));
+    let mut answering = Box::pin(answers(session, works));
     if poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await.is_pending() {
         tokio::spawn(answering);
     }
 }
 
 /// Answers one stream.
-async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, _works: connections::Stream) {
+async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
     let view = view(session.req_header(), peer, !session.is_body_empty());
     let answered = match public.answers.respond(&view, HeaderMap::new()).await {
-        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer).await,
+        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, works.guest()).await,
         // In a box, because most streams need no room for it.
-        decided => Box::pin(pass_on(&public, session, decided)).await,
+        decided => Box::pin(pass_on(&public, session, decided, works.guest())).await,
     };
     if answered.is_err() {
         tracing::debug!("a stream failed");
@@ -179,48 +197,51 @@ fn keep_out_of_table(fields: &mut HeaderMap) {
 }
 
 /// Sends an answer that is complete, and records it.
-async fn send(public: &Public, session: &mut HttpSession, info: RequestInfo, mut answer: Answer) -> Result<(), Broken> {
+async fn send(
+    public: &Public,
+    session: &mut HttpSession,
+    info: RequestInfo,
+    mut answer: Answer,
+    guest: &Guest,
+) -> Result<(), Broken> {
     let (mut fields, body) = (std::mem::take(&mut answer.head), answer.body.take());
     keep_out_of_table(&mut fields);
     let bytes = body.as_ref().map_or(0, Bytes::len);
-    let sent = async {
-        if clock::is_before_1970() {
-            return Err(Broken);
-        }
-        session.write_response_header(Box::new(head(answer.status, fields)), body.is_none())?;
-        for (piece, ends) in body.into_iter().flat_map(pieces) {
-            in_time(session.write_body(piece, ends)).await?;
-        }
-        Ok(())
-    };
-    let sent = sent.await;
+    let sent =
+        if clock::is_before_1970() { Err(Broken) } else { write(session, answer.status, fields, body, guest).await };
     public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
     sent
 }
 
+/// Hands an answer to the HTTP/2 code, as far as it takes it.
+async fn write(
+    session: &mut HttpSession,
+    status: StatusCode,
+    fields: HeaderMap,
+    body: Option<Bytes>,
+    guest: &Guest,
+) -> Result<(), Broken> {
+    session.write_response_header(Box::new(head(status, fields)), body.is_none())?;
+    for (piece, ends) in body.into_iter().flat_map(pieces) {
+        in_time(Some(guest), session.write_body(piece, ends)).await?;
+    }
+    Ok(())
+}
+
 /// Answers through pingora's `ServerSession`, which HTTP/1 uses, too.
-async fn pass_on(public: &Public, session: HttpSession, decided: Decided<HeaderMap>) -> Result<(), Broken> {
+async fn pass_on(
+    public: &Public,
+    session: HttpSession,
+    decided: Decided<HeaderMap>,
+    guest: &Guest,
+) -> Result<(), Broken> {
     let mut session = ServerSession::new_http2(session);
     session.set_read_timeout(Some(READ_TIMEOUT));
-    session.set_write_timeout(Some(WRITE_TIMEOUT));
     session.set_total_drain_timeout(Some(READ_TIMEOUT));
-    public.carry_out(&mut session, decided).await?;
+    public.carry_out(&mut session, decided, Some(guest)).await?;
     session.finish().await?;
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_ends_a_while_after_its_last_stream() {
-        let now = Instant::now();
-        assert_eq!(next_look(None, now), Some(now + LOOKS_AGAIN), "it is busy");
-        let since = now;
-        for (seconds, left) in [(0, Some(60)), (59, Some(1)), (60, None), (61, None)] {
-            let now = since + Duration::from_secs(seconds);
-            assert_eq!(next_look(Some(since), now), left.map(|left| now + Duration::from_secs(left)), "{seconds}");
-        }
-    }
-}
+mod tests;

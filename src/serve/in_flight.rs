@@ -21,6 +21,12 @@ impl InFlight {
     pub(crate) fn enter(&self) -> Busy<'_> {
         Busy::new(&self.requests)
     }
+
+    /// The same, for something that lasts: answers that a client has not taken yet.
+    pub(crate) fn enter_for_long(&self) -> Lasting {
+        self.requests.fetch_add(1, Ordering::AcqRel);
+        Lasting(self.requests.clone())
+    }
 }
 
 /// One request being answered.
@@ -34,6 +40,15 @@ impl<'a> Busy<'a> {
 }
 
 impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What [`InFlight::enter_for_long`] counts.
+pub(crate) struct Lasting(Arc<AtomicUsize>);
+
+impl Drop for Lasting {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

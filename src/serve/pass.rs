@@ -24,7 +24,7 @@ use crate::upstream::wire::Interim;
 
 use super::public::Public;
 use super::rest::Rest;
-use super::write::{Broken, head, in_time};
+use super::write::{Broken, Shared, head, in_time};
 
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -36,6 +36,7 @@ impl Public {
         target: Bytes,
         info: RequestInfo,
         limit: Decision,
+        shared: Shared<'_>,
     ) -> Result<(), Broken> {
         let request = session.req_header();
         let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
@@ -50,7 +51,7 @@ impl Public {
         let Some(proxy) = &self.answers.proxy else {
             let problem = Problem::unknown_path(&target[..]);
             let answer = self.answers.standing.load().problem(asked, &problem, None, HeaderMap::new());
-            return self.send(session, info, answer, None).await;
+            return self.send(session, info, answer, None, shared).await;
         };
         let body = if session.is_body_empty() {
             Bytes::new()
@@ -85,7 +86,7 @@ impl Public {
             interim_answer(session, version, interim).await?;
         }
         let (answer, rest) = self.answers.passed(asked, proxy, passed);
-        self.send(session, info, answer, rest.map(Rest::Origin)).await
+        self.send(session, info, answer, rest.map(Rest::Origin), shared).await
     }
 }
 
@@ -97,7 +98,7 @@ async fn interim_answer(
 ) -> Result<(), Broken> {
     if version == Version::HTTP_11 && status != http::StatusCode::CONTINUE {
         let fields = end_to_end(&fields, false);
-        in_time(session.write_response_header(Box::new(head(status, fields)))).await?;
+        in_time(None, session.write_response_header(Box::new(head(status, fields)))).await?;
     }
     Ok(())
 }
@@ -105,7 +106,7 @@ async fn interim_answer(
 /// The whole body of a request, whose announced length is within bounds.
 async fn body(session: &mut ServerSession) -> Result<Bytes, Broken> {
     if session.req_header().headers.contains_key(EXPECT) {
-        in_time(session.write_continue_response()).await?;
+        in_time(None, session.write_continue_response()).await?;
     }
     let mut body = BytesMut::new();
     while let Some(piece) = session.read_request_body().await? {

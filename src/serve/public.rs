@@ -17,7 +17,7 @@ use crate::semantics::problem::Problem;
 
 use super::in_flight::InFlight;
 use super::rest::Rest;
-use super::write::{Broken, in_time, write_body, write_head};
+use super::write::{Broken, Shared, in_time, write_body, write_head};
 
 /// The public listener's state.
 pub(crate) struct Public {
@@ -47,7 +47,7 @@ impl Public {
         let has_body = !session.is_body_empty();
         let view = view(session.req_header(), peer, has_body);
         let decided = self.answers.respond(&view, HeaderMap::new()).await;
-        self.carry_out(session, decided).await
+        self.carry_out(session, decided, None).await
     }
 
     /// Writes the answer that was decided on.
@@ -58,11 +58,14 @@ impl Public {
         &self,
         session: &mut ServerSession,
         decided: Decided<HeaderMap>,
+        shared: Shared<'_>,
     ) -> Result<(), Broken> {
         match decided {
-            Decided::Ready { answer, info, .. } => self.send(session, info, answer, None).await,
-            Decided::Dump { answer, part, info } => self.send(session, info, answer, part.map(Rest::File)).await,
-            Decided::Passes { target, info, limit } => self.pass_through(session, target, info, limit).await,
+            Decided::Ready { answer, info, .. } => self.send(session, info, answer, None, shared).await,
+            Decided::Dump { answer, part, info } => {
+                self.send(session, info, answer, part.map(Rest::File), shared).await
+            }
+            Decided::Passes { target, info, limit } => self.pass_through(session, target, info, limit, shared).await,
         }
     }
 
@@ -73,6 +76,7 @@ impl Public {
         info: RequestInfo,
         mut answer: Answer,
         rest: Option<Rest>,
+        shared: Shared<'_>,
     ) -> Result<(), Broken> {
         if answer.outcome == Outcome::Problem && !is_bodyless(session.req_header()) {
             // The connection continues with a body that nobody reads (RFC 9112 §9.6).
@@ -94,7 +98,7 @@ impl Public {
             write_head(session, answer.status, fields).await?;
             let Some(mut rest) = rest else {
                 if let Some(body) = body {
-                    write_body(session, body, true).await?;
+                    write_body(session, body, true, shared).await?;
                 }
                 return Ok(());
             };
@@ -104,9 +108,9 @@ impl Public {
                     Broken
                 })?;
                 bytes += piece.len();
-                write_body(session, piece, false).await?;
+                write_body(session, piece, false, shared).await?;
             }
-            in_time(session.write_response_body(Bytes::new(), true)).await
+            in_time(shared, session.write_response_body(Bytes::new(), true)).await
         };
         let sent = sent.await;
         self.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
@@ -120,7 +124,7 @@ impl Public {
         let sent = write_head(session, answer.status, answer.head).await;
         if let (Ok(()), Some(body)) = (sent, answer.body) {
             // The client may be gone.
-            let _sent = in_time(session.write_response_body(body, true)).await;
+            let _sent = in_time(None, session.write_response_body(body, true)).await;
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Callers: [`super::public`], [`super::pass`], [`super::connection`], [`super::http2`].
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,8 +12,20 @@ use pingora::protocols::http::ServerSession;
 
 use crate::clock;
 
+use super::connections::Guest;
+
 /// For each write. Every wait on the public side is bounded.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many streams a connection may have open at once.
+pub(super) const STREAMS: u32 = 128;
+/// What a client must take within the deadline, in bytes: 2 KiB a second.
+const PIECE: usize = 64 << 10;
+/// How much of other streams a connection may take while one stream waits, in bytes. The streams take turns, and a piece
+/// of each may be in front. Twice that, for what goes out beside the pieces.
+const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;
+
+/// The connection of a write, if it has other streams to which it may give its time; `None`: it has none.
+pub(super) type Shared<'a> = Option<&'a Guest>;
 
 /// The connection cannot be used any more: the client is gone, or got an incomplete answer.
 #[derive(Debug)]
@@ -36,22 +49,25 @@ pub(super) async fn write_head(
         tracing::debug!("the system clock shows a time before 1970; a connection is closed without an answer");
         return Err(Broken);
     }
-    in_time(session.write_response_header(Box::new(head(status, fields)))).await
+    in_time(None, session.write_response_header(Box::new(head(status, fields)))).await
 }
 
 /// Writes a part of a body, and its end if `ends`. The deadline is for progress: a client that reads slowly but
 /// steadily gets everything.
-pub(super) async fn write_body(session: &mut ServerSession, body: Bytes, ends: bool) -> Result<(), Broken> {
+pub(super) async fn write_body(
+    session: &mut ServerSession,
+    body: Bytes,
+    ends: bool,
+    shared: Shared<'_>,
+) -> Result<(), Broken> {
     for (piece, is_last) in pieces(body) {
-        in_time(session.write_response_body(piece, is_last && ends)).await?;
+        in_time(shared, session.write_response_body(piece, is_last && ends)).await?;
     }
     Ok(())
 }
 
-/// The pieces of a body, one at least, and whether each is the last: what a client must read within the deadline, 2 KiB a
-/// second.
+/// The pieces of a body, one at least, and whether each is the last.
 pub(super) fn pieces(mut body: Bytes) -> impl Iterator<Item = (Bytes, bool)> {
-    const PIECE: usize = 64 << 10;
     let mut is_last = false;
     std::iter::from_fn(move || {
         if is_last {
@@ -63,14 +79,25 @@ pub(super) fn pieces(mut body: Bytes) -> impl Iterator<Item = (Bytes, bool)> {
     })
 }
 
-/// A write of pingora's session, which has no deadline for heads and flushes of its own.
-pub(super) async fn in_time<T>(write: impl Future<Output = pingora::Result<T>>) -> Result<T, Broken> {
-    match tokio::time::timeout(WRITE_TIMEOUT, write).await {
-        Ok(written) => Ok(written?),
-        Err(_elapsed) => {
-            tracing::debug!("a client does not read its answer");
-            Err(Broken)
+/// A write of pingora's session, which has no deadline for heads and flushes of its own. The write of a stream goes on
+/// after the deadline while its connection takes enough of the others, but not for ever.
+pub(super) async fn in_time<T>(
+    shared: Shared<'_>,
+    write: impl Future<Output = pingora::Result<T>>,
+) -> Result<T, Broken> {
+    let taken = || shared.map_or(0, Guest::taken);
+    let (mut write, began) = (pin!(write), taken());
+    let mut last = began;
+    loop {
+        if let Ok(written) = tokio::time::timeout(WRITE_TIMEOUT, write.as_mut()).await {
+            return Ok(written?);
         }
+        let now = taken();
+        if now - last < PIECE as u64 || now - began > OTHERS {
+            tracing::debug!("a client does not read its answer");
+            return Err(Broken);
+        }
+        last = now;
     }
 }
 
@@ -101,7 +128,7 @@ mod tests {
             session.read_request().await.unwrap();
             let fields = HeaderMap::from_iter([(http::header::CONTENT_LENGTH, HeaderValue::from(SIZE))]);
             write_head(&mut session, StatusCode::OK, fields).await?;
-            write_body(&mut session, vec![b'x'; SIZE].into(), true).await
+            write_body(&mut session, vec![b'x'; SIZE].into(), true, None).await
         };
         let reads = async {
             let mut got = Vec::new();

@@ -1,9 +1,14 @@
 //! The output of an HTTP/2 connection: answers that are ready together are sent together.
 //!
 //! The HTTP/2 code flushes after each frame with data: a system call, and over TLS a record, for each answer. Here such a
-//! flush does nothing; [`Outbox::send`] flushes when no more answers are ready. Callers: [`super`].
+//! flush does nothing; [`Outbox::send`] flushes when no more answers are ready.
+//!
+//! Answers count as sent for the HTTP/2 code once they are here. So the outbox watches how the client takes them: until it
+//! has taken all of them, its connection is busy, and a client that takes nothing for a while is given up. Callers:
+//! [`super`].
 
-use std::future::poll_fn;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +22,11 @@ use pingora::protocols::{
     UniqueID, UniqueIDType,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::super::connections::{self, Guest};
+use super::super::in_flight::{self, InFlight};
+use super::super::write::WRITE_TIMEOUT;
 
 /// How many bytes may wait. Further ones push them out: a client that does not read stops the HTTP/2 code then.
 const MOST: usize = 64 << 10;
@@ -24,24 +34,39 @@ const MOST: usize = 64 << 10;
 const FIRST: usize = 16 << 10;
 
 /// A connection whose output waits until it is sent; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Outbox(Arc<Mutex<Inner>>);
 
-#[derive(Debug)]
 struct Inner {
     stream: Stream,
+    guest: Arc<Guest>,
+    in_flight: InFlight,
     waiting: Vec<u8>,
     /// How many bytes of `waiting` were sent.
     sent: usize,
+    /// Set while the connection takes no more.
+    held_up: Option<HeldUp>,
+}
+
+/// A connection that takes no more bytes for now. It is busy, and a stop of the server waits for it.
+struct HeldUp {
+    /// When the client is given up.
+    limit: Pin<Box<Sleep>>,
+    /// How many bytes the client had taken when the limit was set.
+    taken: u64,
+    _busy: connections::Stream,
+    _in_flight: in_flight::Lasting,
 }
 
 impl Outbox {
     /// Around a connection.
-    pub(super) fn new(stream: Stream) -> Self {
-        Self(Arc::new(Mutex::new(Inner { stream, waiting: Vec::new(), sent: 0 })))
+    pub(super) fn new(stream: Stream, guest: &Arc<Guest>, in_flight: &InFlight) -> Self {
+        let (guest, in_flight) = (guest.clone(), in_flight.clone());
+        Self(Arc::new(Mutex::new(Inner { stream, guest, in_flight, waiting: Vec::new(), sent: 0, held_up: None })))
     }
 
-    /// Sends what waits, whenever it is polled. Ends only with an error of the connection.
+    /// Sends what waits, whenever it is polled. Ends only with an error of the connection, or when the client has taken
+    /// nothing for [`WRITE_TIMEOUT`].
     pub(super) async fn send(&self) -> io::Error {
         poll_fn(|cx| match self.0.lock().poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(error),
@@ -57,7 +82,10 @@ impl Inner {
         while self.sent < self.waiting.len() {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, &self.waiting[self.sent..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                written => self.sent += written,
+                written => {
+                    self.sent += written;
+                    self.guest.took(written);
+                }
             }
         }
         self.waiting.clear();
@@ -65,28 +93,57 @@ impl Inner {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// [`Self::poll_empty`], and empties the buffer of the connection.
+    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_empty(cx))?;
         // Most connections are idle most of the time.
         self.waiting = Vec::new();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let out = self.poll_out(cx);
+        if out.is_ready() {
+            self.held_up = None;
+            return out;
+        }
+        let taken = self.guest.taken();
+        let held_up = self.held_up.get_or_insert_with(|| HeldUp {
+            limit: Box::pin(sleep(WRITE_TIMEOUT)),
+            taken,
+            _busy: self.guest.stream(),
+            _in_flight: self.in_flight.enter_for_long(),
+        });
+        if held_up.taken != taken {
+            held_up.taken = taken;
+            held_up.limit.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
+        }
+        let given_up = || io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answers");
+        held_up.limit.as_mut().poll(cx).map(|()| Err(given_up()))
+    }
+
     fn poll_add(&mut self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let length = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        // More than there is ever room for is added in parts.
+        let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(MOST);
         if self.waiting.len() + length > MOST {
             ready!(self.poll_empty(cx))?;
-            if length > MOST {
-                return Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-            }
         }
         if self.waiting.capacity() == 0 {
             self.waiting.reserve(FIRST.max(length));
         }
+        let mut left = length;
         for piece in pieces {
-            self.waiting.extend_from_slice(piece);
+            let part = &piece[..piece.len().min(left)];
+            self.waiting.extend_from_slice(part);
+            left -= part.len();
         }
         Poll::Ready(Ok(length))
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").finish_non_exhaustive()
     }
 }
 
@@ -163,88 +220,4 @@ impl GetSocketDigest for Outbox {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
-
-    use super::*;
-
-    /// A connection of which the peer's side holds so many bytes.
-    fn connection(room: usize) -> (Outbox, DuplexStream) {
-        let (ours, theirs) = duplex(room);
-        (Outbox::new(Box::new(ours)), theirs)
-    }
-
-    /// The bytes that have arrived.
-    fn arrived(theirs: &mut DuplexStream) -> Vec<u8> {
-        let mut bytes = vec![0; 1 << 20];
-        let read = theirs.read(&mut bytes).now_or_never().map_or(0, Result::unwrap);
-        bytes.truncate(read);
-        bytes
-    }
-
-    #[tokio::test]
-    async fn what_is_written_and_flushed_waits_until_it_is_sent() {
-        let (outbox, mut theirs) = connection(1 << 20);
-        let mut io = outbox.clone();
-        for piece in [&b"one "[..], b"two "] {
-            io.write_all(piece).await.unwrap();
-            io.flush().await.unwrap();
-        }
-        assert_eq!(io.write_vectored(&[IoSlice::new(b"three "), IoSlice::new(b"four")]).await.unwrap(), 10);
-        assert_eq!(arrived(&mut theirs), b"");
-        assert!(outbox.send().now_or_never().is_none());
-        assert_eq!(arrived(&mut theirs), b"one two three four");
-        assert_eq!(outbox.0.lock().waiting.capacity(), 0, "an idle connection holds no room");
-    }
-
-    #[tokio::test]
-    async fn what_waits_is_bounded_and_stays_in_order() {
-        let (outbox, mut theirs) = connection(1 << 20);
-        let mut io = outbox.clone();
-        let bytes: Vec<u8> = (0..=250).cycle().take(3 * MOST + MOST / 2).collect();
-        let (small, large) = bytes.split_at(MOST / 2);
-        io.write_all(small).await.unwrap();
-        io.write_all(large).await.unwrap();
-        assert!(outbox.0.lock().waiting.len() <= MOST);
-        assert!(arrived(&mut theirs) == bytes, "larger writes push out what waits, and go out at once");
-    }
-
-    #[tokio::test]
-    async fn a_peer_that_does_not_read_holds_up_the_writer() {
-        let (outbox, mut theirs) = connection(1000);
-        let mut io = outbox.clone();
-        let mut written = 0;
-        while let Some(done) = io.write(&[7; 500]).now_or_never() {
-            written += done.unwrap();
-            assert!(written <= MOST + 1500, "{written} bytes");
-        }
-        assert!(written > MOST - 500, "{written} bytes");
-        let reads = async {
-            let mut all = vec![0; written];
-            theirs.read_exact(&mut all).await.unwrap();
-            all
-        };
-        tokio::select! {
-            error = outbox.send() => panic!("{error}"),
-            all = reads => assert!(all.iter().all(|byte| *byte == 7)),
-        }
-    }
-
-    #[tokio::test]
-    async fn the_end_of_a_connection_sends_what_waits() {
-        let (outbox, mut theirs) = connection(1000);
-        let mut io = outbox;
-        io.write_all(b"goodbye").await.unwrap();
-        AsyncWriteExt::shutdown(&mut io).await.unwrap();
-        assert_eq!(arrived(&mut theirs), b"goodbye");
-    }
-
-    #[tokio::test]
-    async fn a_broken_connection_is_an_error() {
-        let (outbox, theirs) = connection(1000);
-        drop(theirs);
-        outbox.clone().write_all(b"lost").await.unwrap();
-        assert_eq!(outbox.send().await.kind(), io::ErrorKind::BrokenPipe);
-    }
-}
+mod tests;

@@ -1,0 +1,269 @@
+use std::collections::HashMap;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::task::JoinHandle;
+
+use crate::telemetry::connections::ConnectionCounters;
+
+use super::super::connections::{Connections, Room};
+use super::super::gate::PREFACE;
+use super::super::write::WRITE_TIMEOUT;
+use super::*;
+
+// Time stands still but for the waits of these tests (`start_paused`), so that they take no longer than their work.
+
+/// Kinds of frames, and flags (RFC 9113 §6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// A window that holds nothing up.
+const WIDE: u32 = (1 << 31) - 1;
+/// The window that a client has if it says nothing.
+const USUAL: u32 = 65_535;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
+}
+
+/// Our side of a connection, which gives everyone the same answer.
+struct Server {
+    guest: Arc<Guest>,
+    in_flight: InFlight,
+    serving: JoinHandle<Instant>,
+    _stop: watch::Sender<bool>,
+}
+
+/// A client that writes its frames by hand, and reads when it wants to.
+struct Client {
+    io: DuplexStream,
+    /// The start of a frame whose end was not read yet.
+    rest: Vec<u8>,
+    /// Whether it gives back what it reads of the windows.
+    gives_back: bool,
+    /// How many bytes of data each stream got.
+    got: HashMap<u32, usize>,
+    complete: usize,
+    reset: Vec<u32>,
+}
+
+/// A connection on which each answer has so many bytes.
+fn connect(size: usize) -> (Server, Client) {
+    let (ours, theirs) = duplex(16 << 10);
+    let room = Room { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
+    let guest = Arc::new(Connections::new(room, ConnectionCounters::default()).admit(None).ok().unwrap());
+    let (in_flight, (stop, stopping)) = (InFlight::default(), watch::channel(false));
+    let body = Bytes::from(vec![b'x'; size]);
+    let serving = {
+        let (guest, in_flight) = (guest.clone(), in_flight.clone());
+        tokio::spawn(async move {
+            let answers = move |mut session: HttpSession, works: connections::Stream| {
+                let body = body.clone();
+                async move {
+                    let _sent = write(&mut session, StatusCode::OK, HeaderMap::new(), Some(body), works.guest()).await;
+                }
+            };
+            let mut options = server::default_h2_options();
+            options.max_concurrent_streams(STREAMS);
+            streams(Box::new(ours), options, &guest, &in_flight, stopping, answers).await;
+            Instant::now()
+        })
+    };
+    let client =
+        Client { io: theirs, rest: Vec::new(), gives_back: false, got: HashMap::new(), complete: 0, reset: Vec::new() };
+    (Server { guest, in_flight, serving, _stop: stop }, client)
+}
+
+impl Client {
+    /// Begins a connection with this window for each stream, and a wide one for the connection unless it is the usual.
+    async fn begin(&mut self, window: u32) {
+        let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
+        let wide = if window == USUAL { Vec::new() } else { window_update(0, WIDE - USUAL) };
+        self.send(&[&PREFACE[..], &frame(SETTINGS, 0, 0, &settings), &wide].concat()).await;
+    }
+
+    async fn send(&mut self, bytes: &[u8]) {
+        // What the server has no room for is lost with the connection.
+        let _sent = self.io.write_all(bytes).await;
+    }
+
+    /// Asks on so many streams, from this one on.
+    async fn ask(&mut self, first: u32, streams: u32) {
+        // GET, http and / from the static table, and the authority x (RFC 7541 §6).
+        let head = [0x82, 0x86, 0x84, 1, 1, b'x'];
+        for stream in 0..streams {
+            self.send(&frame(HEADERS, END_STREAM | END_HEADERS, first + 2 * stream, &head)).await;
+        }
+    }
+
+    /// Reads so many bytes, or what comes until nothing more does; `false` at the end of the connection.
+    async fn read(&mut self, bytes: usize) -> bool {
+        let (mut left, mut piece) = (bytes, vec![0; 64 << 10]);
+        while left > 0 {
+            let most = left.min(piece.len());
+            let Ok(read) = timeout(Duration::from_millis(1), self.io.read(&mut piece[..most])).await else {
+                return true;
+            };
+            let Ok(read @ 1..) = read else { return false };
+            left -= read;
+            self.rest.extend_from_slice(&piece[..read]);
+            self.see().await;
+        }
+        true
+    }
+
+    /// Looks at the frames that are complete.
+    async fn see(&mut self) {
+        let all = std::mem::take(&mut self.rest);
+        let mut rest = &all[..];
+        while let [high, middle, low, kind, flags, a, b, c, d, ..] = *rest {
+            let (length, stream) = (u32::from_be_bytes([0, high, middle, low]), u32::from_be_bytes([a, b, c, d]));
+            let Some(after) = rest.get(9 + length as usize..) else { break };
+            rest = after;
+            match kind {
+                DATA => {
+                    *self.got.entry(stream).or_default() += length as usize;
+                    self.complete += usize::from(flags & END_STREAM != 0);
+                    if self.gives_back && length > 0 {
+                        self.send(&[window_update(0, length), window_update(stream, length)].concat()).await;
+                    }
+                }
+                RST_STREAM => self.reset.push(stream),
+                _ => {}
+            }
+        }
+        self.rest = rest.to_vec();
+    }
+
+    /// Reads so many bytes each second, for so long or until so many answers are complete.
+    async fn read_slowly(&mut self, each_second: usize, complete: usize, seconds: usize) {
+        for _ in 0..seconds {
+            if self.complete >= complete || !self.read(each_second).await {
+                return;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+#[test]
+fn a_connection_ends_a_while_after_its_last_stream() {
+    let now = Instant::now();
+    assert_eq!(next_look(None, now), Some(now + LOOKS_AGAIN), "it is busy");
+    let since = now;
+    for (seconds, left) in [(0, Some(60)), (59, Some(1)), (60, None), (61, None)] {
+        let now = since + Duration::from_secs(seconds);
+        assert_eq!(next_look(Some(since), now), left.map(|left| now + Duration::from_secs(left)), "{seconds}");
+    }
+}
+
+/// The HTTP/2 code has all of these answers within a moment.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_many_answers_slowly_gets_all_of_them() {
+    let (server, mut client) = connect(64 << 10);
+    client.begin(WIDE).await;
+    client.ask(1, STREAMS).await;
+    client.read_slowly(40 << 10, 128, 1000).await;
+    assert_eq!((client.complete, client.got.len()), (128, 128));
+    assert!(client.got.values().all(|got| *got == 64 << 10) && client.reset.is_empty());
+    assert!(!server.serving.is_finished());
+}
+
+/// One at a time, they would take longer than the deadline of a write.
+#[tokio::test(start_paused = true)]
+async fn large_answers_that_share_a_slow_connection_all_arrive() {
+    for (window, gives_back) in [(WIDE, false), (USUAL, true)] {
+        let (_server, mut client) = connect(600 << 10);
+        client.gives_back = gives_back;
+        client.begin(window).await;
+        client.ask(1, 32).await;
+        client.read_slowly(40 << 10, 32, 1000).await;
+        assert_eq!((client.complete, client.reset.len()), (32, 0), "window {window}");
+        assert!(client.got.values().all(|got| *got == 600 << 10));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_busy_and_in_flight_until_its_client_has_everything() {
+    let (server, mut client) = connect(64 << 10);
+    client.begin(WIDE).await;
+    client.ask(1, 20).await;
+    client.read_slowly(40 << 10, 20, 20).await;
+    assert_eq!(server.guest.idle_since(), None);
+    assert_eq!(server.in_flight.count(), 1, "the requests are answered, but the answers are not read");
+    client.read_slowly(1 << 20, 20, 20).await;
+    assert_eq!((client.complete, server.in_flight.count()), (20, 0));
+    assert!(server.guest.idle_since().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_reading_is_cut_off_after_the_deadline_of_a_write() {
+    // The first has many small answers waiting, the second large ones.
+    for size in [64 << 10, 600 << 10] {
+        let (server, mut client) = connect(size);
+        client.begin(WIDE).await;
+        client.ask(1, STREAMS).await;
+        client.read_slowly(40 << 10, 128, 70).await;
+        assert!(!server.serving.is_finished());
+        let stopped = Instant::now();
+        let took = server.serving.await.unwrap() - stopped;
+        assert!(took <= WRITE_TIMEOUT && took + Duration::from_secs(2) >= WRITE_TIMEOUT, "{took:?}");
+        assert_eq!(server.in_flight.count(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_whose_windows_stay_closed_are_reset_and_then_the_connection_ends() {
+    let (server, mut client) = connect(64 << 10);
+    client.begin(0).await;
+    client.ask(1, 10).await;
+    let asked = Instant::now();
+    // Acknowledgements of pings are no progress.
+    while !server.serving.is_finished() && asked.elapsed() < Duration::from_secs(1000) {
+        client.read_slowly(1 << 10, 1, 5).await;
+        client.send(&frame(PING, 0, 0, b"8 bytes.")).await;
+    }
+    assert_eq!(client.reset.len(), 10);
+    let took = server.serving.await.unwrap() - asked;
+    let expected = WRITE_TIMEOUT + KEEPALIVE;
+    assert!(took >= expected && took <= expected + Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_not_read_ends_although_its_connection_reads_others() {
+    let (server, mut client) = connect(64 << 10);
+    client.begin(0).await;
+    client.ask(1, 1).await;
+    let mut next = 3;
+    for _ in 0..2000 {
+        if !client.reset.is_empty() {
+            break;
+        }
+        client.ask(next, 1).await;
+        client.send(&window_update(next, 64 << 10)).await;
+        client.read_slowly(80 << 10, client.complete + 1, 10).await;
+        next += 2;
+    }
+    assert_eq!(client.reset, [1]);
+    // So much may go out in front of a stream.
+    let others = client.got.values().sum::<usize>() >> 20;
+    assert!((16..18).contains(&others), "{others} MiB");
+    assert!(!server.serving.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_does_not_begin_is_closed() {
+    let (server, _client) = connect(1);
+    let began = Instant::now();
+    assert_eq!(server.serving.await.unwrap() - began, HEAD_DEADLINE);
+}
