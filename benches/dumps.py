@@ -16,8 +16,8 @@ import time
 from measure import tools
 from measure.bench import argument_parser, begin
 from measure.mirror import Grandstand, start_origin
-from measure.processes import check, resident, say
-from million import head, line, peak, reset_peak
+from measure.processes import check, peak, reset_peak, resident, say
+from million import head, line
 
 DUMPS = ["listings.ndjson", "listings.csv", "listings.geojson", "details.ndjson"]
 CODINGS = ["identity", "gzip", "zstd"]

@@ -3,12 +3,13 @@
 
     cargo build --release --locked
     python3 benches/fleet.py --write                     # 100 replicas of 10,000 listings
-    python3 benches/fleet.py --replicas 3 --listings 1000000 --rounds 1
+    python3 benches/fleet.py --write --replicas 3 --listings 1000000
 
 A mirror publishes signed bundles to a directory, nginx serves that directory, and the replicas follow it over HTTP, each
 with `replica.poll` of 10 s. Five venues change at the origin; how long each replica takes to serve the new snapshot is
 read from its log, what it moved from nginx's. At the end every replica is compared with the publisher, entity tag by
-entity tag. Needs the Debian packages nginx-light and minisign, and about 30 MiB of memory for each replica.
+entity tag. Then head.json is removed: the publisher writes a new full bundle, and every replica fetches it. Needs the
+Debian packages nginx-light and minisign, and about 60 MiB of memory for each replica, 700 MiB with a million listings.
 """
 
 import collections
@@ -22,7 +23,7 @@ from pathlib import Path
 from measure import tools
 from measure.bench import argument_parser, built, scratch
 from measure.mirror import Grandstand, edit, start_origin
-from measure.processes import check, cpu_seconds, free_port, resident, say, start, wait_for
+from measure.processes import check, cpu_seconds, free_port, peak, reset_peak, resident, say, start, wait_for
 from measure.row import spread
 from measure.web import LIST, get
 
@@ -79,8 +80,8 @@ class Replica:
     def snapshot(self):
         return get(self.port, "/api/sports.json")[1].get("Mirror-Snapshot")
 
-    def details(self):
-        return json.loads(get(self.admin, "/status")[2])["details"]["mirrored"]
+    def status(self):
+        return json.loads(get(self.admin, "/status")[2])
 
     def published(self):
         """When each snapshot was imported here, by its id: seconds since 1970."""
@@ -111,6 +112,88 @@ def moved(log, began):
             count[f"{kind} {status}"] += 1
             size[kind] += int(sent)
     return count, size
+
+
+class Fleet:
+    """A publisher, its store, and the replicas."""
+
+    def __init__(self, mirror, origin, store, log, replicas):
+        self.mirror, self.origin, self.store, self.log, self.replicas = mirror, origin, store, log, replicas
+
+    def current(self):
+        return get(self.mirror.port, "/api/sports.json")[1].get("Mirror-Snapshot")
+
+    def serves(self, what, seconds, pause=1):
+        """Waits until every replica serves what the publisher does now."""
+        wanted = self.current()
+        wait_for(what, seconds, lambda: all(one.snapshot() == wanted for one in self.replicas), pause)
+        return wanted
+
+    def each(self, size):
+        return sum(size.values()) / len(self.replicas)
+
+    def cpu(self):
+        """Of the publisher, and of one replica."""
+        return cpu_seconds(self.mirror.child), cpu_seconds(self.replicas[0].child)
+
+    def change(self, row):
+        """Five venues change; notes how the change spreads."""
+        deltas, before, cpus, since = set(self.store.glob("delta/*.gsb")), self.current(), self.cpu(), time.time()
+        edit(self.origin, "touch 5")
+        wait_for("the change at the publisher", 300, lambda: self.current() != before)
+        changed = time.time()
+        wanted = self.serves("the change at every replica", 600)
+        size = moved(self.log, since)[1]
+        row["bytes until it served the change"].append(self.each(size))
+        delta = sum(path.stat().st_size for path in set(self.store.glob("delta/*.gsb")) - deltas)
+        check(delta, "there is no delta")
+        row["delta"].append(delta)
+        row["ratio"].append(self.each(size) / delta)
+        # What still comes of the same change, its details above all.
+        time.sleep(3 * POLL)
+        self.serves("the details of the change", 600)
+        size = moved(self.log, since)[1]
+        for kind in ("delta", "journal", "head.json", "full"):
+            row[kind + ", all"].append(size[kind] / len(self.replicas))
+        row["bytes"].append(self.each(size))
+        at = [one.published().get(wanted) for one in self.replicas]
+        check(all(at), "a replica did not say when it imported the snapshot")
+        row["delays"] += [one - since for one in at]
+        row["after"].append(max(at) - changed)
+        for name, now, then in zip(("publisher", "replica"), self.cpu(), cpus):
+            row[name].append(now - then)
+        say(f"{row['after'][-1]:.1f} s after the publisher, {row['bytes until it served the change'][-1]:,.0f} bytes each")
+
+    def begin_again(self):
+        """Removes the head. The publisher writes a full bundle, and every replica takes it."""
+        (self.store / "head.json").unlink()
+        for child in (self.mirror.child, self.replicas[0].child):
+            reset_peak(child)
+        cpus, since = self.cpu(), time.time()
+        told = self.mirror.log.read_text().count("publishing a full bundle")
+        wait_for("a new full bundle", 120, lambda: self.mirror.log.read_text().count("publishing a full bundle") > told)
+        began = time.time()
+        wait_for("the new head", 600, lambda: (self.store / "head.json").exists())
+        written = time.time()
+        newest = max(self.store.glob("full/*.gsb"), key=lambda path: path.stat().st_mtime)
+        sequence = json.loads(json.loads((self.store / "head.json").read_text())["head"])["sequence"]
+        wait_for("every replica", 600, lambda: all(one.status()["replica"]["sequence"] >= sequence for one in self.replicas))
+        taken, now = time.time(), self.cpu()
+        return {
+            "bytes of the full bundle": f"{newest.stat().st_size:,}",
+            "the publisher exports, signs and writes it, s": f"{written - began:.1f}",
+            "the publisher's CPU, s": f"{now[0] - cpus[0]:.1f}",
+            "the publisher's memory then, at most, MiB": f"{peak(self.mirror.child):,.0f}",
+            "until every replica has taken it, s": f"{taken - written:.1f}",
+            "bytes that each replica moved": f"{self.each(moved(self.log, since)[1]):,.0f}",
+            "a replica's CPU, s": f"{now[1] - cpus[1]:.1f}",
+            "a replica's memory then, at most, MiB": f"{peak(self.replicas[0].child):,.0f}",
+        }
+
+    def is_equal(self):
+        """Whether every replica answers with the publisher's entity tags."""
+        expected = tags(self.mirror.port)
+        return all(tags(one.port) == expected for one in self.replicas)
 
 
 def arguments():
@@ -144,66 +227,50 @@ def main():
     public_url, url = f"http://127.0.0.1:{mirror.port}", f"http://127.0.0.1:{nginx_port}"
 
     began = time.time()
-    fleet = [
+    replicas = [
         Replica(binary, cores[number % len(cores)], directory / f"replica-{number}", url, key, public_url)
         for number in range(options.replicas)
     ]
-
-    def current():
-        return get(mirror.port, "/api/sports.json")[1].get("Mirror-Snapshot")
-
-    wanted = current()
-    wait_for("the fleet", 1800, lambda: all(one.snapshot() == wanted for one in fleet), 2)
-    say(f"the fleet is up after {time.time() - began:.0f} s")
+    fleet = Fleet(mirror, origin, store, log, replicas)
+    fleet.serves("the fleet", 1800, 2)
+    first_seconds = time.time() - began
+    say(f"the fleet is up after {first_seconds:.0f} s")
     # The publisher's details follow at most once a minute.
-    held = json.loads(get(mirror.admin, "/status")[2])["details"]["mirrored"]
-    wait_for("the details at every replica", 300, lambda: all(one.details() == held for one in fleet), 2)
-    first, first_bytes = moved(log, began)
+    held = mirror.status()["details"]["mirrored"]
+    wait_for("the details at every replica", 300, lambda: all(one.status()["details"]["mirrored"] == held for one in replicas), 2)
+    first = moved(log, began)[1]
 
-    delays, after, bytes_each, kinds, cpus = [], [], [], collections.defaultdict(list), []
-    for number in range(options.rounds):
-        before, cpu, since = current(), cpu_seconds(mirror.child), time.time()
-        edit(origin, "touch 5")
-        wait_for("the change at the publisher", 120, lambda: current() != before)
-        changed, wanted = time.time(), current()
-        wait_for("the change at every replica", 600, lambda: all(one.snapshot() == wanted for one in fleet), 1)
-        # What still comes of the same change, its details above all.
-        time.sleep(3 * POLL)
-        wanted = current()
-        wait_for("the details of the change", 600, lambda: all(one.snapshot() == wanted for one in fleet), 1)
-        _, size = moved(log, since)
-        for kind in ("delta", "journal", "head.json", "full"):
-            kinds[kind].append(size[kind] / len(fleet))
-        bytes_each.append(sum(size.values()) / len(fleet))
-        at = [one.published().get(wanted) for one in fleet]
-        check(all(at), "a replica did not say when it imported the snapshot")
-        delays += [one - since for one in at]
-        after.append(max(at) - changed)
-        cpus.append(cpu_seconds(mirror.child) - cpu)
-        say(f"round {number + 1}: {after[-1]:.1f} s after the publisher, {bytes_each[-1]:,.0f} bytes each")
-
-    def differ():
-        expected = tags(mirror.port)
-        return [number for number, one in enumerate(fleet) if tags(one.port) != expected]
-
+    row = collections.defaultdict(list)
+    for _ in range(options.rounds):
+        fleet.change(row)
     # Details alone are published at most once a minute.
-    wait_for("the entity tags of the publisher at every replica", 60 + 6 * POLL, lambda: not differ(), 2)
-    asked = sum(mirror.asked().values())
+    wait_for("the entity tags of the publisher at every replica", 60 + 6 * POLL, fleet.is_equal, 2)
+    memory = [resident(one.child)[0] for one in replicas]
+    again = fleet.begin_again()
+    wait_for("the entity tags of the publisher at every replica", 60 + 6 * POLL, fleet.is_equal, 2)
     lines = [
-        f"# A fleet of {options.replicas}, {datetime.date.today()}", "",
-        f"* Command: `python3 benches/fleet.py --replicas {options.replicas} --listings {options.listings} --rounds {options.rounds}`",
-        f"* Machine: {tools.machine()}.",
-        f"* {options.listings:,} listings; `ttl` of the publisher 10 s, `replica.poll` {POLL} s; five venues change.",
+        f"# A fleet of {options.replicas}, {options.listings:,} listings, {datetime.date.today()}", "",
+        f"* Command: `{tools.command_line()}`",
+        f"* Machine: {tools.machine()}. Load average at the end: {os.getloadavg()[0]:.1f}.",
+        f"* Version: {tools.fingerprint(binary)}.",
+        f"* `ttl` of the publisher 10 s, `replica.poll` {POLL} s; five venues change.",
         "", "| | measured | goal |", "|---|---:|---:|",
-        f"| from the change at the origin to a replica, s | {spread(delays)} | ttl + poll + 2 |",
-        f"| from the publisher to the slowest replica, s | {spread(after)} | poll + 2 = {POLL + 2} |",
-        f"| bytes that each replica moved for a change, in about 40 s | {spread(bytes_each, 0)} | |",
-        *(f"| of these: {kind} | {spread(kinds[kind], 0)} | |" for kind in kinds),
-        f"| publisher's CPU for a change, s | {spread(cpus, 2)} | |",
-        f"| bytes of a replica's first start | {sum(first_bytes.values()) / len(fleet):,.0f} | |",
-        f"| memory of a replica, MiB | {spread([resident(one.child)[0] for one in fleet])} | |",
-        f"| requests to the origin, all in all | {asked:,} | one mirror's |",
+        f"| from the change at the origin to a replica, s | {spread(row['delays'])} | ttl + poll + 2 |",
+        f"| from the publisher to the slowest replica, s | {spread(row['after'])} | poll + 2 = {POLL + 2} |",
+        f"| bytes of the delta in the store | {spread(row['delta'], 0)} | |",
+        f"| bytes that each replica moved until all served the change | {spread(row['bytes until it served the change'], 0)} | |",
+        f"| the same, as a multiple of the delta | {spread(row['ratio'], 2)} | 2 |",
+        f"| bytes that each replica moved for a change, in about 40 s | {spread(row['bytes'], 0)} | |",
+        *(f"| of these: {kind} | {spread(row[kind + ', all'], 0)} | |" for kind in ("delta", "journal", "head.json", "full")),
+        f"| publisher's CPU in these 40 s, s | {spread(row['publisher'], 2)} | |",
+        f"| a replica's CPU in these 40 s, s | {spread(row['replica'], 2)} | |",
+        f"| from an empty disk until the last replica served, s | {first_seconds:.1f} | |",
+        f"| bytes of a replica's first start | {fleet.each(first):,.0f} | |",
+        f"| memory of a replica, MiB | {spread(memory)} | |",
+        f"| requests to the origin, all in all | {sum(mirror.asked().values()):,} | one mirror's |",
         "", f"All {options.replicas} replicas answered with the publisher's entity tags.",
+        "", "A new full bundle, after head.json was removed from the store:", "", "| | measured |", "|---|---:|",
+        *(f"| {title} | {value} |" for title, value in again.items()),
         "", "What requests to a store cost in a day, by list prices: a replica that polls every 10 s asks 8,640 times, a publisher that",
         "refreshes every 4 minutes writes its head 360 times.", "",
         "| store | a replica's requests | a publisher's | 100 replicas' |", "|---|---:|---:|---:|",
@@ -214,7 +281,8 @@ def main():
     text = "\n".join(lines) + "\n"
     print(text)
     if options.write:
-        (HERE / "runs" / f"{datetime.date.today()}-fleet.md").write_text(text)
+        size = "-million" if options.listings == 1_000_000 else ""
+        (HERE / "runs" / f"{datetime.date.today()}-fleet{size}.md").write_text(text)
 
 
 if __name__ == "__main__":

@@ -3,21 +3,24 @@
 
     cargo build --locked
     python3 benches/fleet_kills.py                         # 100 kills
-    python3 benches/fleet_kills.py --kills 20 --seed 7
+    python3 benches/fleet_kills.py --kills 20 --seed 7 --listings 5000
 
 In each round the origin's data changes, the publisher refreshes, and the publisher, the replica or both are killed (SIGKILL)
-and started again. Every answer of the replica must have the entity tag that the same snapshot has on the publisher: one
-that does not is a mixture. At the end of a round both serve the same. Details, which are published a minute apart at most,
-are compared at the end. Needs the Python standard library only. Everything runs on loopback, on free ports, in a temporary
+and started again. A client asks the replica all the time. Every answer of the replica must have the entity tag that the
+same snapshot has on the publisher: one that does not is a mixture. At the end of a round both serve the same. Details,
+which are published a minute apart at most, are compared at the end. Needs the Python standard library only. Everything runs on loopback, on free ports, in a temporary
 directory.
 """
 
 import argparse
+import collections
+import http.client
 import json
 import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -100,6 +103,42 @@ class Server:
         return found
 
 
+class Watcher(threading.Thread):
+    """A client that asks the replica for lists all the time, and remembers each entity tag."""
+
+    TARGETS = [f"{LIST}?per_page=100", f"{LIST}?per_page=100&page=2", *(f"/api/{name}.json" for name in ("sports", "states", "cities"))]
+
+    def __init__(self, replica):
+        super().__init__(daemon=True)
+        self.replica, self.answers, self.odd = replica, 0, collections.Counter()
+        # Snapshot and target: the tags that were seen.
+        self.seen, self.ends = {}, False
+
+    def run(self):
+        while not self.ends:
+            target = self.TARGETS[self.answers % len(self.TARGETS)]
+            try:
+                status, fields, body = get(self.replica.public + target)
+            except (OSError, http.client.HTTPException):
+                # It is dead, or was killed in the middle of an answer.
+                time.sleep(0.01)
+                continue
+            self.answers += 1
+            if status == 200:
+                self.seen.setdefault((fields.get("mirror-snapshot"), target), set()).add(fields.get("etag"))
+            else:
+                self.odd[status] += 1
+            time.sleep(0.002)
+
+    def compared(self, known):
+        """How many of what was seen is known from the publisher. One that differs ends the run."""
+        seen = dict(self.seen)
+        for key, tags in seen.items():
+            if len(tags | {known.get(key, min(tags))}) > 1:
+                sys.exit(f"a mixture: {key} had the tags {tags}, on the publisher {known.get(key)}")
+        return sum(key in known for key in seen)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="target/debug/grandstand")
@@ -138,6 +177,8 @@ def run(options, chance, origin, publisher, replica):
             compared += (snapshot, target) in known
 
     wait("there is data", lambda: publisher.snapshot() and replica.snapshot())
+    watcher = Watcher(replica)
+    watcher.start()
     kills = 0
     while kills < options.kills:
         before = publisher.snapshot()
@@ -163,10 +204,20 @@ def run(options, chance, origin, publisher, replica):
         expect(replica.tags())
         if publisher.tags() != replica.tags():
             sys.exit("they serve different things")
+        watcher.compared(known)
+    watcher.ends = True
+    watcher.join()
+    watched = watcher.compared(known)
+    if set(watcher.odd) - {503}:
+        sys.exit(f"a client got the statuses {dict(watcher.odd)}")
     lists = time.monotonic() - began
     get(publisher.admin + "/refresh", "POST")
     wait("the details are equal", lambda: publisher.tags(details=True) == replica.tags(details=True))
     print(f"{kills} kills in {lists:.0f} s, {compared} entity tags compared with the publisher's, all equal; details, too")
+    print(
+        f"a client meanwhile: {watcher.answers} answers, {watcher.odd[503]} of them 503; {len(watcher.seen)} pages of snapshots, "
+        f"{watched} known from the publisher, each with one entity tag"
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 from measure import tools
 from measure.bench import argument_parser, begin, built
 from measure.mirror import Grandstand, edit, start_origin
-from measure.processes import check, cpu_seconds, resident, say, stop, wait_for
+from measure.processes import check, cpu_seconds, peak, reset_peak, resident, say, stop, wait_for
 from measure.row import spread
 from measure.starts import starts
 from measure.web import LIST, get, timeless
@@ -37,20 +37,6 @@ CRAWL = {
     "peak": "MiB at most",
     "written": "MiB written",
 }
-
-
-def peak(child):
-    """Resident at most, in MiB."""
-    text = Path("/proc", str(child.pid), "status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1024
-
-
-def reset_peak(child):
-    """Lets the peak begin anew, where the kernel does that."""
-    try:
-        Path("/proc", str(child.pid), "clear_refs").write_text("5")
-    except OSError:
-        pass
 
 
 def written(child):

@@ -191,7 +191,10 @@ impl Admin {
 
     fn write(&self, path: &str) -> Reply {
         let Some(commands) = &self.commands else {
-            return error(StatusCode::CONFLICT, "this action needs a mirror: set origin.url, and mirror.enabled = true");
+            return error(
+                StatusCode::CONFLICT,
+                "this action needs a mirror: set origin.url, and mirror.enabled = true",
+            );
         };
         let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
         match path {

@@ -107,6 +107,20 @@ def resident(child):
     return amount("VmRSS"), amount("RssAnon")
 
 
+def peak(child):
+    """Resident at most, in MiB."""
+    text = Path("/proc", str(child.pid), "status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1024
+
+
+def reset_peak(child):
+    """Lets the peak begin anew, where the kernel does that."""
+    try:
+        Path("/proc", str(child.pid), "clear_refs").write_text("5")
+    except OSError:
+        pass
+
+
 def free_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

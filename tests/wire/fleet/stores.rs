@@ -6,9 +6,9 @@ use grandstand::sample::{Origin, World};
 use http::Method;
 
 use crate::fleet::relay::Line;
-use crate::fleet::store::{Head, lists, told};
-use crate::gap::{everything, is_one_of};
-use crate::harness::{PATIENCE, Server, Setup, edit, origin, wait_until};
+use crate::fleet::store::lists;
+use crate::gap::{LIST, everything, is_one_of};
+use crate::harness::{PATIENCE, Server, Setup, edit, origin, until, wait_until};
 
 use real::Real;
 
@@ -197,7 +197,10 @@ async fn two_publishers_at_once_on_a_real_store_do_no_harm() {
         server.settled(origin).await;
         servers.push(server);
     }
-    let mut last = 0;
+    let replica = real.following(Setup::offline()).start().await;
+    wait_until("the replica has data", || async { replica.get(LIST).await.status == 200 }).await;
+    let taken = || async { replica.status().await["replica"]["sequence"].as_u64().unwrap() };
+    let (mut last, mut followed) = (0, taken().await);
     for round in 0..4 {
         for (origin, server) in [&one, &two].into_iter().zip(&servers) {
             origin.edit(|world| {
@@ -206,19 +209,29 @@ async fn two_publishers_at_once_on_a_real_store_do_no_harm() {
             });
             server.refresh().await;
         }
-        wait_until("a later head", || async { real.head().await.is_some_and(|head| head.sequence() > last) }).await;
-        let head: Head = real.head().await.unwrap();
-        assert!(head.sequence() > last);
+        let head = until("a later head", || async { real.head().await.filter(|head| head.sequence() > last) }).await;
         last = head.sequence();
         for key in head.keys() {
             assert!(real.get(&key).await.is_some(), "{key}");
         }
+        // The replica serves what one of them has published, and never goes back.
+        let shown = replica.snapshot().await;
+        assert!(servers.iter().any(|server| server.process.said().contains(&shown)), "{shown} is of neither publisher");
+        let before = std::mem::replace(&mut followed, taken().await);
+        assert!(followed >= before, "{followed} after {before}");
     }
-    for server in &servers {
-        wait_until("both have had their turn", || async {
-            let told = told(server).await;
-            told["why"].is_null() && told["behind_seconds"] == 0
-        })
-        .await;
+    for (origin, server) in [&one, &two].into_iter().zip(&servers) {
+        server.settled(origin).await;
+        is_well(server, "publish").await;
     }
+    // Each refresh writes a head, with a higher number than the last one of either.
+    servers[0].refresh().await;
+    wait_until("the replica has taken the last head", || async {
+        let head = real.head().await.unwrap();
+        head.sequence() == taken().await && head.snapshot() == replica.snapshot().await
+    })
+    .await;
+    is_well(&replica, "replica").await;
+    let both = [lists(everything(&servers[0]).await), lists(everything(&servers[1]).await)];
+    is_one_of(&lists(everything(&replica).await), &[&both[0], &both[1]]);
 }

@@ -2,7 +2,8 @@
 //!
 //! `GRANDSTAND_STORE_URL` is the address of a bucket, `GRANDSTAND_STORE_OPTIONS` has one option a line,
 //! `GRANDSTAND_STORE_ENDPOINT` is the name of the option with the endpoint, `GRANDSTAND_STORE_SECRET` that of the option
-//! with the secret, if the store checks it, and `GRANDSTAND_STORE_WRONG` another value for that.
+//! with the secret, if the store checks it, and `GRANDSTAND_STORE_WRONG` another value for that. `GRANDSTAND_STORE_TORN`
+//! is set if the store shows objects that are only half written.
 
 use grandstand::sample::Origin;
 use object_store::path::Path;
@@ -94,10 +95,14 @@ impl Real {
 
     /// An object; `None`: there is none.
     pub async fn get(&self, key: &str) -> Option<Vec<u8>> {
+        self.try_get(key).await.unwrap_or_else(|error| panic!("{key}: {error}"))
+    }
+
+    async fn try_get(&self, key: &str) -> object_store::Result<Option<Vec<u8>>> {
         match self.client.get(&self.path(key)).await {
-            Ok(found) => Some(found.bytes().await.unwrap().to_vec()),
-            Err(object_store::Error::NotFound { .. }) => None,
-            Err(error) => panic!("{key}: {error}"),
+            Ok(found) => Ok(Some(found.bytes().await?.to_vec())),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -109,9 +114,17 @@ impl Real {
         self.client.delete(&self.path(key)).await.unwrap();
     }
 
-    /// The head, not checked.
+    /// The head; only its form is checked. No reader ever sees half of it, except where the store is known for that.
     pub async fn head(&self) -> Option<Head> {
-        self.get("head.json").await.map(|file| Head::parse(&file))
+        if given("TORN").is_none() {
+            return self.get("head.json").await.map(|file| Head::parse(&file));
+        }
+        until("the head is written", || async {
+            let file = self.try_get("head.json").await.ok()?;
+            let is_whole = |file: &Vec<u8>| serde_json::from_slice::<serde_json::Value>(file).is_ok();
+            file.as_ref().is_none_or(is_whole).then(|| file.map(|file| Head::parse(&file)))
+        })
+        .await
     }
 
     /// Waits until the store has what the server serves. All objects of that head must be in order.
