@@ -3,9 +3,11 @@
 
     tests/packages/debian.py [--binary target/debug/grandstand] [--suite bookworm]
 
-It takes a program that is built already: packing does not depend on how it was built. systemd does not run in the root, so
-the script is the service manager: it runs the commands of the unit as the unit's user, waits for READY=1, reloads and stops.
-Needs root, debootstrap and cargo-deb. Exit code 69: something is missing, and nothing was checked.
+It takes a program that is built already: packing does not depend on how it was built. At first systemd does not run in the
+root, so the script is the service manager: it runs the command of the unit as the unit's user, waits for READY=1, reloads and
+stops. Then systemd-nspawn boots the root, and systemd does all of it again, under load (`booted.py`).
+Needs root, debootstrap and cargo-deb, for the second half systemd-nspawn. Exit code 69: something is missing, and nothing
+was checked.
 """
 
 import argparse
@@ -20,30 +22,11 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE = 120
+import booted
+from steps import PATIENCE, ROOT, check, output, run, unavailable
+
 UNIT = "usr/lib/systemd/system/grandstand.service"
 CONFIG = "etc/grandstand/grandstand.toml"
-
-
-def unavailable(why):
-    print(f"debian: {why}; nothing was checked")
-    sys.exit(69)
-
-
-def run(*command, **options):
-    print("+", *command, flush=True)
-    return subprocess.run([str(word) for word in command], check=True, **options)
-
-
-def output(*command):
-    return run(*command, stdout=subprocess.PIPE, text=True).stdout
-
-
-def check(holds, what):
-    if not holds:
-        sys.exit(f"debian: {what}")
-    print("  ok:", what, flush=True)
 
 
 def build(binary, work, revision):
@@ -105,8 +88,6 @@ class Service:
         self.messages.settimeout(PATIENCE)
         self.said = ""
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs", "--inh-caps=-all"]
-        for line in re.findall(r"^ExecStartPre=(.+)$", unit, re.M):
-            root.run(*as_user, "env", *self.settings, *line.split(), stdout=subprocess.DEVNULL)
         words = ["chroot", root.path, *as_user, "env", "NOTIFY_SOCKET=/run/notify", *self.settings, *command]
         self.process = subprocess.Popen([str(word) for word in words], cwd=root.path)
         self.hears("READY=1")
@@ -174,6 +155,8 @@ def try_out(binary, suite, work):
     check(config.exists() and (root.path / "var/lib/grandstand/grandstand.redb").exists(), "and leaves configuration and data")
     root.run("apt-get", "purge", "--quiet", "--yes", "grandstand")
     check(not config.exists() and not (root.path / "var/lib/grandstand").exists(), "a purge takes both")
+
+    booted.try_out(root, first, second, work / "console")
 
 
 def main():
