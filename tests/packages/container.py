@@ -3,7 +3,7 @@
 
     tests/packages/container.py [--binary target/debug/grandstand]
 
-Where a Docker daemon answers, the image is also built and tried: it runs without rights, knows its version and is small.
+It needs neither Docker nor podman; `image.py` builds the image and tries it.
 """
 
 import argparse
@@ -11,20 +11,11 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from steps import ROOT, check
+
 CONTAINER = ROOT / "config" / "container"
-MOST_BYTES = 100 << 20
-
-
-def check(holds, what):
-    if not holds:
-        sys.exit(f"container: {what}")
-    print("  ok:", what)
 
 
 def accepts(binary, environment, what):
@@ -76,28 +67,11 @@ def compose(binary, settings):
             check(other in services, f"compose.yaml: {name} waits for {other}, which is there")
 
 
-def image():
-    if not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
-        print("SKIPPED: no Docker daemon answers. The image was NOT built.")
-        return
-    with tempfile.TemporaryDirectory() as work:
-        named = pathlib.Path(work) / "id"
-        command = ["docker", "build", "--file", CONTAINER / "Dockerfile", "--iidfile", named, ROOT]
-        subprocess.run([str(word) for word in command], check=True, env={**os.environ, "DOCKER_BUILDKIT": "1"})
-        made = named.read_text()
-    look = json.loads(subprocess.run(["docker", "inspect", made], check=True, capture_output=True).stdout)[0]
-    check(look["Config"]["User"] == "nonroot" and look["Config"]["Healthcheck"], "the image has a user and a health check")
-    check(look["Size"] < MOST_BYTES, f"the image has {look['Size'] >> 20} MiB")
-    version = subprocess.run(["docker", "run", "--rm", "--read-only", made, "--version"], check=True, capture_output=True, text=True)
-    check(version.stdout.startswith("grandstand "), "the image runs")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/debug/grandstand")
     binary = parser.parse_args().binary.resolve()
     compose(binary, dockerfile(binary))
-    image()
 
 
 if __name__ == "__main__":

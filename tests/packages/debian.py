@@ -36,6 +36,7 @@ def build(binary, work, revision):
     extras.mkdir(parents=True, exist_ok=True)
     shutil.copy(binary, target / "release" / "grandstand")
     run(binary, "man", extras / "man")
+    run("gzip", "--force", "--best", "--no-name", *(extras / "man").glob("*.1"))
     for shell, name in [("bash", "grandstand.bash"), ("zsh", "_grandstand"), ("fish", "grandstand.fish")]:
         (extras / name).write_text(output(binary, "completions", shell))
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
@@ -51,7 +52,8 @@ class Root:
 
     def __init__(self, path, suite):
         self.path = path
-        run("debootstrap", "--variant=minbase", suite, path, stdout=subprocess.DEVNULL)
+        if run("debootstrap", "--variant=minbase", suite, path, stdout=subprocess.DEVNULL, check=False).returncode:
+            unavailable("debootstrap could not make a Debian root")
         # A service manager that is not there starts nothing; a policy that forbids it says so clearly.
         (path / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
         (path / "usr/sbin/policy-rc.d").chmod(0o755)
@@ -118,11 +120,11 @@ def try_out(binary, suite, work):
     first, second = build(binary, work, 1), build(binary, work, 2)
     listed = output("dpkg-deb", "--contents", first)
     for path in ["usr/bin/grandstand", UNIT, "usr/lib/systemd/system/grandstand.socket",
-                 "usr/lib/systemd/system/grandstand-https.socket", "usr/share/man/man1/grandstand.1",
-                 "usr/share/man/man1/grandstand-bundle-export.1", "usr/share/bash-completion/completions/grandstand",
+                 "usr/lib/systemd/system/grandstand-https.socket", "usr/share/man/man1/grandstand.1.gz",
+                 "usr/share/man/man1/grandstand-bundle-export.1.gz", "usr/share/bash-completion/completions/grandstand",
                  "usr/share/zsh/vendor-completions/_grandstand", "usr/share/fish/vendor_completions.d/grandstand.fish",
-                 "usr/share/doc/grandstand/examples/mirror.toml", CONFIG]:
-        check(re.search(rf"\./{re.escape(path)}(\.gz)?$", listed, re.M), f"the package has {path}")
+                 "usr/share/doc/grandstand/examples/mirror.toml", "usr/share/doc/grandstand/copyright", CONFIG]:
+        check(re.search(rf"\./{re.escape(path)}$", listed, re.M), f"the package has {path}")
     root = Root(work / "root", suite)
 
     root.install(first)
