@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 
 from steps import ROOT, check
@@ -33,7 +34,8 @@ def knows(binary, words, what):
 
 def dockerfile(binary):
     text = (CONTAINER / "Dockerfile").read_text()
-    settings = dict(re.findall(r"^ENV (GRANDSTAND__\w+)=(.+)$", text, re.M))
+    # A builder removes quotes as a shell does.
+    settings = {name: shlex.split(value)[0] for name, value in re.findall(r"^ENV (GRANDSTAND__\w+)=(.+)$", text, re.M)}
     accepts(binary, settings, "Dockerfile")
     health = json.loads(re.search(r"^HEALTHCHECK .*CMD (\[.+\])$", text, re.M)[1])
     command = json.loads(re.search(r"^CMD (\[.+\])$", text, re.M)[1])
@@ -44,6 +46,9 @@ def dockerfile(binary):
     for source in re.findall(r"^COPY --from=build .*?(/source/\S+) ", text, re.M):
         check(source == "/source/target/release/grandstand", f"Dockerfile: {source} is what cargo builds")
     check(re.search(r"^USER nonroot$", text, re.M) and ":nonroot" in text, "Dockerfile: it runs without rights")
+    ignored = [line for line in (CONTAINER / "Dockerfile.dockerignore").read_text().splitlines() if not line.startswith("#")]
+    check("target" in ignored and not any(line.startswith("/") for line in ignored),
+          "Dockerfile.dockerignore: the build leaves out target/, with podman too")
     return settings
 
 

@@ -59,17 +59,17 @@ class Engine:
         return output(*self.words, *words, **options).strip()
 
     def look(self, what):
-        return json.loads(self.output("inspect", what))[0]
+        return json.loads(subprocess.run([*self.words, "inspect", what], check=True, stdout=subprocess.PIPE).stdout)[0]
 
     def start(self, image, options, *words):
         container = self.output("run", "--detach", *self.safe, *options, image, *words)
         self.made.append(["rm", "--force", "--volumes", container])
         return container
 
-    def stop(self, container):
+    def stop(self, container, what):
         self.run("stop", "--time=60", container, stdout=subprocess.DEVNULL)
         code = self.look(container)["State"]["ExitCode"]
-        check(code == 0, f"it stops with exit code 0 (it was {code})")
+        check(code == 0, f"{what} stops with exit code 0 (it was {code})")
 
     def volume(self, name):
         self.run("volume", "create", name, stdout=subprocess.DEVNULL)
@@ -79,8 +79,11 @@ class Engine:
     def remove_all(self):
         for words in reversed(self.made):
             self.run(*words, check=False, stdout=subprocess.DEVNULL)
-        # podman leaves this mounted.
-        subprocess.run(["umount", self.storage / "overlay"], check=False, capture_output=True)
+        # podman leaves mounts, which would keep the storage from being removed.
+        mounted = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+        for path in sorted(mounted, reverse=True):
+            if path.startswith(f"{self.storage}/"):
+                subprocess.run(["umount", path], check=False)
 
 
 def build(engine, work):
@@ -131,19 +134,25 @@ def try_out(engine, image):
     data = engine.volume(f"grandstand-image-{os.getpid()}")
     setting = "--env=GRANDSTAND__ORIGIN__URL=http://127.0.0.1:8000"
     mirror = engine.start(image, [f"--network=container:{origin}", data, setting])
-    healthy = lambda: asks(mirror, *health).returncode == 0
+
+    def healthy():
+        if not engine.look(mirror)["State"]["Running"]:
+            engine.run("logs", mirror)
+            check(False, "the mirror has ended")
+        return asks(mirror, *health).returncode == 0
+
     wait_until(healthy, "the health check of a mirror succeeds when it has data")
     check(status(mirror)["listings"] == LISTINGS, f"it has copied the {LISTINGS} listings of the sample origin")
     checks_rights(engine, mirror)
     engine.run("kill", "--signal=HUP", mirror, stdout=subprocess.DEVNULL)
     wait_until(lambda: (status(mirror).get("reload") or {}).get("ok"), "a HUP reloads the configuration")
-    engine.stop(mirror)
+    engine.stop(mirror, "the mirror")
 
     alone = engine.start(image, ["--network=none", data, setting])
     served = lambda: status(alone).get("listings") == LISTINGS
     wait_until(served, "another container serves the data of the volume, without the origin")
-    engine.stop(alone)
-    engine.stop(origin)
+    engine.stop(alone, "this one")
+    engine.stop(origin, "the sample origin")
 
 
 def main():
