@@ -129,7 +129,8 @@ def without_failure(machine, what, action):
     before, client = machine.shows("MainPID"), machine.client()
     client.stdout.readline()
     action()
-    check(machine.shows("MainPID") not in ("0", before) and machine.shows("ActiveState") == "active", f"{what}: a new server runs")
+    new = machine.shows("MainPID") not in ("0", before)
+    check(new and machine.shows("ActiveState") == "active", f"{what}: a new server runs")
     answers, failures = json.loads(client.communicate()[0])
     check(not failures and answers, f"{what}: all {answers} requests meanwhile were answered {failures or ''}".rstrip())
 
@@ -148,8 +149,8 @@ def goes_through(machine, first, second):
     wait_until(serves, "it serves a bundle, and systemctl status says so")
     config.write_text(config.read_text() + "\n[rate_limit]\nrequests_per_minute = 0\n")
     machine.run("systemctl", "reload", "grandstand")
-    applied = lambda: '"rate_limit.requests_per_minute"' in machine.tries("grandstand", "status", "--json", "--config", CONFIG)[1]
-    wait_until(applied, "systemctl reload applies an edited configuration")
+    status = lambda: machine.tries("grandstand", "status", "--json", "--config", CONFIG)[1]
+    wait_until(lambda: '"rate_limit.requests_per_minute"' in status(), "systemctl reload applies an edited configuration")
 
     checks_mistakes(machine, config)
     without_failure(machine, "a restart", lambda: machine.run("systemctl", "restart", "grandstand"))

@@ -21,7 +21,8 @@ CONTAINER = ROOT / "config" / "container"
 
 def accepts(binary, environment, what):
     """Whether `grandstand check` accepts these variables."""
-    ran = subprocess.run([binary, "check"], env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, check=False)
+    given = {"PATH": os.environ["PATH"], **environment}
+    ran = subprocess.run([binary, "check"], env=given, capture_output=True, text=True, check=False)
     said = "" if ran.returncode == 0 else ran.stderr
     check(ran.returncode == 0, f"{what}: the program accepts {', '.join(sorted(environment))} {said}".rstrip())
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 
-from steps import run, output, unavailable
+from steps import output, run, unavailable
 
 SUITE = "bookworm"
 AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
@@ -27,7 +27,8 @@ mkdir -p target/release && cp /usr/local/lib/grandstand target/release/
 
 
 def inside(root, *command):
-    environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    ours = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    environment = {**os.environ, **ours}
     run("chroot", root, *command, env=environment, stdout=subprocess.DEVNULL)
 
 
@@ -50,7 +51,8 @@ def runtime(engine, debian, work, name):
     certificates = sorted((root / "usr/share/ca-certificates/mozilla").glob("*.crt"))
     (root / AUTHORITIES).parent.mkdir(parents=True, exist_ok=True)
     (root / AUTHORITIES).write_text("".join(path.read_text() for path in certificates))
-    (root / "etc/passwd").write_text(f"root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:{NONROOT}:{NONROOT}:nonroot:/home/nonroot:/sbin/nologin\n")
+    nonroot = f"nonroot:x:{NONROOT}:{NONROOT}:nonroot:/home/nonroot:/sbin/nologin"
+    (root / "etc/passwd").write_text(f"root:x:0:0:root:/root:/sbin/nologin\n{nonroot}\n")
     (root / "etc/group").write_text(f"root:x:0:\nnonroot:x:{NONROOT}:\n")
     home = root / "home/nonroot"
     home.mkdir(mode=0o700, parents=True)
