@@ -17,6 +17,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -26,6 +27,7 @@ from steps import ROOT, check, output, run, unavailable, wait_until
 CONTAINER = ROOT / "config" / "container"
 MOST_BYTES = 100 << 20
 LISTINGS = 300
+PAGE = "http://127.0.0.1:8080/api/listings.json"
 # As in compose.yaml. The script asks for the health by itself: podman's timer for it needs systemd.
 SAFE = ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--no-healthcheck"]
 
@@ -109,11 +111,16 @@ def checks_image(engine, image):
     return health[1:]
 
 
-def checks_rights(engine, container):
-    status = pathlib.Path(f"/proc/{engine.look(container)['State']['Pid']}/status")
-    if not status.exists():
-        print("SKIPPED: the containers run on another machine. The rights of the process were NOT checked.")
+def checks_process(engine, container):
+    process = engine.look(container)["State"]["Pid"]
+    status = pathlib.Path(f"/proc/{process}/status")
+    if os.geteuid() != 0 or not status.exists():
+        print("SKIPPED: this script does not run as root, or the containers run on another machine. The rights of the process and "
+              "its public listener were NOT checked.")
         return
+    code = f"import urllib.request; print(urllib.request.urlopen({PAGE!r}, timeout=60).status)"
+    asked = output("nsenter", f"--target={process}", "--net", sys.executable, "-c", code)
+    check(asked.strip() == "200", f"{PAGE} answers in the container")
     value = lambda key: re.search(rf"^{key}:\s+(\S+)", status.read_text(), re.M)[1]
     check(value("Uid") == "65532", "the server runs as the user nonroot")
     check(int(value("CapBnd"), 16) == 0 and value("NoNewPrivs") == "1", "it has no capabilities and cannot get any")
@@ -143,14 +150,14 @@ def try_out(engine, image):
 
     wait_until(healthy, "the health check of a mirror succeeds when it has data")
     check(status(mirror)["listings"] == LISTINGS, f"it has copied the {LISTINGS} listings of the sample origin")
-    checks_rights(engine, mirror)
+    checks_process(engine, mirror)
     engine.run("kill", "--signal=HUP", mirror, stdout=subprocess.DEVNULL)
     wait_until(lambda: (status(mirror).get("reload") or {}).get("ok"), "a HUP reloads the configuration")
     engine.stop(mirror, "the mirror")
 
     alone = engine.start(image, ["--network=none", data, setting])
     served = lambda: status(alone).get("listings") == LISTINGS
-    wait_until(served, "another container serves the data of the volume, without the origin")
+    wait_until(served, "another container has the data of the volume, without the origin")
     engine.stop(alone, "this one")
     engine.stop(origin, "the sample origin")
 
