@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{self, Clock, WallTime};
 use crate::sample::{Edges, Origin as SampleOrigin, Switches, World};
@@ -64,8 +65,17 @@ impl Origin {
             }
         } else {
             let venues = counted(u64::from(self.listings), "synthetic venue");
-            eprintln!("{venues} at {}/api/listings.json; press Ctrl-C to stop", origin.url());
-            runtime.block_on(tokio::signal::ctrl_c())?;
+            runtime.block_on(async {
+                // A container's first process gets SIGTERM only if it handles it.
+                let (mut interrupt, mut terminate) =
+                    (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+                eprintln!("{venues} at {}/api/listings.json; press Ctrl-C to stop", origin.url());
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                Ok::<_, std::io::Error>(())
+            })?;
         }
         Ok(ExitCode::SUCCESS)
     }

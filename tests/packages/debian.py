@@ -3,9 +3,11 @@
 
     tests/packages/debian.py [--binary target/debug/grandstand] [--suite bookworm]
 
-It takes a program that is built already: packing does not depend on how it was built. systemd does not run in the root, so
-the script is the service manager: it runs the commands of the unit as the unit's user, waits for READY=1, reloads and stops.
-Needs root, debootstrap and cargo-deb. Exit code 69: something is missing, and nothing was checked.
+It takes a program that is built already: packing does not depend on how it was built. At first systemd does not run in the
+root, so the script is the service manager: it runs the command of the unit as the unit's user, waits for READY=1, reloads and
+stops. Then systemd-nspawn boots the root, and systemd does all of it again, under load (`booted.py`).
+Needs root, debootstrap and cargo-deb, for the second half systemd-nspawn. Exit code 69: something is missing, and nothing
+was checked.
 """
 
 import argparse
@@ -20,30 +22,11 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE = 120
+import booted
+from steps import PATIENCE, ROOT, check, output, run, unavailable
+
 UNIT = "usr/lib/systemd/system/grandstand.service"
 CONFIG = "etc/grandstand/grandstand.toml"
-
-
-def unavailable(why):
-    print(f"debian: {why}; nothing was checked")
-    sys.exit(69)
-
-
-def run(*command, **options):
-    print("+", *command, flush=True)
-    return subprocess.run([str(word) for word in command], check=True, **options)
-
-
-def output(*command):
-    return run(*command, stdout=subprocess.PIPE, text=True).stdout
-
-
-def check(holds, what):
-    if not holds:
-        sys.exit(f"debian: {what}")
-    print("  ok:", what, flush=True)
 
 
 def build(binary, work, revision):
@@ -53,6 +36,7 @@ def build(binary, work, revision):
     extras.mkdir(parents=True, exist_ok=True)
     shutil.copy(binary, target / "release" / "grandstand")
     run(binary, "man", extras / "man")
+    run("gzip", "--force", "--best", "--no-name", *(extras / "man").glob("*.1"))
     for shell, name in [("bash", "grandstand.bash"), ("zsh", "_grandstand"), ("fish", "grandstand.fish")]:
         (extras / name).write_text(output(binary, "completions", shell))
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
@@ -68,7 +52,8 @@ class Root:
 
     def __init__(self, path, suite):
         self.path = path
-        run("debootstrap", "--variant=minbase", suite, path, stdout=subprocess.DEVNULL)
+        if run("debootstrap", "--variant=minbase", suite, path, stdout=subprocess.DEVNULL, check=False).returncode:
+            unavailable("debootstrap could not make a Debian root")
         # A service manager that is not there starts nothing; a policy that forbids it says so clearly.
         (path / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
         (path / "usr/sbin/policy-rc.d").chmod(0o755)
@@ -105,8 +90,6 @@ class Service:
         self.messages.settimeout(PATIENCE)
         self.said = ""
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs", "--inh-caps=-all"]
-        for line in re.findall(r"^ExecStartPre=(.+)$", unit, re.M):
-            root.run(*as_user, "env", *self.settings, *line.split(), stdout=subprocess.DEVNULL)
         words = ["chroot", root.path, *as_user, "env", "NOTIFY_SOCKET=/run/notify", *self.settings, *command]
         self.process = subprocess.Popen([str(word) for word in words], cwd=root.path)
         self.hears("READY=1")
@@ -137,11 +120,11 @@ def try_out(binary, suite, work):
     first, second = build(binary, work, 1), build(binary, work, 2)
     listed = output("dpkg-deb", "--contents", first)
     for path in ["usr/bin/grandstand", UNIT, "usr/lib/systemd/system/grandstand.socket",
-                 "usr/lib/systemd/system/grandstand-https.socket", "usr/share/man/man1/grandstand.1",
-                 "usr/share/man/man1/grandstand-bundle-export.1", "usr/share/bash-completion/completions/grandstand",
+                 "usr/lib/systemd/system/grandstand-https.socket", "usr/share/man/man1/grandstand.1.gz",
+                 "usr/share/man/man1/grandstand-bundle-export.1.gz", "usr/share/bash-completion/completions/grandstand",
                  "usr/share/zsh/vendor-completions/_grandstand", "usr/share/fish/vendor_completions.d/grandstand.fish",
-                 "usr/share/doc/grandstand/examples/mirror.toml", CONFIG]:
-        check(re.search(rf"\./{re.escape(path)}(\.gz)?$", listed, re.M), f"the package has {path}")
+                 "usr/share/doc/grandstand/examples/mirror.toml", "usr/share/doc/grandstand/copyright", CONFIG]:
+        check(re.search(rf"\./{re.escape(path)}$", listed, re.M), f"the package has {path}")
     root = Root(work / "root", suite)
 
     root.install(first)
@@ -174,6 +157,8 @@ def try_out(binary, suite, work):
     check(config.exists() and (root.path / "var/lib/grandstand/grandstand.redb").exists(), "and leaves configuration and data")
     root.run("apt-get", "purge", "--quiet", "--yes", "grandstand")
     check(not config.exists() and not (root.path / "var/lib/grandstand").exists(), "a purge takes both")
+
+    booted.try_out(root, first, second, work / "console")
 
 
 def main():

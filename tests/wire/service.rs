@@ -17,7 +17,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tempfile::TempDir;
 
 use crate::client::raw;
-use crate::harness::{Script, Setup, Upstream, run, wait_until};
+use crate::harness::{Process, Script, Setup, Upstream, run, wait_until};
 
 /// Listening sockets that children inherit, with their names.
 pub struct Sockets(Vec<(&'static str, TcpListener)>);
@@ -210,4 +210,21 @@ async fn sockets_that_cannot_be_used_are_mistakes_that_say_what_to_do() {
     let arguments = Setup::offline().arguments(&["check"], &dir.path().join("data"));
     assert_eq!(run(&arguments).await.0, 0);
     drop(sockets);
+}
+
+/// A container is stopped with SIGTERM, which its first process gets only if it handles the signal.
+#[tokio::test]
+async fn the_sample_origin_ends_with_0_when_it_is_stopped() {
+    for signal in ["TERM", "INT"] {
+        let words = ["origin", "--listen", "127.0.0.1:0", "--listings", "5"];
+        let process = Process::spawn(&words.map(str::to_owned));
+        wait_until("the sample origin listens", || {
+            let listens = process.said().contains("/api/listings.json");
+            async move { listens }
+        })
+        .await;
+        process.signal(signal);
+        let (code, said) = process.end().await;
+        assert_eq!(code, 0, "{signal}: {said}");
+    }
 }
