@@ -183,7 +183,9 @@ impl Proxy {
             {
                 if let Some(demand) = inner.demands.refused(&key) {
                     // Another client has begun to fetch it meanwhile.
-                    households.into_iter().for_each(|household| demand.vote(household));
+                    for household in households {
+                        demand.vote(household);
+                    }
                     return;
                 }
                 inner.votes.vote(&key, &households, inner.clock.now_mono());

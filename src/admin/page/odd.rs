@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(row(1), ("A list: the value counts as 1. It shows the value as it was asked for", None));
         assert_eq!(row(3), ("Own answer", Some("The status 500 is never learned.")));
         assert_eq!(row(Case::ALL.len()), ("Forwarded to the origin", None));
-        assert_eq!(row(Case::ALL.len() + 1), ("The origin's and ours are the same", None));
+        assert_eq!(row(Case::ALL.len() + 1), ("The origin gives the same answer", None));
         for case in Case::ALL {
             let (words, example) = request(case);
             assert!(words.starts_with(char::is_uppercase) && !example.is_empty(), "{case:?}");

@@ -51,9 +51,10 @@ async fn queued(budget: &Budget, many: usize) {
 #[tokio::test(start_paused = true)]
 async fn whoever_shares_a_fetch_is_judged_by_its_own_place_and_takes_nobodys() {
     let budget = spent(4, 3).await;
-    let patience = Some(5_500 * SECOND / 1_000);
+    let long = 5_500 * SECOND / 1_000;
+    let patience = Some(long);
     // Slots in 3, 4 and 5 s.
-    let reads: Vec<_> = (0..3).map(|_| waits(&budget, Some(address(1)), patience.unwrap(), None)).collect();
+    let reads: Vec<_> = (0..3).map(|_| waits(&budget, Some(address(1)), long, None)).collect();
     queued(&budget, 3).await;
     let told = budget.judge(Some(address(1)), patience).expect("a fourth read of one household comes too late");
     assert_eq!(told.retry_after.as_millis().div_ceil(1_000), 6);
