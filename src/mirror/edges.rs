@@ -203,7 +203,7 @@ impl EdgeLearner {
             }
         };
         if is_ours == Some(false) {
-            tracing::debug!(?filter, round, "the origin answers such filters in another way");
+            tracing::debug!(filter = filter.as_str(), round, "the origin answers such filters in another way");
         }
         let at_ms = self.clock.now_wall().as_millis();
         evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });

@@ -30,6 +30,14 @@ impl Filter {
     /// Every question, in the order in which they are asked.
     pub(super) const ALL: [Self; 2] = [Self::Elsewhere, Self::Several];
 
+    /// The word for logs.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Elsewhere => "city-outside-state",
+            Self::Several => "comma-list",
+        }
+    }
+
     /// The query of the first or second question; `None`: the data does not allow it.
     pub(super) fn query(self, round: usize, dataset: &Dataset) -> Option<ListQuery> {
         match self {
