@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::api::edges::lesson::Learned;
 
 fn fixture(name: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", name].iter().collect();
