@@ -31,9 +31,9 @@ use grandstand::parts::semantics::hops::Pseudonym;
 use grandstand::parts::semantics::{path, precondition};
 use grandstand::parts::snapshot::content::Content;
 use grandstand::parts::snapshot::dataset::Dataset;
-use grandstand::parts::snapshot::live::Live;
 use grandstand::parts::snapshot::membership::Evidence;
-use grandstand::parts::snapshot::version::{Certificate, VersionMeta};
+use grandstand::parts::snapshot::meta::{Certificate, SnapshotMeta};
+use grandstand::parts::snapshot::pointer::SnapshotPointer;
 use http::{HeaderMap, Method, Version};
 
 const QUERY: &str = "sport=basketball&state=california&page=3&modified_since=2026-08-30T12%3A23%3A56Z";
@@ -122,11 +122,11 @@ fn admission(c: &mut Criterion) {
 }
 
 /// An empty snapshot: heads do not depend on its content.
-fn live(confirmed: WallTime) -> Live {
+fn live(confirmed: WallTime) -> SnapshotPointer {
     let taxonomy: Arc<str> = r#"{"total":0,"items":[]}"#.into();
     let envelope = Envelope::of(&[], &VolatileKeys::default()).unwrap();
     let content = Content { envelope, taxonomies: [taxonomy.clone(), taxonomy.clone(), taxonomy], summaries: vec![] };
-    let meta = VersionMeta {
+    let meta = SnapshotMeta {
         certificate: Certificate::Full,
         confirmed_ms: confirmed.as_millis(),
         claimed_ms: None,
@@ -138,7 +138,7 @@ fn live(confirmed: WallTime) -> Live {
         disproved: None,
         origin: None,
     };
-    let live = Live::default();
+    let live = SnapshotPointer::default();
     live.swap(Arc::new(Dataset::build(content, &Evidence::new()).unwrap()), meta, 1);
     live
 }
@@ -146,7 +146,7 @@ fn live(confirmed: WallTime) -> Live {
 fn heads(c: &mut Criterion) {
     let mut group = c.benchmark_group("head");
     let now = Clock::system().now_wall();
-    let published = live(now).current().unwrap();
+    let published = live(now).get().unwrap();
     let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
     let lifetime = CacheControl { ttl: minutes(5), stale_while_revalidate: minutes(1), stale_if_error: minutes(1440) };
     let standing = Standing::new(lifetime, true, &[Method::GET, Method::HEAD]);

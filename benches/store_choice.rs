@@ -19,7 +19,7 @@ use grandstand::parts::api::hash::ContentHash;
 use grandstand::parts::api::listing::{ListingId, Summary};
 use grandstand::parts::api::taxonomy::VolatileKeys;
 use grandstand::parts::snapshot::content::Content;
-use grandstand::parts::snapshot::version::{Certificate, VersionMeta};
+use grandstand::parts::snapshot::meta::{Certificate, SnapshotMeta};
 use grandstand::parts::store::{DataDir, DetailMeta, DetailRecord, DetailState, Store};
 use packs::Packs;
 
@@ -100,8 +100,8 @@ impl Candidate for Packs {
     }
 }
 
-fn meta() -> VersionMeta {
-    VersionMeta {
+fn meta() -> SnapshotMeta {
+    SnapshotMeta {
         certificate: Certificate::Full,
         confirmed_ms: 0,
         claimed_ms: None,

@@ -32,7 +32,7 @@ use crate::clock;
 use crate::config::Settings;
 use crate::mirror::commands::Commands;
 use crate::semantics::excerpt::Excerpt;
-use crate::versions::Versions;
+use crate::snapshots::Snapshots;
 
 use bundle::Bundles;
 use purge::Purger;
@@ -47,7 +47,7 @@ pub(crate) struct Admin {
     /// Commands to the mirror; `None` without one.
     pub commands: Option<Commands>,
     /// The kept snapshots; `None` in shield use.
-    pub versions: Option<Versions>,
+    pub snapshots: Option<Snapshots>,
     /// Export and import of bundles.
     pub bundles: Bundles,
     /// Purges cached answers.
@@ -138,7 +138,7 @@ impl Admin {
         let config = self.settings.load().admin.clone();
         match (method, path) {
             _ if action.is_some() => match (guard::may_write(&config, headers), action) {
-                (Ok(()), Some(action)) => snapshots::perform(self.versions.as_ref(), action).await,
+                (Ok(()), Some(action)) => snapshots::perform(self.snapshots.as_ref(), action).await,
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
@@ -179,8 +179,10 @@ impl Admin {
                 json_reply(if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &value)
             }
             "/audit" => audit::show(self.status.audits.as_ref()),
-            "/snapshots" => match &self.versions {
-                Some(versions) => json_reply(StatusCode::OK, &snapshots::list(versions, self.status.clock.now_wall())),
+            "/snapshots" => match &self.snapshots {
+                Some(snapshots) => {
+                    json_reply(StatusCode::OK, &snapshots::list(snapshots, self.status.clock.now_wall()))
+                }
                 None => snapshots::none(),
             },
             "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),

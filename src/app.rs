@@ -50,14 +50,14 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::listener::Prebound;
 use crate::serve::proxy_header::ProxyHeaders;
 use crate::serve::public::Public;
+use crate::snapshots::Snapshots;
+use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::connections::ConnectionCounters;
 use crate::telemetry::history::History;
 use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
-use crate::versions::Versions;
-use crate::versions::kept::Kept;
 
 use self::core::Core;
 use self::error::AppError;
@@ -110,7 +110,7 @@ pub fn serve(
         base_path: rules::base_path(config),
     };
     let bundles = bundles(config, &core, dumps.clone())?;
-    let (versions, registry) = (core.versions.clone(), Mutex::new(registry));
+    let (snapshots, registry) = (core.snapshots.clone(), Mutex::new(registry));
     let reloads = status.reloads.clone();
     let shared = fixed.shared.clone();
     let public = Public {
@@ -137,7 +137,7 @@ pub fn serve(
         public: public.clone(),
         connections: connections.clone(),
         client: core.origin.as_ref().map(|origin| origin.client.clone()),
-        versions: core.versions.clone(),
+        snapshots: core.snapshots.clone(),
         cache: core.cache.clone(),
         certificate,
         reloads,
@@ -148,7 +148,7 @@ pub fn serve(
         let reload = reload.clone();
         Reloader(Arc::new(move || reload.reload()))
     };
-    let admin = Admin { status, commands, versions, bundles, purger, registry, settings: settings.clone(), reloader };
+    let admin = Admin { status, commands, snapshots, bundles, purger, registry, settings: settings.clone(), reloader };
     let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
     let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone(), of_operators));
@@ -197,7 +197,7 @@ fn server() -> Server {
 /// The state that survives reloads.
 fn fixed(core: &Core, has_dumps: bool) -> Fixed {
     let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
-    let edges = core.versions.as_ref().is_some_and(|versions| versions.edges().are_used());
+    let edges = core.snapshots.as_ref().is_some_and(|snapshots| snapshots.edges().are_used());
     Fixed::new(&core.settings, name, has_dumps, edges, &core.clock)
 }
 
@@ -205,7 +205,7 @@ fn fixed(core: &Core, has_dumps: bool) -> Fixed {
 fn keeper(core: &Core, sockets: &Sockets) -> Keeper {
     Keeper {
         data_dir: core.data_dir.clone(),
-        versions: core.versions.clone(),
+        snapshots: core.snapshots.clone(),
         origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
         heals: core.origin.is_some() || core.follower.is_some(),
         admin: sockets.admin(),
@@ -222,7 +222,7 @@ fn announce(config: &Config, sockets: &Sockets, core: &Core) {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
     }
     tracing::info!(address = %sockets.admin(), "admin listener");
-    if config.usage() == Use::Offline && core.live.load().is_none() {
+    if config.usage() == Use::Offline && core.current.load().is_none() {
         tracing::warn!(
             "there is no data to serve yet: run `grandstand bundle import FILE`, or start with --bundle FILE"
         );
@@ -247,13 +247,13 @@ fn status(
         publish: None,
         replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
         tls: https.map(|https| https.status(sockets.tls())),
-        live: core.live.clone(),
+        current: core.current.clone(),
         origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
         budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
         details: core.details.clone(),
         audits: core.auditor.is_some().then(|| core.audits.clone()),
         store: core.store.clone(),
-        versions: core.versions.clone(),
+        snapshots: core.snapshots.clone(),
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
         settings: core.settings.clone(),
@@ -268,18 +268,18 @@ fn status(
 
 /// The dumps; `None` in shield use.
 fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
-    let (live, clock, data_dir) = (core.live.clone(), core.clock.clone(), core.data_dir.path().to_owned());
-    core.details.clone().map(|details| Dumps::new(live, details, data_dir, settings.clone(), clock))
+    let (current, clock, data_dir) = (core.current.clone(), core.clock.clone(), core.data_dir.path().to_owned());
+    core.details.clone().map(|details| Dumps::new(current, details, data_dir, settings.clone(), clock))
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {
-    if core.versions.is_some()
+    if core.snapshots.is_some()
         && let Err(error) = nameless::sweep(&config.data_dir)
     {
         tracing::warn!(%error, "leftover files in the data directory could not be removed");
     }
     Ok(Bundles {
-        versions: core.versions.clone(),
+        snapshots: core.snapshots.clone(),
         details: core.details.clone(),
         dumps,
         trusted: trusted_keys(config)?,
@@ -307,25 +307,25 @@ pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureErro
 /// The state that answers clients, without an access log.
 fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, dumps: Option<Dumps>) -> Responder {
     let finder = Finder {
-        live: core.live.clone(),
+        current: core.current.clone(),
         cache: core.cache.clone(),
         details: core.details.clone(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
-        journal: match core.versions.clone() {
-            Some(versions) => Box::new(move || versions.journal()),
+        journal: match core.snapshots.clone() {
+            Some(snapshots) => Box::new(move || snapshots.journal()),
             None => Box::new(Arc::default),
         },
         pages: ArcSwap::from_pointee(rules::pages(config)),
-        kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
+        kept: core.snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
-        edges: core.versions.as_ref().map(|versions| versions.edges().clone()).unwrap_or_default(),
+        edges: core.snapshots.as_ref().map(|snapshots| snapshots.edges().clone()).unwrap_or_default(),
         clock: core.clock.clone(),
         settings: core.settings.clone(),
         is_behind: {
-            let versions = core.versions.clone();
-            Box::new(move || versions.as_ref().is_some_and(Versions::is_behind))
+            let snapshots = core.snapshots.clone();
+            Box::new(move || snapshots.as_ref().is_some_and(Snapshots::is_behind))
         },
     };
     Responder {

@@ -27,13 +27,13 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
 use crate::snapshot::edges::Edges;
-use crate::snapshot::live::{Live, Published};
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::upstream::client::OriginClient;
 
-use compare::{Difference, What};
+use compare::{Difference, DifferenceKind};
 use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
@@ -49,7 +49,7 @@ const PASS_PAUSE: Duration = Duration::from_secs(600);
 pub struct Auditor {
     pub client: OriginClient,
     /// The current snapshot.
-    pub live: Live,
+    pub newest: SnapshotPointer,
     pub details: Details,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
@@ -114,7 +114,7 @@ impl Auditor {
     /// One background sample.
     async fn sample(&self, sampler: &mut Sampler) {
         sampler.odd = self.edges.learned().is_some();
-        let Some(sample) = self.live.current().map(|published| sampler.next(&published.dataset)) else { return };
+        let Some(sample) = self.newest.get().map(|published| sampler.next(&published.dataset)) else { return };
         let outcome = match self.look(&sample, None).await {
             Look::Settled(outcome) => outcome,
             Look::Suspect(theirs) => {
@@ -141,7 +141,7 @@ impl Auditor {
         let mut sampler = Sampler::new(rand::rng().random());
         let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
         for done in 0..samples {
-            let Some(published) = self.live.current() else {
+            let Some(published) = self.newest.get() else {
                 self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
@@ -215,21 +215,21 @@ impl Auditor {
     /// Fetches a differing detail; `true` if something else differs, which needs a whole pass.
     async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
         let Outcome::Different(differences) = outcome else { return false };
-        let Some(published) = self.live.current() else { return false };
+        let Some(published) = self.newest.get() else { return false };
         // Of the headers only the type of the body is learned.
-        let is_learnable = |one: &Difference| one.what != What::Header || one.place == "Content-Type";
+        let is_learnable = |one: &Difference| one.what != DifferenceKind::Header || one.place == "Content-Type";
         let is_odd =
             self.learned(&published, &sample.request).is_some() || is_elsewhere(&published.dataset, &sample.request);
         if is_odd && differences.iter().any(is_learnable) {
             self.edges.ask_again();
         }
         // Headers are not mended by fetching anything again, and neither is what was learned.
-        if is_odd || differences.iter().all(|difference| difference.what == What::Header) {
+        if is_odd || differences.iter().all(|difference| difference.what == DifferenceKind::Header) {
             return false;
         }
         drop(published);
         let Request::Detail(id) = sample.request else { return true };
-        let Some(published) = self.live.current() else { return false };
+        let Some(published) = self.newest.get() else { return false };
         let Some(summary) = published.dataset.summary(id) else { return true };
         let volatile = self.volatile.read().clone();
         if let Err(error) = self.details.fetch(&self.client, &volatile, summary, Self::asker()).await {
@@ -252,7 +252,7 @@ impl Auditor {
         if before.is_some() {
             self.bring_up_to_date(&sample.request).await?;
         }
-        let published = self.live.current().ok_or(UNPUBLISHED)?;
+        let published = self.newest.get().ok_or(UNPUBLISHED)?;
         match self.ours(&published, &sample.request)? {
             Ours::ReadThrough => return Ok(Look::Settled(Outcome::ReadThrough)),
             Ours::Own => return Ok(Look::Settled(Outcome::ByContract)),
@@ -266,7 +266,7 @@ impl Auditor {
             _ => self.ask(&sample.request).await?,
         };
         // Compares with the present snapshot, not with that at the time of the request.
-        let published = self.live.current().ok_or(UNPUBLISHED)?;
+        let published = self.newest.get().ok_or(UNPUBLISHED)?;
         let ours = self.ours(&published, &sample.request)?;
         let mut ignored = self.ignored(&published);
         let kind = self.kind_of(&published, sample);
@@ -301,7 +301,7 @@ impl Auditor {
     /// Fetches a detail that is known to be older than its summary.
     async fn bring_up_to_date(&self, request: &Request) -> Result<(), String> {
         let Request::Detail(id) = request else { return Ok(()) };
-        let Some(published) = self.live.current() else { return Ok(()) };
+        let Some(published) = self.newest.get() else { return Ok(()) };
         let Some(summary) = published.dataset.summary(*id) else { return Ok(()) };
         let record = self.details.get(*id).map_err(|error| error.to_string())?;
         if record.is_some_and(|record| record.meta.summary_hash == summary.hash) {
@@ -313,7 +313,7 @@ impl Auditor {
     }
 
     /// Whether a detail is older than its summary, so that it will be fetched again.
-    fn is_provisional(&self, published: &Published, request: &Request) -> Result<bool, String> {
+    fn is_provisional(&self, published: &Snapshot, request: &Request) -> Result<bool, String> {
         let Request::Detail(id) = request else { return Ok(false) };
         let record = self.details.get(*id).map_err(|error| error.to_string())?;
         let modified = published.dataset.modified_of(*id).map(|nanos| nanos.div_euclid(1_000_000));

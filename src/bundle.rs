@@ -10,7 +10,7 @@
 //! | who vouches for it | [`signature`], [`trust`] |
 //!
 //! It knows contents and details as values, but neither the store nor HTTP. Every call blocks. Callers: [`crate::cli`],
-//! [`crate::admin`], [`crate::versions`].
+//! [`crate::admin`], [`crate::snapshots`].
 //!
 #![doc = include_str!("bundle/FORMAT.md")]
 

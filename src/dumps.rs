@@ -25,7 +25,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
-use crate::snapshot::live::{Live, Published};
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{DetailState, StoreError, nameless};
 
 pub(crate) use built::{Built, Part};
@@ -66,7 +66,7 @@ pub(crate) enum DumpError {
 }
 
 /// A dump that can be sent, and its snapshot.
-pub(crate) type Ready = (Arc<Built>, Arc<Published>);
+pub(crate) type Ready = (Arc<Built>, Arc<Snapshot>);
 
 /// How new the dump of the details must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +79,12 @@ pub(crate) enum Freshness {
 
 /// Makes dumps and keeps those of the current snapshot; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Dumps(Arc<Inner>);
+pub(crate) struct Dumps(Arc<DumpsState>);
 
 type Key = (DumpKind, Coding);
 
-struct Inner {
-    live: Live,
+struct DumpsState {
+    current: SnapshotPointer,
     details: Details,
     data_dir: PathBuf,
     settings: Settings,
@@ -102,9 +102,15 @@ struct Inner {
 
 impl Dumps {
     /// Nothing is written yet. `settings`: `ttl` is how old the dump of the details may be while they change.
-    pub(crate) fn new(live: Live, details: Details, data_dir: PathBuf, settings: Settings, clock: Clock) -> Self {
-        Self(Arc::new(Inner {
-            live,
+    pub(crate) fn new(
+        current: SnapshotPointer,
+        details: Details,
+        data_dir: PathBuf,
+        settings: Settings,
+        clock: Clock,
+    ) -> Self {
+        Self(Arc::new(DumpsState {
+            current,
             details,
             data_dir,
             settings,
@@ -142,7 +148,7 @@ impl Dumps {
         if self.0.tidies.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (mut swaps, inner) = (self.0.live.watch(), Arc::downgrade(&self.0));
+        let (mut swaps, inner) = (self.0.current.watch(), Arc::downgrade(&self.0));
         tokio::spawn(async move {
             while swaps.changed().await.is_ok() {
                 let Some(inner) = inner.upgrade() else { return };
@@ -152,10 +158,10 @@ impl Dumps {
     }
 }
 
-impl Inner {
+impl DumpsState {
     /// A kept dump that is good enough.
     fn kept(&self, kind: DumpKind, coding: Coding, freshness: Freshness) -> Result<Option<Ready>, Arc<DumpError>> {
-        let published = self.live.current().ok_or(DumpError::Nothing)?;
+        let published = self.current.get().ok_or(DumpError::Nothing)?;
         let built = self.built.lock().get(&(kind, coding)).cloned();
         let will_do = |built: &Arc<Built>| {
             built.snapshot == published.dataset.id
@@ -213,7 +219,7 @@ impl Inner {
     }
 
     fn write_plain(&self, kind: DumpKind) -> Result<Ready, DumpError> {
-        let published = self.live.current().ok_or(DumpError::Nothing)?;
+        let published = self.current.get().ok_or(DumpError::Nothing)?;
         let revision = self.details.revision();
         let detail = |id| {
             let record = self.details.get(id)?.filter(|record| record.meta.state == DetailState::Present);
@@ -237,7 +243,7 @@ impl Inner {
 
     /// Drops the dumps of earlier snapshots.
     fn tidy(&self) {
-        let Some(published) = self.live.current() else { return };
+        let Some(published) = self.current.get() else { return };
         let stale = |_: &Key, built: &mut Arc<Built>| built.snapshot != published.dataset.id;
         let stale: Vec<Arc<Built>> = self.built.lock().extract_if(stale).map(|(_, built)| built).collect();
         self.replace(stale);

@@ -21,7 +21,7 @@
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
 //! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
-//! | 3 | [`versions`], [`upstream`], [`shared_limit`] | which snapshots are kept and which one is current; the only way to the origin; the one limit of a fleet, in Redis |
+//! | 3 | [`snapshots`], [`upstream`], [`shared_limit`] | which snapshots are kept and which one is current; the only way to the origin; the one limit of a fleet, in Redis |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
 //! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes, the only user of moka, exact limits, settings |
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
@@ -49,7 +49,7 @@
 //! 4. [`answer::find`] finds the answer, and may wait for the origin. Dumps, other paths and [`shared_limit`] wait
 //!    outside it. The answer is a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored
 //!    text, or a stored detail, or the origin's ([`proxy`]), or from an older snapshot that the client names
-//!    ([`versions::kept`]). A reply is cached when it is asked for again, and stays when a new snapshot does not change
+//!    ([`snapshots::loaded`]). A reply is cached when it is asked for again, and stays when a new snapshot does not change
 //!    it. Unknown paths go to [`proxy`] at once, which streams bodies.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
@@ -172,8 +172,8 @@
 //!
 //! # Kept snapshots and bundles
 //!
-//! [`versions`] is the one place that changes the *newest* snapshot (`head` in the code), which the mirror refreshes,
-//! and the *current* one (`live`), which clients get. They differ only during a rollback. Each change is one
+//! [`snapshots`] is the one place that changes the *newest* snapshot, which the mirror refreshes,
+//! and the *current* one, which clients get. They differ only during a rollback. Each change is one
 //! transaction with the snapshot, its certificate, the rollback and the journal entry. Only after that do clients get
 //! the other snapshot. A publication names the newest snapshot that it builds on; if an import has replaced that
 //! meanwhile, the mirror continues with the imported one. Details belong to no snapshot: they stay as long as a kept
@@ -181,7 +181,7 @@
 //! stored with it, and go into its bundles.
 //!
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
-//! changes. The whole bundle is verified before [`versions`] imports it, in one transaction with its details and the
+//! changes. The whole bundle is verified before [`snapshots`] imports it, in one transaction with its details and the
 //! origin's lists. A delta carries the differences from a base that both sides keep. Each export records which details
 //! it carried.
 //!
@@ -189,15 +189,15 @@
 //!
 //! [`fleet::publisher`] writes the current snapshot to an object store: bundles that follow each other (a *chain*), the
 //! journal, and one *head* that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next;
-//! [`versions::chain`] exports what a holder of the chain lacks. The publisher writes objects, then its ledger in this
+//! [`snapshots::chain`] exports what a holder of the chain lacks. The publisher writes objects, then its ledger in this
 //! server's store, then the head. So a crash never leaves a head without its objects. For the publisher, a refresh, a
-//! rollback and an import are the same: it only sees that the current snapshot has changed ([`snapshot::live`]).
+//! rollback and an import are the same: it only sees that the current snapshot has changed ([`snapshot::pointer`]).
 //!
 //! [`fleet::replica`] polls the head of an object store. What it does about a head is one pure function,
 //! [`fleet::follow`]: nothing, note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files
 //! in the data directory whose names are the hashes of the objects, so that the next process can continue an unfinished
 //! download. Bundles are applied in memory and imported in one transaction, together with where the replica then stands
-//! ([`versions::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a repair,
+//! ([`snapshots::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a repair,
 //! removes the digest; the same head is then taken again. A bundle that cannot be used ends an attempt, which is repeated
 //! later; the publisher reads its objects back (`fleet::publisher::read_back`) and replaces the chain.
 //!
@@ -271,10 +271,10 @@ mod semantics;
 mod serve;
 mod shared_limit;
 mod snapshot;
+mod snapshots;
 mod store;
 mod telemetry;
 mod upstream;
-mod versions;
 mod words;
 
 pub use cli::run;

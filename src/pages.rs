@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::api::document::{Document, WantedDocument};
 use crate::cache::rendered::{Confinement, Kind, Lifetime, Rendered};
 use crate::semantics::coding::Coding;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use assets::{Asset, Assets};
 use dots::Dots;
@@ -83,11 +83,7 @@ impl Pages {
     ///
     /// # Errors
     /// See [`Unrendered`].
-    pub(crate) fn render(
-        &self,
-        wanted: &WantedDocument,
-        published: Option<&Published>,
-    ) -> Result<Rendered, Unrendered> {
+    pub(crate) fn render(&self, wanted: &WantedDocument, published: Option<&Snapshot>) -> Result<Rendered, Unrendered> {
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(Facts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));

@@ -136,14 +136,14 @@ pub mod snapshot {
     pub mod edges {
         pub use crate::snapshot::edges::Edges;
     }
-    pub mod live {
-        pub use crate::snapshot::live::{Live, Published};
+    pub mod pointer {
+        pub use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
     }
     pub mod membership {
         pub use crate::snapshot::membership::Evidence;
     }
-    pub mod version {
-        pub use crate::snapshot::version::{Certificate, VersionMeta};
+    pub mod meta {
+        pub use crate::snapshot::meta::{Certificate, SnapshotMeta};
     }
 }
 pub mod store {
@@ -163,6 +163,6 @@ pub mod upstream {
         pub use crate::upstream::transport::{Arrival, Transport, TransportError};
     }
 }
-pub mod versions {
-    pub use crate::versions::{Policy, Versions};
+pub mod snapshots {
+    pub use crate::snapshots::{Policy, Snapshots};
 }

@@ -16,7 +16,7 @@ mod ladder;
 mod landing;
 mod onward;
 pub(crate) mod question;
-mod recent;
+mod recently_marked;
 pub(crate) mod spool;
 mod streamed;
 mod together;
@@ -36,7 +36,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
 use crate::mirror::early_copies::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
-use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, Why, may_stand_in, reuse};
+use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, ValidationReason, may_stand_in, reuse};
 use crate::semantics::hops::{Caller, Trail};
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::failures::Failures;
@@ -50,7 +50,7 @@ use ladder::{Facts, Step};
 use landing::{Flight, Landing};
 use onward::{names, selectable, wants_part};
 use question::{Endpoint, PassError, Passed, Question};
-use recent::Recent;
+use recently_marked::RecentlyMarked;
 use wanted::Votes;
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
@@ -63,9 +63,9 @@ const LARGE: u64 = 64 << 10;
 
 /// The caching reverse proxy; cheap to clone.
 #[derive(Clone)]
-pub struct Proxy(Arc<Inner>);
+pub struct Proxy(Arc<ProxyState>);
 
-struct Inner {
+struct ProxyState {
     upstream: Forwarder,
     cache: Cache,
     clock: Clock,
@@ -74,10 +74,10 @@ struct Inner {
     failures: Failures,
     demands: Demands,
     votes: Votes,
-    forced: Recent,
-    private: Recent,
+    forced: RecentlyMarked,
+    private: RecentlyMarked,
     /// The same for requests with credentials only.
-    personal: Recent,
+    personal: RecentlyMarked,
     /// Stores answers that clients fetch before the first snapshot, for the crawl. Not set in a shield.
     early: OnceLock<EarlyCopies>,
 }
@@ -104,7 +104,7 @@ impl Proxy {
     /// A cache in front of `upstream`.
     pub fn new(upstream: Forwarder, cache: Cache, config: ProxyConfig, clock: Clock) -> Self {
         let max_body = config.max_body.min(cache.largest());
-        Self(Arc::new(Inner {
+        Self(Arc::new(ProxyState {
             upstream,
             cache,
             clock,
@@ -113,9 +113,9 @@ impl Proxy {
             failures: Failures::default(),
             demands: Demands::default(),
             votes: Votes::default(),
-            forced: Recent::new(FORCED_ONCE_IN),
-            private: Recent::new(PRIVATE_FOR),
-            personal: Recent::new(PRIVATE_FOR),
+            forced: RecentlyMarked::new(FORCED_ONCE_IN),
+            private: RecentlyMarked::new(PRIVATE_FOR),
+            personal: RecentlyMarked::new(PRIVATE_FOR),
             early: OnceLock::new(),
         }))
     }
@@ -206,8 +206,8 @@ impl Proxy {
         let why: Reason = match why {
             None if variants.is_some() => CacheOutcome::VaryMiss,
             None => CacheOutcome::Miss,
-            Some(Why::Request) => CacheOutcome::Requested,
-            Some(Why::Stale | Why::NoCache) => CacheOutcome::Revalidated,
+            Some(ValidationReason::Request) => CacheOutcome::Requested,
+            Some(ValidationReason::Stale | ValidationReason::NoCache) => CacheOutcome::Revalidated,
         };
         let (asker, names) = (self.asker_of(&question), names(variants.as_deref()));
         let fetch = Fetch { question, key, names, kept, asker };
@@ -261,7 +261,7 @@ impl Facts for Rungs<'_> {
         let stored = self.kept?;
         let (age, policy) = (stored.age(self.now), self.proxy.policy(self.question.is_known()));
         let wanted = reuse(&stored.terms, age, self.directives, &policy);
-        if wanted != Reuse::Validate(Why::Request) {
+        if wanted != Reuse::Validate(ValidationReason::Request) {
             return Some((stored.clone(), wanted));
         }
         let modest = reuse(&stored.terms, age, &RequestDirectives::default(), &policy);

@@ -3,7 +3,7 @@
 //! | part | file |
 //! |---|---|
 //! | the directory and its lock; opening files in it | [`data_dir`], [`files`] |
-//! | published snapshots, as trees of content-addressed blocks | [`version`], `publish`, `load`, `garbage` |
+//! | published snapshots, as trees of content-addressed blocks | [`record`], `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
 //! | details by listing id | [`details`] |
 //! | small blobs by name, the evidence on terms among them | `state`, `evidence`, `learned` |
@@ -19,7 +19,7 @@
 //!
 //! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again,
 //! read-only if the disk is not writable. `/status` shows the problem. Callers: [`crate::app`] opens it;
-//! [`crate::versions`], [`crate::mirror`], [`crate::fleet`] and [`crate::admin`] use it; async callers wrap the calls
+//! [`crate::snapshots`], [`crate::mirror`], [`crate::fleet`] and [`crate::admin`] use it; async callers wrap the calls
 //! in `spawn_blocking`.
 
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(crate) mod details;
 pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod nameless;
-pub(crate) mod version;
+pub(crate) mod record;
 
 mod block;
 mod checked;
@@ -72,11 +72,11 @@ pub(crate) use fault::catches_panics;
 #[cfg(test)]
 use garbage::Collected;
 pub(crate) use heal::{Healed, salvage};
-pub(crate) use publish::{Along, Arriving};
+pub(crate) use publish::{Arriving, WrittenAlong};
+pub use record::BlockKey;
+pub(crate) use record::SnapshotRecord;
 pub(crate) use state::States;
 pub(crate) use tables::FORMAT;
-pub use version::BlockKey;
-pub(crate) use version::VersionRecord;
 
 use handle::Handle;
 
@@ -88,7 +88,7 @@ pub(crate) const MAX_BODY: usize = 32 << 20;
 pub struct Store {
     handle: Handle,
     /// Held while snapshots are published or collected, so that no block is dropped that a publication needs.
-    versions: Mutex<()>,
+    publishing: Mutex<()>,
     /// The summary blocks of the last published snapshot.
     signatures: Mutex<Arc<publish::Signatures>>,
     /// How often snapshots were dropped.
@@ -121,8 +121,8 @@ impl Store {
     }
 
     fn new(handle: Handle, lock: Arc<data_dir::Lock>) -> Self {
-        let (versions, signatures, collections, measured) = Default::default();
-        Self { handle, versions, signatures, collections, measured, lock }
+        let (publishing, signatures, collections, measured) = Default::default();
+        Self { handle, publishing, signatures, collections, measured, lock }
     }
 
     /// The file that holds the store.

@@ -162,9 +162,9 @@ impl Default for Shard {
 
 /// The counters; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Telemetry(Arc<Inner>);
+pub(crate) struct Telemetry(Arc<Counters>);
 
-struct Inner {
+struct Counters {
     answers: Family<AnswerLabels, Counter>,
     forwards: Family<ForwardLabels, Counter>,
     bytes: Counter,
@@ -184,7 +184,7 @@ impl Telemetry {
         table::register(registry, table::FORWARDS, forwards.clone());
         table::register(registry, table::BODY_BYTES, bytes.clone());
         let (tally, shards) = Default::default();
-        Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, tally, shards }))
+        Self(Arc::new(Counters { answers, forwards, bytes, hits, asked, tally, shards }))
     }
 
     /// Counts an answer. `outcome` says how it came about.

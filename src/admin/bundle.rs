@@ -28,8 +28,8 @@ use crate::dumps::{DumpError, Dumps, Freshness, Ready};
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
-use crate::versions::Versions;
-use crate::versions::bundles::{ExportError, Exported, ImportError};
+use crate::snapshots::Snapshots;
+use crate::snapshots::bundles::{ExportError, Exported, ImportError};
 
 use self::dump::{Wanted, wanted};
 use super::snapshots::status_of;
@@ -53,7 +53,7 @@ pub(crate) const WHOLE: &str = "bundle-whole";
 /// Writes bundles and takes them in.
 pub(crate) struct Bundles {
     /// The kept snapshots; `None` in shield use.
-    pub versions: Option<Versions>,
+    pub snapshots: Option<Snapshots>,
     /// The details, which are updated after an import.
     pub details: Option<Details>,
     /// The dumps; `None` in shield use.
@@ -110,7 +110,7 @@ impl Failed {
             Self::Shield | Self::Export(ExportError::Nothing) => StatusCode::CONFLICT,
             Self::Dump(error) if matches!(**error, DumpError::Nothing) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
-            Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Versions(error)) => status_of(error),
+            Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Snapshots(error)) => status_of(error),
             Self::Import(ImportError::Bundle(BundleError::NeedsBase { .. } | BundleError::WrongBase { .. })) => {
                 StatusCode::CONFLICT
             }
@@ -163,7 +163,7 @@ impl Bundles {
     }
 
     async fn export(&self, query: Option<&str>) -> Result<Sent, Failed> {
-        let versions = self.versions.clone().ok_or(Failed::Shield)?;
+        let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
         let since = match wanted(query)? {
             Wanted::Bundle { since } => since,
             Wanted::Dump(kind) => {
@@ -176,7 +176,7 @@ impl Bundles {
         let directory = self.data_dir.clone();
         blocking(move || {
             let mut file = upload::nameless(&directory)?;
-            let exported = versions.export(&mut file, since.as_deref(), &mut |_, _| {})?;
+            let exported = snapshots.export(&mut file, since.as_deref(), &mut |_, _| {})?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
             Ok(Sent::File(file, Box::new(exported)))
         })
@@ -184,7 +184,7 @@ impl Bundles {
     }
 
     async fn import(&self, query: Option<&str>, session: &mut ServerSession) -> Result<Reply, Failed> {
-        let versions = self.versions.clone().ok_or(Failed::Shield)?;
+        let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
         let allow_older = allow_older(query)?;
         // Without trusted keys, no signature is read.
         let signature = if self.trusted.is_empty() {
@@ -207,8 +207,8 @@ impl Bundles {
                 return Err(BundleError::Changed.into());
             }
             let learn = || details.iter().for_each(|details| learn(details, &bundle));
-            let imported = versions.import_bundle(&bundle, &file, now_ms, allow_older, &learn)?;
-            tidy(&versions, details.as_ref());
+            let imported = snapshots.import_bundle(&bundle, &file, now_ms, allow_older, &learn)?;
+            tidy(&snapshots, details.as_ref());
             let value = json!({
                 "imported": imported.snapshot,
                 "listings": imported.listings,
@@ -225,8 +225,8 @@ impl Bundles {
 
     /// Records a delivered export.
     pub(crate) async fn remember(&self, exported: Exported) {
-        let Some(versions) = self.versions.clone() else { return };
-        let remembered = tokio::task::spawn_blocking(move || versions.remember(exported)).await;
+        let Some(snapshots) = self.snapshots.clone() else { return };
+        let remembered = tokio::task::spawn_blocking(move || snapshots.remember(exported)).await;
         if let Ok(Err(error)) = remembered {
             tracing::warn!(%error, "an export could not be recorded; a delta from it may be impossible");
         }
@@ -241,8 +241,8 @@ pub(crate) fn learn(details: &Details, bundle: &Bundle) {
 }
 
 /// Drops unneeded data after an import.
-pub(crate) fn tidy(versions: &Versions, details: Option<&Details>) {
-    let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
+pub(crate) fn tidy(snapshots: &Snapshots, details: Option<&Details>) {
+    let forgotten = snapshots.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
     if let Err(error) = forgotten {
         tracing::warn!(%error, "data that is no longer needed could not be removed");
     }

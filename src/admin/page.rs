@@ -45,7 +45,7 @@ pub(super) fn answer(status: &Status, config: &AdminConfig, query: Option<&str>)
         None => Writes::Refused,
     };
     let model = gather::model(status, writes, asked.span);
-    let page = if asked.fragment { view::live(&model) } else { view::document(&model) };
+    let page = if asked.fragment { view::current(&model) } else { view::document(&model) };
     guarded(reply(StatusCode::OK, "text/html; charset=utf-8", page.into_string()))
 }
 

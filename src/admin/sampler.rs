@@ -35,7 +35,7 @@ impl Sampler {
 
 /// What the counters say now.
 fn read(status: &Status) -> Reading {
-    let published = status.live.current();
+    let published = status.current.get();
     let picture = status.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
     let sent = Class::ALL.map(|class| picture.sent.get(class.as_str()).copied().unwrap_or_default());
     let pass = picture.pass.filter(|pass| pass.of > 0);

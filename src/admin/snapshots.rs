@@ -1,15 +1,15 @@
 //! `GET /snapshots`, and the commands on them: `POST /snapshots/{id}/rollback`, `/pin`, `/unpin`, `/verify`, and
 //! `POST /snapshots/release`.
 //!
-//! [`Versions`] executes them, in a thread that may block. Callers: [`super::Admin`].
+//! [`Snapshots`] executes them, in a thread that may block. Callers: [`super::Admin`].
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::clock::WallTime;
 use crate::semantics::freshness::is_from_the_future;
+use crate::snapshots::{KeptSnapshot, RolledBack, Snapshots, SnapshotsError};
 use crate::store::StoreError;
-use crate::versions::{KeptVersion, RolledBack, Versions, VersionsError};
 
 use super::{Reply, error, json_reply};
 
@@ -57,28 +57,28 @@ impl Action {
     /// Executes it and returns the result. Blocks.
     ///
     /// # Errors
-    /// As the methods of [`Versions`].
-    pub(crate) fn perform(&self, versions: &Versions) -> Result<Value, VersionsError> {
+    /// As the methods of [`Snapshots`].
+    pub(crate) fn perform(&self, snapshots: &Snapshots) -> Result<Value, SnapshotsError> {
         Ok(match self {
             Self::Rollback(id) => {
-                let RolledBack { served, newest } = versions.rollback(id)?;
+                let RolledBack { served, newest } = snapshots.rollback(id)?;
                 json!({ "served": served, "newest": newest, "rolled_back": true })
             }
             Self::Release => {
-                let served = versions.release()?;
+                let served = snapshots.release()?;
                 json!({ "served": served, "newest": served, "rolled_back": false })
             }
             Self::Pin(id) => {
-                versions.pin(id)?;
+                snapshots.pin(id)?;
                 json!({ "pinned": id })
             }
             Self::Unpin(id) => {
-                versions.unpin(id)?;
+                snapshots.unpin(id)?;
                 json!({ "unpinned": id })
             }
             Self::Verify(id) => {
-                let kept = versions.find(id)?;
-                match versions.verify(kept.seq) {
+                let kept = snapshots.find(id)?;
+                match snapshots.verify(kept.seq) {
                     Ok(()) => json!({ "verified": id, "listings": kept.listings, "whole": true }),
                     Err(StoreError::Damaged(detail)) => json!({ "verified": id, "whole": false, "damage": detail }),
                     Err(error) => return Err(error.into()),
@@ -89,19 +89,19 @@ impl Action {
 }
 
 /// Every kept snapshot, the newest first.
-pub(crate) fn list(versions: &Versions, now: WallTime) -> Value {
-    let kept = versions.kept();
-    let id = |which: fn(&KeptVersion) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
+pub(crate) fn list(snapshots: &Snapshots, now: WallTime) -> Value {
+    let kept = snapshots.kept();
+    let id = |which: fn(&KeptSnapshot) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
     json!({
         "served": id(|kept| kept.served),
         "newest": id(|kept| kept.newest),
-        "rolled_back": versions.rolled_back().is_some(),
-        "damage": versions.store().damage(),
+        "rolled_back": snapshots.rolled_back().is_some(),
+        "damage": snapshots.store().damage(),
         "snapshots": kept.iter().map(|kept| one(kept, now)).collect::<Vec<_>>(),
     })
 }
 
-fn one(kept: &KeptVersion, now: WallTime) -> Value {
+fn one(kept: &KeptSnapshot, now: WallTime) -> Value {
     let at = |ms| WallTime::from_millis(ms).rfc3339();
     json!({
         "id": kept.id,
@@ -123,9 +123,9 @@ pub(super) fn none() -> Reply {
 }
 
 /// Executes it in a thread that may block.
-pub(super) async fn perform(versions: Option<&Versions>, action: Action) -> Reply {
-    let Some(versions) = versions.cloned() else { return none() };
-    let performed = tokio::task::spawn_blocking(move || action.perform(&versions)).await;
+pub(super) async fn perform(snapshots: Option<&Snapshots>, action: Action) -> Reply {
+    let Some(snapshots) = snapshots.cloned() else { return none() };
+    let performed = tokio::task::spawn_blocking(move || action.perform(&snapshots)).await;
     match performed {
         Ok(Ok(value)) => json_reply(StatusCode::OK, &value),
         Ok(Err(failed)) => error(status_of(&failed), &failed.to_string()),
@@ -134,17 +134,17 @@ pub(super) async fn perform(versions: Option<&Versions>, action: Action) -> Repl
 }
 
 /// The HTTP status of a refusal.
-pub(super) const fn status_of(error: &VersionsError) -> StatusCode {
+pub(super) const fn status_of(error: &SnapshotsError) -> StatusCode {
     match error {
-        VersionsError::Unknown { .. } => StatusCode::NOT_FOUND,
-        VersionsError::Ambiguous(_)
-        | VersionsError::NotRolledBack
-        | VersionsError::Moved
-        | VersionsError::Backwards { .. }
-        | VersionsError::Older { .. }
-        | VersionsError::Foreign { .. } => StatusCode::CONFLICT,
-        VersionsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
-        VersionsError::Store(_) | VersionsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        SnapshotsError::Unknown { .. } => StatusCode::NOT_FOUND,
+        SnapshotsError::Ambiguous(_)
+        | SnapshotsError::NotRolledBack
+        | SnapshotsError::Moved
+        | SnapshotsError::Backwards { .. }
+        | SnapshotsError::Older { .. }
+        | SnapshotsError::Foreign { .. } => StatusCode::CONFLICT,
+        SnapshotsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+        SnapshotsError::Store(_) | SnapshotsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

@@ -23,8 +23,9 @@ use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
 use crate::shared_limit::SharedLimit;
-use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshots::Snapshots;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
@@ -33,7 +34,6 @@ use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
 use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture};
-use crate::versions::Versions;
 use crate::words::counted;
 
 use super::health::{self, Facts, Reason};
@@ -53,7 +53,7 @@ pub(super) struct Reading {
     /// The instant.
     pub now: WallTime,
     /// The data that clients get.
-    pub published: Option<Arc<Published>>,
+    pub published: Option<Arc<Snapshot>>,
     /// What is known of the origin.
     pub picture: Picture,
     /// The origin's state, as last seen.
@@ -83,7 +83,7 @@ pub(crate) struct Status {
     /// The public HTTPS listener, if any.
     pub tls: Option<TlsStatus>,
     /// The current snapshot.
-    pub live: Live,
+    pub current: SnapshotPointer,
     /// The origin's health; `None` offline.
     pub origin: Option<OriginStatus>,
     /// The origin's budget; `None` offline.
@@ -95,7 +95,7 @@ pub(crate) struct Status {
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
     /// The kept snapshots; `None` in shield use.
-    pub versions: Option<Versions>,
+    pub snapshots: Option<Snapshots>,
     pub cache: Cache,
     /// The counters.
     pub telemetry: Telemetry,
@@ -136,7 +136,7 @@ impl Status {
     /// # Errors
     /// With the reason when they are not.
     pub(crate) fn ready(&self) -> Result<(), String> {
-        if self.usage == Use::Shield || self.live.load().is_some() {
+        if self.usage == Use::Shield || self.current.load().is_some() {
             return Ok(());
         }
         let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
@@ -170,7 +170,7 @@ impl Status {
     /// Everything that is decided or counted at one instant.
     pub(super) fn read(&self) -> Reading {
         let now = self.clock.now_wall();
-        let published = self.live.current();
+        let published = self.current.get();
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
         let age = published.as_ref().and_then(|published| published.age_seconds(now));
@@ -217,12 +217,12 @@ impl Status {
                 "certificate": published.meta.certificate.as_str(),
                 "open_points": published.meta.open_points,
             })),
-            "rollback": self.versions.as_ref().and_then(Versions::rolled_back).map(|rollback| json!({
+            "rollback": self.snapshots.as_ref().and_then(Snapshots::rolled_back).map(|rollback| json!({
                 "served": rollback.served,
                 "newest": rollback.newest,
                 "waiting": rollback.newest.as_ref() != Some(&rollback.served),
             })),
-            "versions": self.versions.as_ref().map(|versions| versions.kept().len()),
+            "versions": self.snapshots.as_ref().map(|snapshots| snapshots.kept().len()),
             "listings": published.as_ref().map(|published| published.dataset.len()),
             "details": details.map(|(covered, of)| json!({
                 "mirrored": covered.mirrored,
@@ -255,7 +255,7 @@ impl Status {
             "reload": self.reloads.describe(),
             "disk": disk,
             "publish": self.publish.as_ref().map(|publish| publish::describe(&publish.view(), &self.clock)),
-            "edges": self.versions.as_ref().map(|versions| super::edges::describe(versions.edges())),
+            "edges": self.snapshots.as_ref().map(|snapshots| super::edges::describe(snapshots.edges())),
             "last_error": picture.last_error,
             "replica": replica,
         });
@@ -315,7 +315,7 @@ fn parity(audits: &Audits) -> Value {
 }
 
 /// How many terms are certain, and how.
-fn terms(published: &Published) -> Value {
+fn terms(published: &Snapshot) -> Value {
     let mut counts = serde_json::Map::new();
     for kind in TaxonomyKind::ALL {
         let of = |word: &str| published.dataset.memberships(kind).filter(|(_, known)| known.as_str() == word).count();

@@ -8,13 +8,13 @@
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 /// No reply has this hash.
 pub(super) const NOTHING: u128 = 0;
 
 /// The inputs of a taxonomy.
-pub(super) fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
+pub(super) fn taxonomy(published: &Snapshot, kind: TaxonomyKind) -> u128 {
     let mut hasher = common(published);
     part(&mut hasher, published.dataset.content.taxonomy(kind));
     part(&mut hasher, published.meta.origin.as_deref().unwrap_or_default());
@@ -26,12 +26,12 @@ pub(super) fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
 }
 
 /// The inputs of a detail, except its record.
-pub(super) fn detail(published: &Published) -> u128 {
+pub(super) fn detail(published: &Snapshot) -> u128 {
     common(published).digest128().max(1)
 }
 
 /// The licence is in `Link`, and volatile fields take no part in the tag.
-fn common(published: &Published) -> Xxh3Default {
+fn common(published: &Snapshot) -> Xxh3Default {
     let mut hasher = Xxh3Default::new();
     part(&mut hasher, published.license.as_deref().unwrap_or_default());
     for key in published.meta.volatile.iter() {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::cache::Key;
 use crate::semantics::problem::Problem;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use super::find::{Finder, Found};
 use super::render;
 
 impl Finder {
-    pub(super) async fn changes(&self, published: Arc<Published>, since: Box<str>) -> Found {
+    pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Found {
         let key = Key::Changes(since.clone());
         let kept = self.cache.reply(&key);
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {

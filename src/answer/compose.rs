@@ -18,7 +18,7 @@ use crate::semantics::coding::Coding;
 use crate::semantics::freshness::{self, CacheControl};
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::{self, Problem, ProblemKind};
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 use crate::telemetry::Source;
 
 use super::admit::{self, ALLOW, Methods};
@@ -71,7 +71,7 @@ pub struct FromSnapshot<'a> {
     /// The reply.
     pub reply: &'a Reply,
     /// The snapshot.
-    pub published: &'a Published,
+    pub published: &'a Snapshot,
     /// For `Cache-Status`, if the origin was asked for it just now.
     pub forwarded: Option<CacheOutcome>,
     /// Whether the client named the snapshot: then the answer does not age.
@@ -215,7 +215,7 @@ impl Standing {
     }
 
     /// Which snapshot it is, and when it was confirmed.
-    pub(super) fn of_snapshot(published: &Published, now: WallTime, head: &mut impl Head) {
+    pub(super) fn of_snapshot(published: &Snapshot, now: WallTime, head: &mut impl Head) {
         head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
         // Without it, nobody takes a stamp from the future for a confirmation.
         if let Some(confirmed) = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now)) {
@@ -225,7 +225,7 @@ impl Standing {
 
     /// Age of the data: seconds since it was confirmed. A stamp from the future confirms nothing: how old the
     /// data is cannot be known then, so it is stale at once.
-    fn age(&self, published: &Published, now: WallTime) -> u32 {
+    fn age(&self, published: &Snapshot, now: WallTime) -> u32 {
         published.age_seconds(now).unwrap_or_else(|| {
             let least = u32::try_from(self.ttl).unwrap_or(u32::MAX);
             freshness::age_seconds(now, published.confirmed()).max(least)

@@ -14,7 +14,7 @@ use crate::pages::Unrendered;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use super::compose::{Answer, Asked, NOSNIFF, Outcome, Standing, common};
 use super::find::{Finder, Found};
@@ -40,7 +40,7 @@ impl Finder {
         {
             return Found::Document { document: packed, published: None };
         }
-        let published = if wanted.shows_data() { self.live.current() } else { None };
+        let published = if wanted.shows_data() { self.current.get() } else { None };
         let epoch = published.as_ref().map_or(0, |published| published.epoch);
         let key = Key::Document(wanted.clone());
         let kept = self.cache.rendered(&key);
@@ -83,7 +83,7 @@ impl Standing {
         &self,
         asked: Asked<'_>,
         document: &Rendered,
-        published: Option<&Arc<Published>>,
+        published: Option<&Arc<Snapshot>>,
         now: WallTime,
         mut head: H,
     ) -> Answer<H> {

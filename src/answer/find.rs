@@ -26,8 +26,8 @@ use crate::semantics::problem::Problem;
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
-use crate::snapshot::live::{Live, Published};
-use crate::versions::kept::Kept;
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshots::loaded::LoadedSnapshots;
 
 use super::{basis, render};
 
@@ -40,14 +40,14 @@ mod pinned;
 pub(crate) use absent::Absent;
 pub(crate) use failed::failed;
 pub(crate) use odd::Learned;
-use pinned::{Version, not_at_hand};
+use pinned::{NamedSnapshot, not_at_hand};
 
 /// What was found.
 pub(crate) enum Found {
     /// An answer from the snapshot.
     Snapshot {
         reply: Arc<Reply>,
-        published: Arc<Published>,
+        published: Arc<Snapshot>,
         /// For `Cache-Status`, if the origin was asked for it just now.
         forwarded: Option<CacheOutcome>,
         /// Whether the client named this snapshot.
@@ -63,7 +63,7 @@ pub(crate) enum Found {
     Document {
         document: Arc<Rendered>,
         /// The snapshot that it shows; `None` if it shows none.
-        published: Option<Arc<Published>>,
+        published: Option<Arc<Snapshot>>,
     },
     /// What was learned of the origin's answers to such requests.
     Learned(Learned),
@@ -84,7 +84,7 @@ impl From<Problem> for Found {
 /// Everything that answers come from.
 pub(crate) struct Finder {
     /// The current snapshot.
-    pub live: Live,
+    pub current: SnapshotPointer,
     /// Replies that were asked for again.
     pub cache: Cache,
     /// `None` in shield use.
@@ -99,7 +99,7 @@ pub(crate) struct Finder {
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
     /// What renders pages; a reload replaces it.
     pub pages: ArcSwap<Pages>,
-    pub kept: Kept,
+    pub kept: LoadedSnapshots,
     /// The reasons in a 503 for missing data, if there is no origin (offline, replica).
     pub absent: Absent,
     /// What was learned of the origin's answers to odd requests.
@@ -131,16 +131,16 @@ impl Finder {
         if let Target::Document(wanted) = target {
             return self.document(wanted, coding).await;
         }
-        let Some(published) = self.live.current() else {
+        let Some(published) = self.current.get() else {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin } => match self.version(published, pin.as_deref(), client.address).await {
-                Ok(version) => self.list(version, query, client).await,
+            Target::List { query, pin } => match self.named(published, pin.as_deref(), client.address).await {
+                Ok(named) => self.list(named, query, client).await,
                 Err(none) => none,
             },
-            Target::Taxonomy { kind, pin } => match self.version(published, pin.as_deref(), client.address).await {
-                Ok(version) => self.taxonomy(version, kind).await,
+            Target::Taxonomy { kind, pin } => match self.named(published, pin.as_deref(), client.address).await {
+                Ok(named) => self.taxonomy(named, kind).await,
                 Err(none) => none,
             },
             Target::Detail(id) => self.detail(published, id, client).await,
@@ -152,8 +152,8 @@ impl Finder {
         }
     }
 
-    async fn list(&self, version: Version, query: ListQuery, client: &Caller) -> Found {
-        let Version { published, pinned, beside } = version;
+    async fn list(&self, named: NamedSnapshot, query: ListQuery, client: &Caller) -> Found {
+        let NamedSnapshot { published, pinned, beside } = named;
         let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
@@ -163,7 +163,7 @@ impl Finder {
             kept => kept,
         };
         let Key::List(query) = &key else { return Problem::internal().into() };
-        let disproved = |by: &Published| relies_on_disproved(by.meta.disproved.as_deref(), query);
+        let disproved = |by: &Snapshot| relies_on_disproved(by.meta.disproved.as_deref(), query);
         let past = || beside.is_some() || (self.is_behind)();
         if disproved(&published) || beside.as_deref().is_some_and(disproved) {
             return self.ask(&published, past(), query, client).await;
@@ -199,7 +199,7 @@ impl Finder {
 
     /// Asks the origin for an answer that the snapshot does not have. `past`: the snapshot is not the newest, and the
     /// origin has only its present data.
-    async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: &Caller) -> Found {
+    async fn ask(&self, published: &Snapshot, past: bool, query: &ListQuery, client: &Caller) -> Found {
         if past {
             let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
             return not_at_hand(published.dataset.id.as_str(), why, 3600);
@@ -207,8 +207,8 @@ impl Finder {
         self.through(&query.path_and_query(), false, client).await
     }
 
-    async fn taxonomy(&self, version: Version, kind: TaxonomyKind) -> Found {
-        let Version { published, pinned, beside } = version;
+    async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Found {
+        let NamedSnapshot { published, pinned, beside } = named;
         let key = Key::Taxonomy(kind);
         let made_of = || basis::taxonomy(&published, kind);
         // The cache has the reply of the current snapshot.
@@ -255,7 +255,7 @@ impl Finder {
     }
 
     /// Whether a cached reply is right for this snapshot: of its epoch, or rendered from the same data.
-    fn holds(&self, reply: &Reply, published: &Published, made_of: impl FnOnce() -> u128) -> bool {
+    fn holds(&self, reply: &Reply, published: &Snapshot, made_of: impl FnOnce() -> u128) -> bool {
         if reply.epoch() == published.epoch {
             return true;
         }
@@ -297,7 +297,7 @@ impl Finder {
 
     async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Found {
         let Some(proxy) = &self.proxy else {
-            if self.live.load().is_some() {
+            if self.current.load().is_some() {
                 let problem = Problem::unavailable(self.absent.query);
                 return Found::Problem { problem, retry_after: Some(self.absent.retry_after) };
             }

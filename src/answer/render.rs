@@ -14,11 +14,11 @@ use crate::semantics::etag::EntityTag;
 use crate::snapshot::dataset::{Doubt, Found};
 use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::journal::Changes;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 /// A page of the list.
 pub(crate) fn list(
-    published: &Published,
+    published: &Snapshot,
     query: &ListQuery,
     found: Found<'_>,
     public_url: &str,
@@ -43,7 +43,7 @@ pub(crate) fn list(
 /// # Errors
 /// When the meaning of a filter is in doubt.
 pub(crate) fn odd_list(
-    published: &Published,
+    published: &Snapshot,
     applied: &Applied,
     public_url: &str,
     pin: Option<&str>,
@@ -60,7 +60,7 @@ pub(crate) fn odd_list(
 ///
 /// # Errors
 /// When the stored text is not JSON, which publication has excluded.
-pub(crate) fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
+pub(crate) fn taxonomy(published: &Snapshot, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
     let blanked = rewrite.apply(published.dataset.content.taxonomy(kind), kind.path())?;
     let volatile = &published.meta.volatile;
     let values = published.meta.volatile_of(kind.path());
@@ -70,13 +70,13 @@ pub(crate) fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewr
 }
 
 /// A detail, as the origin sent it.
-pub(crate) fn detail(published: &Published, body: bytes::Bytes) -> Reply {
+pub(crate) fn detail(published: &Snapshot, body: bytes::Bytes) -> Reply {
     let content = published.meta.volatile.hash(&String::from_utf8_lossy(&body));
     Reply::new(body, tag(Tag::of("detail", content, "")), links::license(published.license.as_deref()), published.epoch)
 }
 
 /// What changed since another snapshot.
-pub(crate) fn changes(published: &Published, since: &str, changes: &Changes) -> Reply {
+pub(crate) fn changes(published: &Snapshot, since: &str, changes: &Changes) -> Reply {
     let envelope = &published.dataset.content.envelope;
     let document = ChangesDocument {
         since,

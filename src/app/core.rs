@@ -25,12 +25,12 @@ use crate::mirror::early_copies::EarlyCopies;
 use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task::Mirror;
-use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
+use crate::snapshot::pointer::SnapshotPointer;
+use crate::snapshots::{Policy, Snapshots, SnapshotsError, follow};
 use crate::store::{DataDir, OpenError, Store, StoreError};
 use crate::telemetry::recent::Recent;
 use crate::upstream::status::OriginStatus;
-use crate::versions::{Policy, Versions, VersionsError, follow};
 
 use super::error::AppError;
 use super::origin::{self, Origin};
@@ -43,9 +43,9 @@ pub struct Core {
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
     /// The kept snapshots in it; `None` in shield use.
-    pub versions: Option<Versions>,
+    pub snapshots: Option<Snapshots>,
     /// The current snapshot.
-    pub live: Live,
+    pub current: SnapshotPointer,
     /// Hot answers.
     pub cache: Cache,
     /// The rewriting of `api_url`.
@@ -88,7 +88,7 @@ impl Core {
     pub fn open(config: &Config) -> Result<Self, AppError> {
         let (clock, settings) = (Clock::system(), Settings::new(config.clone()));
         let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
-        let live = Live::default();
+        let current = SnapshotPointer::default();
         let cache = Cache::new(config.cache.max_bytes);
         let status = OriginStatus::default();
         let base = config.origin.url.as_ref().map(|url| address("origin.url", url.as_str())).transpose()?;
@@ -107,8 +107,8 @@ impl Core {
         let mut core = Self {
             data_dir,
             store: None,
-            versions: None,
-            live,
+            snapshots: None,
+            current,
             cache,
             rewrite,
             clock,
@@ -148,35 +148,35 @@ impl Core {
             tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Evidence::new()
         });
-        let versions = versions(&self.settings, &store, &self.live, &self.clock);
-        if let Err(error) = versions.restore() {
+        let snapshots = snapshots(&self.settings, &store, &self.current, &self.clock);
+        if let Err(error) = snapshots.restore() {
             let error = AppError::from(error);
             if !refetches {
                 return Err(hopeless(error, store.path()));
             }
             tracing::error!(%error, "the stored snapshot cannot be served");
             if store.damage().is_some() {
-                keeper::heal(&versions, Some(status), &self.clock);
+                keeper::heal(&snapshots, Some(status), &self.clock);
             }
-            if let Err(error) = versions.restore() {
+            if let Err(error) = snapshots.restore() {
                 tracing::error!(%error, "no stored snapshot can be served; everything is fetched again");
             }
         }
         let used = config.mirror.edges == EdgesMode::Origin;
-        versions.edges().set_use(used, self.origin.is_some());
-        let head = versions.head().clone();
-        let known = head.load().as_ref().map(|head| head.meta.volatile.clone()).unwrap_or_default();
+        snapshots.edges().set_use(used, self.origin.is_some());
+        let newest = snapshots.newest().clone();
+        let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
-        self.versions = Some(versions.clone());
-        let details = Details::open(store.clone(), self.cache.clone(), head.clone())?;
+        self.snapshots = Some(snapshots.clone());
+        let details = Details::open(store.clone(), self.cache.clone(), newest.clone())?;
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
-            let (details_too, live) = (details.clone(), head.clone());
-            origin.proxy.keep_early(EarlyCopies { details: details_too, copies: copies.clone(), live });
+            let early = EarlyCopies { details: details.clone(), copies: copies.clone(), newest: newest.clone() };
+            origin.proxy.keep_early(early);
             self.sweeper = Some(Sweeper {
                 copies: copies.clone(),
                 store: store.clone(),
-                live: head.clone(),
+                newest: newest.clone(),
                 commands: self.commands.clone(),
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
@@ -184,17 +184,17 @@ impl Core {
             self.learner = used.then(|| EdgeLearner {
                 client: origin.client.clone(),
                 store: store.clone(),
-                live: head.clone(),
+                newest: newest.clone(),
                 details: details.clone(),
-                edges: versions.edges().clone(),
+                edges: snapshots.edges().clone(),
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
             });
             self.auditor = Some(Auditor {
                 client: origin.client.clone(),
-                live: head.clone(),
+                newest: newest.clone(),
                 details: details.clone(),
-                edges: versions.edges().clone(),
+                edges: snapshots.edges().clone(),
                 rewrite: self.rewrite.clone(),
                 volatile: volatile.clone(),
                 commands: self.commands.clone(),
@@ -206,13 +206,13 @@ impl Core {
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (commands, settings, clock) = (self.commands.clone(), self.settings.clone(), self.clock.clone());
-            let mirror = Mirror::new(crawler, versions, commands, settings, clock, evidence);
+            let mirror = Mirror::new(crawler, snapshots, commands, settings, clock, evidence);
             self.mirror = Some(mirror);
             self.worker = Some(DetailWorker {
                 all: config.mirror.details == DetailsMode::All,
                 details: details.clone(),
                 client: origin.client.clone(),
-                live: head.clone(),
+                newest: newest.clone(),
                 volatile,
                 cache_ttl: config.origin.cache_ttl,
                 settings: self.settings.clone(),
@@ -254,7 +254,7 @@ impl Core {
 ///
 /// # Errors
 /// When it is held, broken, or there is none.
-pub(crate) fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
+pub(crate) fn open_snapshots(config: &Config) -> Result<(DataDir, Snapshots), AppError> {
     if !DataDir::has_store(&config.data_dir) {
         return Err(AppError::NoData(config.data_dir.display().to_string()));
     }
@@ -266,30 +266,30 @@ pub(crate) fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppE
 ///
 /// # Errors
 /// When it is held or broken.
-pub(crate) fn open_versions_anew(config: &Config) -> Result<(DataDir, Versions), AppError> {
+pub(crate) fn open_snapshots_anew(config: &Config) -> Result<(DataDir, Snapshots), AppError> {
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
     restored(config, data_dir, true)
 }
 
-fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataDir, Versions), AppError> {
+fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataDir, Snapshots), AppError> {
     let (store, _told) = open_or_rebuild(&data_dir, rebuilds)?;
     let settings = Settings::new(config.clone());
-    let versions = versions(&settings, &Arc::new(store), &Live::default(), &Clock::system());
-    match versions.restore() {
-        Err(VersionsError::Store(error @ StoreError::Damaged(_))) => {
+    let snapshots = snapshots(&settings, &Arc::new(store), &SnapshotPointer::default(), &Clock::system());
+    match snapshots.restore() {
+        Err(SnapshotsError::Store(error @ StoreError::Damaged(_))) => {
             tracing::error!("the current snapshot cannot be read: {error}");
         }
         restored => restored?,
     }
-    Ok((data_dir, versions))
+    Ok((data_dir, snapshots))
 }
 
-fn versions(settings: &Settings, store: &Arc<Store>, live: &Live, clock: &Clock) -> Versions {
+fn snapshots(settings: &Settings, store: &Arc<Store>, current: &SnapshotPointer, clock: &Clock) -> Snapshots {
     let config = settings.load();
     let origins = config.origin.url.iter().map(ToString::to_string);
     let origins = origins.chain(config.origin.aliases.iter().map(ToString::to_string)).collect();
     let policy = Policy { settings: settings.clone(), has_origin: config.usage() == Use::Mirror, origins };
-    Versions::new(store.clone(), live.clone(), policy, clock.clone())
+    Snapshots::new(store.clone(), current.clone(), policy, clock.clone())
 }
 
 /// The same failure, with advice for the operator.

@@ -5,9 +5,9 @@
 use crate::bundle::signature::SignatureError;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::DatasetError;
+use crate::snapshots::SnapshotsError;
 use crate::store::{OpenError, StoreError};
 use crate::upstream::client::ClientError;
-use crate::versions::VersionsError;
 
 /// Why nothing can be started.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum AppError {
     Key(#[from] SignatureError),
     /// A snapshot cannot become current.
     #[error(transparent)]
-    Versions(VersionsError),
+    Snapshots(SnapshotsError),
     /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -85,12 +85,12 @@ pub enum AppError {
     },
 }
 
-impl From<VersionsError> for AppError {
-    fn from(error: VersionsError) -> Self {
+impl From<SnapshotsError> for AppError {
+    fn from(error: SnapshotsError) -> Self {
         match error {
-            VersionsError::Store(error) => Self::Store(error),
-            VersionsError::Dataset(error) => Self::Dataset(error),
-            other => Self::Versions(other),
+            SnapshotsError::Store(error) => Self::Store(error),
+            SnapshotsError::Dataset(error) => Self::Dataset(error),
+            other => Self::Snapshots(other),
         }
     }
 }

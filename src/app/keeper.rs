@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::snapshots::Snapshots;
 use crate::store::DataDir;
 use crate::upstream::status::OriginStatus;
-use crate::versions::Versions;
 
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -21,7 +21,7 @@ pub(crate) struct Keeper {
     /// The directory.
     pub data_dir: DataDir,
     /// The kept snapshots in its store; `None` in shield use.
-    pub versions: Option<Versions>,
+    pub snapshots: Option<Snapshots>,
     /// The origin's health; `None` without an origin.
     pub origin: Option<OriginStatus>,
     /// Whether lost data can be fetched again; if not, nothing is repaired.
@@ -40,14 +40,14 @@ impl Keeper {
             loop {
                 std::thread::sleep(INTERVAL);
                 announced = announced || self.announce(false);
-                let Some(versions) = &self.versions else { continue };
-                let store = versions.store();
+                let Some(snapshots) = &self.snapshots else { continue };
+                let store = snapshots.store();
                 // A failure shows in `/status`.
                 let _ = store.try_writing();
-                let _ = versions.forget_old_changes();
+                let _ = snapshots.forget_old_changes();
                 let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
                 if may_try && self.heals && store.damage().is_some() {
-                    heal(versions, self.origin.as_ref(), &self.clock);
+                    heal(snapshots, self.origin.as_ref(), &self.clock);
                     tried = Some(Instant::now());
                 }
             }
@@ -69,10 +69,10 @@ impl Keeper {
 }
 
 /// Repairs a damaged file, and logs it.
-pub(crate) fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &Clock) {
-    let store = versions.store();
+pub(crate) fn heal(snapshots: &Snapshots, status: Option<&OriginStatus>, clock: &Clock) {
+    let store = snapshots.store();
     let detail = store.damage().unwrap_or_default();
-    let told = match versions.heal() {
+    let told = match snapshots.heal() {
         Ok(healed) => healed.text(store.path(), &detail),
         Err(error) => {
             format!("the store {} is damaged ({detail}) and could not be repaired yet: {error}", store.path().display())

@@ -16,7 +16,7 @@ use super::error::AppError;
 /// When the options of the object store do not make a client.
 pub(crate) fn of(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {
     let publish = &config.publish;
-    let (Some(url), Some(versions)) = (&publish.url, &core.versions) else { return Ok(None) };
+    let (Some(url), Some(snapshots)) = (&publish.url, &core.snapshots) else { return Ok(None) };
     let place = Place::open(url, &publish.options).map_err(|error| AppError::Publish(error.to_string()))?;
     let settings = Settings {
         url: url.to_string(),
@@ -27,5 +27,5 @@ pub(crate) fn of(config: &Config, core: &Core, status: &PublishStatus) -> Result
         data_dir: config.data_dir.clone(),
     };
     let details = core.details.clone();
-    Ok(Some(Publisher::new(settings, place, versions.clone(), details, core.clock.clone(), status.clone())))
+    Ok(Some(Publisher::new(settings, place, snapshots.clone(), details, core.clock.clone(), status.clone())))
 }

@@ -16,9 +16,9 @@ use crate::config::{AdminConfig, Changes, Config, ConfigErrors, Examined, LogCon
 use crate::serve::connections::Connections;
 use crate::serve::public::Public;
 use crate::serve::tls::renewal::Watched;
+use crate::snapshots::Snapshots;
 use crate::telemetry::access::{AccessLog, InEffect};
 use crate::upstream::client::OriginClient;
-use crate::versions::Versions;
 
 use super::access_log;
 use super::error::AppError;
@@ -50,7 +50,7 @@ pub(super) struct Reload {
     pub connections: Connections,
     /// `None` offline.
     pub client: Option<OriginClient>,
-    pub versions: Option<Versions>,
+    pub snapshots: Option<Snapshots>,
     pub cache: Cache,
     /// `None` without HTTPS.
     pub certificate: Option<Watched>,
@@ -140,8 +140,8 @@ impl Reload {
         }
         let kept = |config: &Config| (config.mirror.keep, config.mirror.keep_daily);
         if kept(running) != kept(next)
-            && let Some(versions) = &self.versions
-            && let Err(error) = versions.tidy()
+            && let Some(snapshots) = &self.snapshots
+            && let Err(error) = snapshots.tidy()
         {
             tracing::warn!(%error, "snapshots beyond mirror.keep could not be removed; the next publication tries again");
         }

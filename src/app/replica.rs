@@ -20,7 +20,7 @@ use super::{Task, trusted_keys};
 /// # Errors
 /// When its options do not make a client, or a trusted key is invalid.
 pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>, AppError> {
-    let (Some(url), Some(versions)) = (&config.replica.url, &core.versions) else { return Ok(None) };
+    let (Some(url), Some(snapshots)) = (&config.replica.url, &core.snapshots) else { return Ok(None) };
     let place = Place::open(url, &config.replica.options);
     let fetcher = Fetcher {
         place: place.map_err(|why| AppError::Place { key: "replica.options", why: why.to_string() })?,
@@ -29,7 +29,7 @@ pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>,
         status: core.replica.clone(),
     };
     let (details, clock) = (core.details.clone(), core.clock.clone());
-    Ok(Some(Follower::new(fetcher, versions.clone(), details, trusted_keys(config)?, clock)))
+    Ok(Some(Follower::new(fetcher, snapshots.clone(), details, trusted_keys(config)?, clock)))
 }
 
 /// Adds the services that keep the data current: a mirror, or the follower of an object store.

@@ -17,7 +17,7 @@ const MOST: usize = 8;
 /// The differing part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum DifferenceKind {
     Status,
     /// A field at the top level.
     Field,
@@ -33,7 +33,7 @@ pub enum What {
     Header,
 }
 
-impl What {
+impl DifferenceKind {
     /// The word for people and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl What {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// The differing part.
-    pub what: What,
+    pub what: DifferenceKind,
     /// The field, the listing and its field, or the position; may be empty.
     pub place: String,
     /// The mirror's answer, shortened.
@@ -63,7 +63,7 @@ pub struct Difference {
 
 impl Difference {
     /// A difference; both texts are shortened.
-    pub fn new(what: What, place: impl Into<String>, ours: &str, theirs: &str) -> Self {
+    pub fn new(what: DifferenceKind, place: impl Into<String>, ours: &str, theirs: &str) -> Self {
         Self { what, place: place.into(), ours: json::shorten(ours), theirs: json::shorten(theirs) }
     }
 }
@@ -120,7 +120,7 @@ pub(crate) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Ve
     }
     if found.is_empty() {
         let (ours, theirs) = around_difference(&blank_ours, &blank_theirs);
-        found.push(Difference::new(What::Text, "", &ours, &theirs));
+        found.push(Difference::new(DifferenceKind::Text, "", &ours, &theirs));
     }
     found.truncate(MOST);
     found
@@ -129,7 +129,7 @@ pub(crate) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Ve
 impl Difference {
     /// Shows where inside a long value the difference is.
     fn narrow(&mut self, ours: &str, theirs: &str) {
-        if self.what != What::Field {
+        if self.what != DifferenceKind::Field {
             return;
         }
         let text = |whole: &str| {
@@ -158,7 +158,7 @@ fn fields(
             (Some(ours), Some(theirs)) if equal(key, ours, theirs) => {}
             (ours, theirs) => {
                 let text = |value: Option<&&str>| value.copied().unwrap_or(ABSENT).to_owned();
-                found.push(Difference::new(What::Field, key, &text(ours), &text(theirs)));
+                found.push(Difference::new(DifferenceKind::Field, key, &text(ours), &text(theirs)));
             }
         }
         if found.len() >= MOST {
@@ -171,7 +171,7 @@ fn fields(
     };
     let (our_order, their_order) = (shared(ours, &their_values), shared(theirs, &our_values));
     if our_order != their_order {
-        found.push(Difference::new(What::FieldOrder, "", &our_order.join(", "), &their_order.join(", ")));
+        found.push(Difference::new(DifferenceKind::FieldOrder, "", &our_order.join(", "), &their_order.join(", ")));
     }
     found
 }
@@ -196,8 +196,12 @@ fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
         let show = |ids: &[String]| ids.get(at..).filter(|ids| !ids.is_empty()).map(|ids| ids.join(" "));
         let (ours, theirs) = (show(&our_ids), show(&their_ids));
         let place = format!("from position {} of the page", at + 1);
-        let difference =
-            Difference::new(What::Ids, place, ours.as_deref().unwrap_or(NONE), theirs.as_deref().unwrap_or(NONE));
+        let difference = Difference::new(
+            DifferenceKind::Ids,
+            place,
+            ours.as_deref().unwrap_or(NONE),
+            theirs.as_deref().unwrap_or(NONE),
+        );
         found.push(difference);
     }
     let mut places = HashMap::with_capacity(their_ids.len());
@@ -219,10 +223,10 @@ fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
         match inside.first() {
             Some(first) => {
                 let place = format!("{our_id}, {}", if first.place.is_empty() { "field order" } else { &first.place });
-                found.push(Difference::new(What::Listing, place, &first.ours, &first.theirs));
+                found.push(Difference::new(DifferenceKind::Listing, place, &first.ours, &first.theirs));
             }
             // The fields are equal, so white space differs.
-            None => found.push(Difference::new(What::Listing, our_id, our, &theirs[at])),
+            None => found.push(Difference::new(DifferenceKind::Listing, our_id, our, &theirs[at])),
         }
     }
     found

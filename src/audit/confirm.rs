@@ -61,7 +61,8 @@ impl Auditor {
         let began = self.clock.now_mono();
         let mut asked: Option<Monotonic> = None;
         loop {
-            if self.live.load().as_ref().is_some_and(|published| published.meta.confirmed_ms >= at_ms + SURELY_LATER) {
+            if self.newest.load().as_ref().is_some_and(|published| published.meta.confirmed_ms >= at_ms + SURELY_LATER)
+            {
                 return true;
             }
             let (now, picture) = (self.clock.now_mono(), self.client.status().picture());

@@ -67,10 +67,10 @@ impl Job {
 
 /// The shared state of requested audits; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Audits(Arc<Inner>);
+pub struct Audits(Arc<AuditsState>);
 
 #[derive(Default)]
-struct Inner {
+struct AuditsState {
     asked: Notify,
     job: Mutex<Job>,
     score: Mutex<Score>,

@@ -11,7 +11,7 @@ use crate::api::query::{self, ListQuery, Parameters};
 use crate::api::rewrite::Rewrite;
 use crate::semantics::link::WebLink;
 
-use super::compare::{Difference, What};
+use super::compare::{Difference, DifferenceKind};
 
 /// The links of an answer by relation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Links {
         });
         let told = differing.filter_map(|(relation, ours, theirs)| {
             let theirs = theirs.first()?;
-            Some(Difference::new(What::Header, format!("Link rel={relation}"), &ours.text, &theirs.text))
+            Some(Difference::new(DifferenceKind::Header, format!("Link rel={relation}"), &ours.text, &theirs.text))
         });
         told.collect()
     }

@@ -13,7 +13,7 @@ use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::edges::{self, Decision};
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use super::Auditor;
 use super::links::Links;
@@ -49,7 +49,7 @@ pub(super) fn draw(case: Case, dice: &mut StdRng) -> Option<String> {
 
 impl Auditor {
     /// The mirror's answer to a request by what it has learned; `None`: nothing was learned of it.
-    pub(super) fn learned(&self, published: &Published, request: &Request) -> Option<Ours> {
+    pub(super) fn learned(&self, published: &Snapshot, request: &Request) -> Option<Ours> {
         let lessons = self.edges.learned()?;
         let now = self.clock.now_wall().as_millis().saturating_mul(1_000_000);
         let dataset = &published.dataset;

@@ -236,10 +236,10 @@ impl Score {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::compare::What;
+    use crate::audit::compare::DifferenceKind;
 
     fn different() -> Outcome {
-        Outcome::Different(vec![Difference::new(What::Field, "total", "3", "4")])
+        Outcome::Different(vec![Difference::new(DifferenceKind::Field, "total", "3", "4")])
     }
 
     #[test]

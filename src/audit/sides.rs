@@ -15,7 +15,7 @@ use crate::semantics::link;
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailState, StoreError};
 use crate::upstream::client::{Answer, AskError, Asker};
 use crate::upstream::stamps::Place;
@@ -36,7 +36,7 @@ impl Auditor {
     }
 
     /// The kind by which a sample is judged: what was learned must be equal byte for byte.
-    pub(super) fn kind_of(&self, published: &Published, sample: &Sample) -> Kind {
+    pub(super) fn kind_of(&self, published: &Snapshot, sample: &Sample) -> Kind {
         if self.learned(published, &sample.request).is_some() {
             return Kind::Odd;
         }
@@ -91,7 +91,7 @@ impl Auditor {
     }
 
     /// The mirror's answer, from the served data.
-    pub(super) fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
+    pub(super) fn ours(&self, published: &Snapshot, request: &Request) -> Result<Ours, String> {
         if let Some(learned) = self.learned(published, request) {
             return Ok(learned);
         }
@@ -137,7 +137,7 @@ impl Auditor {
     }
 
     /// Fields that are not compared: volatile ones, and those omitted because they differ between pages.
-    pub(super) fn ignored(&self, published: &Published) -> VolatileKeys {
+    pub(super) fn ignored(&self, published: &Snapshot) -> VolatileKeys {
         let mut ignored = self.volatile.read().clone();
         for key in published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)) {
             ignored.insert(key);
@@ -145,7 +145,7 @@ impl Auditor {
         ignored
     }
 
-    fn license(&self, published: &Published) -> Links {
+    fn license(&self, published: &Snapshot) -> Links {
         Links::ours(published.license.as_deref(), None, &self.rewrite)
     }
 }

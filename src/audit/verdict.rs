@@ -5,7 +5,7 @@
 use crate::api::route::ALLOW;
 use crate::api::taxonomy::VolatileKeys;
 
-use super::compare::{self, Difference, What};
+use super::compare::{self, Difference, DifferenceKind};
 use super::links::Links;
 use super::sample::Kind;
 use super::score::Outcome;
@@ -62,7 +62,7 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
             (learned(*status, media_type.as_deref(), text, theirs), i64::MIN)
         }
         (Ours::Missing(_), 404 | 410) => (Vec::new(), i64::MIN),
-        (Ours::Missing(at), 200) => (vec![Difference::new(What::Status, "", "404", "200")], *at),
+        (Ours::Missing(at), 200) => (vec![Difference::new(DifferenceKind::Status, "", "404", "200")], *at),
         // An unknown id is 404 here, whatever the origin answers.
         (Ours::Missing(_) | Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
         (Ours::Body { text, links, at_ms }, 200) => {
@@ -74,7 +74,7 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
         }
         (Ours::Body { .. }, _) if fixed => return Ok(Verdict::Settled(Outcome::ByContract)),
         (Ours::Body { at_ms, .. }, status) => {
-            (vec![Difference::new(What::Status, "", "200", &status.to_string())], *at_ms)
+            (vec![Difference::new(DifferenceKind::Status, "", "200", &status.to_string())], *at_ms)
         }
     };
     if differences.is_empty() {
@@ -94,15 +94,15 @@ fn learned(status: u16, media_type: Option<&str>, text: &str, theirs: &Theirs) -
     let [one, other] = [status, theirs.status].map(|status| status.to_string());
     let mut differences = Vec::new();
     if one != other {
-        differences.push(Difference::new(What::Status, "", &one, &other));
+        differences.push(Difference::new(DifferenceKind::Status, "", &one, &other));
     }
     let name = |media_type: Option<&str>| media_type.unwrap_or("(absent)").to_owned();
     let (one, other) = (name(media_type), name(theirs.media_type.as_deref()));
     if one != other {
-        differences.push(Difference::new(What::Header, "Content-Type", &one, &other));
+        differences.push(Difference::new(DifferenceKind::Header, "Content-Type", &one, &other));
     }
     if !theirs.is_head && text != theirs.text {
-        differences.push(Difference::new(What::Text, "", text, &theirs.text));
+        differences.push(Difference::new(DifferenceKind::Text, "", text, &theirs.text));
     }
     differences.extend(methods(theirs));
     differences
@@ -113,7 +113,7 @@ fn learned(status: u16, media_type: Option<&str>, text: &str, theirs: &Theirs) -
 fn methods(theirs: &Theirs) -> Option<Difference> {
     let methods = theirs.allow.as_deref().filter(|methods| !methods.is_empty())?;
     let is_ours = |method: &String| ALLOW.split(", ").any(|ours| ours == method);
-    (!methods.iter().any(is_ours)).then(|| Difference::new(What::Header, "Allow", ALLOW, &methods.join(", ")))
+    (!methods.iter().any(is_ours)).then(|| Difference::new(DifferenceKind::Header, "Allow", ALLOW, &methods.join(", ")))
 }
 
 /// The differences of headers that clients act on: the type of a body, whether caches may keep it, and which methods
@@ -124,10 +124,10 @@ fn headers(theirs: &Theirs) -> Vec<Difference> {
     if let Some(media_type) = &theirs.media_type
         && !media_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON)
     {
-        differences.push(Difference::new(What::Header, "Content-Type", JSON, media_type));
+        differences.push(Difference::new(DifferenceKind::Header, "Content-Type", JSON, media_type));
     }
     if theirs.is_private {
-        differences.push(Difference::new(What::Header, "Cache-Control", "public", "not public"));
+        differences.push(Difference::new(DifferenceKind::Header, "Cache-Control", "public", "not public"));
     }
     differences.extend(methods(theirs));
     differences
@@ -146,7 +146,7 @@ fn compare_bodies(kind: Kind, ours: &str, theirs: &str, ignored: &VolatileKeys) 
 fn is_fixed(kind: Kind, difference: &Difference) -> bool {
     match kind {
         Kind::UnknownSlug | Kind::Elsewhere => true,
-        _ => difference.what == What::Ids || matches!(difference.place.as_str(), "page" | "items"),
+        _ => difference.what == DifferenceKind::Ids || matches!(difference.place.as_str(), "page" | "items"),
     }
 }
 

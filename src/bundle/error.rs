@@ -5,7 +5,7 @@
 use std::io;
 
 use super::FORMAT;
-use super::part::{At, Kind};
+use super::part::{Kind, PartPosition};
 use crate::api::listing::ListingId;
 use crate::snapshot::content::SnapshotId;
 
@@ -36,7 +36,7 @@ pub enum BundleError {
         /// The file's length.
         length: u64,
         /// The incomplete part.
-        at: At,
+        at: PartPosition,
     },
     /// The file ends without the end part.
     #[error("truncated at byte {length}: {wanted} should follow part {after}")]
@@ -50,7 +50,7 @@ pub enum BundleError {
     },
     /// A part does not have its hash.
     #[error("altered: {0} does not match its hash")]
-    Altered(At),
+    Altered(PartPosition),
     /// A part has an unknown kind.
     #[error("part {part} at byte {offset} has the unknown kind {kind}")]
     UnknownKind {
@@ -62,12 +62,12 @@ pub enum BundleError {
     },
     /// A part has unknown flags.
     #[error("{0} has unknown flags")]
-    UnknownFlags(At),
+    UnknownFlags(PartPosition),
     /// A part stands where another must.
     #[error("{at} is out of order; expected: {}", wanted.as_str())]
     Unexpected {
         /// The part.
-        at: At,
+        at: PartPosition,
         /// The expected kind.
         wanted: Kind,
     },
@@ -75,7 +75,7 @@ pub enum BundleError {
     #[error("{at} would unpack to {raw} bytes; the limit for such a part is {}", at.kind.most_raw())]
     TooLarge {
         /// The part.
-        at: At,
+        at: PartPosition,
         /// The length.
         raw: u64,
     },
@@ -83,7 +83,7 @@ pub enum BundleError {
     #[error("{at}: the parts up to here would unpack to {raw} bytes; the limit for a file of this length is {most}")]
     Bomb {
         /// The part that exceeds the limit.
-        at: At,
+        at: PartPosition,
         /// The sum of the lengths.
         raw: u64,
         /// The bound.
@@ -93,7 +93,7 @@ pub enum BundleError {
     #[error("{at}: the bundle would take more than {most} bytes of memory, the limit for a file of this length")]
     Heavy {
         /// The part that exceeds the limit.
-        at: At,
+        at: PartPosition,
         /// The bound.
         most: u64,
     },
@@ -101,7 +101,7 @@ pub enum BundleError {
     #[error("{at} does not unpack to its {raw} bytes")]
     Frame {
         /// The part.
-        at: At,
+        at: PartPosition,
         /// The length.
         raw: u64,
     },
@@ -109,7 +109,7 @@ pub enum BundleError {
     #[error("{at}: {what}")]
     Malformed {
         /// The part.
-        at: At,
+        at: PartPosition,
         /// The problem.
         what: String,
     },

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::json;
 use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::{Content, SnapshotId};
-use crate::snapshot::version::{Assumption, Certificate, VersionMeta};
+use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
 
 /// A number of details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,22 +70,22 @@ pub struct Manifest {
     pub license: Option<String>,
     /// The envelope's `attribution`, for people.
     pub attribution: Option<String>,
-    /// As [`VersionMeta::volatile`].
+    /// As [`SnapshotMeta::volatile`].
     pub volatile: VolatileKeys,
-    /// As [`VersionMeta::volatile_values`].
+    /// As [`SnapshotMeta::volatile_values`].
     pub volatile_values: BTreeMap<String, String>,
-    /// As [`VersionMeta::left_out`].
+    /// As [`SnapshotMeta::left_out`].
     pub left_out: Vec<String>,
-    /// As [`VersionMeta::open_points`].
+    /// As [`SnapshotMeta::open_points`].
     pub open_points: Vec<String>,
-    /// As [`VersionMeta::disproved`].
+    /// As [`SnapshotMeta::disproved`].
     pub disproved: Option<Vec<Assumption>>,
 }
 
 impl Manifest {
     /// The certificate's record, as of a publication here; milliseconds since the epoch.
-    pub fn meta(&self, published_ms: i64) -> VersionMeta {
-        VersionMeta {
+    pub fn meta(&self, published_ms: i64) -> SnapshotMeta {
+        SnapshotMeta {
             certificate: self.certificate,
             confirmed_ms: self.confirmed_ms,
             claimed_ms: None,

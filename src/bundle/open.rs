@@ -23,7 +23,7 @@ use crate::api::json;
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::VersionMeta;
+use crate::snapshot::meta::SnapshotMeta;
 
 /// A detail of a bundle without its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Bundle {
     }
 
     /// The certificate's record, as of a publication here; milliseconds since the epoch.
-    pub fn meta(&self, published_ms: i64) -> VersionMeta {
+    pub fn meta(&self, published_ms: i64) -> SnapshotMeta {
         self.manifest.meta(published_ms)
     }
 

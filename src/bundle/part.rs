@@ -79,7 +79,7 @@ impl Kind {
 
 /// Which part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct PartPosition {
     /// Its number, from 1.
     pub part: u32,
     /// Its kind.
@@ -88,7 +88,7 @@ pub struct At {
     pub offset: u64,
 }
 
-impl fmt::Display for At {
+impl fmt::Display for PartPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "part {} ({}, at byte {})", self.part, self.kind.as_str(), self.offset)
     }

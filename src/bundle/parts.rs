@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use super::error::BundleError;
 use super::frame::{self, Unpacker};
-use super::part::{self, At, Digest, HEAD_LEN, Head, Kind, START_LEN};
+use super::part::{self, Digest, HEAD_LEN, Head, Kind, PartPosition, START_LEN};
 use super::{FORMAT, MAGIC, held, most_unpacked};
 
 /// A verified, decompressed part.
 pub(super) struct Part {
-    pub at: At,
+    pub at: PartPosition,
     pub hash: Digest,
     pub raw: Bytes,
 }
@@ -165,14 +165,14 @@ impl<R: Read> PartReader<R> {
     }
 
     /// Counts memory before it is used.
-    pub(super) fn hold(&mut self, at: At, bytes: u64) -> Result<(), BundleError> {
+    pub(super) fn hold(&mut self, at: PartPosition, bytes: u64) -> Result<(), BundleError> {
         self.held = self.held.saturating_add(bytes);
         let most = held::most(self.length);
         if self.held > most { Err(BundleError::Heavy { at, most }) } else { Ok(()) }
     }
 
-    const fn at(&self, kind: Kind) -> At {
-        At { part: self.parts + 1, kind, offset: self.offset }
+    const fn at(&self, kind: Kind) -> PartPosition {
+        PartPosition { part: self.parts + 1, kind, offset: self.offset }
     }
 
     const fn left(&self) -> u64 {
@@ -190,7 +190,7 @@ impl<R: Read> PartReader<R> {
     }
 
     /// Nothing is reserved before the lengths are known to be possible.
-    fn body(&mut self, at: At, head: Head) -> Result<Part, BundleError> {
+    fn body(&mut self, at: PartPosition, head: Head) -> Result<Part, BundleError> {
         if head.flags != [0; 3] {
             return Err(BundleError::UnknownFlags(at));
         }
@@ -249,7 +249,7 @@ pub(super) fn again<R: Read + Seek>(file: &mut R, known: &Known, unpacker: &mut 
 /// A part that was verified.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    pub at: At,
+    pub at: PartPosition,
     before: Digest,
     hash: Digest,
     raw: u32,

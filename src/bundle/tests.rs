@@ -23,13 +23,13 @@ use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::{Evidence, ListedTerm};
-use crate::snapshot::version::{Assumption, Certificate, VersionMeta};
+use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
 
 /// What is bundled.
 #[derive(Clone, Debug)]
 struct World {
     content: Content,
-    meta: VersionMeta,
+    meta: SnapshotMeta,
     evidence: Evidence,
     learned: Option<Learned>,
     details: BTreeMap<ListingId, Detail>,
@@ -61,7 +61,7 @@ impl World {
                 taxonomies: [taxonomy("sports"), taxonomy("states"), taxonomy("cities")],
                 summaries,
             },
-            meta: VersionMeta {
+            meta: SnapshotMeta {
                 certificate: Certificate::Incremental,
                 confirmed_ms: 1_795_000_000_123,
                 claimed_ms: None,

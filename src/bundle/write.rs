@@ -18,7 +18,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::VersionMeta;
+use crate::snapshot::meta::SnapshotMeta;
 
 /// A part ends before the record that would exceed this.
 const PART: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub(crate) struct Export<'a> {
     /// The snapshot.
     pub content: &'a Content,
     /// Its certificate; `published_ms` is left out.
-    pub meta: &'a VersionMeta,
+    pub meta: &'a SnapshotMeta,
     /// The origin's lists for terms.
     pub evidence: &'a Evidence,
     /// What was learned of the origin's answers to odd requests; `None`: nothing.

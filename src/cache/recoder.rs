@@ -21,10 +21,10 @@ type Job = Box<dyn FnOnce() -> bool + Send>;
 
 /// The way to the thread; cheap to clone. The thread ends with the last of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Recoder(Arc<Inner>);
+pub(crate) struct Recoder(Arc<RecoderState>);
 
 #[derive(Debug)]
-struct Inner {
+struct RecoderState {
     jobs: Option<SyncSender<Job>>,
     recoded: Arc<AtomicU64>,
     turned_away: AtomicU64,
@@ -53,7 +53,7 @@ impl Recoder {
                 None
             }
         };
-        Self(Arc::new(Inner { jobs, recoded, turned_away: AtomicU64::new(0) }))
+        Self(Arc::new(RecoderState { jobs, recoded, turned_away: AtomicU64::new(0) }))
     }
 
     /// Queues a recompression; `false` if the queue is full.

@@ -78,7 +78,7 @@ impl Audit {
         let (Some(mirror), Some(auditor), Some(origin)) = (core.mirror, core.auditor, core.origin) else {
             return Err(no_origin("audit"));
         };
-        if core.live.load().is_none() {
+        if core.current.load().is_none() {
             return Err(AuditError::Nothing(data_dir.to_owned()).into());
         }
         let status = origin.client.status().clone();

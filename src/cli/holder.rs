@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::Failure;
 use crate::app::error::AppError;
 use crate::config::{Config, Secret};
+use crate::snapshots::Snapshots;
 use crate::store::{DataDir, OpenError};
-use crate::versions::Versions;
 
 /// How long to wait for another command to end, or for a starting server to announce its admin listener.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The holder.
 pub(super) enum Holder {
     /// This process, while the first value lives.
-    Here(DataDir, Versions),
+    Here(DataDir, Snapshots),
     /// A server with this admin listener.
     There {
         /// Its address, with the scheme.
@@ -40,12 +40,12 @@ impl Holder {
     /// When it cannot be opened, or its holder does not announce itself.
     pub(super) fn find(
         config: &Config,
-        open: fn(&Config) -> Result<(DataDir, Versions), AppError>,
+        open: fn(&Config) -> Result<(DataDir, Snapshots), AppError>,
     ) -> Result<Self, Failure> {
         let began = Instant::now();
         loop {
             return match open(config) {
-                Ok((data_dir, versions)) => Ok(Self::Here(data_dir, versions)),
+                Ok((data_dir, snapshots)) => Ok(Self::Here(data_dir, snapshots)),
                 Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
                     Ok(Self::There { admin: format!("http://{admin}"), token: config.admin.token.clone() })
                 }

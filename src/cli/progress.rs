@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::app::core::Core;
 use crate::mirror::details::Details;
-use crate::snapshot::live::Live;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::upstream::status::OriginStatus;
 use crate::words::counted;
 
@@ -19,8 +19,8 @@ use super::terminal::Terminal;
 /// The watched mirror.
 #[derive(Clone)]
 pub(super) struct Watched {
-    /// The newest version.
-    live: Live,
+    /// The newest snapshot.
+    newest: SnapshotPointer,
     details: Option<Details>,
     status: OriginStatus,
 }
@@ -67,8 +67,8 @@ impl Watched {
     /// Watches a core; `None` when it mirrors nothing.
     pub(super) fn of(core: &Core) -> Option<Self> {
         let status = core.origin.as_ref()?.client.status().clone();
-        let live = core.versions.as_ref()?.head().clone();
-        Some(Self { live, details: core.details.clone(), status })
+        let newest = core.snapshots.as_ref()?.newest().clone();
+        Some(Self { newest, details: core.details.clone(), status })
     }
 
     /// The origin's health.
@@ -78,7 +78,7 @@ impl Watched {
 
     /// The present state.
     pub(super) fn look(&self) -> Stage {
-        let Some(published) = self.live.current() else {
+        let Some(published) = self.newest.get() else {
             let pass = self.status.picture().pass.unwrap_or_default();
             return Stage::Listing { done: pass.done, of: pass.of };
         };

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use crate::admin::snapshots::{self, Action};
-use crate::app::core::open_versions;
+use crate::app::core::open_snapshots;
 use crate::clock::Clock;
 use crate::config::{Loaded, LogConfig, LogLevel, Use};
 use crate::words::counted;
@@ -136,7 +136,7 @@ impl Desk {
         if config.usage() == Use::Shield {
             return Err(SnapshotError::Shield.into());
         }
-        Holder::find(&config, open_versions).map(Self)
+        Holder::find(&config, open_snapshots).map(Self)
     }
 
     fn list(&self) -> Result<Value, Failure> {
@@ -144,7 +144,7 @@ impl Desk {
             Holder::There { admin, .. } => {
                 Ok(serde_json::from_str(&ask(http::Method::GET, &format!("{admin}/snapshots"), None)?.1)?)
             }
-            Holder::Here(_, versions) => Ok(snapshots::list(versions, Clock::system().now_wall())),
+            Holder::Here(_, snapshots) => Ok(snapshots::list(snapshots, Clock::system().now_wall())),
         }
     }
 
@@ -154,7 +154,7 @@ impl Desk {
                 let url = format!("{admin}{}", action.path());
                 Ok(serde_json::from_str(&ask(http::Method::POST, &url, token.as_ref())?.1)?)
             }
-            Holder::Here(_, versions) => Ok(action.perform(versions)?),
+            Holder::Here(_, snapshots) => Ok(action.perform(snapshots)?),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `[mirror]`: crawl, sweep and retention.
 //!
-//! Not the schedule itself. Callers: `resolve` reads it, `mirror` and `versions` act on it.
+//! Not the schedule itself. Callers: `resolve` reads it, `mirror` and `snapshots` act on it.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl MirrorConfig {
             edges: section.field("edges", default.edges, choice(&EDGES)),
             audit_per_hour: section.field("audit_per_hour", default.audit_per_hour, whole("samples", 0..=3600)),
             max_shrink: section.field("max_shrink", default.max_shrink, share),
-            keep: section.field("keep", default.keep, whole("versions", 1..=1000)),
+            keep: section.field("keep", default.keep, whole("snapshots", 1..=1000)),
             keep_daily: section.field("keep_daily", default.keep_daily, whole("days", 0..=3660)),
             changes_for: section.field("changes_for", default.changes_for, duration(Duration::ZERO..=3650 * DAY)),
         }

@@ -5,7 +5,7 @@
 use super::head::{Head, NamedBundle};
 use super::keys::Digest;
 use crate::clock::WallTime;
-use crate::versions::follow::{Stand, Taken};
+use crate::snapshots::follow::{Stand, Taken};
 
 /// The publisher's clock may be this far ahead: such stamps count as now.
 const AHEAD_MS: i64 = 60_000;
@@ -91,7 +91,7 @@ mod tests {
     use super::super::head::NamedJournal;
     use super::*;
     use crate::snapshot::content::SnapshotId;
-    use crate::snapshot::version::Certificate;
+    use crate::snapshot::meta::Certificate;
 
     fn digest(n: u8) -> Digest {
         Digest::new([n; 32])
@@ -125,7 +125,7 @@ mod tests {
             // An empty disk.
             (stand(None, None), &new, Decision::Full(&new.full, &new.deltas)),
             (stand(None, None), &head(3, 5, 5), Decision::Full(&bundle(None, 5), &[])),
-            // Along the chain.
+            // WrittenAlong the chain.
             (stand(Some(&old), Some(3)), &new, Decision::Deltas(&new.deltas[2..])),
             (stand(Some(&old), Some(1)), &new, Decision::Deltas(&new.deltas)),
             (stand(Some(&old), Some(6)), &new, Decision::Renew),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::{BundleKey, Digest, Key, ShortDigest};
 use crate::bundle::signature::{KeyId, MAX_SIGNATURE, Signature, SignatureError, Signer, TrustedKeys};
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
 
 /// The longest file, in bytes.
 pub(crate) const MOST_BYTES: u64 = 256 << 10;
@@ -142,7 +142,7 @@ impl Head {
             bytes: self.journal.bytes,
             blake3: self.journal.blake3.to_string(),
         };
-        let inner = Inner {
+        let inner = HeadText {
             format: FORMAT,
             sequence: self.sequence,
             written_ms: self.written_ms,
@@ -199,7 +199,7 @@ impl Head {
         if format != FORMAT {
             return Err(HeadError::Format(format));
         }
-        let inner: Inner = parse(text.as_bytes())?;
+        let inner: HeadText = parse(text.as_bytes())?;
         inner.checked().map_err(HeadError::Malformed)
     }
 }
@@ -244,7 +244,7 @@ struct Format {
 /// The text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Inner {
+struct HeadText {
     format: u64,
     sequence: u64,
     written_ms: i64,
@@ -276,7 +276,7 @@ struct JournalEntry {
     blake3: String,
 }
 
-impl Inner {
+impl HeadText {
     fn checked(self) -> Result<Head, String> {
         if self.sequence > MOST_NUMBER {
             return Err(format!("sequence {} is beyond 2^53 - 1", self.sequence));

@@ -27,10 +27,10 @@ use crate::bundle::signature::Signer;
 use crate::clock::Clock;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::Snapshots;
 use crate::store::Store;
 use crate::upstream::jitter::Jitter;
-use crate::versions::Versions;
 
 use error::PublishError;
 use ledger::{Ledger, Whose};
@@ -73,7 +73,7 @@ pub(crate) struct Settings {
 pub(crate) struct Publisher {
     settings: Settings,
     place: Place,
-    versions: Versions,
+    snapshots: Snapshots,
     details: Option<Details>,
     clock: Clock,
     status: PublishStatus,
@@ -110,7 +110,7 @@ impl Publisher {
     pub(crate) fn new(
         settings: Settings,
         place: Place,
-        versions: Versions,
+        snapshots: Snapshots,
         details: Option<Details>,
         clock: Clock,
         status: PublishStatus,
@@ -119,7 +119,7 @@ impl Publisher {
             whose: Whose { url: settings.url.clone(), signed_by: None },
             settings,
             place,
-            versions,
+            snapshots,
             details,
             clock,
             status,
@@ -139,15 +139,15 @@ impl Publisher {
             settled: None,
         };
         // The mirror may drop old snapshots before the key is open.
-        publisher.versions.keep_for_chain(ledger::end_of(publisher.versions.store(), &publisher.settings.url));
-        publisher.sequence = ledger::sequence(publisher.versions.store(), &publisher.settings.url);
+        publisher.snapshots.keep_for_chain(ledger::end_of(publisher.snapshots.store(), &publisher.settings.url));
+        publisher.sequence = ledger::sequence(publisher.snapshots.store(), &publisher.settings.url);
         publisher.status.began_with(publisher.sequence);
         publisher
     }
 
     /// Publishes until the process ends.
     pub(crate) async fn run(mut self) {
-        let mut swaps = self.versions.live().watch();
+        let mut swaps = self.snapshots.current().watch();
         let mut failures = 0_u32;
         let mut is_ready = false;
         loop {
@@ -187,7 +187,7 @@ impl Publisher {
             self.whose.signed_by = Some(signer.key().to_string());
             self.signer = Some(Arc::new(signer));
         }
-        let (store, whose) = (self.versions.store().clone(), self.whose.clone());
+        let (store, whose) = (self.snapshots.store().clone(), self.whose.clone());
         let (sequence, ledger) = write::blocking(move || Ok(ledger::read(&store, &whose)?)).await?;
         (self.sequence, self.ledger) = (self.sequence.max(sequence), ledger);
         Ok(())
@@ -210,7 +210,7 @@ impl Publisher {
     /// Writes until the object store has the current snapshot.
     async fn catch_up(&mut self) -> Result<(), PublishError> {
         for _ in 0..MOST_STEPS {
-            let Some(served) = self.versions.live().current() else { return Ok(()) };
+            let Some(served) = self.snapshots.current().get() else { return Ok(()) };
             let journal = self.offer(&served).await?;
             let step = self.plan(&served).await?;
             if let Step::Nothing | Step::Later(_) = step {
@@ -236,21 +236,21 @@ impl Publisher {
     }
 
     /// The journal of what is served; the offer is kept for the plan.
-    async fn offer(&mut self, served: &Arc<Published>) -> Result<Arc<Vec<u8>>, PublishError> {
+    async fn offer(&mut self, served: &Arc<Snapshot>) -> Result<Arc<Vec<u8>>, PublishError> {
         if let Some((epoch, _, journal)) = &self.offered
             && *epoch == served.epoch
         {
             return Ok(journal.clone());
         }
-        let (versions, published) = (self.versions.clone(), served.clone());
-        let (offer, journal) = write::blocking(move || Ok(offer::of(&versions, &published))).await?;
+        let (snapshots, published) = (self.snapshots.clone(), served.clone());
+        let (offer, journal) = write::blocking(move || Ok(offer::of(&snapshots, &published))).await?;
         let journal = Arc::new(journal);
         self.offered = Some((served.epoch, offer, journal.clone()));
         Ok(journal)
     }
 
     /// Looks at the object store and decides.
-    async fn plan(&mut self, served: &Arc<Published>) -> Result<Step, PublishError> {
+    async fn plan(&mut self, served: &Arc<Snapshot>) -> Result<Step, PublishError> {
         if self.stored.is_none() || self.looked.is_none_or(|(epoch, _)| epoch != served.epoch) || self.is_time_to_look()
         {
             self.look().await?;
@@ -264,11 +264,11 @@ impl Publisher {
             && (revision != self.seen_details || revision.is_none())
             && now_ms.abs_diff(ledger.chain.last_ms) >= PAUSE_MS.unsigned_abs()
         {
-            let (versions, served, end) = (self.versions.clone(), served.clone(), end.clone());
+            let (snapshots, served, end) = (self.snapshots.clone(), served.clone(), end.clone());
             let details = self.details.clone();
             let compare = move || {
                 settle(details.as_ref());
-                Ok(versions.has_more_details(&served, &end)?)
+                Ok(snapshots.has_more_details(&served, &end)?)
             };
             has_more_details = write::blocking(compare).await?;
             if !has_more_details {
@@ -320,7 +320,7 @@ impl Publisher {
     }
 
     fn store(&self) -> &Arc<Store> {
-        self.versions.store()
+        self.snapshots.store()
     }
 }
 

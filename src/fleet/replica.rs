@@ -1,7 +1,7 @@
 //! A replica: polls the head of an object store, fetches and verifies the bundles that it lacks, and imports them.
 //!
 //! It never stops serving: a failure is logged, shown in `/status`, and tried again. [`super::follow`] decides what to
-//! do about a head; [`take`] carries it out; [`fetch`] moves bytes; [`crate::versions::follow`] writes. Callers:
+//! do about a head; [`take`] carries it out; [`fetch`] moves bytes; [`crate::snapshots::follow`] writes. Callers:
 //! [`crate::app`].
 
 mod bad;
@@ -26,8 +26,8 @@ use crate::config::Settings;
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
+use crate::snapshots::Snapshots;
 use crate::upstream::jitter::Jitter;
-use crate::versions::Versions;
 
 use bad::BadObject;
 use error::FollowError;
@@ -58,7 +58,7 @@ struct Newest {
 /// Follows an object store.
 pub(crate) struct Follower {
     pub fetcher: Fetcher,
-    pub versions: Versions,
+    pub snapshots: Snapshots,
     /// Details in memory.
     pub details: Option<Details>,
     /// The keys of accepted heads; none: every head is accepted.
@@ -78,20 +78,20 @@ impl Follower {
     /// A follower that has read nothing yet.
     pub(crate) fn new(
         fetcher: Fetcher,
-        versions: Versions,
+        snapshots: Snapshots,
         details: Option<Details>,
         trusted: TrustedKeys,
         clock: Clock,
     ) -> Self {
         let (newest, is_tidy, bad, journal, jitter) = Default::default();
-        Self { fetcher, versions, details, trusted, clock, newest, is_tidy, bad, journal, jitter }
+        Self { fetcher, snapshots, details, trusted, clock, newest, is_tidy, bad, journal, jitter }
     }
 
     /// Follows until the process ends. The head is read every `replica.poll`, and at once when the configuration changes.
     pub(crate) async fn run(mut self, settings: Settings, commands: Commands) {
         let status = self.fetcher.status.clone();
         let (every, mut changes) = (|| settings.load().replica.poll, settings.changes());
-        match self.versions.stand() {
+        match self.snapshots.stand() {
             Ok(stand) => status.starts_at(stand.taken.sequence),
             Err(error) => tracing::warn!(%error, "the record of the last head that this replica took cannot be read"),
         }
@@ -138,8 +138,8 @@ impl Follower {
     /// Reads the head once, and takes what it names.
     pub(crate) async fn round(&mut self) -> Result<(u64, Outcome), FollowError> {
         let head = self.look().await?;
-        let versions = self.versions.clone();
-        let stand = blocking(move || Ok(versions.stand())).await??;
+        let snapshots = self.snapshots.clone();
+        let stand = blocking(move || Ok(snapshots.stand())).await??;
         let decision = decide(&stand, &head);
         if !matches!(decision, Decision::Refuse(_)) {
             let [written, confirmed] = [head.written_ms, head.confirmed_ms].map(WallTime::from_millis);
@@ -151,9 +151,9 @@ impl Follower {
         match decision {
             Decision::Nothing => return Ok((head.sequence, Outcome::Unchanged)),
             Decision::Renew => {
-                let (versions, confirmed_ms) = (self.versions.clone(), self.believed(head.confirmed_ms));
+                let (snapshots, confirmed_ms) = (self.snapshots.clone(), self.believed(head.confirmed_ms));
                 let head = head.clone();
-                let renewed = move || Ok(versions.follow_renewed(&taken(&head), head.certificate, confirmed_ms));
+                let renewed = move || Ok(snapshots.follow_renewed(&taken(&head), head.certificate, confirmed_ms));
                 blocking(renewed).await??;
             }
             Decision::Deltas(missing) => self.take_deltas(&head, &stand, missing).await?,

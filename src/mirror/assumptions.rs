@@ -12,7 +12,7 @@ use crate::api::page::Page;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::version::Assumption;
+use crate::snapshot::meta::Assumption;
 
 use super::copies::{Copies, CopyError};
 use super::crawl::check_page;

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use crate::api::listing::ListingId;
 use crate::cache::{Cache, Key};
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Live;
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{DetailRecord, Store, StoreError};
 
 use super::blocking::blocking;
@@ -50,7 +50,7 @@ struct DetailsState {
     cache: Cache,
     absences: Absences,
     clients: ClientFetches,
-    newest: Live,
+    newest: SnapshotPointer,
     /// Held while an answer is compared with the record and replaces it; never across an await.
     judging: Mutex<()>,
     /// Bounds store reads: each blocks a thread.
@@ -67,7 +67,7 @@ impl Details {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn open(store: Arc<Store>, cache: Cache, newest: Live) -> Result<Self, StoreError> {
+    pub fn open(store: Arc<Store>, cache: Cache, newest: SnapshotPointer) -> Result<Self, StoreError> {
         let index: Index = store.detail_index(|meta| Known::of(&meta))?.into_iter().collect();
         Ok(Self(Arc::new(DetailsState {
             index: RwLock::new(index),

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::api::page::Page;
 use crate::api::route::Route;
 use crate::api::taxonomy::VolatileKeys;
-use crate::snapshot::live::Live;
+use crate::snapshot::pointer::SnapshotPointer;
 
 use super::copies::Copies;
 use super::crawl::check_taxonomy;
@@ -35,13 +35,13 @@ pub struct EarlyCopies {
     /// For pages and taxonomies.
     pub copies: Copies,
     /// Shows whether there is a snapshot.
-    pub live: Live,
+    pub newest: SnapshotPointer,
 }
 
 impl EarlyCopies {
     /// Keeps an answer to a canonical path and query, if the mirror would fetch it.
     pub async fn offer(&self, path: &str, answer: &Answer) {
-        if answer.status != 200 || self.live.load().is_some() {
+        if answer.status != 200 || self.newest.load().is_some() {
             return;
         }
         let (early, path, answer) = (self.clone(), path.to_owned(), answer.clone());

@@ -22,7 +22,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::edges::fits::fits;
-use crate::snapshot::live::Live;
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{Store, StoreError};
 use crate::upstream::client::{AskError, Asker, OriginClient};
 use crate::upstream::window::Class;
@@ -51,7 +51,7 @@ pub struct EdgeLearner {
     /// The store.
     pub store: Arc<Store>,
     /// The newest snapshot.
-    pub live: Live,
+    pub newest: SnapshotPointer,
     /// The details, which come first.
     pub details: Details,
     /// Where the lessons go.
@@ -78,7 +78,7 @@ impl EdgeLearner {
             };
             let waited = self.clock.now_mono().since(began) >= PATIENCE;
             let wait = match plan::next(&evidence, &facts) {
-                Step::Begin if self.is_mirrored() || (waited && self.live.load().is_some()) => {
+                Step::Begin if self.is_mirrored() || (waited && self.newest.load().is_some()) => {
                     again = false;
                     evidence.begin(self.client.base().as_str());
                     self.keep(&evidence);
@@ -121,7 +121,7 @@ impl EdgeLearner {
 
     /// Whether everything is mirrored that is wanted: a first crawl comes before the questions.
     fn is_mirrored(&self) -> bool {
-        let Some(published) = self.live.current() else { return false };
+        let Some(published) = self.newest.get() else { return false };
         match self.details.all_wanted() {
             None => false,
             Some(false) => true,
@@ -131,7 +131,7 @@ impl EdgeLearner {
 
     /// Sends a probe; returns how long to wait before the next one.
     async fn probe(&self, evidence: &mut Evidence, case: Case, round: usize) -> Option<Duration> {
-        let Some(published) = self.live.current() else { return Some(TICK) };
+        let Some(published) = self.newest.get() else { return Some(TICK) };
         let Some(probe) = Probe::of(case, round, &published.dataset) else {
             let said = Said::Never("the data does not allow a probe".to_owned());
             evidence.saw(case, Seen { told: Vec::new(), said, at_ms: self.clock.now_wall().as_millis() });
@@ -155,7 +155,7 @@ impl EdgeLearner {
                     answer.headers.get_all(CONTENT_TYPE).iter().map(|value| value.to_str().ok()).collect();
                 let came = Came { status: answer.status, media_types: &media_types, body: &answer.body };
                 // What was published meanwhile is what the origin spoke of.
-                self.live.current().map_or_else(|| Said::of(came), |live| said(&probe, came, &live.dataset))
+                self.newest.get().map_or_else(|| Said::of(came), |newest| said(&probe, came, &newest.dataset))
             }
             Err(AskError::TooLarge { .. }) => Said::Never(format!("the body has more than {MOST_BODY} bytes")),
             Err(error) if evidence.retries(case) => {
@@ -174,7 +174,7 @@ impl EdgeLearner {
 
     /// Asks a question about a filter; returns how long to wait before the next question.
     async fn filter(&self, evidence: &mut Evidence, filter: Filter, round: usize) -> Option<Duration> {
-        let Some(published) = self.live.current() else { return Some(TICK) };
+        let Some(published) = self.newest.get() else { return Some(TICK) };
         let query = filter.query(round, &published.dataset);
         drop(published);
         let is_ours = match query {

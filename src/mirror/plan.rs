@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
 
 /// Why every page is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::api::query::ListQuery;
 use crate::clock::{Clock, WallTime};
 use crate::config::Settings;
-use crate::snapshot::live::Live;
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::Store;
 
 use super::commands::Commands;
@@ -36,7 +36,7 @@ pub struct Sweeper {
     /// The store.
     pub store: Arc<Store>,
     /// The current snapshot.
-    pub live: Live,
+    pub newest: SnapshotPointer,
     /// Commands to the mirror.
     pub commands: Commands,
     /// `mirror.sweep_every`.
@@ -48,8 +48,8 @@ pub struct Sweeper {
 impl Sweeper {
     /// Sweeps, for ever.
     pub async fn run(self) {
-        let mut swaps = self.live.watch();
-        while self.live.load().is_none() {
+        let mut swaps = self.newest.watch();
+        while self.newest.load().is_none() {
             if swaps.changed().await.is_err() {
                 return;
             }
@@ -96,7 +96,7 @@ impl Sweeper {
         let mut page = 1;
         let mut swept = Swept::Agrees;
         loop {
-            let Some(published) = self.live.current() else { return Swept::InPart };
+            let Some(published) = self.newest.get() else { return Swept::InPart };
             if page > pass::pages(published.dataset.len() as u64) {
                 return swept;
             }
@@ -104,7 +104,7 @@ impl Sweeper {
             match self.copies.look(&path, Asker::mirror(Class::Background), check_page).await {
                 Ok(copy) => {
                     // Compare with what is published by now.
-                    let Some(published) = self.live.current() else { return Swept::InPart };
+                    let Some(published) = self.newest.get() else { return Swept::InPart };
                     let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
                     // A copy from before the publication says nothing about it.
                     let published_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());

@@ -29,9 +29,9 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::membership::Evidence;
+use crate::snapshots::Snapshots;
 use crate::store::StoreError;
 use crate::upstream::status::OriginStatus;
-use crate::versions::Versions;
 
 use super::commands::Commands;
 use super::copies::CopyError;
@@ -76,22 +76,22 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A mirror that publishes into `versions`; `evidence` is from the store.
+    /// A mirror that publishes into `snapshots`; `evidence` is from the store.
     pub fn new(
         crawler: Crawler,
-        versions: Versions,
+        snapshots: Snapshots,
         commands: Commands,
         settings: Settings,
         clock: Clock,
         evidence: Evidence,
     ) -> Self {
         let status = crawler.client().status().clone();
-        let store = versions.store().clone();
+        let store = snapshots.store().clone();
         Self {
             questions: Questions::new(crawler.clone()),
             shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
             order: KnownOrder::new(store),
-            newest: Newest::new(versions),
+            newest: Newest::new(snapshots),
             terms: TermEvidence::new(evidence),
             learning: Learning::new(clock.now_mono()),
             schedule: Schedule::new(settings.load().ttl, crawler.cache_ttl()),

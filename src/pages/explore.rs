@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use super::dots::Drawn;
 use super::facts::{Facts, TermFact, Venue, grouped};
@@ -28,7 +28,7 @@ struct Shown<'a> {
     drawn: Drawn,
 }
 
-pub(super) fn page(pages: &Pages, published: &Published, facts: &Facts<'_>, query: &ListQuery) -> String {
+pub(super) fn page(pages: &Pages, published: &Snapshot, facts: &Facts<'_>, query: &ListQuery) -> String {
     let dataset = &*published.dataset;
     let positions = dataset.positions(&query.slugs).ok();
     let from = usize::try_from((query.page - 1).saturating_mul(query.per_page.into())).unwrap_or(usize::MAX);

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::api::json::{self, Picked};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 /// A term as pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     /// The facts of a snapshot.
-    pub(super) fn of(published: &'a Published) -> Self {
+    pub(super) fn of(published: &'a Snapshot) -> Self {
         Self {
             dataset: &published.dataset,
             confirmed: json::string(&published.generated_at).map(Cow::into_owned),
@@ -90,7 +90,7 @@ impl<'a> Facts<'a> {
 }
 
 impl Credit {
-    fn of(published: &Published) -> Self {
+    fn of(published: &Snapshot) -> Self {
         let envelope = &published.dataset.content.envelope;
         let text = |name| envelope.carried(name).and_then(json::string).map(Cow::into_owned);
         let attribution = envelope.carried("attribution").and_then(words);

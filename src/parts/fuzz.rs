@@ -99,8 +99,8 @@ pub fn store(directory: &Path) -> Result<(usize, usize), String> {
         Store::open(&dir).map_err(|error| text(&error))?
     };
     let read = || -> Result<(usize, usize), StoreError> {
-        let versions = store.versions()?;
-        for (record, _) in &versions {
+        let snapshots = store.snapshots()?;
+        for (record, _) in &snapshots {
             store.load(record)?;
             store.evidence_of(record.seq)?;
         }
@@ -111,7 +111,7 @@ pub fn store(directory: &Path) -> Result<(usize, usize), String> {
         for (id, _) in &details {
             store.detail(*id)?;
         }
-        Ok((versions.len(), details.len()))
+        Ok((snapshots.len(), details.len()))
     };
     match read() {
         Ok(read) => Ok(read),

@@ -14,10 +14,10 @@ use crate::upstream::budget::Demand;
 
 /// The demand for each resource that is being fetched in the background; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Demands(Arc<Inner>);
+pub(crate) struct Demands(Arc<BackgroundFetches>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct BackgroundFetches {
     fetched: Mutex<HashMap<Key, (u64, Demand)>>,
     number: AtomicU64,
 }

@@ -3,7 +3,7 @@
 //! One decision for known endpoints and other paths. Pure: it asks [`Facts`] in order of cost and does nothing itself.
 //! Callers: [`super`].
 
-use crate::semantics::caching::{Reuse, Why};
+use crate::semantics::caching::{Reuse, ValidationReason};
 
 /// What the decision depends on. A fact is asked for only if the facts before it do not decide.
 pub(super) trait Facts {
@@ -39,7 +39,7 @@ pub(super) enum Step<K, E> {
     /// The origin is asked.
     Fetch {
         /// Why the cached answer cannot be used; `None` without one.
-        why: Option<Why>,
+        why: Option<ValidationReason>,
         /// Whether the fetch is for this client alone; else all who ask share it.
         alone: bool,
     },
@@ -111,20 +111,20 @@ mod tests {
     fn each_rung_of_the_ladder() {
         let span = Duration::from_secs(1);
         let kept = |reuse| Case { kept: Some(reuse), ..NOTHING };
-        let stale = Case { stands_in: true, ..kept(Reuse::Validate(Why::Stale)) };
+        let stale = Case { stands_in: true, ..kept(Reuse::Validate(ValidationReason::Stale)) };
         let fetch = |why, alone| Step::Fetch { why, alone };
         for (case, step) in [
             (kept(Reuse::Fresh { left: span }), Step::Serve(())),
             (kept(Reuse::Stale { stale_for: span }), Step::Serve(())),
             (Case { resting: true, ..kept(Reuse::Fresh { left: span }) }, Step::Serve(())),
             (kept(Reuse::WhileRevalidating { stale_for: span }), Step::ServeWhileRevalidating(())),
-            (stale, fetch(Some(Why::Stale), false)),
+            (stale, fetch(Some(ValidationReason::Stale), false)),
             (Case { has_room: false, ..stale }, Step::StandIn(())),
-            (Case { has_room: false, stands_in: false, ..stale }, fetch(Some(Why::Stale), false)),
+            (Case { has_room: false, stands_in: false, ..stale }, fetch(Some(ValidationReason::Stale), false)),
             (Case { resting: true, ..stale }, Step::Rest(())),
-            (Case { resting: true, alone: true, ..stale }, fetch(Some(Why::Stale), true)),
+            (Case { resting: true, alone: true, ..stale }, fetch(Some(ValidationReason::Stale), true)),
             (Case { only_if_cached: true, ..stale }, Step::Nothing),
-            (kept(Reuse::Validate(Why::Request)), fetch(Some(Why::Request), false)),
+            (kept(Reuse::Validate(ValidationReason::Request)), fetch(Some(ValidationReason::Request), false)),
             (NOTHING, fetch(None, false)),
             (Case { has_room: false, ..NOTHING }, fetch(None, false)),
             (Case { alone: true, ..NOTHING }, fetch(None, true)),

@@ -64,9 +64,9 @@ impl Full {
 
 /// The connections; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Connections(Arc<Inner>);
+pub(crate) struct Connections(Arc<ConnectionsState>);
 
-struct Inner {
+struct ConnectionsState {
     room: ArcSwap<Room>,
     /// The start of the count of idle times.
     start: Instant,
@@ -108,7 +108,7 @@ impl Seat {
 impl Connections {
     /// None yet.
     pub(crate) fn new(room: Room, counters: ConnectionCounters) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ConnectionsState {
             room: ArcSwap::from_pointee(room),
             start: Instant::now(),
             closing: AtomicBool::new(false),
@@ -193,7 +193,7 @@ impl Connections {
     }
 }
 
-impl Inner {
+impl ConnectionsState {
     fn nanoseconds(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
     }

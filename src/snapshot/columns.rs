@@ -1,7 +1,7 @@
 //! The columns that filters need, read once from the texts of all summaries.
 //!
 //! On all cores if worthwhile, and only for summaries that no earlier data set has read. [`super::membership`] decides
-//! what slugs stand for. Callers: [`super::dataset`], and [`crate::versions`] for stored snapshots.
+//! what slugs stand for. Callers: [`super::dataset`], and [`crate::snapshots`] for stored snapshots.
 
 use std::collections::HashMap;
 use std::sync::Arc;

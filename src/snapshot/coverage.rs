@@ -4,7 +4,7 @@
 //! answers, [`crate::audit`] before it compares.
 
 use crate::api::query::ListQuery;
-use crate::snapshot::version::Assumption;
+use crate::snapshot::meta::Assumption;
 
 /// Whether the answer to a query relies on a disproved assumption. `None`: not checked yet.
 pub(crate) fn relies_on_disproved(disproved: Option<&[Assumption]>, query: &ListQuery) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! [`mod@apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Ordinary
 //! requests do not use it. Callers: [`crate::answer`] and [`crate::audit`] ask, [`crate::mirror`] learns,
-//! [`crate::versions`] imports.
+//! [`crate::snapshots`] imports.
 
 pub(crate) mod apply;
 pub(crate) mod fits;
@@ -24,10 +24,10 @@ use apply::{Applied, apply};
 
 /// What was learned, shared by all who use it; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Edges(Arc<Inner>);
+pub struct Edges(Arc<EdgesState>);
 
 #[derive(Default)]
-struct Inner {
+struct EdgesState {
     learned: ArcSwapOption<Learned>,
     /// Whether lessons are used; otherwise every answer is ours.
     used: AtomicBool,

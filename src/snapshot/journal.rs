@@ -4,7 +4,7 @@
 //!
 //! It has ids, not contents. A listing that changed and changed back, or was removed and added again, counts as
 //! changed: a client fetches it once more and misses nothing. A listing that only moves in the order has not changed.
-//! Callers: [`crate::versions`] keeps it, [`crate::answer`] shows it, [`crate::fleet`] sends it.
+//! Callers: [`crate::snapshots`] keeps it, [`crate::answer`] shows it, [`crate::fleet`] sends it.
 
 mod coding;
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::coding::{Reader, damaged};
 use super::error::StoreError;
 use super::packing::Unpacker;
-use super::version::BlockKey;
+use super::record::BlockKey;
 use crate::api::envelope::Envelope;
 use crate::api::listing::{ListingId, Summary};
 

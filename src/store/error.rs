@@ -112,7 +112,7 @@ pub enum StoreError {
     Source(String),
     /// No snapshot has this sequence number.
     #[error("there is no snapshot with the sequence number {0}")]
-    NoSuchVersion(u64),
+    NoSuchSnapshot(u64),
     /// A content to publish has a listing twice.
     #[error("listing {0} occurs twice")]
     DuplicateId(ListingId),

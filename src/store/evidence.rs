@@ -1,6 +1,6 @@
 //! The origin's lists for terms whose membership is not proven by names and counts.
 //!
-//! [`crate::snapshot::membership`] judges it. Callers: [`crate::mirror`] collects it, [`crate::versions`] indexes with
+//! [`crate::snapshot::membership`] judges it. Callers: [`crate::mirror`] collects it, [`crate::snapshots`] indexes with
 //! it.
 
 use super::Store;

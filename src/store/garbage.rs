@@ -1,6 +1,6 @@
 //! Drops old snapshots, and returns space to the file system.
 //!
-//! The caller decides which snapshots to keep. Callers: [`crate::versions`], through [`Store`].
+//! The caller decides which snapshots to keep. Callers: [`crate::snapshots`], through [`Store`].
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use super::Store;
 use super::error::StoreError;
 use super::evidence;
 use super::fault::Fault;
-use super::version::{self, BlockKey, VersionRecord};
+use super::record::{self, BlockKey, SnapshotRecord};
 use super::{opening, tables};
 
 /// A file smaller than this is never compacted, in bytes.
@@ -48,7 +48,7 @@ macro_rules! of_each_table {
         Ok(vec![
             $look(&$transaction.open_table(tables::META)?)?,
             $look(&$transaction.open_table(tables::BLOCKS)?)?,
-            $look(&$transaction.open_table(tables::VERSIONS)?)?,
+            $look(&$transaction.open_table(tables::SNAPSHOTS)?)?,
             $look(&$transaction.open_table(tables::VERSION_META)?)?,
             $look(&$transaction.open_table(tables::COPY_META)?)?,
             $look(&$transaction.open_table(tables::COPY_BODY)?)?,
@@ -63,7 +63,7 @@ macro_rules! of_each_table {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// How many snapshots were dropped.
-    pub versions: usize,
+    pub snapshots: usize,
     /// How many blocks no kept snapshot refers to were dropped with them.
     pub blocks: usize,
     /// Whether the file was compacted.
@@ -81,9 +81,9 @@ impl Store {
     /// # Errors
     /// When the file is damaged or a write fails. Then all of it was dropped, or nothing.
     pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
-        let _versions = self.versions.lock();
-        let mut collected = self.drop_versions(keep_seqs)?;
-        if collected.versions > 0 {
+        let _publishing = self.publishing.lock();
+        let mut collected = self.drop_snapshots(keep_seqs)?;
+        if collected.snapshots > 0 {
             self.collections.fetch_add(1, Ordering::AcqRel);
         }
         let file = self.file_len()?;
@@ -113,26 +113,26 @@ impl Store {
         Ok(Usage { live: sum(|table| table.live), allocated: sum(|table| table.allocated) })
     }
 
-    fn drop_versions(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
+    fn drop_snapshots(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
         let (dropped, dead) = self.handle.read(|transaction| {
-            let current = version::current_seq(&transaction.open_table(tables::META)?)?;
-            let records = version::records(&transaction.open_table(tables::VERSIONS)?)?;
+            let current = record::current_seq(&transaction.open_table(tables::META)?)?;
+            let records = record::records(&transaction.open_table(tables::SNAPSHOTS)?)?;
             let (kept, dropped): (Vec<_>, Vec<_>) =
                 records.into_iter().partition(|record| record.seq == current || keep_seqs.contains(&record.seq));
-            let live: HashSet<BlockKey> = kept.iter().flat_map(VersionRecord::block_keys).collect();
+            let live: HashSet<BlockKey> = kept.iter().flat_map(SnapshotRecord::block_keys).collect();
             let dead: HashSet<BlockKey> =
-                dropped.iter().flat_map(VersionRecord::block_keys).filter(|key| !live.contains(key)).collect();
+                dropped.iter().flat_map(SnapshotRecord::block_keys).filter(|key| !live.contains(key)).collect();
             Ok((dropped, dead))
         })?;
         if dropped.is_empty() {
             return Ok(Collected::default());
         }
         self.handle.write(1 << 20, |transaction| {
-            let mut versions = transaction.open_table(tables::VERSIONS)?;
+            let mut snapshots = transaction.open_table(tables::SNAPSHOTS)?;
             let mut metas = transaction.open_table(tables::VERSION_META)?;
             let mut states = transaction.open_table(tables::STATE)?;
             for record in &dropped {
-                versions.remove(record.seq)?;
+                snapshots.remove(record.seq)?;
                 metas.remove(record.seq)?;
                 states.remove(evidence::own(record.seq).as_str())?;
             }
@@ -140,7 +140,7 @@ impl Store {
             for key in &dead {
                 blocks.remove(key.as_bytes())?;
             }
-            Ok(Collected { versions: dropped.len(), blocks: dead.len(), compacted: false })
+            Ok(Collected { snapshots: dropped.len(), blocks: dead.len(), compacted: false })
         })
     }
 

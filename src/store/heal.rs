@@ -3,7 +3,7 @@
 //! The rest is lost here, and the mirror fetches it again. The first damaged file that a process replaces stays under
 //! another name. There is always a file under the store's own name. Only damage counts as loss; any other failure ends
 //! the repair, and the damaged file stays in place. It does not decide when to repair. Callers: [`crate::app`],
-//! [`crate::versions`].
+//! [`crate::snapshots`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use super::error::StoreError;
 use super::files;
 use super::handle::Handle;
 use super::packing::Unpacker;
+use super::record::{self, SnapshotRecord};
 use super::tables;
-use super::version::{self, VersionRecord};
 use super::{Store, block, evidence, opening};
 use crate::snapshot::content::Content;
-use crate::snapshot::version::VersionMeta;
+use crate::snapshot::meta::SnapshotMeta;
 use crate::words::counted;
 
 /// Approximate bytes per transaction.
@@ -36,7 +36,7 @@ pub struct Healed {
     /// The damaged file's new path; `None` if one that this process set aside before is kept instead.
     pub aside: Option<PathBuf>,
     /// Kept snapshots that were saved.
-    pub versions: usize,
+    pub snapshots: usize,
     /// Details that were saved.
     pub details: usize,
 }
@@ -44,14 +44,14 @@ pub struct Healed {
 impl Healed {
     /// The result, for people.
     pub fn text(&self, path: &Path, detail: &str) -> String {
-        let Self { aside, versions, details } = self;
+        let Self { aside, snapshots, details } = self;
         let path = path.display();
         let kept = aside.as_ref().map_or_else(
             || "an earlier damaged file is kept".to_owned(),
             |aside| format!("the damaged file is kept as {}", aside.display()),
         );
-        let (versions, details) = (counted(*versions as u64, "snapshot"), counted(*details as u64, "detail"));
-        let whole = format!("{versions} and {details} were saved; the rest must be fetched or imported again");
+        let (snapshots, details) = (counted(*snapshots as u64, "snapshot"), counted(*details as u64, "detail"));
+        let whole = format!("{snapshots} and {details} were saved; the rest must be fetched or imported again");
         format!("the store {path} was damaged ({detail}); {kept}; {whole}")
     }
 }
@@ -100,11 +100,11 @@ pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     let (path, lock) = (dir.store_file(), dir.lock());
     let fresh = path.with_extension("new");
     let healed = copy(&path, &fresh, &lock, None)
-        .and_then(|(versions, details)| Ok(Healed { aside: put_in_place(&fresh, &path, &lock)?, versions, details }));
+        .and_then(|(snapshots, details)| Ok(Healed { aside: put_in_place(&fresh, &path, &lock)?, snapshots, details }));
     healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-/// Earlier versions of the program replaced the file with two renames. If one of them was stopped between the two, the
+/// Earlier snapshots of the program replaced the file with two renames. If one of them was stopped between the two, the
 /// store is missing: it is repaired from the file that was set aside. The unfinished replacement may be incomplete and
 /// is not used.
 pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
@@ -122,10 +122,10 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
         opening::put_in_place(&fresh, &path).map_err(|error| StoreError::of_io(error, &path, 0))?;
         Ok(copied)
     });
-    let (versions, details) = copied?;
+    let (snapshots, details) = copied?;
     tracing::error!(
         "{path_told} was missing; {} and {} were taken from the damaged {aside_told}",
-        counted(versions as u64, "snapshot"),
+        counted(snapshots as u64, "snapshot"),
         counted(details as u64, "detail")
     );
     Ok(())
@@ -140,13 +140,13 @@ impl Store {
     /// # Errors
     /// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then the
     /// damaged file is still in place.
-    pub fn heal(&self, live: Option<(u64, &Content, &VersionMeta)>) -> Result<Healed, StoreError> {
-        let _versions = self.versions.lock();
+    pub fn heal(&self, live: Option<(u64, &Content, &SnapshotMeta)>) -> Result<Healed, StoreError> {
+        let _publishing = self.publishing.lock();
         let path = self.path();
         let fresh = path.with_extension("new");
         let healed = self.handle.replacing(
             || copy(path, &fresh, &self.lock, live),
-            |(versions, details)| Ok(Healed { aside: put_in_place(&fresh, path, &self.lock)?, versions, details }),
+            |(snapshots, details)| Ok(Healed { aside: put_in_place(&fresh, path, &self.lock)?, snapshots, details }),
         );
         healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
     }
@@ -156,30 +156,30 @@ fn copy(
     path: &Path,
     fresh: &Path,
     lock: &Arc<Lock>,
-    live: Option<(u64, &Content, &VersionMeta)>,
+    live: Option<(u64, &Content, &SnapshotMeta)>,
 ) -> Result<(usize, usize), StoreError> {
     opening::create_as(fresh).map_err(|fault| fault.into_store_error(fresh, 1 << 20))?;
     let target = Handle::open(fresh.to_owned(), Box::new(opening::database)).map_err(StoreError::of_open)?;
     let target = Store::new(target, Arc::clone(lock));
-    let (mut versions, mut details) = (0, 0);
+    let (mut snapshots, mut details) = (0, 0);
     // A file too damaged to be opened has nothing to give.
     let source = Handle::open(path.to_owned(), Box::new(opening::untouched)).map_err(StoreError::of_open);
     if let Some(source) = unless_lost(source)? {
-        versions = copy_versions(&source, &target)?;
+        snapshots = copy_snapshots(&source, &target)?;
         details = copy_details(&source, &target)?;
         copy_copies(&source, &target)?;
         copy_state(&source, &target)?;
     }
     if let Some((seq, content, meta)) = live
-        && !target.versions()?.iter().any(|(record, _)| record.seq == seq)
+        && !target.snapshots()?.iter().any(|(record, _)| record.seq == seq)
     {
-        let next = target.handle.read(|t| version::number(&t.open_table(tables::META)?, tables::META_NEXT))?;
+        let next = target.handle.read(|t| record::number(&t.open_table(tables::META)?, tables::META_NEXT))?;
         target.set_number(tables::META_NEXT, seq)?;
         let written = target.publish(content, meta)?;
         target.set_number(tables::META_NEXT, next.max(written.seq + 1))?;
-        versions += 1;
+        snapshots += 1;
     }
-    Ok((versions, details))
+    Ok((snapshots, details))
 }
 
 /// `None` for damage. Other failures are errors, because the data may be intact.
@@ -230,13 +230,13 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read for another reason than its damage.
-    pub fn versions_left(&self) -> Result<Vec<(VersionRecord, VersionMeta)>, StoreError> {
-        let records: BTreeMap<u64, Vec<u8>> = reachable!(self.handle, tables::VERSIONS, |seq: u64| seq);
+    pub fn snapshots_left(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
+        let records: BTreeMap<u64, Vec<u8>> = reachable!(self.handle, tables::SNAPSHOTS, |seq: u64| seq);
         let mut left = Vec::new();
         for (seq, sealed) in records {
-            let Ok(record) = VersionRecord::decode(seq, &sealed) else { continue };
+            let Ok(record) = SnapshotRecord::decode(seq, &sealed) else { continue };
             let meta = value!(self.handle, tables::VERSION_META, seq)?;
-            left.extend(meta.and_then(|meta| version::decode_meta(seq, &meta).ok()).map(|meta| (record, meta)));
+            left.extend(meta.and_then(|meta| record::decode_meta(seq, &meta).ok()).map(|meta| (record, meta)));
         }
         Ok(left)
     }
@@ -250,21 +250,21 @@ impl Store {
     }
 }
 
-fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
-    let records: BTreeMap<u64, Vec<u8>> = reachable!(source, tables::VERSIONS, |seq: u64| seq);
-    let number = |name| unless_lost(source.read(|t| version::number(&t.open_table(tables::META)?, name)));
+fn copy_snapshots(source: &Handle, target: &Store) -> Result<usize, StoreError> {
+    let records: BTreeMap<u64, Vec<u8>> = reachable!(source, tables::SNAPSHOTS, |seq: u64| seq);
+    let number = |name| unless_lost(source.read(|t| record::number(&t.open_table(tables::META)?, name)));
     let (mut whole, mut last) = (Vec::new(), 0);
     for (seq, sealed) in records {
         last = last.max(seq);
-        let Ok(record) = VersionRecord::decode(seq, &sealed) else { continue };
+        let Ok(record) = SnapshotRecord::decode(seq, &sealed) else { continue };
         let Some(meta) = value!(source, tables::VERSION_META, seq)? else { continue };
-        if version::decode_meta(seq, &meta).is_err() {
+        if record::decode_meta(seq, &meta).is_err() {
             continue;
         }
         let Some(blocks) = whole_blocks(source, &record)? else { continue };
         let needed = blocks.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>() * 5 / 4 + (1 << 20);
         target.handle.write(needed, |transaction| {
-            transaction.open_table(tables::VERSIONS)?.insert(seq, sealed.as_slice())?;
+            transaction.open_table(tables::SNAPSHOTS)?.insert(seq, sealed.as_slice())?;
             transaction.open_table(tables::VERSION_META)?.insert(seq, meta.as_slice())?;
             let mut table = transaction.open_table(tables::BLOCKS)?;
             for (key, packed) in &blocks {
@@ -285,7 +285,7 @@ fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
 type Packed = Vec<([u8; 16], Vec<u8>)>;
 
 /// The blocks of a snapshot, still compressed; `None` when one is lost.
-fn whole_blocks(source: &Handle, record: &VersionRecord) -> Result<Option<Packed>, StoreError> {
+fn whole_blocks(source: &Handle, record: &SnapshotRecord) -> Result<Option<Packed>, StoreError> {
     let Ok(mut unpacker) = Unpacker::new() else { return Ok(None) };
     let mut blocks = Vec::new();
     for key in record.block_keys() {
@@ -349,7 +349,7 @@ fn copy_copies(source: &Handle, target: &Store) -> Result<(), StoreError> {
 
 fn copy_state(source: &Handle, target: &Store) -> Result<(), StoreError> {
     let states: BTreeMap<String, Vec<u8>> = reachable!(source, tables::STATE, str::to_owned);
-    let kept = target.versions()?;
+    let kept = target.snapshots()?;
     let is_lost =
         |key: &str| evidence::version_of(key).is_some_and(|seq| kept.iter().all(|(record, _)| record.seq != seq));
     for (key, sealed) in states.into_iter().filter(|(key, _)| !is_lost(key)) {

@@ -1,6 +1,6 @@
 //! What was learned of the origin's answers to odd requests.
 //!
-//! Callers: [`crate::mirror`] learns it, [`crate::versions`] reads it back and imports it.
+//! Callers: [`crate::mirror`] learns it, [`crate::snapshots`] reads it back and imports it.
 
 use super::Store;
 use super::error::StoreError;

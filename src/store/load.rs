@@ -1,6 +1,6 @@
 //! Loads a snapshot on all cores: verifies every block, and the result by its id.
 //!
-//! Callers: [`crate::versions`], through [`Store`].
+//! Callers: [`crate::snapshots`], through [`Store`].
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::coding::damaged;
 use super::error::StoreError;
 use super::fault::Fault;
 use super::packing::Unpacker;
+use super::record::{BlockKey, SnapshotRecord};
 use super::tables::{self, Sealed};
-use super::version::{BlockKey, VersionRecord};
 use super::{Store, block, parallel};
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
@@ -22,7 +22,7 @@ impl Store {
     ///
     /// # Errors
     /// When the snapshot is no longer kept, cannot be read, or is damaged.
-    pub fn load(&self, record: &VersionRecord) -> Result<Content, StoreError> {
+    pub fn load(&self, record: &SnapshotRecord) -> Result<Content, StoreError> {
         self.load_and_read(record, |summaries| vec![(); summaries.len()]).map(|(content, _)| content)
     }
 
@@ -33,12 +33,12 @@ impl Store {
     /// As for [`Store::load`].
     pub fn load_and_read<T: Clone + Default + Send>(
         &self,
-        record: &VersionRecord,
+        record: &SnapshotRecord,
         read: impl Fn(&[Summary]) -> Vec<T> + Sync,
     ) -> Result<(Content, Vec<T>), StoreError> {
         self.handle.read(|transaction| {
-            if transaction.open_table(tables::VERSIONS)?.get(record.seq)?.is_none() {
-                return Err(StoreError::NoSuchVersion(record.seq).into());
+            if transaction.open_table(tables::SNAPSHOTS)?.get(record.seq)?.is_none() {
+                return Err(StoreError::NoSuchSnapshot(record.seq).into());
             }
             let (content, read) = content(transaction, record, &read)?;
             if content.id() != record.id || content.summaries.len() as u64 != record.listings {
@@ -74,7 +74,7 @@ enum Part<T> {
 
 fn content<T: Clone + Default + Send>(
     transaction: &ReadTransaction,
-    record: &VersionRecord,
+    record: &SnapshotRecord,
     read: &(impl Fn(&[Summary]) -> Vec<T> + Sync),
 ) -> Result<(Content, Vec<T>), Fault> {
     let blocks = &record.blocks;

@@ -102,7 +102,7 @@ fn fill(unfinished: &Path) -> Result<(), Fault> {
             meta.insert(name, coding::seal_number(name, number).as_slice())?;
         }
         transaction.open_table(tables::BLOCKS)?;
-        transaction.open_table(tables::VERSIONS)?;
+        transaction.open_table(tables::SNAPSHOTS)?;
         transaction.open_table(tables::VERSION_META)?;
         transaction.open_table(tables::COPY_META)?;
         transaction.open_table(tables::COPY_BODY)?;

@@ -14,10 +14,10 @@ const PAGE: u64 = 4096;
 
 /// A file, and the writes over it.
 #[derive(Debug)]
-pub(super) struct Overlay(Mutex<Inner>);
+pub(super) struct Overlay(Mutex<OverlaidFile>);
 
 #[derive(Debug)]
-struct Inner {
+struct OverlaidFile {
     file: File,
     file_len: u64,
     len: u64,
@@ -27,11 +27,11 @@ struct Inner {
 impl Overlay {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        Ok(Self(Mutex::new(Inner { file, file_len: len, len, pages: HashMap::new() })))
+        Ok(Self(Mutex::new(OverlaidFile { file, file_len: len, len, pages: HashMap::new() })))
     }
 }
 
-impl Inner {
+impl OverlaidFile {
     /// Fills `out` from the file, with zeros beyond its end.
     fn read_file(&mut self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(self.file_len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());

@@ -61,8 +61,8 @@ mod tests {
     fn results_keep_their_order_and_an_error_stops() {
         let squares = run(1000, || Ok(()), |(), n| Ok(n * n)).unwrap();
         assert!(squares.iter().enumerate().all(|(n, square)| *square == n * n) && squares.len() == 1000);
-        let fail = |(): &mut (), n| if n == 7 { Err(StoreError::NoSuchVersion(7).into()) } else { Ok(n) };
-        assert!(matches!(run(1000, || Ok(()), fail), Err(Fault::Store(StoreError::NoSuchVersion(7)))));
+        let fail = |(): &mut (), n| if n == 7 { Err(StoreError::NoSuchSnapshot(7).into()) } else { Ok(n) };
+        assert!(matches!(run(1000, || Ok(()), fail), Err(Fault::Store(StoreError::NoSuchSnapshot(7)))));
         assert!(run(0, || Ok(()), |(), n| Ok(n)).unwrap().is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Writes a snapshot: cuts it into blocks, compresses new blocks, and switches in one transaction.
 //!
-//! A crash leaves the old snapshot or the new one, nothing between. [`crate::mirror`] and [`crate::versions`] decide
-//! whether a content may be published. Callers: [`crate::versions`], through [`Store`].
+//! A crash leaves the old snapshot or the new one, nothing between. [`crate::mirror`] and [`crate::snapshots`] decide
+//! whether a content may be published. Callers: [`crate::snapshots`], through [`Store`].
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -12,16 +12,16 @@ use super::details::{self, DetailStream};
 use super::error::StoreError;
 use super::fault::Fault;
 use super::packing::{Packer, Unpacker};
-use super::version::{self, BlockKey, Blocks, VersionRecord};
+use super::record::{self, BlockKey, Blocks, SnapshotRecord};
 use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, parallel, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
-use crate::snapshot::version::VersionMeta;
+use crate::snapshot::meta::SnapshotMeta;
 
 /// The snapshot that a new one is compared with, and the stored blocks.
 struct Before {
-    last: Option<VersionRecord>,
+    last: Option<SnapshotRecord>,
     known: HashSet<BlockKey>,
 }
 
@@ -52,7 +52,7 @@ pub struct Arriving<'a> {
 
 /// Further writes in the transaction that stores a snapshot.
 #[derive(Default)]
-pub struct Along<'a> {
+pub struct WrittenAlong<'a> {
     /// Whether the snapshot becomes the current one. If not, it waits for the end of a rollback.
     pub activate: bool,
     /// Whether stored blocks are verified before they are reused: for repairs.
@@ -76,8 +76,8 @@ impl Store {
     ///
     /// # Errors
     /// When a listing occurs twice, something is too large, or the write fails. Then the old snapshot stays current.
-    pub fn publish(&self, content: &Content, meta: &VersionMeta) -> Result<VersionRecord, StoreError> {
-        self.keep(content, meta, &Along { activate: true, ..Along::default() })
+    pub fn publish(&self, content: &Content, meta: &SnapshotMeta) -> Result<SnapshotRecord, StoreError> {
+        self.keep(content, meta, &WrittenAlong { activate: true, ..WrittenAlong::default() })
     }
 
     /// Stores a content as the newest snapshot, with `along`, in one transaction. If it equals the snapshot before, its
@@ -85,15 +85,20 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::publish`], and those of `along.details`. Then nothing is written.
-    pub fn keep(&self, content: &Content, meta: &VersionMeta, along: &Along<'_>) -> Result<VersionRecord, StoreError> {
-        let _versions = self.versions.lock();
+    pub fn keep(
+        &self,
+        content: &Content,
+        meta: &SnapshotMeta,
+        along: &WrittenAlong<'_>,
+    ) -> Result<SnapshotRecord, StoreError> {
+        let _publishing = self.publishing.lock();
         let id = content.id();
         let Before { last, known } = self.before(along.activate)?;
         let verifies = along.verifies;
         let is_here = |key: &BlockKey| {
             if known.contains(key) && verifies { self.has_whole(key) } else { Ok(known.contains(key)) }
         };
-        let whole = |record: &VersionRecord| {
+        let whole = |record: &SnapshotRecord| {
             record.block_keys().try_fold(true, |whole, key| Ok::<_, StoreError>(whole && is_here(&key)?))
         };
         let last = match last.filter(|last| last.id == id) {
@@ -117,19 +122,19 @@ impl Store {
             let mut numbers = transaction.open_table(tables::META)?;
             let seq = match &last {
                 Some(last) => last.seq,
-                None => version::number(&numbers, tables::META_NEXT)?,
+                None => record::number(&numbers, tables::META_NEXT)?,
             };
-            let record = VersionRecord { seq, id: id.clone(), listings, blocks: blocks.clone() };
+            let record = SnapshotRecord { seq, id: id.clone(), listings, blocks: blocks.clone() };
             if last.is_none() {
                 let mut table = transaction.open_table(tables::BLOCKS)?;
                 for (key, packed) in &new {
                     table.insert(key.as_bytes(), packed.as_slice())?;
                 }
-                transaction.open_table(tables::VERSIONS)?.insert(seq, record.encode().as_slice())?;
+                transaction.open_table(tables::SNAPSHOTS)?.insert(seq, record.encode().as_slice())?;
                 let next = seq.checked_add(1).ok_or_else(|| damaged("meta", tables::META_NEXT))?;
                 numbers.insert(tables::META_NEXT, coding::seal_number(tables::META_NEXT, next).as_slice())?;
             }
-            let sealed = version::encode_meta(seq, meta)?;
+            let sealed = record::encode_meta(seq, meta)?;
             transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
             if let Some(details) = along.details {
                 details::write_all(transaction, (details.stream)()?, details.stays)?;
@@ -159,10 +164,10 @@ impl Store {
 
     fn before(&self, current: bool) -> Result<Before, StoreError> {
         self.handle.read(|transaction| {
-            let mut records = version::records(&transaction.open_table(tables::VERSIONS)?)?;
-            let known = records.iter().flat_map(VersionRecord::block_keys).collect();
+            let mut records = record::records(&transaction.open_table(tables::SNAPSHOTS)?)?;
+            let known = records.iter().flat_map(SnapshotRecord::block_keys).collect();
             let last = if current {
-                let seq = version::current_seq(&transaction.open_table(tables::META)?)?;
+                let seq = record::current_seq(&transaction.open_table(tables::META)?)?;
                 records.into_iter().find(|record| record.seq == seq)
             } else {
                 records.pop()

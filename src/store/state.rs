@@ -1,6 +1,6 @@
 //! Small blobs by name: membership evidence, the schedule, pins, the journal.
 //!
-//! Their owners define the contents. Callers: [`crate::mirror`], [`crate::versions`], through [`Store`].
+//! Their owners define the contents. Callers: [`crate::mirror`], [`crate::snapshots`], through [`Store`].
 
 use redb::WriteTransaction;
 use serde::Serialize;

@@ -22,9 +22,9 @@ pub(super) const META_NEXT: &str = "next";
 
 /// Compressed blocks by the hash of their content.
 pub(super) const BLOCKS: TableDefinition<'static, &[u8; 16], Sealed> = TableDefinition::new("blocks");
-/// [`super::VersionRecord`]s by sequence number.
-pub(super) const VERSIONS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("versions");
-/// [`crate::snapshot::version::VersionMeta`] as JSON by sequence number.
+/// [`super::SnapshotRecord`]s by sequence number.
+pub(super) const SNAPSHOTS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("versions");
+/// [`crate::snapshot::meta::SnapshotMeta`] as JSON by sequence number.
 pub(super) const VERSION_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("version_meta");
 
 /// [`super::CopyMeta`] by canonical path and query.

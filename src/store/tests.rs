@@ -12,7 +12,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::Content;
-use crate::snapshot::version::{Certificate, VersionMeta};
+use crate::snapshot::meta::{Certificate, SnapshotMeta};
 
 mod crash;
 mod damage;
@@ -53,8 +53,8 @@ fn content(count: u64) -> Content {
     content_of((0..count).map(|n| summary(n * 7919 % 1_000_003, &format!("venue {n}"))).collect())
 }
 
-fn meta(published_ms: i64) -> VersionMeta {
-    VersionMeta {
+fn meta(published_ms: i64) -> SnapshotMeta {
+    SnapshotMeta {
         certificate: Certificate::Full,
         confirmed_ms: 1,
         claimed_ms: None,
@@ -159,7 +159,7 @@ fn a_changed_listing_writes_one_block_and_a_moved_one_three() {
     let id = content.summaries[777].id.0;
     content.summaries[777] = summary(id, "another name");
     let record = store.publish(&content, &meta(2)).unwrap();
-    let new = |record: &VersionRecord| record.block_keys().filter(|key| !before.contains(key)).count();
+    let new = |record: &SnapshotRecord| record.block_keys().filter(|key| !before.contains(key)).count();
     assert_eq!((record.seq, new(&record)), (2, 1));
     let moved = content.summaries.remove(777);
     content.summaries.insert(0, moved);
@@ -173,10 +173,10 @@ fn an_equal_content_replaces_only_what_is_known_beside_it() {
     let store = Temp::new();
     let first = store.publish(&content(10), &meta(1)).unwrap();
     assert_eq!(store.publish(&content(10), &meta(2)).unwrap(), first);
-    assert_eq!(store.versions().unwrap(), [(first.clone(), meta(2))]);
+    assert_eq!(store.snapshots().unwrap(), [(first.clone(), meta(2))]);
     store.update_meta(first.seq, &meta(3)).unwrap();
     assert_eq!(store.current().unwrap().unwrap().1, meta(3));
-    assert!(matches!(store.update_meta(9, &meta(3)), Err(StoreError::NoSuchVersion(9))));
+    assert!(matches!(store.update_meta(9, &meta(3)), Err(StoreError::NoSuchSnapshot(9))));
 }
 
 #[test]
@@ -185,13 +185,13 @@ fn a_rollback_keeps_while_newer_versions_are_staged() {
     let old = store.publish(&content(10), &meta(1)).unwrap();
     let new = store.publish(&content(11), &meta(2)).unwrap();
     store.activate(old.seq, &States::default()).unwrap();
-    assert_eq!(store.keep(&content(11), &meta(3), &Along::default()).unwrap(), new, "equal to the newest");
-    let newest = store.keep(&content(12), &meta(4), &Along::default()).unwrap();
+    assert_eq!(store.keep(&content(11), &meta(3), &WrittenAlong::default()).unwrap(), new, "equal to the newest");
+    let newest = store.keep(&content(12), &meta(4), &WrittenAlong::default()).unwrap();
     store.reopen();
     assert_eq!(store.current().unwrap().unwrap().0, old);
     store.activate(newest.seq, &States::default()).unwrap();
     assert_eq!(store.current().unwrap().unwrap().0, newest);
-    assert!(matches!(store.activate(99, &States::default()), Err(StoreError::NoSuchVersion(99))));
+    assert!(matches!(store.activate(99, &States::default()), Err(StoreError::NoSuchSnapshot(99))));
 }
 
 #[test]
@@ -206,12 +206,12 @@ fn collecting_garbage_keeps_shared_blocks_and_the_current_version() {
     }
     let records: Vec<_> = contents.iter().map(|content| store.publish(content, &meta(0)).unwrap()).collect();
     let collected = store.collect_garbage(&[2]).unwrap();
-    assert_eq!(collected.versions, 2);
+    assert_eq!(collected.snapshots, 2);
     assert!((2..=4).contains(&collected.blocks), "{collected:?}");
     for kept in [1, 3] {
         assert!(store.load(&records[kept]).unwrap() == contents[kept]);
     }
-    assert!(matches!(store.load(&records[0]), Err(StoreError::NoSuchVersion(1))));
+    assert!(matches!(store.load(&records[0]), Err(StoreError::NoSuchSnapshot(1))));
     assert_eq!(store.collect_garbage(&[2]).unwrap(), Collected::default());
     assert_eq!(store.publish(&contents[0], &meta(0)).unwrap().seq, 5, "no sequence number is used twice");
 }
@@ -309,11 +309,11 @@ fn details_of_listings_that_no_kept_version_has_are_forgotten() {
     let listed = |listed: &[u64]| content_of(listed.iter().map(|id| summary(*id, "x")).collect());
     let kept = |store: &Store| store.detail_metas().unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
     store.put_details(&ids(&[1, 2, 3, 9]).into_iter().map(|id| (id, detail("d"))).collect::<Vec<_>>()).unwrap();
-    assert!(store.forget_vanished().unwrap().is_empty(), "without a version nothing is known to have vanished");
+    assert!(store.forget_vanished().unwrap().is_empty(), "without a snapshot nothing is known to have vanished");
     store.publish(&listed(&[1, 2, 3]), &meta(1)).unwrap();
     store.publish(&listed(&[1, 3, 4]), &meta(2)).unwrap();
     assert_eq!(store.forget_vanished().unwrap(), ids(&[9]));
-    assert_eq!(kept(&store), ids(&[1, 2, 3]), "a kept version still has 2");
+    assert_eq!(kept(&store), ids(&[1, 2, 3]), "a kept snapshot still has 2");
     store.collect_garbage(&[]).unwrap();
     assert_eq!(store.forget_vanished().unwrap(), ids(&[2]));
     assert_eq!((kept(&store), store.detail(ListingId(2)).unwrap()), (ids(&[1, 3]), None));
@@ -389,11 +389,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_contents_come_back(versions in prop::collection::vec(prop::collection::btree_map(0_u64..3000, ".{0,20}", 0..1500), 1..4), reverse: bool) {
+    fn any_contents_come_back(snapshots in prop::collection::vec(prop::collection::btree_map(0_u64..3000, ".{0,20}", 0..1500), 1..4), reverse: bool) {
         let mut store = Temp::new();
         let mut published = Vec::new();
-        for version in versions {
-            let mut summaries: Vec<_> = version.iter().map(|(id, text)| summary(*id, text)).collect();
+        for listed in snapshots {
+            let mut summaries: Vec<_> = listed.iter().map(|(id, text)| summary(*id, text)).collect();
             if reverse {
                 summaries.reverse();
             }

@@ -15,10 +15,10 @@ const FORGOTTEN: Duration = Duration::from_secs(120);
 
 /// The problems.
 #[derive(Debug, Default)]
-pub(super) struct Trouble(Mutex<Inner>);
+pub(super) struct Trouble(Mutex<KnownTrouble>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct KnownTrouble {
     damage: Option<String>,
     disk: Option<Disk>,
 }

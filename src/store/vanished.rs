@@ -8,7 +8,7 @@ use redb::ReadableTable;
 
 use super::error::StoreError;
 use super::load::BlockReader;
-use super::{Store, block, tables, version};
+use super::{Store, block, record, tables};
 use crate::api::listing::ListingId;
 
 /// Details per transaction.
@@ -21,9 +21,9 @@ impl Store {
     /// # Errors
     /// When the file is damaged or a write fails. Details removed until then stay removed.
     pub fn forget_vanished(&self) -> Result<Vec<ListingId>, StoreError> {
-        let _versions = self.versions.lock();
+        let _publishing = self.publishing.lock();
         let vanished = self.handle.read(|transaction| {
-            let records = version::records(&transaction.open_table(tables::VERSIONS)?)?;
+            let records = record::records(&transaction.open_table(tables::SNAPSHOTS)?)?;
             if records.is_empty() {
                 // Without snapshots no listing is known, and the details are all data.
                 return Ok(Vec::new());

@@ -74,7 +74,7 @@ mod shared_limit;
 mod shield;
 mod shrink;
 mod simulation;
+mod snapshots;
 mod stamps;
 mod terminal;
 mod tls;
-mod versions;

@@ -72,7 +72,7 @@ fn data(status: &Status, families: &mut Families) {
         families.gauge(table::AGE, age);
     }
     families.gauge(table::LISTINGS, published.dataset.len());
-    let rolled_back = status.versions.as_ref().is_some_and(|versions| versions.rolled_back().is_some());
+    let rolled_back = status.snapshots.as_ref().is_some_and(|snapshots| snapshots.rolled_back().is_some());
     families.flag(table::ROLLED_BACK, rolled_back);
     if let Some(details) = &status.details {
         families.gauge(table::DETAILS_MIRRORED, details.mirrored(&published.dataset));

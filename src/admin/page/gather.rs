@@ -13,17 +13,17 @@ use crate::config::Use;
 use crate::semantics::excerpt::Excerpt;
 use crate::semantics::freshness::is_from_the_future;
 use crate::snapshot::content::SnapshotId;
+use crate::snapshots::{KeptSnapshot, Snapshots};
 use crate::telemetry::history::Span;
 use crate::telemetry::recent::Note;
 use crate::upstream::budget::Budget;
 use crate::upstream::status::OriginState;
 use crate::upstream::window::Class;
-use crate::versions::{KeptVersion, Versions};
 
 use super::action::{Action, Writes};
 use super::advice::{self, Finding, about_note};
 use super::charts::{self, Scene, purpose};
-use super::model::{Bar, Line, Model, Origin, Parity, Row, Snapshot, Snapshots, State, Tile};
+use super::model::{Bar, Line, Model, Origin, Parity, Row, SnapshotList, SnapshotRow, State, Tile};
 use super::{facts, limit, odd, words};
 
 /// Kept snapshots that are shown; beyond that only important ones.
@@ -39,7 +39,7 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
     let budget = status.budget.as_ref().map(Budget::view);
     let tls = status.tls.as_ref().and_then(|tls| tls.certificate.problem(reading.now));
     let damage = status.store.as_ref().and_then(|store| store.damage());
-    let rolled_back = status.versions.as_ref().and_then(Versions::rolled_back);
+    let rolled_back = status.snapshots.as_ref().and_then(Snapshots::rolled_back);
     let alone = status.shared.as_ref().and_then(|shared| shared.why_local());
     let findings = advice::findings(&advice::Facts {
         usage: status.usage,
@@ -69,13 +69,13 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
         span,
         origin: status.budget.as_ref().map(|_| origin(status, &reading)),
         data: data(&reading, &value),
-        snapshots: status.versions.as_ref().map(|versions| snapshots(versions, &reading)),
+        snapshots: status.snapshots.as_ref().map(|snapshots| snapshot_list(snapshots, &reading)),
         parity: parity.map(|(score, job)| Parity {
             lines: parity_lines(&score, &job),
             differences: differences(&score, &job),
             action: Action::audit(),
         }),
-        odd: status.versions.as_ref().map(|versions| odd::requests(versions.edges())),
+        odd: status.snapshots.as_ref().map(|snapshots| odd::requests(snapshots.edges())),
         limit: status.shared.as_ref().map_or_else(Vec::new, |shared| limit::lines(shared)),
         notes: status.recent.notes().iter().map(row).collect(),
         server: server(status, &reading, tls),
@@ -225,25 +225,25 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
     lines
 }
 
-fn snapshots(versions: &Versions, reading: &Reading) -> Snapshots {
-    let kept = versions.kept();
-    let is_shown = |at: usize, kept: &KeptVersion| at < MOST_SNAPSHOTS || kept.served || kept.newest;
+fn snapshot_list(snapshots: &Snapshots, reading: &Reading) -> SnapshotList {
+    let kept = snapshots.kept();
+    let is_shown = |at: usize, kept: &KeptSnapshot| at < MOST_SNAPSHOTS || kept.served || kept.newest;
     let shown = kept.iter().enumerate().filter(|(at, kept)| is_shown(*at, kept));
-    let shown: Vec<Snapshot> = shown.map(|(_, kept)| snapshot(kept, reading.now)).collect();
+    let shown: Vec<SnapshotRow> = shown.map(|(_, kept)| snapshot(kept, reading.now)).collect();
     let held = reading.picture.held.as_ref().map(|held| {
         let (id, listings, serving) = (words::short(&held.snapshot), held.listings, held.serving);
         let counts = format!("{} listings instead of {}", words::count(listings), words::count(serving));
         (format!("Snapshot {id} with {counts} waits: {}", words::sentence(&cut(&held.reason))), Action::accept())
     });
-    Snapshots {
+    SnapshotList {
         more: kept.len() - shown.len(),
         shown,
-        release: versions.rolled_back().map(|_| Action::release()),
+        release: snapshots.rolled_back().map(|_| Action::release()),
         held,
     }
 }
 
-fn snapshot(kept: &KeptVersion, now: WallTime) -> Snapshot {
+fn snapshot(kept: &KeptSnapshot, now: WallTime) -> SnapshotRow {
     let id = kept.id.as_str();
     let confirmed = WallTime::from_millis(kept.meta.confirmed_ms);
     let marks = [
@@ -259,7 +259,7 @@ fn snapshot(kept: &KeptVersion, now: WallTime) -> Snapshot {
     }
     actions.push(if kept.pinned { Action::unpin(id) } else { Action::pin(id) });
     actions.push(Action::verify(id));
-    Snapshot {
+    SnapshotRow {
         id: id.to_owned(),
         listings: kept.listings,
         certificate: kept.meta.certificate.as_str(),

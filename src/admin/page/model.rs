@@ -27,7 +27,7 @@ pub(super) struct Model {
     /// The current snapshot; empty without data.
     pub data: Vec<Line>,
     /// The kept snapshots; `None` in shield use.
-    pub snapshots: Option<Snapshots>,
+    pub snapshots: Option<SnapshotList>,
     /// The comparison with the origin; `None` without one.
     pub parity: Option<Parity>,
     /// How odd requests are answered; `None` in shield use.
@@ -101,7 +101,7 @@ pub(super) struct Origin {
 }
 
 /// One kept snapshot.
-pub(super) struct Snapshot {
+pub(super) struct SnapshotRow {
     pub id: String,
     pub listings: u64,
     pub certificate: &'static str,
@@ -113,8 +113,8 @@ pub(super) struct Snapshot {
 }
 
 /// The kept snapshots.
-pub(super) struct Snapshots {
-    pub shown: Vec<Snapshot>,
+pub(super) struct SnapshotList {
+    pub shown: Vec<SnapshotRow>,
     /// How many more are kept.
     pub more: usize,
     /// During a rollback.

@@ -59,7 +59,7 @@ pub(super) fn document(model: &Model) -> Markup {
                         Writes::Token => p class="note" { "Actions ask for " code { "admin.token" } "." },
                         Writes::Free => {}
                     }
-                    div id="live" tabindex="-1" { (live(model)) }
+                    div id="live" tabindex="-1" { (current(model)) }
                     (sections::bundles(model))
                 }
                 p id="outcome" class="outcome" role="status" {}
@@ -71,7 +71,7 @@ pub(super) fn document(model: &Model) -> Markup {
 }
 
 /// The changing part: sections with ids, which the script replaces where they differ.
-pub(super) fn live(model: &Model) -> Markup {
+pub(super) fn current(model: &Model) -> Markup {
     html! {
         (health(model))
         (tiles(&model.tiles))

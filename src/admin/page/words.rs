@@ -3,7 +3,7 @@
 //! Pure. Callers: [`super::gather`], [`super::advice`], [`super::chart`], [`super::view`].
 
 use crate::clock::WallTime;
-use crate::snapshot::version::{Assumption, Certificate};
+use crate::snapshot::meta::{Assumption, Certificate};
 use crate::upstream::status::OriginState;
 
 /// A whole number with commas: `1,234,567`.

@@ -18,7 +18,7 @@ use crate::semantics::caching::{self, Ranged};
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use super::{Answer, Asked, Head, NOSNIFF, Outcome, Standing, common, fields};
 
@@ -32,7 +32,7 @@ pub(crate) struct FromDump<'a> {
     /// The file.
     pub(crate) built: &'a Arc<Built>,
     /// Its snapshot.
-    pub(crate) published: &'a Published,
+    pub(crate) published: &'a Snapshot,
 }
 
 impl Standing {

@@ -13,12 +13,12 @@ use crate::mirror::details::Details;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailRecord, DetailState};
 
 impl Finder {
     /// The detail of a listing: the stored one, else the origin's, which is stored.
-    pub(super) async fn detail(&self, published: Arc<Published>, id: ListingId, client: &Caller) -> Found {
+    pub(super) async fn detail(&self, published: Arc<Snapshot>, id: ListingId, client: &Caller) -> Found {
         let Some(summary) = published.dataset.summary(id) else {
             return self.unknown(id);
         };
@@ -65,7 +65,7 @@ impl Finder {
     async fn answer_detail(
         &self,
         details: &Details,
-        published: Arc<Published>,
+        published: Arc<Snapshot>,
         id: ListingId,
         record: DetailRecord,
         revision: u64,

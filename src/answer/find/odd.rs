@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Finder, Found, Version};
+use super::{Finder, Found, NamedSnapshot};
 use crate::answer::admit::OddRequest;
 use crate::answer::render;
 use crate::api::edges::case::Case;
@@ -18,7 +18,7 @@ use crate::semantics::problem::Problem;
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::edges::{self, Decision};
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 /// An answer in the origin's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl OddFound {
 
 impl Finder {
     /// The decision about a query that selects no listing; `None`: it is not odd.
-    pub(super) fn looked_up(&self, published: &Published, query: &ListQuery) -> Option<OddFound> {
+    pub(super) fn looked_up(&self, published: &Snapshot, query: &ListQuery) -> Option<OddFound> {
         if !self.edges.are_used() {
             return None;
         }
@@ -78,7 +78,7 @@ impl Finder {
     /// Answers an odd request; `None`: grandstand's own answer counts. `allowed`: the origin may be asked.
     pub(super) async fn answer_odd(
         &self,
-        published: &Arc<Published>,
+        published: &Arc<Snapshot>,
         pinned: bool,
         odd: OddFound,
         allowed: bool,
@@ -99,21 +99,21 @@ impl Finder {
     }
 
     /// Answers a query that the parser calls odd.
-    pub(super) async fn odd(&self, published: Arc<Published>, asked: OddRequest, client: &Caller) -> Found {
+    pub(super) async fn odd(&self, published: Arc<Snapshot>, asked: OddRequest, client: &Caller) -> Found {
         let OddRequest { odd, ours } = asked;
-        let version = match self.version(published, odd.pin.as_deref(), client.address).await {
-            Ok(version) => version,
+        let named = match self.named(published, odd.pin.as_deref(), client.address).await {
+            Ok(named) => named,
             Err(none) => return none,
         };
         if let Some(lessons) = self.edges.learned() {
-            let decision = edges::of_odd(&lessons, &version.published.dataset, &odd, self.now_nanos());
+            let decision = edges::of_odd(&lessons, &named.published.dataset, &odd, self.now_nanos());
             match OddFound::of(decision, || odd.path.clone()) {
                 // It has a key of its own, and perhaps a cached reply.
                 OddFound::List(applied) if applied.is_ordinary() => {
-                    return self.list(version, applied.query, client).await;
+                    return self.list(named, applied.query, client).await;
                 }
                 found => {
-                    let Version { published, pinned, beside } = &version;
+                    let NamedSnapshot { published, pinned, beside } = &named;
                     let allowed = beside.is_none() && !pinned && !(self.is_behind)();
                     if let Some(found) = self.answer_odd(published, *pinned, found, allowed, client).await {
                         return found;
@@ -122,7 +122,7 @@ impl Finder {
             }
         }
         match ours {
-            Ok(query) => self.list(version, query, client).await,
+            Ok(query) => self.list(named, query, client).await,
             Err(problem) => problem.into(),
         }
     }

@@ -1,6 +1,6 @@
 //! The snapshot that a client names with `snapshot=`: the current one, a kept one, or why none can answer.
 //!
-//! [`crate::versions::kept`] decides which snapshots are in memory, and loads others. Callers: [`super`].
+//! [`crate::snapshots::loaded`] decides which snapshots are in memory, and loads others. Callers: [`super`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use std::sync::Arc;
 use super::{Finder, Found};
 use crate::semantics::network::household;
 use crate::semantics::problem::Problem;
-use crate::snapshot::live::Published;
-use crate::versions::kept::Missing;
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::loaded::Missing;
 
 /// The snapshot that answers a request.
-pub(super) struct Version {
-    pub published: Arc<Published>,
+pub(super) struct NamedSnapshot {
+    pub published: Arc<Snapshot>,
     /// Whether the client named it.
     pub pinned: bool,
     /// The current snapshot, if that is another one.
-    pub beside: Option<Arc<Published>>,
+    pub beside: Option<Arc<Snapshot>>,
 }
 
 impl Finder {
     /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why not.
-    pub(super) async fn version(
+    pub(super) async fn named(
         &self,
-        served: Arc<Published>,
+        served: Arc<Snapshot>,
         pin: Option<&str>,
         client: IpAddr,
-    ) -> Result<Version, Found> {
+    ) -> Result<NamedSnapshot, Found> {
         let current = served.dataset.id.as_str();
         let Some(pin) = pin.filter(|pin| *pin != current) else {
-            return Ok(Version { published: served, pinned: pin.is_some(), beside: None });
+            return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
         };
         match self.kept.get(pin, household(client, self.settings.load().rate_limit.ipv6_prefix)).await {
-            Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
+            Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
             Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
             Err(Missing::Busy) => {
                 Err(not_at_hand(pin, "it is being loaded, or waits until other snapshots are loaded", 5))

@@ -19,7 +19,7 @@ use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::{Assumption, Certificate, VersionMeta};
+use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
 
 const PUBLIC: &str = "http://mirror.test";
 
@@ -45,8 +45,8 @@ fn content(count: u64, text: &str) -> Content {
     }
 }
 
-fn meta(confirmed_ms: i64) -> VersionMeta {
-    VersionMeta {
+fn meta(confirmed_ms: i64) -> SnapshotMeta {
+    SnapshotMeta {
         certificate: Certificate::Full,
         confirmed_ms,
         claimed_ms: None,
@@ -64,10 +64,10 @@ fn dataset(content: Content) -> Arc<Dataset> {
     Arc::new(Dataset::build(content, &Evidence::new()).unwrap())
 }
 
-/// An offline replica that serves 30 listings and keeps an older version of 20, which `may` lets be read.
+/// An offline replica that serves 30 listings and keeps an older snapshot of 20, which `may` lets be read.
 struct Rig {
     finder: Arc<Finder>,
-    old: Arc<Published>,
+    old: Arc<Snapshot>,
     may: mpsc::Sender<Result<(), &'static str>>,
     journal: Arc<Mutex<Journal>>,
 }
@@ -77,22 +77,22 @@ impl Rig {
         Self::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut VersionMeta)) -> Self {
+    fn with(change: impl FnOnce(&mut SnapshotMeta)) -> Self {
         let mut old = meta(1_000_000);
         change(&mut old);
-        let old = Arc::new(Published::new(dataset(content(20, "old")), old, 1, 0));
-        let (live, new) = (Live::default(), dataset(content(30, "new")));
-        live.swap(new.clone(), meta(2_000_000), 2);
+        let old = Arc::new(Snapshot::new(dataset(content(20, "old")), old, 1, 0));
+        let (current, new) = (SnapshotPointer::default(), dataset(content(30, "new")));
+        current.swap(new.clone(), meta(2_000_000), 2);
         let (may, told) = mpsc::channel::<Result<(), &'static str>>();
         let (stored, told) = (old.clone(), Mutex::new(told));
-        let kept = Kept::new(move |_: &str| told.lock().recv().unwrap().map(|()| stored.clone()));
+        let kept = LoadedSnapshots::new(move |_: &str| told.lock().recv().unwrap().map(|()| stored.clone()));
         kept.keep_only([old.dataset.id.as_str(), new.id.as_str()]);
         let entry = Entry::between(&old.dataset, &new, 5);
         let journal = Arc::new(Mutex::new(Journal::new([entry])));
         let known = journal.clone();
         let finder = Finder {
             is_behind: Box::new(|| false),
-            live,
+            current,
             cache: Cache::new(1 << 20),
             details: None,
             proxy: None,
@@ -205,7 +205,7 @@ async fn a_taxonomy_of_a_kept_snapshot_neither_uses_nor_fills_the_served_ones_pl
 #[tokio::test]
 async fn a_snapshot_that_is_not_kept_is_gone_and_one_that_cannot_be_read_unavailable() {
     let rig = Rig::new();
-    let current = rig.finder.live.current().unwrap().dataset.id.to_string();
+    let current = rig.finder.current.get().unwrap().dataset.id.to_string();
     let (status, detail, _) = refused(rig.list("snapshot=nonsense").await);
     assert!(status == 410 && detail.contains(&current), "{status} {detail}");
     rig.may.send(Err("damaged")).unwrap();
@@ -221,9 +221,9 @@ async fn what_only_the_origin_can_tell_is_not_asked_for_the_past() {
     // What the origin disproved of late was as wrong then, and what it disproved then says nothing of today.
     let of_the_past = Rig::with(|old| old.disproved = Some(vec![Assumption::Order]));
     let of_today = Rig::new();
-    let served = of_today.finder.live.current().unwrap();
-    let disproved = VersionMeta { disproved: Some(vec![Assumption::Order]), ..served.meta.clone() };
-    of_today.finder.live.swap(served.dataset.clone(), disproved, 2);
+    let served = of_today.finder.current.get().unwrap();
+    let disproved = SnapshotMeta { disproved: Some(vec![Assumption::Order]), ..served.meta.clone() };
+    of_today.finder.current.swap(served.dataset.clone(), disproved, 2);
     for rig in [of_the_past, of_today] {
         rig.may.send(Ok(())).unwrap();
         let (status, detail, retry_after) = refused(rig.list(&format!("state=texas&snapshot={}", rig.id())).await);
@@ -235,7 +235,7 @@ async fn what_only_the_origin_can_tell_is_not_asked_for_the_past() {
 #[tokio::test]
 async fn what_changed_is_told_since_any_snapshot_that_the_journal_knows() {
     let rig = Rig::new();
-    let current = rig.finder.live.current().unwrap().dataset.id.to_string();
+    let current = rig.finder.current.get().unwrap().dataset.id.to_string();
     let all = shown(rig.changes(rig.id()).await);
     let document: serde_json::Value = serde_json::from_str(&all.text).unwrap();
     assert_eq!((&document["since"], &document["snapshot"]), (&rig.id().into(), &current.as_str().into()));
@@ -259,16 +259,16 @@ async fn what_changed_is_kept_when_it_is_wanted_and_made_anew_after_a_switch() {
     assert_eq!(rig.finder.cache.size().1, 0);
     let second = shown(rig.changes(rig.id()).await);
     assert_eq!((rig.finder.cache.size().1, &second.text), (1, &first.text));
-    let served = rig.finder.live.current().unwrap();
+    let served = rig.finder.current.get().unwrap();
     let next = dataset(content(29, "new"));
     rig.journal.lock().push(Entry::between(&served.dataset, &next, 6));
     assert_eq!(shown(rig.changes(rig.id()).await).tag, first.tag, "the switch does not show yet");
-    rig.finder.live.swap(next, meta(3_000_000), 3);
+    rig.finder.current.swap(next, meta(3_000_000), 3);
     let third = shown(rig.changes(rig.id()).await);
     assert!(third.text.contains(r#""added":[21,22,23,24,25,26,27,28,29],"#), "{}", third.text);
     assert_ne!(third.tag, first.tag);
-    let served = rig.finder.live.current().unwrap();
-    rig.finder.live.swap(served.dataset.clone(), meta(4_000_000), 3);
+    let served = rig.finder.current.get().unwrap();
+    rig.finder.current.swap(served.dataset.clone(), meta(4_000_000), 3);
     let fourth = shown(rig.changes(rig.id()).await);
     assert!(fourth.tag == third.tag && fourth.text != third.text, "confirmed for a later instant");
 }

@@ -12,14 +12,14 @@ use serde_json::json;
 use super::remote;
 use super::unfinished::Unfinished;
 use crate::api::dump::DumpKind;
-use crate::app::core::open_versions;
+use crate::app::core::open_snapshots;
 use crate::cli::Failure;
 use crate::cli::holder::Holder;
 use crate::cli::progress::Display;
 use crate::config::Config;
 use crate::dumps::{DumpError, write};
+use crate::snapshots::Snapshots;
 use crate::store::{DetailState, StoreError};
-use crate::versions::Versions;
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,18 +87,18 @@ fn finish(done: &Done) -> ExitCode {
 }
 
 fn make(config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<Done, Failure> {
-    match Holder::find(config, open_versions)? {
-        Holder::Here(_data_dir, versions) => here(&versions, kind, out),
+    match Holder::find(config, open_snapshots)? {
+        Holder::Here(_data_dir, snapshots) => here(&snapshots, kind, out),
         Holder::There { admin, token } => {
             Ok(Done { snapshot: remote::dump(&admin, token.as_ref(), kind, out)?, damaged: 0 })
         }
     }
 }
 
-fn here(versions: &Versions, kind: DumpKind, out: &mut dyn Write) -> Result<Done, Failure> {
-    let published = versions.live().current().ok_or(DumpError::Nothing)?;
+fn here(snapshots: &Snapshots, kind: DumpKind, out: &mut dyn Write) -> Result<Done, Failure> {
+    let published = snapshots.current().get().ok_or(DumpError::Nothing)?;
     let damaged = std::cell::Cell::new(0);
-    let detail = |id| match versions.store().detail(id) {
+    let detail = |id| match snapshots.store().detail(id) {
         Err(StoreError::Damaged(_)) => {
             damaged.set(damaged.get() + 1);
             Ok(None)

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::dump::{self, Format};
 use super::unfinished::{FileError, Unfinished, remove};
 use super::{Sources, for_scripts, in_file, remote, what};
-use crate::app::core::open_versions;
+use crate::app::core::open_snapshots;
 use crate::bundle::signature::{self, Signer};
 use crate::bundle::trust::open_file;
 use crate::bundle::{Bundle, Manifest};
@@ -23,9 +23,9 @@ use crate::cli::progress::{Display, bytes_bar};
 use crate::cli::{EXIT_CONFIG, Failure, load, logging};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel, Use};
+use crate::snapshots::Snapshots;
+use crate::snapshots::bundles::Exported;
 use crate::store::DataDir;
-use crate::versions::Versions;
-use crate::versions::bundles::Exported;
 use crate::words::counted;
 
 /// Arguments of `grandstand bundle export`.
@@ -139,15 +139,15 @@ enum Made {
     /// By a server, which records it.
     There,
     /// By this process, with the directory locked until it is recorded.
-    Here(Box<(DataDir, Versions, Exported)>),
+    Here(Box<(DataDir, Snapshots, Exported)>),
 }
 
 impl Made {
     /// The bundle has its name.
     fn remember(self) {
         if let Self::Here(made) = self {
-            let (_data_dir, versions, exported) = *made;
-            if let Err(error) = versions.remember(exported) {
+            let (_data_dir, snapshots, exported) = *made;
+            if let Err(error) = snapshots.remember(exported) {
                 eprintln!("warning: this export could not be recorded ({error}); a delta from it may be impossible");
             }
         }
@@ -155,14 +155,14 @@ impl Made {
 }
 
 fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Failure> {
-    let (made, known) = match Holder::find(config, open_versions)? {
-        Holder::Here(data_dir, versions) => {
+    let (made, known) = match Holder::find(config, open_snapshots)? {
+        Holder::Here(data_dir, snapshots) => {
             let mut display = Display::new();
-            let exported = versions.export(out, since, &mut |done, of| display.count(0, "details", done, of));
+            let exported = snapshots.export(out, since, &mut |done, of| display.count(0, "details", done, of));
             display.finish();
             let exported = exported?;
             let known = remote::Known { is_exact: exported.is_exact, is_whole: exported.is_whole };
-            (Made::Here(Box::new((data_dir, versions, exported))), known)
+            (Made::Here(Box::new((data_dir, snapshots, exported))), known)
         }
         Holder::There { admin, token } => (Made::There, remote::export(&admin, token.as_ref(), since, out)?),
     };

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::{Sources, for_scripts, opened, remote, signature, signed, trusted};
 use crate::admin::bundle::{learn, tidy};
-use crate::app::core::{Core, open_versions_anew};
+use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
 use crate::bundle::trust::Opened;
 use crate::cli::holder::Holder;
@@ -61,12 +61,12 @@ impl Import {
         for doubt in doubts(&config, bundle.bundle.manifest(), Clock::system().now_wall()) {
             eprintln!("warning: {doubt}");
         }
-        let told = match Holder::find(&config, open_versions_anew)? {
-            Holder::Here(_data_dir, versions) => {
+        let told = match Holder::find(&config, open_snapshots_anew)? {
+            Holder::Here(_data_dir, snapshots) => {
                 let now_ms = Clock::system().now_wall().as_millis();
                 let imported =
-                    versions.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
-                let tidied = versions.tidy().and_then(|()| versions.store().forget_vanished());
+                    snapshots.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
+                let tidied = snapshots.tidy().and_then(|()| snapshots.store().forget_vanished());
                 if let Err(error) = tidied {
                     eprintln!("warning: data that is no longer needed could not be removed: {error}");
                 }
@@ -176,21 +176,21 @@ impl Told {
 
 /// Imports a bundle before a server starts, unless the data directory is as new.
 pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), Failure> {
-    let Some(versions) = core.versions.as_ref().filter(|_| config.usage() != Use::Shield) else {
+    let Some(snapshots) = core.snapshots.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(ImportFailure::Shield.into());
     };
     let Opened { file, bundle, voucher } = opened(path, &trusted(config)?, config.bundle.max_size)?;
     for doubt in doubts(config, bundle.manifest(), core.clock.now_wall()) {
         tracing::warn!("{doubt}");
     }
-    if versions.is_ahead_of(&bundle)? {
+    if snapshots.is_ahead_of(&bundle)? {
         let bundled = &bundle.manifest().snapshot;
         tracing::info!(%bundled, "bundle not imported: the data directory is as new or newer");
         return Ok(());
     }
     let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
-    let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), false, &learn)?;
-    tidy(versions, core.details.as_ref());
+    let imported = snapshots.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), false, &learn)?;
+    tidy(snapshots, core.details.as_ref());
     tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, signature = signed(&voucher), "bundle imported");
     Ok(())
 }

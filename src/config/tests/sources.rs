@@ -88,7 +88,7 @@ fn every_error_names_its_source() {
     );
     let path = file.display();
     let want = [
-        format!("{path}:3: mirror.keep: 0 is not a whole number of versions from 1 to 1000"),
+        format!("{path}:3: mirror.keep: 0 is not a whole number of snapshots from 1 to 1000"),
         format!("{path}:5: rate_limit.override[0].requests_per_minute: is missing"),
         format!(
             "{path}:6: rate_limit.override[0].network: \"x\" is not a network or an address, such as \"10.0.0.0/8\" \

@@ -77,7 +77,7 @@ mod tests {
     use crate::fleet::head::{NamedBundle, NamedJournal};
     use crate::fleet::keys::BundleKey;
     use crate::snapshot::content::SnapshotId;
-    use crate::snapshot::version::Certificate;
+    use crate::snapshot::meta::Certificate;
 
     const NOW: i64 = 1_790_000_000_000;
     const KEEP: i64 = 1000;

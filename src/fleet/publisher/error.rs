@@ -4,8 +4,8 @@
 
 use crate::bundle::signature::SignatureError;
 use crate::fleet::place::PlaceError;
+use crate::snapshots::bundles::ExportError;
 use crate::store::StoreError;
-use crate::versions::bundles::ExportError;
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]

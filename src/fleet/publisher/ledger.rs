@@ -12,8 +12,8 @@ use crate::api::listing::ListingId;
 use crate::fleet::head::Head;
 use crate::fleet::keys::Digest;
 use crate::snapshot::content::SnapshotId;
+use crate::snapshots::chain::{ChainEnd, ExportedDetail};
 use crate::store::{States, Store, StoreError};
-use crate::versions::chain::{ChainEnd, ExportedDetail};
 
 const LEDGER: &str = "publish/ledger";
 const DETAILS: &str = "publish/details";

@@ -5,13 +5,13 @@
 use super::plan::Offer;
 use crate::fleet::journal;
 use crate::fleet::keys::Digest;
-use crate::snapshot::live::Published;
-use crate::versions::Versions;
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::Snapshots;
 
 /// The offer, and the file of its journal.
-pub(super) fn of(versions: &Versions, served: &Published) -> (Offer, Vec<u8>) {
+pub(super) fn of(snapshots: &Snapshots, served: &Snapshot) -> (Offer, Vec<u8>) {
     let snapshot = &served.dataset.id;
-    let journal = journal::encode(&versions.journal(), snapshot);
+    let journal = journal::encode(&snapshots.journal(), snapshot);
     let offer = Offer {
         snapshot: snapshot.clone(),
         content: content(served),
@@ -24,7 +24,7 @@ pub(super) fn of(versions: &Versions, served: &Published) -> (Offer, Vec<u8>) {
 
 /// A hash of what a bundle of this snapshot carries: not details, which are compared one by one; not the confirmation,
 /// which the head carries; not the last values of volatile fields, which go along with the next bundle.
-fn content(served: &Published) -> Digest {
+fn content(served: &Snapshot) -> Digest {
     let meta = &served.meta;
     let mut hasher = blake3::Hasher::new();
     let mut part = |bytes: &[u8]| {

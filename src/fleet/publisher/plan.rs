@@ -5,7 +5,7 @@
 use crate::fleet::head::{Head, MOST_DELTAS, MOST_NUMBER};
 use crate::fleet::keys::{Digest, Key};
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
 
 /// Without another snapshot, a bundle follows the one before it after this time, in milliseconds.
 pub(super) const PAUSE_MS: i64 = 60_000;

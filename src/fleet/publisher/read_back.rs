@@ -127,7 +127,7 @@ mod tests {
     use crate::fleet::head::{Head, NamedBundle, NamedJournal};
     use crate::fleet::place::Condition;
     use crate::snapshot::content::SnapshotId;
-    use crate::snapshot::version::Certificate;
+    use crate::snapshot::meta::Certificate;
 
     const TEXTS: [&str; 3] = ["journal", "signature", "bundle"];
 

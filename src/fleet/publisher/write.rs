@@ -18,9 +18,9 @@ use crate::bundle::signature::Signer;
 use crate::fleet::head::{Head, NamedBundle, NamedJournal};
 use crate::fleet::keys::{Digest, Key};
 use crate::fleet::place::Condition;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::chain::{ChainEnd, Link, lacks_base};
 use crate::store::nameless;
-use crate::versions::chain::{ChainEnd, Link, lacks_base};
 
 /// A bundle in a file without a name.
 pub(super) struct Made {
@@ -36,7 +36,7 @@ impl Publisher {
     pub(super) async fn act(
         &mut self,
         step: Step,
-        served: &Arc<Published>,
+        served: &Arc<Snapshot>,
         journal: &Arc<Vec<u8>>,
     ) -> Result<(), PublishError> {
         let revision = self.details.as_ref().map(crate::mirror::details::Details::revision);
@@ -77,7 +77,7 @@ impl Publisher {
         if made.is_some() {
             self.is_broken = false;
             self.seen_details = revision;
-            self.versions.keep_for_chain(Some(chain.head.snapshot.clone()));
+            self.snapshots.keep_for_chain(Some(chain.head.snapshot.clone()));
         }
         self.put_head(&chain).await?;
         self.status.wrote(Kind::Head, 0);
@@ -86,7 +86,7 @@ impl Publisher {
     }
 
     /// A delta, or a full bundle in its place.
-    async fn delta(&self, served: &Arc<Published>) -> Result<Made, PublishError> {
+    async fn delta(&self, served: &Arc<Snapshot>) -> Result<Made, PublishError> {
         let ledger = self.ledger.as_ref();
         let base = ledger.and_then(|ledger| Some((ledger.end.clone()?, ledger.chain.head.clone())));
         let Some((end, head)) = base else { return self.full(served, Why::First).await };
@@ -98,20 +98,20 @@ impl Publisher {
         }
     }
 
-    async fn full(&self, served: &Arc<Published>, why: Why) -> Result<Made, PublishError> {
+    async fn full(&self, served: &Arc<Snapshot>, why: Why) -> Result<Made, PublishError> {
         tracing::info!(url = self.settings.url, snapshot = %served.dataset.id, why = why.as_str(), "publishing a full bundle");
         self.make(served, None).await
     }
 
     /// Exports a bundle into a file, hashes and signs it.
-    async fn make(&self, served: &Arc<Published>, base: Option<(ChainEnd, Digest)>) -> Result<Made, PublishError> {
-        let (versions, served) = (self.versions.clone(), served.clone());
+    async fn make(&self, served: &Arc<Snapshot>, base: Option<(ChainEnd, Digest)>) -> Result<Made, PublishError> {
+        let (snapshots, served) = (self.snapshots.clone(), served.clone());
         let (signer, data_dir) = (self.signer.clone(), self.settings.data_dir.clone());
         let details = self.details.clone();
         blocking(move || {
             settle(details.as_ref());
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
-            let link = versions.export_link(&mut file, &served, base.as_ref().map(|(end, _)| end))?;
+            let link = snapshots.export_link(&mut file, &served, base.as_ref().map(|(end, _)| end))?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
             hasher.update_reader(&file)?;
@@ -156,7 +156,7 @@ impl Publisher {
 }
 
 /// The text of a head: its number, when it is written, the data and the journal.
-type Said<'a> = (u64, i64, &'a Published, NamedJournal);
+type Said<'a> = (u64, i64, &'a Snapshot, NamedJournal);
 
 fn head(full: NamedBundle, deltas: Vec<NamedBundle>, (sequence, written_ms, served, journal): Said<'_>) -> Head {
     Head {
@@ -195,7 +195,7 @@ fn grown(before: Option<&Chain>, made: &Made, content: Digest, said: Said<'_>) -
 }
 
 /// The signed comment of a bundle.
-fn comment(served: &Published) -> String {
+fn comment(served: &Snapshot) -> String {
     format!("grandstand snapshot {}, confirmed at {}", served.dataset.id, served.confirmed())
 }
 

@@ -8,9 +8,9 @@ use crate::bundle::BundleError;
 use crate::fleet::follow::Refusal;
 use crate::fleet::head::HeadError;
 use crate::fleet::place::PlaceError;
+use crate::snapshots::SnapshotsError;
+use crate::snapshots::bundles::ImportError;
 use crate::store::StoreError;
-use crate::versions::VersionsError;
-use crate::versions::bundles::ImportError;
 
 /// Why a round ended without the newest data.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub(crate) enum FollowError {
     Store(#[from] StoreError),
     /// The head could not be recorded.
     #[error(transparent)]
-    Versions(#[from] VersionsError),
+    Snapshots(#[from] SnapshotsError),
 }
 
 impl FollowError {

@@ -18,8 +18,8 @@ use crate::fleet::keys::{Digest, Key};
 use crate::fleet::place::{Found, Place, PlaceError};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::journal::Journal;
+use crate::snapshots::follow::Step;
 use crate::store::files;
-use crate::versions::follow::Step;
 use crate::words::counted;
 
 /// The names of unfinished files.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use url::Url;
 
 use super::{FollowError, Follower};
-use crate::versions::follow::{Stand, Took};
+use crate::snapshots::follow::{Stand, Took};
 
 /// Tries before the mirror crawls instead.
 const TRIES: u32 = 3;
@@ -21,7 +21,7 @@ impl Follower {
     /// Imports the data of the object store, if nothing is stored here yet.
     pub(crate) async fn seed(mut self) {
         const CRAWLS: &str = "the object store gave no first data; everything is fetched from the origin";
-        if self.versions.head().load().is_some() {
+        if self.snapshots.newest().load().is_some() {
             return;
         }
         for left in (0..TRIES).rev() {
@@ -71,6 +71,6 @@ impl Follower {
     fn is_ours(&self, address: &str) -> bool {
         let url = Url::parse(address).ok();
         let is_it = |own: &String| own == address || Url::parse(own).ok() == url;
-        self.versions.policy().origins.iter().any(is_it)
+        self.snapshots.policy().origins.iter().any(is_it)
     }
 }

@@ -15,8 +15,8 @@ use crate::fleet::keys::Digest;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
-use crate::versions::Versions;
-use crate::versions::follow::{self, Following, Stand, Step, Took};
+use crate::snapshots::Snapshots;
+use crate::snapshots::follow::{self, Following, Stand, Step, Took};
 
 /// A journal of at most so many bytes is fetched with each change.
 const SMALL_JOURNAL: u64 = 64 << 10;
@@ -38,7 +38,7 @@ impl Follower {
                     "the deltas do not follow from the newest snapshot here; fetching the full bundle"
                 );
                 // Nothing builds on this data any more, also after a restart.
-                let store = self.versions.store().clone();
+                let store = self.snapshots.store().clone();
                 blocking(move || Ok(follow::forget(&store))).await??;
                 self.take_all(head, &Stand { digest: None, ..stand.clone() }).await
             }
@@ -48,7 +48,7 @@ impl Follower {
 
     /// Takes the full bundle and all deltas.
     pub(super) async fn take_all(&mut self, head: &Head, stand: &Stand) -> Result<(), FollowError> {
-        if self.versions.head().load().is_none() {
+        if self.snapshots.newest().load().is_none() {
             let bytes: u64 = head.chain().map(|bundle| bundle.bytes).sum();
             tracing::info!(snapshot = %head.snapshot, bytes, "downloading the first data from the object store");
         }
@@ -118,7 +118,7 @@ impl Follower {
     /// Whether what was fetched is no step back.
     fn is_ahead(&self, steps: &[Step]) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
-        let here = self.versions.head().load().as_ref().map(|newest| newest.meta.confirmed_ms);
+        let here = self.snapshots.newest().load().as_ref().map(|newest| newest.meta.confirmed_ms);
         first.bundle.base().is_some() || here.is_none_or(|here| last.bundle.manifest().confirmed_ms > here)
     }
 
@@ -184,7 +184,7 @@ impl Follower {
         took: Took,
         journal: Option<Vec<Entry>>,
     ) -> Result<(), FollowError> {
-        let (versions, details, from) = (self.versions.clone(), self.details.clone(), stand.digest.clone());
+        let (snapshots, details, from) = (self.snapshots.clone(), self.details.clone(), stand.digest.clone());
         let is_end = |last: &&Step| Digest::new(*last.bundle.digest().as_bytes()) == head.end().digest;
         let (certificate, confirmed_ms) = match steps[..usable].last().filter(|last| !is_end(last)) {
             Some(last) => (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms),
@@ -197,9 +197,9 @@ impl Follower {
             let committed = || steps.iter().for_each(|step| learn(details.as_ref(), step));
             let following =
                 Following { steps, certificate, confirmed_ms, took, from, journal, now_ms, committed: &committed };
-            let imported = versions.follow(&following);
+            let imported = snapshots.follow(&following);
             if imported.is_ok() {
-                tidy(&versions, details.as_ref());
+                tidy(&snapshots, details.as_ref());
             }
             Ok(imported)
         });
@@ -217,8 +217,8 @@ fn learn(details: Option<&Details>, step: &Step) {
 }
 
 /// Drops unneeded data.
-fn tidy(versions: &Versions, details: Option<&Details>) {
-    let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
+fn tidy(snapshots: &Snapshots, details: Option<&Details>) {
+    let forgotten = snapshots.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
     if let Err(error) = forgotten {
         tracing::warn!(%error, "data that is no longer needed could not be removed");
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::api::listing::{ListingId, Summary};
 use crate::clock::WallTime;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use super::index::{Known, PIECE};
 use super::{Details, provisional};
@@ -34,7 +34,7 @@ fn millis(duration: Duration) -> i64 {
 
 impl Details {
     /// The details to fetch: changed ones, then, if `all` are wanted, missing ones, newest first.
-    pub(super) fn missing(&self, published: &Published, all: bool, now: WallTime, cache_ttl: Duration) -> Due {
+    pub(super) fn missing(&self, published: &Snapshot, all: bool, now: WallTime, cache_ttl: Duration) -> Due {
         let dataset = &published.dataset;
         // After an answer that was too old, retry when the CDN has dropped that copy.
         let rested = |meta: &Known| {

@@ -82,7 +82,7 @@ mod tests {
     use crate::cache::Cache;
     use crate::clock::WallTime;
     use crate::semantics::freshness::Stamps;
-    use crate::snapshot::live::Live;
+    use crate::snapshot::pointer::SnapshotPointer;
     use crate::store::{DataDir, Store};
     use crate::upstream::status::OriginStatus;
 
@@ -90,7 +90,7 @@ mod tests {
     fn no_more_details_are_offered_than_may_be_kept() {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
-        let details = Details::open(store, Cache::new(1 << 20), Live::default()).unwrap();
+        let details = Details::open(store, Cache::new(1 << 20), SnapshotPointer::default()).unwrap();
         let now = WallTime::from_seconds(1_000_000);
         let stamps = Stamps { date: None, age: None };
         let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{}"));

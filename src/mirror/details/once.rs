@@ -106,7 +106,7 @@ mod tests {
     use crate::api::hash::ContentHash;
     use crate::cache::Cache;
     use crate::clock::Clock;
-    use crate::snapshot::live::Live;
+    use crate::snapshot::pointer::SnapshotPointer;
     use crate::store::{DataDir, Store};
     use crate::upstream::budget::Budget;
     use crate::upstream::client::ClientConfig;
@@ -128,7 +128,7 @@ mod tests {
         });
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
-        let details = Details::open(store, Cache::new(1 << 20), Live::default()).unwrap();
+        let details = Details::open(store, Cache::new(1 << 20), SnapshotPointer::default()).unwrap();
         let budget = Budget::open(None, None, Clock::system());
         let second = Duration::from_secs(1);
         let config = ClientConfig { base, timeout: 5 * second, max_body: 1 << 20, longest_pause: second };

@@ -10,7 +10,7 @@ use crate::store::{CopyMeta, DataDir, DetailMeta, DetailState};
 
 fn open(dir: &std::path::Path) -> (Arc<Store>, Details) {
     let store = Arc::new(Store::open(&DataDir::open(dir).unwrap()).unwrap());
-    (store.clone(), Details::open(store, Cache::new(1 << 20), Live::default()).unwrap())
+    (store.clone(), Details::open(store, Cache::new(1 << 20), SnapshotPointer::default()).unwrap())
 }
 
 fn known(fetched_ms: i64) -> Known {

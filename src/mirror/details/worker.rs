@@ -16,7 +16,7 @@ use crate::clock::{Clock, WallTime};
 use crate::config::Settings;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Live;
+use crate::snapshot::pointer::SnapshotPointer;
 
 use super::Details;
 use super::due::Due;
@@ -30,7 +30,7 @@ pub struct DetailWorker {
     /// The origin.
     pub client: OriginClient,
     /// The current snapshot.
-    pub live: Live,
+    pub newest: SnapshotPointer,
     /// The volatile keys known by now.
     pub volatile: Arc<RwLock<VolatileKeys>>,
     /// Whether all details are wanted, or only those that clients have asked for.
@@ -47,14 +47,14 @@ impl DetailWorker {
     /// Fetches due details, for ever.
     pub async fn run(self) {
         let _ = self.details.0.all_wanted.set(self.all);
-        let mut swaps = self.live.watch();
+        let mut swaps = self.newest.watch();
         let mut retries = Retries::default();
         let mut tidied = None;
         let mut quiet: Option<Quiet> = None;
         let mut overdue = Overdue::default();
         loop {
             swaps.borrow_and_update();
-            let published = self.live.current().filter(|_| !self.details.0.arrivals.is_backed_up());
+            let published = self.newest.get().filter(|_| !self.details.0.arrivals.is_backed_up());
             if let Some(published) = published {
                 let now = self.clock.now_wall();
                 retries.forget(|id| self.details.fetched_ms(id));
@@ -102,7 +102,7 @@ impl DetailWorker {
     async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
         const AT_ONCE: usize = 8;
         let still_served = || {
-            let served = self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
+            let served = self.newest.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
             served && !self.details.0.arrivals.is_backed_up()
         };
         let failed: Vec<ListingId> = futures_util::stream::iter(ids)

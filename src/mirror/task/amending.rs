@@ -10,7 +10,7 @@ use crate::api::page::Page;
 use crate::api::render::VolatileValues;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 use crate::upstream::window::Class;
 
 use super::super::amend::{Changes, GiveUp, Hunt, Wanted};
@@ -78,7 +78,7 @@ pub(super) struct Amending<'a> {
     pub(super) crawler: &'a Crawler,
     pub(super) order: &'a mut KnownOrder,
     pub(super) terms: &'a TermEvidence,
-    pub(super) newest: Option<Arc<Published>>,
+    pub(super) newest: Option<Arc<Snapshot>>,
 }
 
 impl Amending<'_> {

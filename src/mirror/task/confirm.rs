@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
 use crate::upstream::status::OriginState;
 
 use super::super::pass;

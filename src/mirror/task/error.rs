@@ -3,8 +3,8 @@
 //! Callers: [`super`] and its parts.
 
 use crate::snapshot::dataset::DatasetError;
+use crate::snapshots::SnapshotsError;
 use crate::store::StoreError;
-use crate::versions::VersionsError;
 
 use super::super::copies::CopyError;
 use super::super::pass::Inconsistent;
@@ -31,19 +31,19 @@ pub(super) enum MirrorError {
     Moved,
 }
 
-impl From<VersionsError> for MirrorError {
-    fn from(error: VersionsError) -> Self {
+impl From<SnapshotsError> for MirrorError {
+    fn from(error: SnapshotsError) -> Self {
         match error {
-            VersionsError::Store(error) => Self::Store(error),
-            VersionsError::Dataset(error) => Self::Dataset(error),
+            SnapshotsError::Store(error) => Self::Store(error),
+            SnapshotsError::Dataset(error) => Self::Dataset(error),
             // A publication returns no other error.
-            VersionsError::Moved
-            | VersionsError::Unknown { .. }
-            | VersionsError::Ambiguous(_)
-            | VersionsError::NotRolledBack
-            | VersionsError::Backwards { .. }
-            | VersionsError::Older { .. }
-            | VersionsError::Foreign { .. } => Self::Moved,
+            SnapshotsError::Moved
+            | SnapshotsError::Unknown { .. }
+            | SnapshotsError::Ambiguous(_)
+            | SnapshotsError::NotRolledBack
+            | SnapshotsError::Backwards { .. }
+            | SnapshotsError::Older { .. }
+            | SnapshotsError::Foreign { .. } => Self::Moved,
         }
     }
 }

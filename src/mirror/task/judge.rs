@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::api::listing::Summary;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Published;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
+use crate::snapshot::pointer::Snapshot;
 use crate::store::{Store, StoreError};
 use crate::upstream::status::{OriginState, Progress};
 
@@ -201,7 +201,7 @@ impl Mirror {
 }
 
 /// When the unfinished reading began; begins one if there is none, or if `anew`.
-fn started(store: &Store, newest: Option<&Published>, now_ms: i64, anew: bool) -> Result<i64, StoreError> {
+fn started(store: &Store, newest: Option<&Snapshot>, now_ms: i64, anew: bool) -> Result<i64, StoreError> {
     // Copies from before the last publication are older than it, and a start in the future is from before the clock was
     // set back.
     let oldest = newest.filter(|newest| newest.meta.certificate != Certificate::Provisional);

@@ -155,7 +155,7 @@ impl Mirror {
         if learned {
             let dataset = self.terms.index(newest.dataset.content.clone(), Some(newest)).await?.dataset;
             let evidence = self.terms.known().clone();
-            self.newest.switch(move |versions, seen| versions.reindexed(seen, &dataset, &evidence)).await?;
+            self.newest.switch(move |snapshots, seen| snapshots.reindexed(seen, &dataset, &evidence)).await?;
         }
         result
     }
@@ -182,7 +182,7 @@ impl Mirror {
         let mut meta = newest.meta.clone();
         meta.disproved = Some(disproved);
         self.learning.doubted = 0;
-        self.newest.switch(move |versions, seen| versions.renew(seen, meta)).await?;
+        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await?;
         Ok(true)
     }
 }

@@ -3,7 +3,7 @@
 //! Callers: [`super`] and its parts.
 
 use crate::clock::WallTime;
-use crate::snapshot::version::{Certificate, VersionMeta};
+use crate::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::store::{States, Store, StoreError};
 
 use super::super::pass::{self, Assembled};
@@ -53,7 +53,7 @@ impl Mirror {
         let now_ms = now.as_millis();
         // Never backwards for the same data; other data is confirmed for its own instant.
         let before = confirmed.map_or(i64::MIN, |newest| newest.meta.confirmed_ms).min(now_ms);
-        let meta = VersionMeta {
+        let meta = SnapshotMeta {
             // A later refresh proves less of its instant than the pass of its own.
             certificate: if certificate == Certificate::Full && before > until_ms {
                 Certificate::Incremental
@@ -92,7 +92,7 @@ impl Mirror {
         let dataset = self.terms.caught_up(list, self.newest.get()).await?;
         let now_ms = self.clock.now_wall().as_millis();
         let (published, kept) = (dataset.clone(), meta.clone());
-        self.newest.switch(move |versions, seen| versions.publish(seen, &published, kept, sizes)).await?;
+        self.newest.switch(move |snapshots, seen| snapshots.publish(seen, &published, kept, sizes)).await?;
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
@@ -107,8 +107,8 @@ impl Mirror {
         self.looked();
         let pages = pass::pages(dataset.len() as u64);
         // No client waits for this.
-        let versions = self.newest.versions().clone();
-        let tidy = move || versions.tidy().and_then(|()| forget_copies(versions.store(), pages, now_ms));
+        let snapshots = self.newest.snapshots().clone();
+        let tidy = move || snapshots.tidy().and_then(|()| forget_copies(snapshots.store(), pages, now_ms));
         if let Err(error) = blocking(tidy).await {
             tracing::warn!(%error, "data that is no longer needed could not be removed");
         }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 use crate::upstream::client::AskError;
 use crate::upstream::status::Progress;
 use crate::upstream::window::Class;
@@ -50,7 +50,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(purpose: Purpose, started_ms: i64, newest: Option<&Published>, now_ms: i64) -> Self {
+    pub(super) fn new(purpose: Purpose, started_ms: i64, newest: Option<&Snapshot>, now_ms: i64) -> Self {
         Self {
             purpose,
             started_ms,

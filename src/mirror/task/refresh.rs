@@ -2,8 +2,8 @@
 //!
 //! Callers: [`super`].
 
-use crate::snapshot::live::Published;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
+use crate::snapshot::pointer::Snapshot;
 use crate::upstream::status::OriginState;
 
 use super::super::plan::Purpose;
@@ -77,7 +77,7 @@ impl Mirror {
     }
 
     /// The same data, confirmed for a later instant.
-    async fn confirm(&mut self, newest: &Published, until_ms: i64) -> Result<(), MirrorError> {
+    async fn confirm(&mut self, newest: &Snapshot, until_ms: i64) -> Result<(), MirrorError> {
         // The origin no longer has the held list.
         self.shrink.forget();
         self.work.settled();
@@ -92,7 +92,7 @@ impl Mirror {
         if meta == newest.meta {
             return Ok(());
         }
-        self.newest.switch(move |versions, seen| versions.renew(seen, meta)).await
+        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
     }
 
     /// Follows a change: amends the list if the answers suffice, else every page is read.

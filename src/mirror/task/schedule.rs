@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::plan::{Begun, Facts, Step};
 use crate::clock::Monotonic;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
 
 /// When to try again, and how often in a row it failed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use crate::snapshot::live::Published;
-use crate::snapshot::version::VersionMeta;
+use crate::snapshot::meta::SnapshotMeta;
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::SIZES;
 use crate::store::{States, Store, StoreError};
 use crate::upstream::status::{Held, OriginStatus};
-use crate::versions::SIZES;
 
 use super::super::refresh::shrank_too_much;
 use super::DAY_MS;
@@ -18,7 +18,7 @@ use super::term_evidence::Indexed;
 #[derive(Clone)]
 pub(super) struct Prepared {
     pub(super) list: Indexed,
-    pub(super) meta: VersionMeta,
+    pub(super) meta: SnapshotMeta,
 }
 
 /// Holds back a list that shrank too much.
@@ -81,7 +81,7 @@ impl ShrinkGuard {
     /// returns the sizes to store.
     pub(super) fn judge(
         &mut self,
-        newest: Option<&Published>,
+        newest: Option<&Snapshot>,
         next: &Prepared,
         now_ms: i64,
     ) -> Result<Option<States>, StoreError> {

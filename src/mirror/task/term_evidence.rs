@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Published;
 use crate::snapshot::membership::{Evidence, ListedTerm};
+use crate::snapshot::pointer::Snapshot;
 use crate::store::Store;
 
 use super::{MirrorError, blocking};
@@ -53,7 +53,7 @@ impl TermEvidence {
     }
 
     /// Indexes a list. What is in the newest snapshot is not read again.
-    pub(super) async fn index(&self, content: Content, newest: Option<Arc<Published>>) -> Result<Indexed, MirrorError> {
+    pub(super) async fn index(&self, content: Content, newest: Option<Arc<Snapshot>>) -> Result<Indexed, MirrorError> {
         let known = self.known.clone();
         let index = move || match newest {
             Some(newest) => newest.dataset.followed_by(content, &known),
@@ -67,7 +67,7 @@ impl TermEvidence {
     pub(super) async fn index_news(
         &self,
         content: Content,
-        newest: Option<Arc<Published>>,
+        newest: Option<Arc<Snapshot>>,
     ) -> Result<Indexed, MirrorError> {
         match newest {
             Some(newest) if newest.dataset.id == content.id() => {
@@ -81,7 +81,7 @@ impl TermEvidence {
     pub(super) async fn caught_up(
         &self,
         list: Indexed,
-        newest: Option<Arc<Published>>,
+        newest: Option<Arc<Snapshot>>,
     ) -> Result<Arc<Dataset>, MirrorError> {
         match newest {
             Some(newest) if newest.dataset.id == list.dataset.id => Ok(newest.dataset.clone()),

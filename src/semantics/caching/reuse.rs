@@ -40,12 +40,12 @@ pub(crate) enum Reuse {
         stale_for: Duration,
     },
     /// The origin must be asked first.
-    Validate(Why),
+    Validate(ValidationReason),
 }
 
 /// Why the origin must be asked before a stored answer is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Why {
+pub(crate) enum ValidationReason {
     /// It is stale.
     Stale,
     /// The origin said `no-cache`.
@@ -67,20 +67,20 @@ impl Reuse {
 pub(crate) fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
     let request = if policy.known { RequestDirectives::default() } else { *request };
     if terms.always_validate {
-        return Reuse::Validate(Why::NoCache);
+        return Reuse::Validate(ValidationReason::NoCache);
     }
     let too_old = request.max_age.is_some_and(|most| age > most || most.is_zero());
     if request.no_cache || too_old {
-        return Reuse::Validate(Why::Request);
+        return Reuse::Validate(ValidationReason::Request);
     }
     let left = terms.lifetime.saturating_sub(age);
     if !left.is_zero() {
         let enough = request.min_fresh.is_none_or(|least| left >= least);
-        return if enough { Reuse::Fresh { left } } else { Reuse::Validate(Why::Request) };
+        return if enough { Reuse::Fresh { left } } else { Reuse::Validate(ValidationReason::Request) };
     }
     let stale_for = age.saturating_sub(terms.lifetime);
     if terms.must_revalidate || terms.s_maxage {
-        return Reuse::Validate(Why::Stale);
+        return Reuse::Validate(ValidationReason::Stale);
     }
     // RFC 9111 §5.2.1.1, §5.2.1.3: a client that wants fresh answers wants no stale ones, unless it says so.
     let wants_fresh = request.min_fresh.is_some() || (request.max_age.is_some() && request.max_stale.is_none());
@@ -91,7 +91,7 @@ pub(crate) fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, p
     }
     let tolerated = request.min_fresh.is_none()
         && request.max_stale.is_some_and(|bound| bound.is_none_or(|most| stale_for <= most));
-    if tolerated { Reuse::Stale { stale_for } } else { Reuse::Validate(Why::Stale) }
+    if tolerated { Reuse::Stale { stale_for } } else { Reuse::Validate(ValidationReason::Stale) }
 }
 
 /// Whether an answer of this age may be served when the origin fails: 5xx, 429 or no answer.
@@ -146,9 +146,9 @@ mod tests {
         for policy in [KNOWN, UNKNOWN] {
             assert_eq!(decide("max-age=100", 40, "", &policy), Fresh { left: seconds(60) });
             assert_eq!(decide("max-age=100, must-revalidate", 40, "", &policy), Fresh { left: seconds(60) });
-            assert_eq!(decide("max-age=100, no-cache", 0, "", &policy), Validate(Why::NoCache));
-            assert_eq!(decide("max-age=100", 160, "", &policy), Validate(Why::Stale));
-            assert_eq!(decide("max-age=0", 60, "", &policy), Validate(Why::Stale));
+            assert_eq!(decide("max-age=100, no-cache", 0, "", &policy), Validate(ValidationReason::NoCache));
+            assert_eq!(decide("max-age=100", 160, "", &policy), Validate(ValidationReason::Stale));
+            assert_eq!(decide("max-age=0", 60, "", &policy), Validate(ValidationReason::Stale));
         }
     }
 
@@ -156,12 +156,22 @@ mod tests {
     fn stale_while_revalidate_is_the_origins_or_for_known_endpoints_the_operators() {
         let stale = |seconds| WhileRevalidating { stale_for: Duration::from_secs(seconds) };
         for (control, age, known, unknown) in [
-            ("max-age=100", 100, stale(0), Validate(Why::Stale)),
-            ("max-age=100", 159, stale(59), Validate(Why::Stale)),
-            ("max-age=100", 160, Validate(Why::Stale), Validate(Why::Stale)),
+            ("max-age=100", 100, stale(0), Validate(ValidationReason::Stale)),
+            ("max-age=100", 159, stale(59), Validate(ValidationReason::Stale)),
+            ("max-age=100", 160, Validate(ValidationReason::Stale), Validate(ValidationReason::Stale)),
             ("max-age=1, stale-while-revalidate=4", 3, stale(2), stale(2)),
-            ("max-age=1, stale-while-revalidate=4", 5, Validate(Why::Stale), Validate(Why::Stale)),
-            ("max-age=1, stale-while-revalidate=0", 1, Validate(Why::Stale), Validate(Why::Stale)),
+            (
+                "max-age=1, stale-while-revalidate=4",
+                5,
+                Validate(ValidationReason::Stale),
+                Validate(ValidationReason::Stale),
+            ),
+            (
+                "max-age=1, stale-while-revalidate=0",
+                1,
+                Validate(ValidationReason::Stale),
+                Validate(ValidationReason::Stale),
+            ),
         ] {
             assert_eq!(decide(control, age, "", &KNOWN), known, "{control} {age}");
             assert_eq!(decide(control, age, "", &UNKNOWN), unknown, "{control} {age}");
@@ -176,29 +186,29 @@ mod tests {
     #[test]
     fn requests_are_heard_on_unknown_paths_only() {
         for (control, age, request, expected) in [
-            ("max-age=100000", 3, "max-age=0", Validate(Why::Request)),
-            ("max-age=100000", 3, "max-age=1", Validate(Why::Request)),
-            ("max-age=100000", 0, "max-age=0", Validate(Why::Request)),
-            ("max-age=100000", 1800, "max-age=600", Validate(Why::Request)),
+            ("max-age=100000", 3, "max-age=0", Validate(ValidationReason::Request)),
+            ("max-age=100000", 3, "max-age=1", Validate(ValidationReason::Request)),
+            ("max-age=100000", 0, "max-age=0", Validate(ValidationReason::Request)),
+            ("max-age=100000", 1800, "max-age=600", Validate(ValidationReason::Request)),
             ("max-age=100", 40, "max-age=600", Fresh { left: seconds(60) }),
-            ("max-age=1500", 0, "min-fresh=2000", Validate(Why::Request)),
-            ("max-age=1500", 1000, "min-fresh=1000", Validate(Why::Request)),
+            ("max-age=1500", 0, "min-fresh=2000", Validate(ValidationReason::Request)),
+            ("max-age=1500", 1000, "min-fresh=1000", Validate(ValidationReason::Request)),
             ("max-age=1500", 1000, "min-fresh=100", Fresh { left: seconds(500) }),
-            ("max-age=3600", 0, "no-cache", Validate(Why::Request)),
+            ("max-age=3600", 0, "no-cache", Validate(ValidationReason::Request)),
             ("max-age=3600", 600, "no-store", Fresh { left: seconds(3000) }),
             ("max-age=2", 5, "max-stale=1000", Stale { stale_for: seconds(3) }),
             ("max-age=2", 5, "max-stale", Stale { stale_for: seconds(3) }),
-            ("max-age=2", 5, "max-stale=2", Validate(Why::Stale)),
-            ("max-age=2", 5, "max-stale, no-cache", Validate(Why::Request)),
-            ("max-age=2", 5, "max-stale, min-fresh=1", Validate(Why::Stale)),
-            ("max-age=2, stale-while-revalidate=9", 5, "max-age=60", Validate(Why::Stale)),
+            ("max-age=2", 5, "max-stale=2", Validate(ValidationReason::Stale)),
+            ("max-age=2", 5, "max-stale, no-cache", Validate(ValidationReason::Request)),
+            ("max-age=2", 5, "max-stale, min-fresh=1", Validate(ValidationReason::Stale)),
+            ("max-age=2, stale-while-revalidate=9", 5, "max-age=60", Validate(ValidationReason::Stale)),
             (
                 "max-age=2, stale-while-revalidate=9",
                 5,
                 "max-age=60, max-stale",
                 WhileRevalidating { stale_for: seconds(3) },
             ),
-            ("max-age=2, must-revalidate", 5, "max-stale", Validate(Why::Stale)),
+            ("max-age=2, must-revalidate", 5, "max-stale", Validate(ValidationReason::Stale)),
         ] {
             assert_eq!(decide(control, age, request, &UNKNOWN), expected, "{control} {age} {request}");
             assert_eq!(decide(control, age, request, &KNOWN), decide(control, age, "", &KNOWN), "{control} {request}");

@@ -35,9 +35,9 @@ const FIRST: usize = 16 << 10;
 
 /// A connection whose output waits until it is sent; cheap to clone.
 #[derive(Clone)]
-pub(super) struct Outbox(Arc<Mutex<Inner>>);
+pub(super) struct Outbox(Arc<Mutex<OutboxState>>);
 
-struct Inner {
+struct OutboxState {
     stream: Stream,
     guest: Arc<Guest>,
     in_flight: InFlight,
@@ -62,7 +62,14 @@ impl Outbox {
     /// Around a connection.
     pub(super) fn new(stream: Stream, guest: &Arc<Guest>, in_flight: &InFlight) -> Self {
         let (guest, in_flight) = (guest.clone(), in_flight.clone());
-        Self(Arc::new(Mutex::new(Inner { stream, guest, in_flight, waiting: Vec::new(), sent: 0, held_up: None })))
+        Self(Arc::new(Mutex::new(OutboxState {
+            stream,
+            guest,
+            in_flight,
+            waiting: Vec::new(),
+            sent: 0,
+            held_up: None,
+        })))
     }
 
     /// Sends what waits, whenever it is polled. Ends only with an error of the connection, or when the client has taken
@@ -76,7 +83,7 @@ impl Outbox {
     }
 }
 
-impl Inner {
+impl OutboxState {
     /// Hands what waits to the connection, which may hold it in a small buffer of its own.
     fn poll_empty(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.waiting.len() {

@@ -2,7 +2,7 @@
 //!
 //! A format number, the packing of the rest (plain, or zstd if smaller), then: the ids of both snapshots, the instant,
 //! three counts, and the listings' ids as distances. Numbers are in groups of seven bits, lowest first. No checksum:
-//! the store has its own. Callers: [`crate::versions`].
+//! the store has its own. Callers: [`crate::snapshots`].
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;

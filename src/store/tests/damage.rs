@@ -26,7 +26,7 @@ fn fill(store: &Store) {
 
 fn read(store: &Store) -> Holds {
     // What is asked for by key and what is listed must both be right.
-    let _ = (store.versions(), store.detail_metas(), store.copy_metas());
+    let _ = (store.snapshots(), store.detail_metas(), store.copy_metas());
     Holds {
         content: store.current().ok().flatten().and_then(|(record, _)| store.load(&record).ok()),
         details: (0..60)
@@ -50,7 +50,7 @@ fn check(damaged: &[u8], whole: &Holds, what: &str) -> bool {
     std::fs::write(dir.path().join("grandstand.redb"), damaged).unwrap();
     let Ok(store) = open(dir.path()) else { return false };
     // "Nothing was ever published" is a statement too, and it would be wrong.
-    assert!(!matches!(store.current(), Ok(None)), "{what}: the current version is forgotten");
+    assert!(!matches!(store.current(), Ok(None)), "{what}: the current snapshot is forgotten");
     let holds = read(&store);
     assert!(holds.content.is_none() || holds.content == whole.content, "{what}: other content");
     assert!(holds.details.iter().all(|(id, detail)| whole.details[id] == *detail), "{what}: other detail");

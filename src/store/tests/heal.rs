@@ -24,7 +24,7 @@ fn damage(store: &mut Temp, needle: &[u8]) {
 }
 
 /// The compressed bytes of a block that `record` has and `not_in` has not.
-fn block_of(store: &Store, record: &VersionRecord, not_in: &[&VersionRecord]) -> Vec<u8> {
+fn block_of(store: &Store, record: &SnapshotRecord, not_in: &[&SnapshotRecord]) -> Vec<u8> {
     let others: HashSet<_> = not_in.iter().flat_map(|record| record.block_keys()).collect();
     let own = |key: &BlockKey| !others.contains(key);
     let packed = |key: BlockKey| {
@@ -35,7 +35,7 @@ fn block_of(store: &Store, record: &VersionRecord, not_in: &[&VersionRecord]) ->
     record.block_keys().filter(own).map(packed).max_by_key(Vec::len).unwrap()
 }
 
-fn fill(store: &Store) -> (Content, VersionRecord) {
+fn fill(store: &Store) -> (Content, SnapshotRecord) {
     let content = content(1200);
     let record = store.publish(&content, &meta(1)).unwrap();
     let details: Vec<_> =
@@ -59,7 +59,7 @@ fn a_damaged_detail_costs_its_page_and_nothing_else() {
 
     let healed = store.heal(None).unwrap();
     assert_eq!((store.damage(), store.trouble()), (None, None));
-    assert_eq!(healed.versions, 1);
+    assert_eq!(healed.snapshots, 1);
     assert!((280..300).contains(&healed.details), "{healed:?}");
     assert!(healed.aside.unwrap().exists() && !store.path().with_extension("new").exists());
     assert_eq!(store.detail(ListingId(17)).unwrap(), None);
@@ -88,7 +88,7 @@ fn a_damaged_current_version_gives_way_to_an_older_one_that_is_whole() {
     let packed = block_of(&store, &newer, &[&older]);
     damage(&mut store, &packed);
     assert!(matches!(store.load(&newer), Err(StoreError::Damaged(_))));
-    assert_eq!(store.heal(None).unwrap().versions, 1);
+    assert_eq!(store.heal(None).unwrap().snapshots, 1);
     let (current, _) = store.current().unwrap().unwrap();
     assert_eq!(current, older);
     assert!(store.load(&older).unwrap() == first);
@@ -102,7 +102,7 @@ fn what_is_served_is_written_anew_where_its_version_is_lost() {
     let packed = block_of(&store, &record, &[]);
     damage(&mut store, &packed);
     assert!(store.load(&record).is_err());
-    assert_eq!(store.heal(Some((record.seq, &content, &meta(5)))).unwrap().versions, 1);
+    assert_eq!(store.heal(Some((record.seq, &content, &meta(5)))).unwrap().snapshots, 1);
     store.reopen();
     let (current, current_meta) = store.current().unwrap().unwrap();
     assert_eq!((current.seq, current_meta.published_ms), (record.seq, 5));
@@ -211,7 +211,7 @@ fn a_store_that_cannot_be_opened_gives_what_can_be_read_of_it() {
     let dir = DataDir::open(store.dir.path()).unwrap();
     assert!(matches!(Store::open(&dir), Err(OpenError::Damaged { .. })));
     let healed = salvage(&dir).unwrap();
-    assert_eq!((healed.versions, healed.details), (1, 300));
+    assert_eq!((healed.snapshots, healed.details), (1, 300));
     assert!(healed.aside.unwrap().is_file());
     let store = Store::open(&dir).unwrap();
     assert!(store.load(&record).unwrap() == content);

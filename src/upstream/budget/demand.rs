@@ -16,10 +16,10 @@ const MOST_VOTES: usize = 256;
 
 /// The demand for one resource; clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct Demand(Arc<Inner>);
+pub struct Demand(Arc<Demanded>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Demanded {
     since: Option<Monotonic>,
     /// How many households got it stale, or were refused.
     many: AtomicU32,
@@ -32,12 +32,12 @@ struct Inner {
 impl Demand {
     /// For a resource that clients get stale meanwhile.
     pub fn stale(now: Monotonic) -> Self {
-        Self(Arc::new(Inner { since: Some(now), ..Inner::default() }))
+        Self(Arc::new(Demanded { since: Some(now), ..Demanded::default() }))
     }
 
     /// For a resource that is not cached: these households were refused.
     pub fn refused(households: impl IntoIterator<Item = IpAddr>) -> Self {
-        let demand = Self(Arc::new(Inner { is_refused: true, ..Inner::default() }));
+        let demand = Self(Arc::new(Demanded { is_refused: true, ..Demanded::default() }));
         households.into_iter().for_each(|household| demand.vote(household));
         demand
     }

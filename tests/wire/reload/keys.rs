@@ -1,4 +1,4 @@
-//! Live keys that act on running parts: the access log, the bounds of `[limits]`, households.
+//! SnapshotPointer keys that act on running parts: the access log, the bounds of `[limits]`, households.
 
 use std::fs;
 

@@ -12,8 +12,8 @@ use grandstand::parts::clock::Clock;
 use grandstand::parts::mirror::details::Details;
 use grandstand::parts::snapshot::content::Content;
 use grandstand::parts::snapshot::dataset::{Dataset, Doubt};
-use grandstand::parts::snapshot::live::Published;
-use grandstand::parts::snapshot::version::Certificate;
+use grandstand::parts::snapshot::meta::Certificate;
+use grandstand::parts::snapshot::pointer::Snapshot;
 use grandstand::parts::store::DetailState;
 use parking_lot::Mutex;
 use rand::RngExt as _;
@@ -52,7 +52,7 @@ impl Checker {
     }
 
     /// Checks what is served from now on.
-    pub fn publication(&mut self, published: &Published) -> Result<(), String> {
+    pub fn publication(&mut self, published: &Snapshot) -> Result<(), String> {
         let (meta, content) = (&published.meta, &published.dataset.content);
         *self.counts.entry(meta.certificate.as_str()).or_default() += 1;
         let history = Arc::clone(&self.history);
@@ -81,7 +81,7 @@ impl Checker {
     }
 
     /// Nothing is confirmed for the future, nor less confirmed than before.
-    fn dated(&mut self, published: &Published) -> Result<(), String> {
+    fn dated(&mut self, published: &Snapshot) -> Result<(), String> {
         let (confirmed, now) = (published.meta.confirmed_ms, self.clock.now_wall().as_millis());
         if confirmed > now {
             return Err(format!("confirmed for {} ms in the future", confirmed - now));
@@ -193,7 +193,7 @@ impl Checker {
     }
 
     /// Checks that a mirror of a quiet origin shows all that a refresh can see; with `exact`, all there is.
-    pub fn settled(&self, published: Option<&Published>, exact: bool) -> Result<(), String> {
+    pub fn settled(&self, published: Option<&Snapshot>, exact: bool) -> Result<(), String> {
         let Some(published) = published else { return Err("nothing is published".to_owned()) };
         let (certificate, content) = (published.meta.certificate, &published.dataset.content);
         if !matches!(certificate, Certificate::Full | Certificate::Incremental) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grandstand::parts::clock::Clock;
-use grandstand::parts::snapshot::version::Certificate;
+use grandstand::parts::snapshot::meta::Certificate;
 use grandstand::sample::{FaultRule, Origin, Switches, World};
 use tokio::time::sleep;
 
@@ -44,10 +44,10 @@ fn a_page_that_hangs_makes_no_refresh_late() {
     in_virtual_time(async {
         let dir = tempfile::tempdir().unwrap();
         let (origin, clock, rig) = mirror(450, dir.path());
-        let certificate = || rig.live.current().map(|published| published.meta.certificate);
+        let certificate = || rig.newest.get().map(|published| published.meta.certificate);
         until("the list is certified", || certificate() == Some(Certificate::Full)).await;
         until("all details are here", || {
-            rig.live.current().is_some_and(|published| rig.details.is_complete(&published.dataset))
+            rig.newest.get().is_some_and(|published| rig.details.is_complete(&published.dataset))
         })
         .await;
         origin.set(|switches| switches.faults = vec![second_page()]);
@@ -55,7 +55,7 @@ fn a_page_that_hangs_makes_no_refresh_late() {
         let mut oldest = 0;
         for _ in 0..1800 {
             sleep(SECOND).await;
-            let confirmed = rig.live.current().unwrap().confirmed();
+            let confirmed = rig.newest.get().unwrap().confirmed();
             oldest = oldest.max(clock.now_wall().millis_since(confirmed));
         }
         let hung = origin.log().iter().filter(|seen| seen.path_and_query.contains("page=2&")).count();
@@ -79,9 +79,9 @@ fn a_page_that_hangs_keeps_no_other_page_waiting() {
             assert!(pages.contains(format!("/api/listings.json?page={page}&per_page=100").as_str()), "page {page}");
         }
         assert!(pages.contains("/api/cities.json"));
-        assert!(rig.live.current().is_none(), "a page is missing");
+        assert!(rig.newest.get().is_none(), "a page is missing");
         origin.set(|switches| switches.faults.clear());
-        until("it is published", || rig.live.current().is_some()).await;
+        until("it is published", || rig.newest.get().is_some()).await;
         rig.abort().await;
     });
 }

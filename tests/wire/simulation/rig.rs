@@ -22,13 +22,13 @@ use grandstand::parts::mirror::edges::EdgeLearner;
 use grandstand::parts::mirror::sweep::Sweeper;
 use grandstand::parts::mirror::task::Mirror;
 use grandstand::parts::snapshot::edges::Edges;
-use grandstand::parts::snapshot::live::Live;
+use grandstand::parts::snapshot::pointer::SnapshotPointer;
+use grandstand::parts::snapshots::{Policy, Snapshots};
 use grandstand::parts::store::{DataDir, Store};
 use grandstand::parts::upstream::budget::Budget;
 use grandstand::parts::upstream::client::{ClientConfig, OriginClient};
 use grandstand::parts::upstream::status::OriginStatus;
 use grandstand::parts::upstream::transport::{Arrival, Transport, TransportError};
-use grandstand::parts::versions::{Policy, Versions};
 use grandstand::sample::Origin;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http_body_util::BodyExt as _;
@@ -107,7 +107,7 @@ impl Ground {
 /// A mirror that runs.
 pub struct Rig {
     /// What it serves.
-    pub live: Live,
+    pub newest: SnapshotPointer,
     /// How it is told.
     pub commands: Commands,
     /// Its details.
@@ -121,7 +121,7 @@ impl Rig {
     /// Builds and starts a mirror, as the composition root does.
     pub fn start(scene: &Scene, ground: &Ground, life: u64) -> Self {
         let (clock, store) = (&ground.clock, &ground.store);
-        let (live, status, commands) = (Live::default(), OriginStatus::default(), Commands::default());
+        let (newest, status, commands) = (SnapshotPointer::default(), OriginStatus::default(), Commands::default());
         let cache = Cache::new(1 << 20);
         let config = ClientConfig {
             base: ground.origin.url().parse().unwrap(),
@@ -142,17 +142,17 @@ impl Rig {
         config.mirror.max_shrink = 1.0;
         let settings = Settings::new(config);
         let policy = Policy { settings: settings.clone(), has_origin: true, origins: Vec::new() };
-        let versions = Versions::new(store.clone(), live.clone(), policy, clock.clone());
-        versions.restore().unwrap();
-        let known = live.load().as_ref().map(|live| live.meta.volatile.clone()).unwrap_or_default();
+        let snapshots = Snapshots::new(store.clone(), newest.clone(), policy, clock.clone());
+        snapshots.restore().unwrap();
+        let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
-        let details = Details::open(store.clone(), cache, live.clone()).unwrap();
+        let details = Details::open(store.clone(), cache, newest.clone()).unwrap();
         let asks = client.clone();
         let copies = Copies::new(client.clone(), store.clone(), volatile.clone());
         let sweeper = Sweeper {
             copies: copies.clone(),
             store: store.clone(),
-            live: live.clone(),
+            newest: newest.clone(),
             commands: commands.clone(),
             settings: settings.clone(),
             clock: clock.clone(),
@@ -161,33 +161,33 @@ impl Rig {
             details: details.clone(),
             all: true,
             client,
-            live: live.clone(),
+            newest: newest.clone(),
             volatile,
             cache_ttl: scene.cache_ttl,
             settings: settings.clone(),
             clock: clock.clone(),
         };
         // Everything may vanish here: holding back has tests of its own.
-        versions.edges().set_use(true, true);
+        snapshots.edges().set_use(true, true);
         let learner = EdgeLearner {
             client: asks,
             store: store.clone(),
-            live: versions.head().clone(),
+            newest: snapshots.newest().clone(),
             details: details.clone(),
-            edges: versions.edges().clone(),
+            edges: snapshots.edges().clone(),
             settings: settings.clone(),
             clock: clock.clone(),
         };
-        let edges = versions.edges().clone();
+        let edges = snapshots.edges().clone();
         let crawler = Crawler::new(copies, scene.cache_ttl);
-        let mirror = Mirror::new(crawler, versions, commands.clone(), settings, clock.clone(), evidence);
+        let mirror = Mirror::new(crawler, snapshots, commands.clone(), settings, clock.clone(), evidence);
         let tasks = vec![
             tokio::spawn(mirror.run()),
             tokio::spawn(sweeper.run()),
             tokio::spawn(worker.run()),
             tokio::spawn(learner.run()),
         ];
-        Self { live, commands, details, edges, tasks }
+        Self { newest, commands, details, edges, tasks }
     }
 
     /// Aborts its tasks anywhere. On return, the work of its blocking thread is done.

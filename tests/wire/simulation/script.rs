@@ -209,19 +209,16 @@ impl Run {
         let until = |span: Duration| tokio::time::sleep_until(began + span);
         until(scene.settled_after(listings)).await;
         self.sound()?;
-        let live = self.rig.as_ref().unwrap().0.live.clone();
-        self.checker.lock().settled(live.current().as_deref(), false).map_err(|what| format!("not settled: {what}"))?;
+        let newest = self.rig.as_ref().unwrap().0.newest.clone();
+        self.checker.lock().settled(newest.get().as_deref(), false).map_err(|what| format!("not settled: {what}"))?;
         until(scene.swept_after(listings)).await;
         self.sound()?;
-        self.checker
-            .lock()
-            .settled(live.current().as_deref(), true)
-            .map_err(|what| format!("after a sweep: {what}"))?;
+        self.checker.lock().settled(newest.get().as_deref(), true).map_err(|what| format!("after a sweep: {what}"))?;
         until(scene.details_after(listings)).await;
         self.sound()?;
         let details = &self.rig.as_ref().unwrap().0.details;
         let checker = self.checker.lock();
-        checker.settled(live.current().as_deref(), true).map_err(|what| format!("after the details: {what}"))?;
+        checker.settled(newest.get().as_deref(), true).map_err(|what| format!("after the details: {what}"))?;
         checker.details_current(details)
     }
 
@@ -283,12 +280,12 @@ impl Run {
     fn begin(&mut self) {
         self.lives += 1;
         let rig = Rig::start(&self.scene, &self.ground, self.lives);
-        let (live, mut swaps) = (rig.live.clone(), rig.live.watch());
+        let (newest, mut swaps) = (rig.newest.clone(), rig.newest.watch());
         let (checker, broken) = (self.checker.clone(), self.broken.clone());
         let watcher = tokio::spawn(async move {
             loop {
                 swaps.borrow_and_update();
-                if let Some(published) = live.current()
+                if let Some(published) = newest.get()
                     && let Err(what) = checker.lock().publication(&published)
                 {
                     let (certificate, confirmed) = (published.meta.certificate.as_str(), published.confirmed());
@@ -386,7 +383,7 @@ impl Run {
                 seen.status
             )
         });
-        let served = self.rig.as_ref().and_then(|(rig, _)| rig.live.current());
+        let served = self.rig.as_ref().and_then(|(rig, _)| rig.newest.get());
         let served = served.map_or_else(
             || "nothing".to_owned(),
             |served| {

@@ -5,7 +5,7 @@
 use maud::{Markup, html};
 
 use crate::admin::page::action::Writes;
-use crate::admin::page::model::{Line, Model, OddRequests, Origin, Parity, Row, Snapshot, Snapshots};
+use crate::admin::page::model::{Line, Model, OddRequests, Origin, Parity, Row, SnapshotList, SnapshotRow};
 use crate::admin::page::words;
 
 use super::button;
@@ -76,7 +76,7 @@ fn capital(word: &str) -> String {
     words::sentence(word).trim_end_matches('.').to_owned()
 }
 
-pub(super) fn snapshots(snapshots: &Snapshots, writes: Writes) -> Markup {
+pub(super) fn snapshots(snapshots: &SnapshotList, writes: Writes) -> Markup {
     html! {
         section id="snapshots" aria-labelledby="snapshots-title" {
             h2 id="snapshots-title" { "Snapshots" }
@@ -111,7 +111,7 @@ pub(super) fn snapshots(snapshots: &Snapshots, writes: Writes) -> Markup {
     }
 }
 
-fn kept(snapshot: &Snapshot, writes: Writes) -> Markup {
+fn kept(snapshot: &SnapshotRow, writes: Writes) -> Markup {
     html! {
         tr {
             th scope="row" {

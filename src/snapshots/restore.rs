@@ -9,32 +9,32 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
 use super::changes::JOURNAL;
-use super::kept::Kept;
+use super::loaded::LoadedSnapshots;
 use super::notes::Notes;
-use super::{Inner, Policy, Versions, VersionsError};
+use super::{Policy, Snapshots, SnapshotsError, SnapshotsState};
 use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness;
 use crate::snapshot::columns::{Names, Traits};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::{Entry, Journal};
-use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::VersionMeta;
-use crate::store::{States, Store, StoreError, VersionRecord};
+use crate::snapshot::meta::SnapshotMeta;
+use crate::snapshot::pointer::SnapshotPointer;
+use crate::store::{SnapshotRecord, States, Store, StoreError};
 
-impl Versions {
-    /// The snapshots of a store. Nothing is served before [`Versions::restore`].
-    pub fn new(store: Arc<Store>, live: Live, policy: Policy, clock: Clock) -> Self {
-        Self(Arc::new_cyclic(|own: &Weak<Inner>| Inner {
+impl Snapshots {
+    /// The snapshots of a store. Nothing is served before [`Snapshots::restore`].
+    pub fn new(store: Arc<Store>, current: SnapshotPointer, policy: Policy, clock: Clock) -> Self {
+        Self(Arc::new_cyclic(|own: &Weak<SnapshotsState>| SnapshotsState {
             loaded: loaded(own.clone()),
             edges: Edges::default(),
             is_rolled_back: AtomicBool::default(),
             exporting: Mutex::default(),
             chained: Mutex::default(),
             store,
-            live,
-            head: Live::default(),
+            current,
+            newest: SnapshotPointer::default(),
             clock,
             policy,
             notes: Mutex::default(),
@@ -58,7 +58,7 @@ impl Versions {
     ///
     /// # Errors
     /// When the current snapshot cannot be read. Other unreadable data counts as absent.
-    pub fn restore(&self) -> Result<(), VersionsError> {
+    pub fn restore(&self) -> Result<(), SnapshotsError> {
         let mut notes = self.0.notes.lock();
         self.take(&mut notes, Notes::read(&self.0.store)?);
         self.read_journal()?;
@@ -79,19 +79,19 @@ impl Versions {
         }
         if let Some(newest) = self.0.kept.load().first().filter(|newest| served != Some(newest.seq)) {
             // The mirror fetches it again if necessary.
-            let read = self.0.store.version(newest.seq);
-            let read = read.and_then(|record| record.ok_or(StoreError::NoSuchVersion(newest.seq)));
+            let read = self.0.store.snapshot(newest.seq);
+            let read = read.and_then(|record| record.ok_or(StoreError::NoSuchSnapshot(newest.seq)));
             let built =
-                read.map_err(VersionsError::from).and_then(|record| self.build(&record, &self.evidence(record.seq)));
+                read.map_err(SnapshotsError::from).and_then(|record| self.build(&record, &self.evidence(record.seq)));
             match built {
-                Ok(dataset) => drop(self.0.head.swap(dataset, self.believed(newest.meta.clone()), newest.seq)),
+                Ok(dataset) => drop(self.0.newest.swap(dataset, self.believed(newest.meta.clone()), newest.seq)),
                 Err(error) => tracing::error!(%error, snapshot = %newest.id, "the newest snapshot cannot be read"),
             }
-            if let Some(head) = self.0.head.current().filter(|_| notes.rolled_back.is_none()) {
+            if let Some(newest) = self.0.newest.get().filter(|_| notes.rolled_back.is_none()) {
                 // The note that it had to wait is lost.
-                self.0.store.activate(head.version, &States::default())?;
-                self.0.live.swap(head.dataset.clone(), head.meta.clone(), head.version);
-                self.set_kept(Some(self.list(&notes, Some(head.version))?));
+                self.0.store.activate(newest.seq, &States::default())?;
+                self.0.current.swap(newest.dataset.clone(), newest.meta.clone(), newest.seq);
+                self.set_kept(Some(self.list(&notes, Some(newest.seq))?));
                 return Ok(());
             }
         }
@@ -104,16 +104,16 @@ impl Versions {
             rolled_back = notes.rolled_back,
             "serving the stored snapshot"
         );
-        if self.0.head.load().is_none() {
-            self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
+        if self.0.newest.load().is_none() {
+            self.0.newest.swap(dataset.clone(), meta.clone(), record.seq);
         }
-        self.0.live.swap(dataset, meta, record.seq);
+        self.0.current.swap(dataset, meta, record.seq);
         self.set_kept(Some(self.list(&notes, Some(record.seq))?));
         Ok(())
     }
 
     /// Reads a snapshot and indexes it.
-    pub(super) fn build(&self, record: &VersionRecord, evidence: &Evidence) -> Result<Arc<Dataset>, VersionsError> {
+    pub(super) fn build(&self, record: &SnapshotRecord, evidence: &Evidence) -> Result<Arc<Dataset>, SnapshotsError> {
         let names = Arc::<Names>::default();
         let (content, traits) = self.0.store.load_and_read(record, |summaries| {
             let mut traits = vec![Traits::UNREAD; summaries.len()];
@@ -132,12 +132,12 @@ impl Versions {
     }
 
     /// The same, with a possible instant of confirmation if the stored one is in the future.
-    pub(super) fn shown(&self, meta: VersionMeta) -> VersionMeta {
+    pub(super) fn shown(&self, meta: SnapshotMeta) -> SnapshotMeta {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
         if freshness::is_from_the_future(confirmed, self.0.clock.now_wall()) { self.believed(meta) } else { meta }
     }
 
-    fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
+    fn believed(&self, mut meta: SnapshotMeta) -> SnapshotMeta {
         let (now, stamp) = (self.0.clock.now_wall(), meta.confirmed_ms);
         meta.claimed_ms = freshness::is_from_the_future(WallTime::from_millis(stamp), now).then_some(stamp);
         meta.confirmed_ms = believable(&meta, now, self.0.policy.settings.load().ttl);
@@ -179,17 +179,17 @@ impl Versions {
     }
 }
 
-/// Kept snapshots, loaded through [`Versions`] while that exists.
-fn loaded(versions: Weak<Inner>) -> Kept {
-    Kept::new(move |id| match versions.upgrade() {
-        Some(inner) => Versions(inner).load(id),
-        None => Err(VersionsError::Unknown { id: id.to_owned(), current: None }),
+/// Kept snapshots, loaded through [`Snapshots`] while that exists.
+fn loaded(snapshots: Weak<SnapshotsState>) -> LoadedSnapshots {
+    LoadedSnapshots::new(move |id| match snapshots.upgrade() {
+        Some(inner) => Snapshots(inner).load(id),
+        None => Err(SnapshotsError::Unknown { id: id.to_owned(), current: None }),
     })
 }
 
 /// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was
 /// ahead) is ignored: then the data is as old as its publication, or too old to be fresh.
-fn believable(meta: &VersionMeta, now: WallTime, ttl: std::time::Duration) -> i64 {
+fn believable(meta: &SnapshotMeta, now: WallTime, ttl: std::time::Duration) -> i64 {
     let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
     let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));
     let long_ago = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).saturating_mul(3).saturating_add(1000);
@@ -202,13 +202,13 @@ mod tests {
 
     use super::*;
     use crate::api::taxonomy::VolatileKeys;
-    use crate::snapshot::version::Certificate;
+    use crate::snapshot::meta::Certificate;
 
     #[test]
     fn a_stamp_from_the_future_confirms_nothing() {
         let ttl = Duration::from_secs(300);
         let now = WallTime::from_seconds(1_000_000);
-        let meta = |confirmed: i64, published: i64| VersionMeta {
+        let meta = |confirmed: i64, published: i64| SnapshotMeta {
             certificate: Certificate::Full,
             confirmed_ms: confirmed * 1000,
             claimed_ms: None,

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::bundles::{ImportError, hashes_by_id, records};
 use super::changes::Feed;
-use super::{Import, Imported, Versions, VersionsError};
+use super::{Import, Imported, Snapshots, SnapshotsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::bundle::Bundle;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::journal::Entry;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
 use crate::store::{Arriving, DetailStream, States, Store, StoreError};
 
 /// The highest head that was taken. It stays when an operator imports a bundle: nothing goes back behind it.
@@ -137,11 +137,11 @@ pub(super) fn write(
     Ok(feed)
 }
 
-impl Versions {
+impl Snapshots {
     /// Checks, with the lock held, that nobody else has imported since it was decided what to fetch.
-    pub(super) fn unless_elsewhere(&self, followed: Option<&Followed>) -> Result<(), VersionsError> {
+    pub(super) fn unless_elsewhere(&self, followed: Option<&Followed>) -> Result<(), SnapshotsError> {
         let Some(followed) = followed else { return Ok(()) };
-        if self.stand()?.digest == followed.from { Ok(()) } else { Err(VersionsError::Moved) }
+        if self.stand()?.digest == followed.from { Ok(()) } else { Err(SnapshotsError::Moved) }
     }
 
     /// Where this replica stands.
@@ -149,7 +149,7 @@ impl Versions {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) fn stand(&self) -> Result<Stand, StoreError> {
-        let newest = self.head().load().as_ref().map(|newest| newest.dataset.id.clone());
+        let newest = self.newest().load().as_ref().map(|newest| newest.dataset.id.clone());
         let standing: Option<Standing> = self.store().state_json(STANDING)?;
         let standing = standing.filter(|standing| newest.as_ref() == Some(&standing.snapshot));
         let digest = standing.map(|standing| standing.digest).filter(|_| self.store().damage().is_none());
@@ -167,7 +167,7 @@ impl Versions {
     }
 
     fn try_follow(&self, following: &Following<'_>) -> Result<Imported, ImportError> {
-        let newest = self.head().current();
+        let newest = self.newest().get();
         let newest = newest.as_ref().map(|newest| &newest.dataset.content);
         let (mut content, mut entries): (Option<Content>, Vec<Entry>) = (None, Vec::new());
         // The summaries for which the details of each bundle were fetched.
@@ -183,7 +183,7 @@ impl Versions {
             content = Some(next);
         }
         let (Some(last), Some(content)) = (following.steps.last(), content) else {
-            return Err(VersionsError::Moved.into());
+            return Err(SnapshotsError::Moved.into());
         };
         let mut meta = last.bundle.meta(following.now_ms);
         meta.certificate = following.certificate;
@@ -238,17 +238,17 @@ impl Versions {
         taken: &Taken,
         certificate: Certificate,
         confirmed_ms: i64,
-    ) -> Result<(), VersionsError> {
+    ) -> Result<(), SnapshotsError> {
         let _switching = self.0.notes.lock();
-        let Some(newest) = self.head().current() else { return Err(VersionsError::Moved) };
+        let Some(newest) = self.newest().get() else { return Err(SnapshotsError::Moved) };
         let mut meta = newest.meta.clone();
         (meta.certificate, meta.confirmed_ms, meta.claimed_ms) = (certificate, confirmed_ms, None);
         let mut states = States::default();
         states.put_json(TAKEN, taken)?;
-        self.store().update_meta_along(newest.version, &meta, &states)?;
+        self.store().update_meta_along(newest.seq, &meta, &states)?;
         let shown = self.shown(meta);
         if shown != newest.meta {
-            self.show(&newest.dataset, &shown, newest.version);
+            self.show(&newest.dataset, &shown, newest.seq);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::store::StoreError;
 
 /// Why a command was refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum VersionsError {
+pub enum SnapshotsError {
     /// No such snapshot is kept.
     #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones", current_text(current.as_deref()))]
     Unknown {

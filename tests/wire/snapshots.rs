@@ -1,7 +1,7 @@
-//! An operator's work with kept versions: rollback, release, pins, retention, and what clients see meanwhile.
+//! An operator's work with kept snapshots: rollback, release, pins, retention, and what clients see meanwhile.
 //!
 //! Shared by the modules below, one for each group of promises. `kept` and `changes` test the answers of `snapshot=`
-//! and `/changes.json`; here it is their fate when versions are switched.
+//! and `/changes.json`; here it is their fate when snapshots are switched.
 
 mod commands;
 mod journal;
@@ -38,7 +38,7 @@ async fn listed(server: &Server) -> Value {
     reply.json()
 }
 
-/// The ids of the kept versions, the newest first.
+/// The ids of the kept snapshots, the newest first.
 async fn kept(server: &Server) -> Vec<String> {
     ids_of(&listed(server).await)
 }
@@ -94,7 +94,7 @@ fn done(outcome: (i32, String)) -> String {
     outcome.1
 }
 
-/// All listings of a kept version, by id, as text.
+/// All listings of a kept snapshot, by id, as text.
 async fn content(server: &Server, snapshot: &str) -> BTreeMap<u64, String> {
     let mut items = BTreeMap::new();
     for page in 1.. {

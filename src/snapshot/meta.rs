@@ -63,7 +63,7 @@ impl Assumption {
 
 /// The sync state of one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VersionMeta {
+pub struct SnapshotMeta {
     /// How sure we are.
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
@@ -90,7 +90,7 @@ pub struct VersionMeta {
     pub origin: Option<String>,
 }
 
-impl VersionMeta {
+impl SnapshotMeta {
     /// The volatile values of one document, `list` or a path, by key.
     pub fn volatile_of(&self, document: &str) -> VolatileValues {
         let own = self.volatile_values.iter().filter_map(|(name, value)| {

@@ -5,17 +5,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{KeptVersion, RolledBack, Versions, VersionsError};
+use super::{KeptSnapshot, RolledBack, Snapshots, SnapshotsError};
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::live::{Live, Published};
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::StoreError;
 use crate::words::counted;
 
-impl Versions {
+impl Snapshots {
     /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current snapshot.
     pub fn is_behind(&self) -> bool {
-        let id = |live: &Live| live.load().as_ref().map(|live| live.dataset.id.clone());
-        self.0.is_rolled_back.load(Ordering::Acquire) && id(&self.0.head) != id(&self.0.live)
+        let id = |current: &SnapshotPointer| current.load().as_ref().map(|current| current.dataset.id.clone());
+        self.0.is_rolled_back.load(Ordering::Acquire) && id(&self.0.newest) != id(&self.0.current)
     }
 
     /// The rollback, if there is one.
@@ -24,15 +24,15 @@ impl Versions {
             return None;
         }
         let _whole = self.0.showing.read();
-        let served = self.0.live.load().as_ref().map(|live| live.dataset.id.clone())?;
-        Some(RolledBack { served, newest: self.0.head.load().as_ref().map(|head| head.dataset.id.clone()) })
+        let served = self.0.current.load().as_ref().map(|current| current.dataset.id.clone())?;
+        Some(RolledBack { served, newest: self.0.newest.load().as_ref().map(|newest| newest.dataset.id.clone()) })
     }
 
     /// The newest kept snapshot with that id.
     ///
     /// # Errors
     /// When none is kept.
-    pub fn find(&self, id: &str) -> Result<KeptVersion, VersionsError> {
+    pub fn find(&self, id: &str) -> Result<KeptSnapshot, SnapshotsError> {
         let kept = self.0.kept.load();
         kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
     }
@@ -41,40 +41,40 @@ impl Versions {
     ///
     /// # Errors
     /// When there is none, or several.
-    pub fn resolve(&self, beginning: &str) -> Result<SnapshotId, VersionsError> {
+    pub fn resolve(&self, beginning: &str) -> Result<SnapshotId, SnapshotsError> {
         let kept = self.0.kept.load();
         let mut ids = kept.iter().map(|kept| &kept.id).filter(|id| id.as_str().starts_with(beginning));
         let first = ids.next().filter(|_| !beginning.is_empty()).ok_or_else(|| self.unknown(beginning))?;
         match ids.find(|id| *id != first) {
             None => Ok(first.clone()),
-            Some(_) => Err(VersionsError::Ambiguous(beginning.to_owned())),
+            Some(_) => Err(SnapshotsError::Ambiguous(beginning.to_owned())),
         }
     }
 
-    pub(super) fn unknown(&self, id: &str) -> VersionsError {
-        let current = self.0.live.load().as_ref().map(|live| live.dataset.id.to_string());
-        VersionsError::Unknown { id: id.to_owned(), current }
+    pub(super) fn unknown(&self, id: &str) -> SnapshotsError {
+        let current = self.0.current.load().as_ref().map(|current| current.dataset.id.to_string());
+        SnapshotsError::Unknown { id: id.to_owned(), current }
     }
 
     /// A kept snapshot, from memory, or read and indexed.
     ///
     /// # Errors
     /// When none is kept, or it cannot be read.
-    pub fn load(&self, id: &str) -> Result<Arc<Published>, VersionsError> {
-        let loaded = [&self.0.live, &self.0.head].into_iter().filter_map(Live::current);
+    pub fn load(&self, id: &str) -> Result<Arc<Snapshot>, SnapshotsError> {
+        let loaded = [&self.0.current, &self.0.newest].into_iter().filter_map(SnapshotPointer::get);
         if let Some(loaded) = loaded.into_iter().find(|loaded| loaded.dataset.id.as_str() == id) {
             return Ok(loaded);
         }
-        let KeptVersion { seq, meta, .. } = self.find(id)?;
-        if let Some(loaded) = self.0.loaded.at_hand(id).filter(|loaded| loaded.version == seq) {
+        let KeptSnapshot { seq, meta, .. } = self.find(id)?;
+        if let Some(loaded) = self.0.loaded.at_hand(id).filter(|loaded| loaded.seq == seq) {
             return Ok(loaded);
         }
-        let record = self.0.store.version(seq)?.ok_or_else(|| self.unknown(id))?;
+        let record = self.0.store.snapshot(seq)?.ok_or_else(|| self.unknown(id))?;
         let dataset = self.build(&record, &self.0.store.evidence_of(seq)?).map_err(|error| match error {
-            VersionsError::Store(StoreError::NoSuchVersion(_)) => self.unknown(id),
+            SnapshotsError::Store(StoreError::NoSuchSnapshot(_)) => self.unknown(id),
             error => error,
         })?;
-        Ok(Arc::new(Published::new(dataset, self.shown(meta), seq, 0)))
+        Ok(Arc::new(Snapshot::new(dataset, self.shown(meta), seq, 0)))
     }
 
     /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
@@ -82,7 +82,7 @@ impl Versions {
     /// # Errors
     /// When it is not kept, damaged or unreadable.
     pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
-        let record = self.0.store.version(seq)?.ok_or(StoreError::NoSuchVersion(seq))?;
+        let record = self.0.store.snapshot(seq)?.ok_or(StoreError::NoSuchSnapshot(seq))?;
         let content = self.0.store.load(&record)?;
         let (mut damaged, mut first) = (0_usize, None);
         for summary in &content.summaries {

@@ -12,14 +12,14 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use foldhash::fast::RandomState;
 
 use super::notes::{self, ExportedDetail};
-use super::{Import, Imported, Versions, VersionsError};
+use super::{Import, Imported, Snapshots, SnapshotsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::bundle::{self, Bundle, BundleError, Counts, Detail, DetailHash, Export, Progress, WriteError, Written};
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 use crate::store::{Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, StoreError};
 
 /// Tries of an export while details change.
@@ -33,7 +33,7 @@ pub enum ExportError {
     Nothing,
     /// The base is not kept, or cannot be read.
     #[error("no delta can be made: {0}")]
-    Base(#[source] VersionsError),
+    Base(#[source] SnapshotsError),
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
@@ -57,7 +57,7 @@ pub enum ImportError {
     },
     /// The import is refused.
     #[error(transparent)]
-    Versions(#[from] VersionsError),
+    Snapshots(#[from] SnapshotsError),
     /// The file cannot be read again.
     #[error("the bundle cannot be read: {0}")]
     Io(#[from] io::Error),
@@ -74,12 +74,12 @@ pub(super) struct Output {
 }
 
 /// Keeps a snapshot for as long as it lives.
-pub(super) struct Hold(Versions, u64);
+pub(super) struct Hold(Snapshots, u64);
 
 impl Hold {
-    pub(super) fn on(versions: &Versions, seq: u64) -> Self {
-        versions.0.exporting.lock().push(seq);
-        Self(versions.clone(), seq)
+    pub(super) fn on(snapshots: &Snapshots, seq: u64) -> Self {
+        snapshots.0.exporting.lock().push(seq);
+        Self(snapshots.clone(), seq)
     }
 }
 
@@ -107,15 +107,15 @@ pub struct Exported {
     _hold: Hold,
 }
 
-impl Versions {
+impl Snapshots {
     /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept snapshot, whose id may
     /// be shortened.
     ///
     /// # Errors
     /// When there is nothing to export, the base is not kept, or something cannot be read or written.
     pub fn export(&self, out: &mut File, since: Option<&str>, progress: Progress<'_>) -> Result<Exported, ExportError> {
-        let served = self.live().current().ok_or(ExportError::Nothing)?;
-        let hold = Hold::on(self, served.version);
+        let served = self.current().get().ok_or(ExportError::Nothing)?;
+        let hold = Hold::on(self, served.seq);
         let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
         let base = base.map_err(ExportError::Base)?;
         let before = match &base {
@@ -138,7 +138,7 @@ impl Versions {
     pub(super) fn write_bundle(
         &self,
         out: &mut File,
-        served: &Published,
+        served: &Snapshot,
         base: Option<&Dataset>,
         before: Option<&[ExportedDetail]>,
         progress: Progress<'_>,
@@ -185,7 +185,7 @@ impl Versions {
     ///
     /// # Errors
     /// When the record cannot be written; the bundle is valid anyway.
-    pub fn remember(&self, exported: Exported) -> Result<(), VersionsError> {
+    pub fn remember(&self, exported: Exported) -> Result<(), SnapshotsError> {
         let Exported { written, base, held, _hold, .. } = exported;
         let base = base.as_ref().map(SnapshotId::as_str);
         self.remember_export(written.manifest.snapshot.as_str(), base, held)
@@ -204,7 +204,7 @@ impl Versions {
         &self,
         id: ListingId,
         expected: &DetailMeta,
-        served: &Published,
+        served: &Snapshot,
         lost: &RefCell<HashSet<ListingId>>,
     ) -> Result<Option<(ListingId, Detail)>, StoreError> {
         let found = match self.store().detail(id) {
@@ -226,7 +226,7 @@ impl Versions {
         Ok(Some((id, Detail { state, body, current, etag, last_modified })))
     }
 
-    /// Makes a bundle's snapshot the newest one, with its details: see [`Versions::import`]. `file` is the verified
+    /// Makes a bundle's snapshot the newest one, with its details: see [`Snapshots::import`]. `file` is the verified
     /// one. A damaged store is repaired first.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl Versions {
         }
         let imported = match import() {
             // The damage was not noticed before.
-            Err(ImportError::Versions(VersionsError::Store(StoreError::Damaged(damage)))) => {
+            Err(ImportError::Snapshots(SnapshotsError::Store(StoreError::Damaged(damage)))) => {
                 self.mend(&damage)?;
                 import()
             }
@@ -264,10 +264,10 @@ impl Versions {
         imported
     }
 
-    fn mend(&self, damage: &str) -> Result<(), VersionsError> {
+    fn mend(&self, damage: &str) -> Result<(), SnapshotsError> {
         let healed = self.heal()?;
         tracing::error!("{}", healed.text(self.store().path(), damage));
-        if self.live().load().is_none()
+        if self.current().load().is_none()
             && let Err(error) = self.restore()
         {
             // The import replaces it.
@@ -287,7 +287,7 @@ impl Versions {
         let base = bundle.manifest().base.as_ref().map(|base| {
             let needed = base.snapshot.clone();
             self.load(needed.as_str()).map_err(|error| match error {
-                VersionsError::Unknown { .. } => ImportError::Bundle(BundleError::NeedsBase { needed }),
+                SnapshotsError::Unknown { .. } => ImportError::Bundle(BundleError::NeedsBase { needed }),
                 error => error.into(),
             })
         });
@@ -319,13 +319,13 @@ impl Versions {
     /// When the store cannot be read.
     pub fn is_ahead_of(&self, bundle: &Bundle) -> Result<bool, StoreError> {
         let manifest = bundle.manifest();
-        let Some(head) = self.head().current() else { return Ok(false) };
-        if head.dataset.id != manifest.snapshot {
-            return Ok(head.meta.confirmed_ms > manifest.confirmed_ms);
+        let Some(newest) = self.newest().get() else { return Ok(false) };
+        if newest.dataset.id != manifest.snapshot {
+            return Ok(newest.meta.confirmed_ms > manifest.confirmed_ms);
         }
         // The stored instant, because a future one is not shown.
-        let stored = self.kept().iter().find(|kept| kept.seq == head.version).map(|kept| kept.meta.confirmed_ms);
-        let confirmed_ms = stored.unwrap_or(head.meta.confirmed_ms);
+        let stored = self.kept().iter().find(|kept| kept.seq == newest.seq).map(|kept| kept.meta.confirmed_ms);
+        let confirmed_ms = stored.unwrap_or(newest.meta.confirmed_ms);
         if confirmed_ms != manifest.confirmed_ms {
             return Ok(confirmed_ms > manifest.confirmed_ms);
         }

@@ -15,14 +15,14 @@ use crate::clock::Monotonic;
 const MOST: usize = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub(crate) struct RecentlyMarked {
     span: Duration,
     /// By an unpredictable 128-bit hash: keys are as long as clients make them.
     marked: Mutex<HashMap<u128, Monotonic>>,
     halves: [RandomState; 2],
 }
 
-impl Recent {
+impl RecentlyMarked {
     /// One that forgets after `span`.
     pub(crate) fn new(span: Duration) -> Self {
         Self { span, marked: Mutex::default(), halves: [RandomState::new(), RandomState::new()] }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn it_forgets_after_a_while_and_is_bounded() {
-        let recent = Recent::new(Duration::from_secs(10));
+        let recent = RecentlyMarked::new(Duration::from_secs(10));
         let (key, start) = (Key::origin("/a"), Monotonic::from_seconds(50));
         assert!(recent.mark(&key, start) && !recent.mark(&key, start.plus(Duration::from_secs(9))));
         assert!(recent.holds(&key, start.plus(Duration::from_secs(9))));

@@ -12,58 +12,58 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::config::Config;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::Certificate;
+use crate::snapshot::meta::Certificate;
 use crate::store::{Arriving, DataDir, DetailMeta, DetailRecord, DetailState};
 
 const HAS_ORIGIN: bool = true;
 
 struct Rig {
-    versions: Versions,
+    snapshots: Snapshots,
     dir: tempfile::TempDir,
 }
 
 impl Rig {
     fn new(keep: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Self { versions: open(dir.path(), keep, HAS_ORIGIN), dir }
+        Self { snapshots: open(dir.path(), keep, HAS_ORIGIN), dir }
     }
 
     fn reopen(self, keep: u32, has_origin: bool) -> Self {
-        let Self { versions, dir } = self;
-        drop(versions);
-        Self { versions: open(dir.path(), keep, has_origin), dir }
+        let Self { snapshots, dir } = self;
+        drop(snapshots);
+        Self { snapshots: open(dir.path(), keep, has_origin), dir }
     }
 
     /// Publishes these listings as the mirror does, and returns their snapshot's id.
     fn publish(&self, ids: &[u64], at_ms: i64) -> String {
         let dataset = Arc::new(Dataset::build(content(ids), &Evidence::new()).unwrap());
-        self.versions.publish(self.versions.head().epoch(), &dataset, meta(at_ms), States::default()).unwrap();
+        self.snapshots.publish(self.snapshots.newest().epoch(), &dataset, meta(at_ms), States::default()).unwrap();
         dataset.id.to_string()
     }
 
     fn served(&self) -> String {
-        self.versions.live().current().unwrap().dataset.id.to_string()
+        self.snapshots.current().get().unwrap().dataset.id.to_string()
     }
 
     fn newest(&self) -> String {
-        self.versions.head().current().unwrap().dataset.id.to_string()
+        self.snapshots.newest().get().unwrap().dataset.id.to_string()
     }
 
     fn kept(&self) -> Vec<String> {
-        self.versions.kept().iter().map(|kept| kept.id.to_string()).collect()
+        self.snapshots.kept().iter().map(|kept| kept.id.to_string()).collect()
     }
 }
 
-fn open(path: &std::path::Path, keep: u32, has_origin: bool) -> Versions {
+fn open(path: &std::path::Path, keep: u32, has_origin: bool) -> Snapshots {
     let store = Arc::new(Store::open(&DataDir::open(path).unwrap()).unwrap());
     let mut config = Config::default();
     (config.mirror.keep, config.mirror.keep_daily) = (keep, 0);
     config.mirror.changes_for = Duration::from_secs(3600);
     let policy =
         Policy { settings: Settings::new(config), has_origin, origins: vec!["https://alias.example/".to_owned()] };
-    let versions = Versions::new(store, Live::default(), policy, Clock::system());
-    versions.restore().unwrap();
-    versions
+    let snapshots = Snapshots::new(store, SnapshotPointer::default(), policy, Clock::system());
+    snapshots.restore().unwrap();
+    snapshots
 }
 
 fn content(ids: &[u64]) -> Content {
@@ -78,8 +78,8 @@ fn content(ids: &[u64]) -> Content {
     }
 }
 
-fn meta(at_ms: i64) -> VersionMeta {
-    VersionMeta {
+fn meta(at_ms: i64) -> SnapshotMeta {
+    SnapshotMeta {
         certificate: Certificate::Full,
         confirmed_ms: at_ms,
         claimed_ms: None,
@@ -107,20 +107,20 @@ fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
     (ListingId(id), DetailRecord { meta, body })
 }
 
-fn import(versions: &Versions, ids: &[u64], at_ms: i64, details: &[(u64, &str)]) -> Result<Imported, VersionsError> {
-    import_as(versions, ids, meta(at_ms), details)
+fn import(snapshots: &Snapshots, ids: &[u64], at_ms: i64, details: &[(u64, &str)]) -> Result<Imported, SnapshotsError> {
+    import_as(snapshots, ids, meta(at_ms), details)
 }
 
 fn import_as(
-    versions: &Versions,
+    snapshots: &Snapshots,
     ids: &[u64],
-    meta: VersionMeta,
+    meta: SnapshotMeta,
     details: &[(u64, &str)],
-) -> Result<Imported, VersionsError> {
+) -> Result<Imported, SnapshotsError> {
     let stream = || -> Result<crate::store::DetailStream<'_>, StoreError> {
         Ok(Box::new(details.iter().map(|(id, text)| Ok(detail(*id, text)))))
     };
-    versions.import(Import {
+    snapshots.import(Import {
         content: content(ids),
         meta,
         evidence: Evidence::new(),
@@ -134,9 +134,9 @@ fn import_as(
 }
 
 /// An import without details that was told to take older data.
-fn import_older(versions: &Versions, ids: &[u64], at_ms: i64) -> Result<Imported, VersionsError> {
+fn import_older(snapshots: &Snapshots, ids: &[u64], at_ms: i64) -> Result<Imported, SnapshotsError> {
     let stream = || -> Result<crate::store::DetailStream<'_>, StoreError> { Ok(Box::new(std::iter::empty())) };
-    versions.import(Import {
+    snapshots.import(Import {
         content: content(ids),
         meta: meta(at_ms),
         evidence: Evidence::new(),
@@ -157,10 +157,10 @@ fn the_list_of_snapshots_is_never_ahead_of_what_is_served() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| (2..300_u32).for_each(|n| drop(rig.publish(&[1, n.into()], n.into()))));
         while !writer.is_finished() {
-            let newest = rig.versions.kept().first().map(|kept| kept.seq);
-            let (head, live) = (rig.versions.head().current(), rig.versions.live().current());
-            assert!(newest <= head.map(|head| head.version), "the newest");
-            assert!(newest <= live.map(|live| live.version), "the one that is served");
+            let listed = rig.snapshots.kept().first().map(|kept| kept.seq);
+            let (newest, current) = (rig.snapshots.newest().get(), rig.snapshots.current().get());
+            assert!(listed <= newest.map(|newest| newest.seq), "the newest");
+            assert!(listed <= current.map(|current| current.seq), "the one that is served");
         }
     });
 }
@@ -169,23 +169,23 @@ fn the_list_of_snapshots_is_never_ahead_of_what_is_served() {
 fn a_rollback_is_served_until_it_is_released_and_newer_versions_wait() {
     let rig = Rig::new(9);
     let (one, two) = (rig.publish(&[1, 2], 1), rig.publish(&[2, 3], 2));
-    assert_eq!(rig.versions.rollback(&one).unwrap().newest.unwrap().as_str(), two);
+    assert_eq!(rig.snapshots.rollback(&one).unwrap().newest.unwrap().as_str(), two);
     assert_eq!((rig.served(), rig.newest()), (one.clone(), two.clone()));
     let three = rig.publish(&[3, 4, 5], 3);
     assert_eq!((rig.served(), rig.newest()), (one.clone(), three.clone()));
-    let rolled_back = rig.versions.rolled_back().unwrap();
+    let rolled_back = rig.snapshots.rolled_back().unwrap();
     assert_eq!((rolled_back.served.as_str(), rolled_back.newest.unwrap().as_str()), (one.as_str(), three.as_str()));
 
     let rig = rig.reopen(9, HAS_ORIGIN);
     assert_eq!((rig.served(), rig.newest()), (one.clone(), three.clone()), "over a restart");
-    assert_eq!(rig.versions.release().unwrap().as_str(), three);
-    assert!(matches!(rig.versions.release(), Err(VersionsError::NotRolledBack)));
-    assert!(rig.versions.rolled_back().is_none());
+    assert_eq!(rig.snapshots.release().unwrap().as_str(), three);
+    assert!(matches!(rig.snapshots.release(), Err(SnapshotsError::NotRolledBack)));
+    assert!(rig.snapshots.rolled_back().is_none());
     let rig = rig.reopen(9, HAS_ORIGIN);
     assert_eq!((rig.served(), rig.newest()), (three.clone(), three.clone()));
 
     // What clients saw, one after the other.
-    let journal = rig.versions.journal();
+    let journal = rig.snapshots.journal();
     let ids: Vec<_> = journal.entries().map(|entry| (entry.from.to_string(), entry.to.to_string())).collect();
     assert_eq!(ids, [(one.clone(), two.clone()), (two, one.clone()), (one.clone(), three.clone())]);
     let changes = journal.since(&one, &three).unwrap();
@@ -197,21 +197,21 @@ fn a_rollback_is_served_until_it_is_released_and_newer_versions_wait() {
 fn what_was_served_until_now_is_not_read_to_be_served_again() {
     let rig = Rig::new(5);
     let first = rig.publish(&[1, 2], 1_000);
-    let was = rig.versions.live().current().unwrap();
+    let was = rig.snapshots.current().get().unwrap();
     rig.publish(&[1, 2, 3], 2_000);
-    assert!(Arc::ptr_eq(&rig.versions.load(&first).unwrap(), &was));
-    rig.versions.rollback(&first).unwrap();
-    assert!(Arc::ptr_eq(&rig.versions.live().current().unwrap().dataset, &was.dataset));
+    assert!(Arc::ptr_eq(&rig.snapshots.load(&first).unwrap(), &was));
+    rig.snapshots.rollback(&first).unwrap();
+    assert!(Arc::ptr_eq(&rig.snapshots.current().get().unwrap().dataset, &was.dataset));
 }
 
 #[test]
 fn rolling_back_to_what_is_served_holds_it() {
     let rig = Rig::new(9);
     let one = rig.publish(&[1], 1);
-    rig.versions.rollback(&one).unwrap();
+    rig.snapshots.rollback(&one).unwrap();
     let two = rig.publish(&[2], 2);
     assert_eq!((rig.served(), rig.newest()), (one.clone(), two));
-    let error = rig.versions.rollback("none").unwrap_err();
+    let error = rig.snapshots.rollback("none").unwrap_err();
     assert!(error.to_string().contains(&one), "{error}");
     assert_eq!(rig.served(), one);
 }
@@ -220,54 +220,54 @@ fn rolling_back_to_what_is_served_holds_it() {
 fn versions_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     let rig = Rig::new(2);
     let ids: Vec<String> = (1..=7).map(|n| rig.publish(&[n], n.cast_signed())).collect();
-    rig.versions.pin(&ids[0]).unwrap();
-    rig.versions.remember_export(&ids[1], None, Vec::new()).unwrap();
-    rig.versions.rollback(&ids[2]).unwrap();
-    rig.versions.tidy().unwrap();
+    rig.snapshots.pin(&ids[0]).unwrap();
+    rig.snapshots.remember_export(&ids[1], None, Vec::new()).unwrap();
+    rig.snapshots.rollback(&ids[2]).unwrap();
+    rig.snapshots.tidy().unwrap();
     let newest_first = |places: &[usize]| places.iter().map(|place| ids[*place].clone()).collect::<Vec<_>>();
     assert_eq!(rig.kept(), newest_first(&[6, 5, 2, 1, 0]));
-    assert!(matches!(rig.versions.pin(&ids[3]), Err(VersionsError::Unknown { .. })));
-    assert!(matches!(rig.versions.load(&ids[3]), Err(VersionsError::Unknown { .. })));
-    assert_eq!(rig.versions.load(&ids[1]).unwrap().dataset.id.as_str(), ids[1]);
+    assert!(matches!(rig.snapshots.pin(&ids[3]), Err(SnapshotsError::Unknown { .. })));
+    assert!(matches!(rig.snapshots.load(&ids[3]), Err(SnapshotsError::Unknown { .. })));
+    assert_eq!(rig.snapshots.load(&ids[1]).unwrap().dataset.id.as_str(), ids[1]);
 
     let rig = rig.reopen(2, HAS_ORIGIN);
-    rig.versions.release().unwrap();
-    rig.versions.unpin(&ids[0]).unwrap();
+    rig.snapshots.release().unwrap();
+    rig.snapshots.unpin(&ids[0]).unwrap();
     for id in [&ids[6], &ids[5], &ids[6], &ids[2], &ids[5]] {
-        rig.versions.remember_export(id, None, Vec::new()).unwrap();
+        rig.snapshots.remember_export(id, None, Vec::new()).unwrap();
     }
-    rig.versions.tidy().unwrap();
+    rig.snapshots.tidy().unwrap();
     assert_eq!(rig.kept(), newest_first(&[6, 5, 2]), "the last three exports are of these");
-    assert!(rig.versions.unpin(&ids[0]).is_err());
+    assert!(rig.snapshots.unpin(&ids[0]).is_err());
 }
 
 #[test]
 fn an_import_is_the_newest_with_its_details_and_never_takes_an_origins_data_back() {
     let rig = Rig::new(9);
     let mirrored = rig.publish(&[1, 2], 100);
-    let seen = rig.versions.head().epoch();
-    let error = import(&rig.versions, &[9], 99, &[]).unwrap_err();
-    assert!(matches!(error, VersionsError::Backwards { .. }), "{error}");
+    let seen = rig.snapshots.newest().epoch();
+    let error = import(&rig.snapshots, &[9], 99, &[]).unwrap_err();
+    assert!(matches!(error, SnapshotsError::Backwards { .. }), "{error}");
     assert_eq!(rig.served(), mirrored);
-    let imported = import(&rig.versions, &[1, 9], 200, &[(9, "{}")]).unwrap();
+    let imported = import(&rig.snapshots, &[1, 9], 200, &[(9, "{}")]).unwrap();
     assert_eq!(
         (imported.before.unwrap().as_str(), imported.is_served, imported.is_older),
         (mirrored.as_str(), true, false)
     );
-    assert_eq!(rig.versions.store().detail(ListingId(9)).unwrap().unwrap().body, "{}");
+    assert_eq!(rig.snapshots.store().detail(ListingId(9)).unwrap().unwrap().body, "{}");
     let next = Arc::new(Dataset::build(content(&[4]), &Evidence::new()).unwrap());
-    assert!(matches!(rig.versions.publish(seen, &next, meta(300), States::default()), Err(VersionsError::Moved)));
-    assert!(matches!(rig.versions.renew(seen, meta(300)), Err(VersionsError::Moved)));
+    assert!(matches!(rig.snapshots.publish(seen, &next, meta(300), States::default()), Err(SnapshotsError::Moved)));
+    assert!(matches!(rig.snapshots.renew(seen, meta(300)), Err(SnapshotsError::Moved)));
 
     // Without an origin it is the operator who says what is served.
     let rig = rig.reopen(9, !HAS_ORIGIN);
-    let error = import(&rig.versions, &[7], 50, &[]).unwrap_err();
-    assert!(matches!(error, VersionsError::Older { .. }), "{error}");
-    let older = import_older(&rig.versions, &[7], 50).unwrap();
+    let error = import(&rig.snapshots, &[7], 50, &[]).unwrap_err();
+    assert!(matches!(error, SnapshotsError::Older { .. }), "{error}");
+    let older = import_older(&rig.snapshots, &[7], 50).unwrap();
     assert!(older.is_older && older.is_served);
     assert_eq!(rig.served(), older.snapshot.as_str());
-    rig.versions.rollback(&mirrored).unwrap();
-    assert!(!import(&rig.versions, &[8], 400, &[]).unwrap().is_served);
+    rig.snapshots.rollback(&mirrored).unwrap();
+    assert!(!import(&rig.snapshots, &[8], 400, &[]).unwrap().is_served);
     assert_eq!(rig.served(), mirrored);
 }
 
@@ -277,27 +277,30 @@ fn what_is_imported_is_compared_with_the_latest_that_ever_was() {
     let rig = Rig::new(1).reopen(1, !HAS_ORIGIN);
     let refused = |rig: &Rig, at_ms| {
         let served = rig.served();
-        let error = import(&rig.versions, &[7], at_ms, &[]).unwrap_err();
-        assert!(matches!(error, VersionsError::Older { .. }) && error.to_string().contains("--allow-older"), "{error}");
+        let error = import(&rig.snapshots, &[7], at_ms, &[]).unwrap_err();
+        assert!(
+            matches!(error, SnapshotsError::Older { .. }) && error.to_string().contains("--allow-older"),
+            "{error}"
+        );
         assert_eq!(rig.served(), served);
     };
-    import(&rig.versions, &[1], 100, &[]).unwrap();
-    import(&rig.versions, &[2], 100, &[]).unwrap();
+    import(&rig.snapshots, &[1], 100, &[]).unwrap();
+    import(&rig.snapshots, &[2], 100, &[]).unwrap();
     refused(&rig, 99);
     // The record outlives the snapshot, and restarts.
-    import(&rig.versions, &[3], 200, &[]).unwrap();
+    import(&rig.snapshots, &[3], 200, &[]).unwrap();
     let rig = rig.reopen(1, !HAS_ORIGIN);
     refused(&rig, 199);
-    assert!(import_older(&rig.versions, &[4], 150).unwrap().is_older);
+    assert!(import_older(&rig.snapshots, &[4], 150).unwrap().is_older);
     refused(&rig, 149);
-    import(&rig.versions, &[5], 160, &[]).unwrap();
+    import(&rig.snapshots, &[5], 160, &[]).unwrap();
     // What claims to be of tomorrow counts as now: what is of now is refused no longer than until then.
-    import(&rig.versions, &[6], now + 86_400_000, &[]).unwrap();
+    import(&rig.snapshots, &[6], now + 86_400_000, &[]).unwrap();
     refused(&rig, now - 1);
-    import(&rig.versions, &[8], Clock::system().now_wall().as_millis(), &[]).unwrap();
-    import(&rig.versions, &[9], now + 86_400_000, &[]).unwrap();
+    import(&rig.snapshots, &[8], Clock::system().now_wall().as_millis(), &[]).unwrap();
+    import(&rig.snapshots, &[9], now + 86_400_000, &[]).unwrap();
     // Snapshots of a program that kept no record count as imported where there is no origin.
-    rig.versions.store().remove_state("import/highest").unwrap();
+    rig.snapshots.store().remove_state("import/highest").unwrap();
     refused(&rig, 300);
 }
 
@@ -306,19 +309,19 @@ fn where_a_change_is_lost_those_before_it_go() {
     let rig = Rig::new(9);
     let ids: Vec<String> = (1..=5).map(|n| rig.publish(&[n, n + 1], n.cast_signed())).collect();
     let names = |rig: &Rig| -> Vec<String> {
-        let states = rig.versions.store().states_of(changes::JOURNAL).unwrap();
+        let states = rig.snapshots.store().states_of(changes::JOURNAL).unwrap();
         states.into_iter().map(|(name, _)| name).collect()
     };
     let before = names(&rig);
     assert_eq!(before.len(), 4);
-    rig.versions.store().put_state(&before[1], b"nothing that was written").unwrap();
+    rig.snapshots.store().put_state(&before[1], b"nothing that was written").unwrap();
     let rig = rig.reopen(9, HAS_ORIGIN);
     assert_eq!(names(&rig), before[2..]);
-    let journal = rig.versions.journal();
+    let journal = rig.snapshots.journal();
     assert_eq!(journal.entries().map(|entry| entry.from.to_string()).collect::<Vec<_>>(), ids[2..4]);
     rig.publish(&[9], 9);
     let rig = rig.reopen(9, HAS_ORIGIN);
-    assert_eq!(rig.versions.journal().entries().count(), 3);
+    assert_eq!(rig.snapshots.journal().entries().count(), 3);
 }
 
 #[test]
@@ -326,20 +329,20 @@ fn an_import_from_the_future_counts_as_old_as_can_be_known_and_is_kept_as_it_say
     let rig = Rig::new(9).reopen(9, !HAS_ORIGIN);
     let now = || Clock::system().now_wall().as_millis();
     let ahead = now() + 3_600_000;
-    import(&rig.versions, &[1, 2], ahead, &[]).unwrap();
-    for live in [rig.versions.live(), rig.versions.head()] {
-        assert!(live.current().unwrap().meta.confirmed_ms <= now());
+    import(&rig.snapshots, &[1, 2], ahead, &[]).unwrap();
+    for current in [rig.snapshots.current(), rig.snapshots.newest()] {
+        assert!(current.get().unwrap().meta.confirmed_ms <= now());
     }
     let rig = rig.reopen(9, !HAS_ORIGIN);
-    assert!(rig.versions.live().current().unwrap().meta.confirmed_ms <= now());
-    assert_eq!(rig.versions.kept()[0].meta.confirmed_ms, ahead);
+    assert!(rig.snapshots.current().get().unwrap().meta.confirmed_ms <= now());
+    assert_eq!(rig.snapshots.kept()[0].meta.confirmed_ms, ahead);
     // Nor does it when it is served again later.
     let id = rig.served();
-    import(&rig.versions, &[3], now(), &[]).unwrap();
+    import(&rig.snapshots, &[3], now(), &[]).unwrap();
     let rig = rig.reopen(9, !HAS_ORIGIN);
-    rig.versions.rollback(&id).unwrap();
+    rig.snapshots.rollback(&id).unwrap();
     assert_eq!(rig.served(), id);
-    assert!(rig.versions.live().current().unwrap().meta.confirmed_ms <= now());
+    assert!(rig.snapshots.current().get().unwrap().meta.confirmed_ms <= now());
 }
 
 #[test]
@@ -347,41 +350,41 @@ fn another_origins_data_is_imported_where_there_is_none_yet() {
     let rig = Rig::new(9);
     let from = |ids: &[u64], at_ms: i64, origin: &str| {
         let origin = Some(origin.to_owned());
-        import_as(&rig.versions, ids, VersionMeta { origin, ..meta(at_ms) }, &[])
+        import_as(&rig.snapshots, ids, SnapshotMeta { origin, ..meta(at_ms) }, &[])
     };
     from(&[1], 100, "https://one.example").unwrap();
     from(&[2], 200, "https://one.example/").unwrap();
     from(&[3], 300, "https://alias.example").unwrap();
     let error = from(&[4], 400, "https://two.example").unwrap_err();
-    assert!(matches!(error, VersionsError::Foreign { .. }) && error.to_string().contains("origin.aliases"), "{error}");
-    assert_eq!(rig.versions.kept().len(), 3);
+    assert!(matches!(error, SnapshotsError::Foreign { .. }) && error.to_string().contains("origin.aliases"), "{error}");
+    assert_eq!(rig.snapshots.kept().len(), 3);
 }
 
 #[test]
-fn a_heal_keeps_what_is_remembered_of_versions() {
+fn a_heal_keeps_what_is_remembered_of_snapshots() {
     let rig = Rig::new(9);
     let ids: Vec<String> = (1..=3).map(|n| rig.publish(&[n, n + 1], n.cast_signed())).collect();
-    rig.versions.pin(&ids[0]).unwrap();
-    rig.versions.rollback(&ids[1]).unwrap();
+    rig.snapshots.pin(&ids[0]).unwrap();
+    rig.snapshots.rollback(&ids[1]).unwrap();
     // Lost, as with a damaged page.
     for name in ["versions/pins", "versions/rollback"] {
-        rig.versions.store().remove_state(name).unwrap();
+        rig.snapshots.store().remove_state(name).unwrap();
     }
-    rig.versions.heal().unwrap();
+    rig.snapshots.heal().unwrap();
     let rig = rig.reopen(9, HAS_ORIGIN);
     assert_eq!((rig.served(), rig.newest()), (ids[1].clone(), ids[2].clone()));
-    assert!(rig.versions.kept().iter().any(|kept| kept.pinned && kept.id.as_str() == ids[0]));
-    assert_eq!(rig.versions.journal().entries().count(), 3);
+    assert!(rig.snapshots.kept().iter().any(|kept| kept.pinned && kept.id.as_str() == ids[0]));
+    assert_eq!(rig.snapshots.journal().entries().count(), 3);
 }
 
 #[test]
 fn of_snapshots_with_the_same_content_one_counts() {
     let rig = Rig::new(3).reopen(3, !HAS_ORIGIN);
-    let put = |id: u64, at_ms| import(&rig.versions, &[id], at_ms, &[]).unwrap().snapshot.to_string();
+    let put = |id: u64, at_ms| import(&rig.snapshots, &[id], at_ms, &[]).unwrap().snapshot.to_string();
     let (one, two, three) = (put(1, 1), put(2, 2), put(3, 3));
     for at_ms in 4..9_i64 {
         put(2 + at_ms.cast_unsigned() % 2, at_ms);
-        rig.versions.tidy().unwrap();
+        rig.snapshots.tidy().unwrap();
         let mut kept = rig.kept();
         kept.sort();
         let mut expected = vec![one.clone(), two.clone(), three.clone()];
@@ -394,18 +397,18 @@ fn of_snapshots_with_the_same_content_one_counts() {
 fn what_is_being_exported_stays_until_somebody_has_it() {
     let rig = Rig::new(1);
     let one = rig.publish(&[1], 1);
-    let hold = bundles::Hold::on(&rig.versions, rig.versions.live().current().unwrap().version);
+    let hold = bundles::Hold::on(&rig.snapshots, rig.snapshots.current().get().unwrap().seq);
     let two = rig.publish(&[2], 2);
-    rig.versions.tidy().unwrap();
+    rig.snapshots.tidy().unwrap();
     assert_eq!(rig.kept(), [two.clone(), one.clone()]);
     // Also when another with the same content has come and gone.
     let again = rig.publish(&[1], 3);
     assert_eq!(again, one);
     let four = rig.publish(&[4], 4);
-    rig.versions.tidy().unwrap();
+    rig.snapshots.tidy().unwrap();
     assert!(rig.kept().contains(&one), "{:?}", rig.kept());
     drop(hold);
-    rig.versions.tidy().unwrap();
+    rig.snapshots.tidy().unwrap();
     assert_eq!(rig.kept(), [four]);
 }
 
@@ -428,30 +431,30 @@ fn an_import_that_breaks_off_changes_nothing() {
         committed: &|| {},
         followed: None,
     };
-    assert!(rig.versions.import(import).is_err());
+    assert!(rig.snapshots.import(import).is_err());
     assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));
-    assert!(rig.versions.store().detail(ListingId(1)).unwrap().is_none());
+    assert!(rig.snapshots.store().detail(ListingId(1)).unwrap().is_none());
     let rig = rig.reopen(9, HAS_ORIGIN);
-    assert_eq!((rig.served(), rig.versions.journal().len()), (one, 0));
+    assert_eq!((rig.served(), rig.snapshots.journal().len()), (one, 0));
 }
 
 #[test]
 fn every_kept_version_can_be_verified() {
     let rig = Rig::new(9);
     rig.publish(&[1], 1);
-    for kept in rig.versions.kept().iter() {
-        rig.versions.verify(kept.seq).unwrap();
+    for kept in rig.snapshots.kept().iter() {
+        rig.snapshots.verify(kept.seq).unwrap();
     }
-    assert!(matches!(rig.versions.verify(77), Err(StoreError::NoSuchVersion(77))));
+    assert!(matches!(rig.snapshots.verify(77), Err(StoreError::NoSuchSnapshot(77))));
 }
 
 #[test]
 fn a_stamp_from_the_future_confirms_once_the_clock_has_passed_it() {
     let rig = Rig::new(5).reopen(5, !HAS_ORIGIN);
     let stamp = Clock::system().now_wall().plus_seconds(3600);
-    import(&rig.versions, &[1, 2], stamp.as_millis(), &[]).unwrap();
+    import(&rig.snapshots, &[1, 2], stamp.as_millis(), &[]).unwrap();
     let rig = rig.reopen(5, !HAS_ORIGIN);
-    let served = rig.versions.live().current().unwrap();
+    let served = rig.snapshots.current().get().unwrap();
     assert!(served.confirmed() < stamp && served.claimed() == stamp);
     assert_eq!(served.confirmed_header.as_ref().unwrap().to_str().ok(), stamp.http_date().as_deref());
     for (after, age) in [(-3600, None), (-60, None), (0, Some(0)), (10, Some(10))] {

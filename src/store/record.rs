@@ -1,7 +1,7 @@
 //! A snapshot in the store: its sequence number, its snapshot id, and its blocks.
 //!
-//! Not the content ([`crate::snapshot::content`]) and not its metadata ([`crate::snapshot::version`]), which changes
-//! while the record never does. Callers: [`crate::versions`], and the other modules of [`crate::store`].
+//! Not the content ([`crate::snapshot::content`]) and not its metadata ([`crate::snapshot::meta`]), which changes
+//! while the record never does. Callers: [`crate::snapshots`], and the other modules of [`crate::store`].
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::fault::Fault;
 use super::{States, Store, tables};
 use crate::api::hash::write_hex;
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::version::VersionMeta;
+use crate::snapshot::meta::SnapshotMeta;
 
 /// Names a block: the first 16 bytes of the BLAKE3 hash of its uncompressed content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ impl fmt::Debug for BlockKey {
 
 /// One kept snapshot. Never changes once it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VersionRecord {
+pub struct SnapshotRecord {
     /// Its place in the sequence of snapshots of this store, from 1; never used twice.
     pub seq: u64,
     /// The id of its content.
@@ -70,7 +70,7 @@ const TABLE: &str = "versions";
 const META_TABLE: &str = "version_meta";
 const ENCODING: u8 = 1;
 
-impl VersionRecord {
+impl SnapshotRecord {
     /// The keys of all its blocks. Two snapshots differ in the keys that they do not share.
     pub fn block_keys(&self) -> impl Iterator<Item = BlockKey> + '_ {
         let Blocks { envelope, taxonomies, summaries, order } = &self.blocks;
@@ -108,12 +108,12 @@ impl VersionRecord {
     }
 }
 
-pub(super) fn encode_meta(seq: u64, meta: &VersionMeta) -> Result<Vec<u8>, StoreError> {
+pub(super) fn encode_meta(seq: u64, meta: &SnapshotMeta) -> Result<Vec<u8>, StoreError> {
     let json = serde_json::to_vec(meta).map_err(|_| damaged(META_TABLE, "JSON"))?;
     Ok(coding::seal(META_TABLE, &seq.to_le_bytes(), json))
 }
 
-pub(super) fn decode_meta(seq: u64, sealed: &[u8]) -> Result<VersionMeta, StoreError> {
+pub(super) fn decode_meta(seq: u64, sealed: &[u8]) -> Result<SnapshotMeta, StoreError> {
     let json = coding::unseal(META_TABLE, &seq.to_le_bytes(), sealed)?;
     serde_json::from_slice(json).map_err(|_| damaged(META_TABLE, "JSON"))
 }
@@ -133,16 +133,16 @@ pub(super) fn number(
 }
 
 /// Every snapshot's record, oldest first.
-pub(super) fn records(versions: &impl ReadableTable<u64, tables::Sealed>) -> Result<Vec<VersionRecord>, Fault> {
+pub(super) fn records(snapshots: &impl ReadableTable<u64, tables::Sealed>) -> Result<Vec<SnapshotRecord>, Fault> {
     let mut records = Vec::new();
-    for entry in versions.iter()? {
+    for entry in snapshots.iter()? {
         let (seq, sealed) = entry?;
-        records.push(VersionRecord::decode(seq.value(), sealed.value())?);
+        records.push(SnapshotRecord::decode(seq.value(), sealed.value())?);
     }
     Ok(records)
 }
 
-fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<VersionMeta, Fault> {
+fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<SnapshotMeta, Fault> {
     let metas = transaction.open_table(tables::VERSION_META)?;
     let sealed = metas.get(seq)?.ok_or_else(|| damaged(META_TABLE, "sequence number"))?;
     Ok(decode_meta(seq, sealed.value())?)
@@ -153,15 +153,15 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
-    pub fn current(&self) -> Result<Option<(VersionRecord, VersionMeta)>, StoreError> {
+    pub fn current(&self) -> Result<Option<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         self.handle.read(|transaction| {
             let seq = current_seq(&transaction.open_table(tables::META)?)?;
             if seq == 0 {
                 return Ok(None);
             }
-            let versions = transaction.open_table(tables::VERSIONS)?;
-            let sealed = versions.get(seq)?.ok_or_else(|| damaged(TABLE, "current version"))?;
-            Ok(Some((VersionRecord::decode(seq, sealed.value())?, meta_of(transaction, seq)?)))
+            let snapshots = transaction.open_table(tables::SNAPSHOTS)?;
+            let sealed = snapshots.get(seq)?.ok_or_else(|| damaged(TABLE, "current snapshot"))?;
+            Ok(Some((SnapshotRecord::decode(seq, sealed.value())?, meta_of(transaction, seq)?)))
         })
     }
 
@@ -169,11 +169,11 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
-    pub fn version(&self, seq: u64) -> Result<Option<VersionRecord>, StoreError> {
+    pub fn snapshot(&self, seq: u64) -> Result<Option<SnapshotRecord>, StoreError> {
         self.handle.read(|transaction| {
-            let versions = transaction.open_table(tables::VERSIONS)?;
-            let sealed = versions.get(seq)?;
-            Ok(sealed.map(|sealed| VersionRecord::decode(seq, sealed.value())).transpose()?)
+            let snapshots = transaction.open_table(tables::SNAPSHOTS)?;
+            let sealed = snapshots.get(seq)?;
+            Ok(sealed.map(|sealed| SnapshotRecord::decode(seq, sealed.value())).transpose()?)
         })
     }
 
@@ -181,9 +181,9 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
-    pub fn versions(&self) -> Result<Vec<(VersionRecord, VersionMeta)>, StoreError> {
+    pub fn snapshots(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         self.handle.read(|transaction| {
-            let records = records(&transaction.open_table(tables::VERSIONS)?)?;
+            let records = records(&transaction.open_table(tables::SNAPSHOTS)?)?;
             records.into_iter().map(|record| meta_of(transaction, record.seq).map(|meta| (record, meta))).collect()
         })
     }
@@ -192,7 +192,7 @@ impl Store {
     ///
     /// # Errors
     /// When there is no such snapshot, or the write fails.
-    pub fn update_meta(&self, seq: u64, meta: &VersionMeta) -> Result<(), StoreError> {
+    pub fn update_meta(&self, seq: u64, meta: &SnapshotMeta) -> Result<(), StoreError> {
         self.update_meta_along(seq, meta, &States::default())
     }
 
@@ -200,11 +200,11 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::update_meta`].
-    pub fn update_meta_along(&self, seq: u64, meta: &VersionMeta, states: &States) -> Result<(), StoreError> {
+    pub fn update_meta_along(&self, seq: u64, meta: &SnapshotMeta, states: &States) -> Result<(), StoreError> {
         let sealed = encode_meta(seq, meta)?;
         self.handle.write(sealed.len() as u64 + states.bytes(), |transaction| {
-            if transaction.open_table(tables::VERSIONS)?.get(seq)?.is_none() {
-                return Err(StoreError::NoSuchVersion(seq).into());
+            if transaction.open_table(tables::SNAPSHOTS)?.get(seq)?.is_none() {
+                return Err(StoreError::NoSuchSnapshot(seq).into());
             }
             transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
             states.write(transaction)
@@ -216,10 +216,10 @@ impl Store {
     /// # Errors
     /// When there is no such snapshot, or the write fails.
     pub fn activate(&self, seq: u64, states: &States) -> Result<(), StoreError> {
-        let _versions = self.versions.lock();
+        let _publishing = self.publishing.lock();
         self.handle.write(states.bytes(), |transaction| {
-            if transaction.open_table(tables::VERSIONS)?.get(seq)?.is_none() {
-                return Err(StoreError::NoSuchVersion(seq).into());
+            if transaction.open_table(tables::SNAPSHOTS)?.get(seq)?.is_none() {
+                return Err(StoreError::NoSuchSnapshot(seq).into());
             }
             let sealed = coding::seal_number(tables::META_CURRENT, seq);
             transaction.open_table(tables::META)?.insert(tables::META_CURRENT, sealed.as_slice())?;

@@ -1,6 +1,6 @@
 //! The current (or the newest) snapshot and its confirmation: one pointer, swapped as a whole.
 //!
-//! Callers: [`crate::versions`] swaps, [`crate::answer`] and [`crate::admin`] load.
+//! Callers: [`crate::snapshots`] swaps, [`crate::answer`] and [`crate::admin`] load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,16 +15,16 @@ use crate::clock::WallTime;
 use crate::semantics::freshness;
 
 use super::dataset::Dataset;
-use super::version::VersionMeta;
+use super::meta::SnapshotMeta;
 
 /// A published snapshot, with the parts that all answers share.
-pub struct Published {
+pub struct Snapshot {
     /// The data.
     pub dataset: Arc<Dataset>,
     /// How sure we are, and since when.
-    pub meta: VersionMeta,
+    pub meta: SnapshotMeta,
     /// The number of the snapshot in the store.
-    pub version: u64,
+    pub seq: u64,
     /// Counts swaps: a reply of one epoch may be out of date in the next.
     pub epoch: u64,
     /// `Mirror-Snapshot`.
@@ -39,13 +39,13 @@ pub struct Published {
     pub license: Option<String>,
 }
 
-impl Published {
+impl Snapshot {
     /// The instant for which the data is confirmed.
     pub fn confirmed(&self) -> WallTime {
         WallTime::from_millis(self.meta.confirmed_ms)
     }
 
-    /// The stamp of the data. Differs from [`Published::confirmed`] if it was in the future when it was read.
+    /// The stamp of the data. Differs from [`Snapshot::confirmed`] if it was in the future when it was read.
     pub fn claimed(&self) -> WallTime {
         WallTime::from_millis(self.meta.claimed_ms.unwrap_or(self.meta.confirmed_ms))
     }
@@ -64,30 +64,30 @@ impl Published {
 
 /// Holds one snapshot, the current or the newest one, which can be replaced; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Live(Arc<Inner>);
+pub struct SnapshotPointer(Arc<PointerState>);
 
 #[derive(Default)]
-struct Inner {
-    published: ArcSwapOption<Published>,
+struct PointerState {
+    published: ArcSwapOption<Snapshot>,
     epoch: AtomicU64,
     swapped: watch::Sender<u64>,
 }
 
-impl Live {
+impl SnapshotPointer {
     /// The current snapshot; `None` before the first publication.
-    pub fn load(&self) -> Guard<Option<Arc<Published>>> {
+    pub fn load(&self) -> Guard<Option<Arc<Snapshot>>> {
         self.0.published.load()
     }
 
     /// The current snapshot, as an owned pointer.
-    pub fn current(&self) -> Option<Arc<Published>> {
+    pub fn get(&self) -> Option<Arc<Snapshot>> {
         self.0.published.load_full()
     }
 
     /// Replaces the current snapshot, or its certificate; returns the new epoch.
-    pub fn swap(&self, dataset: Arc<Dataset>, meta: VersionMeta, version: u64) -> u64 {
+    pub fn swap(&self, dataset: Arc<Dataset>, meta: SnapshotMeta, seq: u64) -> u64 {
         let epoch = self.0.epoch.fetch_add(1, Ordering::AcqRel) + 1;
-        self.0.published.store(Some(Arc::new(Published::new(dataset, meta, version, epoch))));
+        self.0.published.store(Some(Arc::new(Snapshot::new(dataset, meta, seq, epoch))));
         self.0.swapped.send_replace(epoch);
         epoch
     }
@@ -103,9 +103,9 @@ impl Live {
     }
 }
 
-impl Published {
+impl Snapshot {
     /// Prepares the shared parts of answers; `epoch` is 0 for a kept snapshot that is not current.
-    pub fn new(dataset: Arc<Dataset>, meta: VersionMeta, version: u64, epoch: u64) -> Self {
+    pub fn new(dataset: Arc<Dataset>, meta: SnapshotMeta, seq: u64, epoch: u64) -> Self {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
         let claimed = meta.claimed_ms.map_or(confirmed, WallTime::from_millis);
         // Hexadecimal digits and HTTP-dates are always valid header values.
@@ -121,7 +121,7 @@ impl Published {
             confirmed_header: claimed.http_date().as_deref().map(header),
             generated_at,
             license,
-            version,
+            seq,
             dataset,
             meta,
         }

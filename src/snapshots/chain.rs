@@ -9,12 +9,12 @@ use std::fs::File;
 use foldhash::fast::RandomState;
 
 use super::bundles::{ExportError, Hold, Output, exported};
-use super::{Versions, VersionsError};
+use super::{Snapshots, SnapshotsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::bundle::Written;
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 use crate::store::StoreError;
 
 pub(crate) use super::notes::ExportedDetail;
@@ -37,7 +37,7 @@ pub(crate) struct Link {
     _hold: Hold,
 }
 
-impl Versions {
+impl Snapshots {
     /// Writes a published snapshot into an empty file: all of it, or what a holder of `base` lacks.
     ///
     /// # Errors
@@ -45,10 +45,10 @@ impl Versions {
     pub(crate) fn export_link(
         &self,
         out: &mut File,
-        served: &Published,
+        served: &Snapshot,
         base: Option<&ChainEnd>,
     ) -> Result<Link, ExportError> {
-        let hold = Hold::on(self, served.version);
+        let hold = Hold::on(self, served.seq);
         let dataset = base.map(|base| self.load(base.snapshot.as_str())).transpose().map_err(ExportError::Base)?;
         let dataset = dataset.as_ref().map(|base| &*base.dataset);
         let before = base.map(|base| &base.details[..]);
@@ -62,7 +62,7 @@ impl Versions {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) fn has_more_details(&self, served: &Published, base: &ChainEnd) -> Result<bool, StoreError> {
+    pub(crate) fn has_more_details(&self, served: &Snapshot, base: &ChainEnd) -> Result<bool, StoreError> {
         let before: HashMap<ListingId, ContentHash, RandomState> =
             base.details.iter().map(|detail| (detail.id, detail.hash)).collect();
         let known = self.known(&served.dataset)?;
@@ -77,5 +77,5 @@ impl Versions {
 
 /// Whether an export failed because its base is not kept any more.
 pub(crate) fn lacks_base(error: &ExportError) -> bool {
-    matches!(error, ExportError::Base(VersionsError::Unknown { .. }))
+    matches!(error, ExportError::Base(SnapshotsError::Unknown { .. }))
 }

@@ -1,4 +1,4 @@
-//! Consecutive pages, pinned by `snapshot=`, while versions are switched under the reader.
+//! Consecutive pages, pinned by `snapshot=`, while snapshots are switched under the reader.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ async fn disturb(origin: &Origin, server: &Server, old: &str, step: usize) {
 }
 
 #[tokio::test]
-async fn pages_that_are_read_while_versions_are_switched_are_of_the_one_that_was_asked_for() {
+async fn pages_that_are_read_while_snapshots_are_switched_are_of_the_one_that_was_asked_for() {
     let (origin, mut server) = mirrored(230, |setup| setup.set("mirror.keep", "20")).await;
     let old = server.snapshot().await;
     let whole: Vec<Value> = {

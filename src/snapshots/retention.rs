@@ -1,6 +1,6 @@
 //! Which snapshots are kept: the newest ones, the last of each day, and needed ones.
 //!
-//! Pure. Callers: [`super::Versions::tidy`].
+//! Pure. Callers: [`super::Snapshots::tidy`].
 
 use std::collections::HashSet;
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_drops_no_newer_version() {
+    fn a_clock_that_was_set_back_drops_no_newer_snapshot() {
         let all = [at(1, 9, false), at(2, 9, false), at(3, 5, false), at(4, 5, false)];
         assert_eq!(Retention { keep: 1, keep_daily: 2 }.staying(&all), [2, 4]);
     }

@@ -1,6 +1,6 @@
 //! The kept snapshots, and which of them is current: the only module that changes this.
 //!
-//! `head` is the *newest* snapshot, which the mirror refreshes; `live` is the *current* one, which clients get. They
+//! The mirror refreshes the *newest* snapshot; clients get the *current* one. They
 //! differ only during a rollback: newer snapshots then wait for the release. Every switch is durable before it is
 //! visible, and goes into the journal of `/changes.json`. [`crate::mirror`] decides what may be published. All calls
 //! but the look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and
@@ -13,7 +13,7 @@ mod error;
 pub(crate) mod follow;
 mod import;
 mod keeping;
-pub(crate) mod kept;
+pub(crate) mod loaded;
 mod lookup;
 mod notes;
 mod restore;
@@ -33,16 +33,16 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
-use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::VersionMeta;
-use crate::store::{Along, States, Store, StoreError};
+use crate::snapshot::meta::SnapshotMeta;
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::store::{States, Store, StoreError, WrittenAlong};
 
-pub(crate) use error::VersionsError;
+pub(crate) use error::SnapshotsError;
 pub(crate) use import::{Import, Imported, SIZES};
 
 use changes::{Change, Feed};
-use kept::Kept;
+use loaded::LoadedSnapshots;
 use notes::Notes;
 
 /// Retention policy: what is kept, and for how long.
@@ -59,13 +59,13 @@ pub struct Policy {
 /// One kept snapshot, as shown in lists.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a mark of its own")]
-pub struct KeptVersion {
+pub struct KeptSnapshot {
     pub id: SnapshotId,
     /// Its sequence number: two snapshots of a store may have the same id, but not the same number.
     pub seq: u64,
     /// Number of listings.
     pub listings: u64,
-    pub meta: VersionMeta,
+    pub meta: SnapshotMeta,
     pub pinned: bool,
     /// Whether it is the base of one of the last exports.
     pub exported: bool,
@@ -76,12 +76,12 @@ pub struct KeptVersion {
 
 /// The kept snapshots of a store; cheap to clone.
 #[derive(Clone)]
-pub struct Versions(Arc<Inner>);
+pub struct Snapshots(Arc<SnapshotsState>);
 
-struct Inner {
+struct SnapshotsState {
     store: Arc<Store>,
-    live: Live,
-    head: Live,
+    current: SnapshotPointer,
+    newest: SnapshotPointer,
     clock: Clock,
     policy: Policy,
     /// The one lock for switches.
@@ -92,8 +92,8 @@ struct Inner {
     journal: ArcSwap<Journal>,
     /// The number of the journal's oldest entry in the store.
     oldest: Mutex<u64>,
-    kept: ArcSwap<Vec<KeptVersion>>,
-    loaded: Kept,
+    kept: ArcSwap<Vec<KeptSnapshot>>,
+    loaded: LoadedSnapshots,
     /// What was learned of the origin's answers to odd requests.
     edges: Edges,
     /// Whether a rollback is in effect. A field of its own, so that readers need not wait for the lock of a switch.
@@ -113,15 +113,15 @@ pub struct RolledBack {
     pub newest: Option<SnapshotId>,
 }
 
-impl Versions {
+impl Snapshots {
     /// The current snapshot.
-    pub fn live(&self) -> &Live {
-        &self.0.live
+    pub fn current(&self) -> &SnapshotPointer {
+        &self.0.current
     }
 
     /// The newest snapshot.
-    pub fn head(&self) -> &Live {
-        &self.0.head
+    pub fn newest(&self) -> &SnapshotPointer {
+        &self.0.newest
     }
 
     /// The store that all snapshots are in.
@@ -135,13 +135,13 @@ impl Versions {
     }
 
     /// Every kept snapshot, the newest first.
-    pub fn kept(&self) -> Arc<Vec<KeptVersion>> {
+    pub fn kept(&self) -> Arc<Vec<KeptSnapshot>> {
         let _whole = self.0.showing.read();
         self.0.kept.load_full()
     }
 
     /// Kept snapshots in memory, for clients that name one.
-    pub fn loaded(&self) -> &Kept {
+    pub fn loaded(&self) -> &LoadedSnapshots {
         &self.0.loaded
     }
 
@@ -165,12 +165,12 @@ impl Versions {
         &self,
         seen: u64,
         dataset: &Arc<Dataset>,
-        meta: VersionMeta,
+        meta: SnapshotMeta,
         states: States,
-    ) -> Result<u64, VersionsError> {
+    ) -> Result<u64, SnapshotsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
-        self.put(&mut notes, dataset, meta, Along { states, ..Along::default() }, &|| {})
+        self.put(&mut notes, dataset, meta, WrittenAlong { states, ..WrittenAlong::default() }, &|| {})
     }
 
     /// Stores a data set as the newest snapshot, with further writes, and makes it current unless a rollback is in effect.
@@ -179,10 +179,10 @@ impl Versions {
         &self,
         notes: &mut Notes,
         dataset: &Arc<Dataset>,
-        meta: VersionMeta,
-        along: Along<'_>,
+        meta: SnapshotMeta,
+        along: WrittenAlong<'_>,
         committed: &dyn Fn(),
-    ) -> Result<u64, VersionsError> {
+    ) -> Result<u64, SnapshotsError> {
         self.put_with(notes, dataset, meta, along, Feed::Own, committed)
     }
 
@@ -191,13 +191,13 @@ impl Versions {
         &self,
         notes: &mut Notes,
         dataset: &Arc<Dataset>,
-        meta: VersionMeta,
-        mut along: Along<'_>,
+        meta: SnapshotMeta,
+        mut along: WrittenAlong<'_>,
         feed: Feed,
         committed: &dyn Fn(),
-    ) -> Result<u64, VersionsError> {
+    ) -> Result<u64, SnapshotsError> {
         let mut next = notes.clone();
-        if notes.rolled_back.is_some() && self.0.live.load().is_none() {
+        if notes.rolled_back.is_some() && self.0.current.load().is_none() {
             tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is current again");
             next.rolled_back = None;
             next.write_rollback(&mut along.states)?;
@@ -213,7 +213,7 @@ impl Versions {
         let _whole = self.0.showing.write();
         self.take(notes, next);
         self.set_kept(kept);
-        let epoch = self.0.head.swap(dataset.clone(), shown.clone(), record.seq);
+        let epoch = self.0.newest.swap(dataset.clone(), shown.clone(), record.seq);
         if along.activate {
             self.serve(dataset, shown, record.seq, change);
         }
@@ -227,30 +227,32 @@ impl Versions {
     }
 
     /// Makes a durable snapshot current; the one before stays in memory for clients that page through it.
-    fn serve(&self, dataset: &Arc<Dataset>, meta: VersionMeta, seq: u64, change: Option<Change>) {
-        if let Some(was) = self.0.live.current() {
+    fn serve(&self, dataset: &Arc<Dataset>, meta: SnapshotMeta, seq: u64, change: Option<Change>) {
+        if let Some(was) = self.0.current.get() {
             self.0.loaded.switched(was, dataset.id.as_str());
         }
         self.note(change);
-        self.0.live.swap(dataset.clone(), meta, seq);
+        self.0.current.swap(dataset.clone(), meta, seq);
     }
 
     fn served(&self) -> Option<u64> {
-        self.0.live.load().as_ref().map(|live| live.version)
+        self.0.current.load().as_ref().map(|current| current.seq)
     }
 
     /// Renews the newest snapshot: another certificate, or a later confirmation.
     ///
     /// # Errors
     /// When the newest snapshot has changed, or the write fails.
-    pub fn renew(&self, seen: u64, meta: VersionMeta) -> Result<u64, VersionsError> {
+    pub fn renew(&self, seen: u64, meta: SnapshotMeta) -> Result<u64, SnapshotsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
-        let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
-        match self.0.store.update_meta(head.version, &meta) {
+        let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
+        match self.0.store.update_meta(newest.seq, &meta) {
             // The snapshot was lost with a damaged part of the file.
-            Err(StoreError::NoSuchVersion(_)) => self.put(&mut notes, &head.dataset, meta, Along::default(), &|| {}),
-            updated => updated.map(|()| self.show(&head.dataset, &meta, head.version)).map_err(VersionsError::from),
+            Err(StoreError::NoSuchSnapshot(_)) => {
+                self.put(&mut notes, &newest.dataset, meta, WrittenAlong::default(), &|| {})
+            }
+            updated => updated.map(|()| self.show(&newest.dataset, &meta, newest.seq)).map_err(SnapshotsError::from),
         }
     }
 
@@ -259,11 +261,11 @@ impl Versions {
     ///
     /// # Errors
     /// When the newest snapshot has changed.
-    pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>, evidence: &Evidence) -> Result<u64, VersionsError> {
+    pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>, evidence: &Evidence) -> Result<u64, SnapshotsError> {
         let _switching = self.0.notes.lock();
         self.unless_moved(seen)?;
-        let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
-        let epoch = self.show(dataset, &head.meta, head.version);
+        let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
+        let epoch = self.show(dataset, &newest.meta, newest.seq);
         if let Err(error) = self.0.store.put_evidence(evidence) {
             tracing::warn!(%error, "the lists of ambiguous terms could not be stored");
         }
@@ -271,13 +273,14 @@ impl Versions {
     }
 
     /// Replaces the newest snapshot in memory, and the current one if it has the same data.
-    fn show(&self, dataset: &Arc<Dataset>, meta: &VersionMeta, seq: u64) -> u64 {
+    fn show(&self, dataset: &Arc<Dataset>, meta: &SnapshotMeta, seq: u64) -> u64 {
         let _whole = self.0.showing.write();
-        let epoch = self.0.head.swap(dataset.clone(), meta.clone(), seq);
-        let served = self.0.live.load().as_ref().map(|live| (live.dataset.id == dataset.id).then_some(live.version));
+        let epoch = self.0.newest.swap(dataset.clone(), meta.clone(), seq);
+        let served =
+            self.0.current.load().as_ref().map(|current| (current.dataset.id == dataset.id).then_some(current.seq));
         match served {
-            None => drop(self.0.live.swap(dataset.clone(), meta.clone(), seq)),
-            Some(Some(served)) => drop(self.0.live.swap(dataset.clone(), meta.clone(), served)),
+            None => drop(self.0.current.swap(dataset.clone(), meta.clone(), seq)),
+            Some(Some(served)) => drop(self.0.current.swap(dataset.clone(), meta.clone(), served)),
             Some(None) => {}
         }
         let mut kept = Vec::clone(&self.0.kept.load());
@@ -288,24 +291,24 @@ impl Versions {
         epoch
     }
 
-    fn unless_moved(&self, seen: u64) -> Result<(), VersionsError> {
-        if self.0.head.epoch() == seen { Ok(()) } else { Err(VersionsError::Moved) }
+    fn unless_moved(&self, seen: u64) -> Result<(), SnapshotsError> {
+        if self.0.newest.epoch() == seen { Ok(()) } else { Err(SnapshotsError::Moved) }
     }
 
-    /// Makes a kept snapshot current until [`Versions::release`].
+    /// Makes a kept snapshot current until [`Snapshots::release`].
     ///
     /// # Errors
     /// When no such snapshot is kept, it cannot be read, or the write fails.
-    pub fn rollback(&self, id: &str) -> Result<RolledBack, VersionsError> {
+    pub fn rollback(&self, id: &str) -> Result<RolledBack, SnapshotsError> {
         // Loaded before the lock, so that publication continues meanwhile.
         let target = self.load(id)?;
         let mut notes = self.0.notes.lock();
         // It may have been confirmed or indexed again meanwhile.
-        let now = [&self.0.live, &self.0.head].into_iter().filter_map(Live::current);
-        let target = now.into_iter().find(|now| now.version == target.version).unwrap_or(target);
-        let next = Notes { rolled_back: Some(target.version), ..notes.clone() };
+        let now = [&self.0.current, &self.0.newest].into_iter().filter_map(SnapshotPointer::get);
+        let target = now.into_iter().find(|now| now.seq == target.seq).unwrap_or(target);
+        let next = Notes { rolled_back: Some(target.seq), ..notes.clone() };
         self.activate(&mut notes, next, &target)?;
-        let newest = self.0.head.load().as_ref().map(|head| head.dataset.id.clone());
+        let newest = self.0.newest.load().as_ref().map(|newest| newest.dataset.id.clone());
         tracing::warn!(served = %target.dataset.id, newest = newest.as_ref().map(tracing::field::display), "rolled back");
         Ok(RolledBack { served: target.dataset.id.clone(), newest })
     }
@@ -314,55 +317,56 @@ impl Versions {
     ///
     /// # Errors
     /// When nothing is rolled back, or the write fails.
-    pub fn release(&self) -> Result<SnapshotId, VersionsError> {
+    pub fn release(&self) -> Result<SnapshotId, SnapshotsError> {
         let mut notes = self.0.notes.lock();
-        let head = self.0.head.current().filter(|_| notes.rolled_back.is_some()).ok_or(VersionsError::NotRolledBack)?;
+        let newest =
+            self.0.newest.get().filter(|_| notes.rolled_back.is_some()).ok_or(SnapshotsError::NotRolledBack)?;
         let next = Notes { rolled_back: None, ..notes.clone() };
-        self.activate(&mut notes, next, &head)?;
-        tracing::warn!(served = %head.dataset.id, "rollback ended");
-        Ok(head.dataset.id.clone())
+        self.activate(&mut notes, next, &newest)?;
+        tracing::warn!(served = %newest.dataset.id, "rollback ended");
+        Ok(newest.dataset.id.clone())
     }
 
-    fn activate(&self, notes: &mut Notes, next: Notes, target: &Published) -> Result<(), VersionsError> {
+    fn activate(&self, notes: &mut Notes, next: Notes, target: &Snapshot) -> Result<(), SnapshotsError> {
         let mut states = States::default();
         next.write_rollback(&mut states)?;
         let change = self.change(&target.dataset, &mut states)?;
-        self.0.store.activate(target.version, &states).map_err(|error| match error {
-            StoreError::NoSuchVersion(_) => self.unknown(target.dataset.id.as_str()),
+        self.0.store.activate(target.seq, &states).map_err(|error| match error {
+            StoreError::NoSuchSnapshot(_) => self.unknown(target.dataset.id.as_str()),
             error => error.into(),
         })?;
-        let kept = self.list_or_say(&next, Some(target.version));
+        let kept = self.list_or_say(&next, Some(target.seq));
         let _whole = self.0.showing.write();
         self.take(notes, next);
         self.set_kept(kept);
-        self.serve(&target.dataset, target.meta.clone(), target.version, change);
+        self.serve(&target.dataset, target.meta.clone(), target.seq, change);
         Ok(())
     }
 
     /// The kept snapshots, after a successful write; `None` if they cannot be listed.
-    fn list_or_say(&self, notes: &Notes, served: Option<u64>) -> Option<Vec<KeptVersion>> {
+    fn list_or_say(&self, notes: &Notes, served: Option<u64>) -> Option<Vec<KeptSnapshot>> {
         let listed = self.list(notes, served);
         listed.inspect_err(|error| tracing::error!(%error, "the kept snapshots cannot be listed")).ok()
     }
 
     /// Publishes the list of kept snapshots, if it could be read.
-    fn set_kept(&self, kept: Option<Vec<KeptVersion>>) {
+    fn set_kept(&self, kept: Option<Vec<KeptSnapshot>>) {
         let Some(kept) = kept else { return };
-        self.0.loaded.keep_only(kept.iter().map(|version| version.id.as_str()));
+        self.0.loaded.keep_only(kept.iter().map(|snapshot| snapshot.id.as_str()));
         self.0.kept.store(Arc::new(kept));
     }
 
     /// Reads which snapshots are kept.
-    fn list(&self, notes: &Notes, served: Option<u64>) -> Result<Vec<KeptVersion>, StoreError> {
+    fn list(&self, notes: &Notes, served: Option<u64>) -> Result<Vec<KeptSnapshot>, StoreError> {
         let mut newest = true;
-        let versions = match self.0.store.versions() {
+        let snapshots = match self.0.store.snapshots() {
             Err(error @ StoreError::Damaged(_)) => {
                 tracing::error!(%error, "some kept snapshots cannot be listed");
-                self.0.store.versions_left()?
+                self.0.store.snapshots_left()?
             }
-            versions => versions?,
+            snapshots => snapshots?,
         };
-        let versions = versions.into_iter().rev().map(|(record, meta)| KeptVersion {
+        let snapshots = snapshots.into_iter().rev().map(|(record, meta)| KeptSnapshot {
             pinned: notes.pins.contains(record.id.as_str()),
             exported: notes.exports.iter().any(|id| id == record.id.as_str()),
             served: served == Some(record.seq),
@@ -372,6 +376,6 @@ impl Versions {
             listings: record.listings,
             meta,
         });
-        Ok(versions.collect())
+        Ok(snapshots.collect())
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::Versions;
+use super::Snapshots;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::{Entry, Journal};
 use crate::store::{States, StoreError};
@@ -29,7 +29,7 @@ pub(super) enum Feed {
     Publishers(Vec<Entry>),
 }
 
-impl Versions {
+impl Snapshots {
     /// The journal with what a switch adds; it is written with the switch.
     pub(super) fn fed(
         &self,
@@ -38,7 +38,7 @@ impl Versions {
         states: &mut States,
     ) -> Result<Option<Change>, StoreError> {
         let ends = |entries: &[Entry]| entries.last().is_some_and(|last| last.to == next.id);
-        let served = self.0.live.current();
+        let served = self.0.current.get();
         match feed {
             Feed::Publishers(entries) if ends(&entries) => self.taken_over(entries, states).map(Some),
             // Without gap: they begin at the current snapshot.
@@ -78,7 +78,7 @@ impl Versions {
 
     /// The journal with the changes of the next switch; it is written with the switch.
     pub(super) fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
-        let served = self.0.live.current();
+        let served = self.0.current.get();
         let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
         let entry = Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis());
         let mut journal = Journal::clone(&self.0.journal.load());
@@ -129,8 +129,8 @@ impl Versions {
         self.0.store.put_states(&states)?;
         self.note(Some(Change { journal, oldest: oldest + gone as u64 }));
         // Replies made from dropped entries must not outlive them: they are valid for one epoch.
-        if let Some(served) = self.0.live.current() {
-            self.0.live.swap(served.dataset.clone(), served.meta.clone(), served.version);
+        if let Some(served) = self.0.current.get() {
+            self.0.current.swap(served.dataset.clone(), served.meta.clone(), served.seq);
         }
         Ok(())
     }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use url::Url;
 
 use super::follow::{self, Followed};
-use super::{Versions, VersionsError};
+use super::{Snapshots, SnapshotsError};
 use crate::api::edges::lesson::Learned;
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::VersionMeta;
-use crate::store::{Along, Arriving, States};
+use crate::snapshot::meta::SnapshotMeta;
+use crate::store::{Arriving, States, WrittenAlong};
 
 /// The key of the list sizes of the last day, by which a large loss is noticed.
 pub(crate) const SIZES: &str = "sizes";
@@ -28,7 +28,7 @@ pub struct Import<'a> {
     /// The snapshot.
     pub content: Content,
     /// Its metadata.
-    pub meta: VersionMeta,
+    pub meta: SnapshotMeta,
     /// The origin's lists for doubtful terms.
     pub evidence: Evidence,
     /// What was learned of the origin's answers to odd requests; `None`: what is known stays.
@@ -57,14 +57,14 @@ pub struct Imported {
     pub is_served: bool,
 }
 
-impl Versions {
+impl Snapshots {
     /// Makes a bundle's snapshot the newest one, with its details, and current unless a rollback is in effect.
     /// The snapshot before is kept.
     ///
     /// # Errors
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
-    pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
+    pub fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
         let Import { content, mut meta, evidence, learned, details, details_bytes, allow_older, committed, followed } =
             import;
         let mut notes = self.0.notes.lock();
@@ -76,19 +76,19 @@ impl Versions {
         };
         all_evidence.extend(evidence);
         let dataset = Arc::new(Dataset::build(content, &all_evidence)?);
-        let head = self.0.head.current();
-        let is_older = head.as_ref().is_some_and(|head| meta.confirmed_ms < head.meta.confirmed_ms);
-        if let Some(head) = head.as_ref().filter(|_| is_older && self.0.policy.has_origin) {
+        let newest = self.0.newest.get();
+        let is_older = newest.as_ref().is_some_and(|newest| meta.confirmed_ms < newest.meta.confirmed_ms);
+        if let Some(newest) = newest.as_ref().filter(|_| is_older && self.0.policy.has_origin) {
             let at = |ms| WallTime::from_millis(ms).to_string();
-            return Err(VersionsError::Backwards {
+            return Err(SnapshotsError::Backwards {
                 bundle: dataset.id.to_string(),
                 bundle_confirmed: at(meta.confirmed_ms),
-                newest: head.dataset.id.to_string(),
-                newest_confirmed: at(head.meta.confirmed_ms),
+                newest: newest.dataset.id.to_string(),
+                newest_confirmed: at(newest.meta.confirmed_ms),
             });
         }
-        if let Some(head) = head.as_ref().filter(|_| self.0.policy.has_origin) {
-            self.unless_foreign(&meta, &head.meta)?;
+        if let Some(newest) = newest.as_ref().filter(|_| self.0.policy.has_origin) {
+            self.unless_foreign(&meta, &newest.meta)?;
         }
         // Its sequence number says that a head is newer, also one that takes the data back.
         let allow_older = allow_older || followed.is_some();
@@ -110,7 +110,7 @@ impl Versions {
         // A full bundle repairs; a delta builds on what was verified when it came.
         let verifies = followed.as_ref().is_none_or(|followed| followed.is_full);
         let feed = follow::write(followed, &dataset.id, &mut states)?;
-        let along = Along { activate: true, verifies, details: Some(details), details_bytes, states };
+        let along = WrittenAlong { activate: true, verifies, details: Some(details), details_bytes, states };
         self.put_with(&mut notes, &dataset, meta, along, feed, committed)?;
         if let Some(learned) = learned {
             self.0.edges.set(Some(Arc::new(learned)));
@@ -118,7 +118,7 @@ impl Versions {
         let imported = Imported {
             snapshot: dataset.id.clone(),
             listings: dataset.len(),
-            before: head.map(|head| head.dataset.id.clone()),
+            before: newest.map(|newest| newest.dataset.id.clone()),
             is_older,
             is_served: notes.rolled_back.is_none(),
         };
@@ -128,7 +128,7 @@ impl Versions {
 
     /// The latest instant of all imports, including this one. A future instant counts as now. With `allow_older`, later
     /// imports are compared with this one.
-    fn highest_after(&self, id: &SnapshotId, confirmed_ms: i64, allow_older: bool) -> Result<i64, VersionsError> {
+    fn highest_after(&self, id: &SnapshotId, confirmed_ms: i64, allow_older: bool) -> Result<i64, SnapshotsError> {
         let now = self.0.clock.now_wall().as_millis();
         let counted = confirmed_ms.min(now);
         let kept = self.0.store.state(HIGHEST)?;
@@ -137,7 +137,7 @@ impl Versions {
         let imported = || self.0.kept.load().iter().map(|kept| kept.meta.confirmed_ms).max();
         let highest = kept.or_else(|| imported().filter(|_| !self.0.policy.has_origin)).map(|highest| highest.min(now));
         match highest {
-            Some(highest) if counted < highest && !allow_older => Err(VersionsError::Older {
+            Some(highest) if counted < highest && !allow_older => Err(SnapshotsError::Older {
                 bundle: id.to_string(),
                 bundle_confirmed: WallTime::from_millis(confirmed_ms).to_string(),
                 highest: WallTime::from_millis(highest).to_string(),
@@ -147,13 +147,13 @@ impl Versions {
     }
 
     /// Refuses data of another origin than the stored data's.
-    fn unless_foreign(&self, new: &VersionMeta, own: &VersionMeta) -> Result<(), VersionsError> {
+    fn unless_foreign(&self, new: &SnapshotMeta, own: &SnapshotMeta) -> Result<(), SnapshotsError> {
         let (Some(theirs), Some(ours)) = (&new.origin, &own.origin) else { return Ok(()) };
         let url = Url::parse(theirs).ok();
         let is_theirs = |address: &String| address == theirs || Url::parse(address).ok() == url;
         if is_theirs(ours) || self.0.policy.origins.iter().any(is_theirs) {
             return Ok(());
         }
-        Err(VersionsError::Foreign { theirs: theirs.clone(), ours: ours.clone() })
+        Err(SnapshotsError::Foreign { theirs: theirs.clone(), ours: ours.clone() })
     }
 }

@@ -1,4 +1,4 @@
-//! Which versions stay, what happens to the others, and what keeping them costs.
+//! Which snapshots stay, what happens to the others, and what keeping them costs.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -101,7 +101,7 @@ async fn the_last_of_each_day_stays() {
 
 /// Counts blocks: a file has free pages as well, more than so little data takes.
 #[tokio::test]
-async fn thirty_versions_with_small_changes_share_what_is_equal() {
+async fn thirty_snapshots_with_small_changes_share_what_is_equal() {
     const LISTINGS: usize = 3000;
     let origin = origin(LISTINGS).await;
     let setup = Setup::mirror_of(&origin).set("mirror.details", "on-demand").set("mirror.keep_daily", "0");
@@ -129,14 +129,14 @@ async fn thirty_versions_with_small_changes_share_what_is_equal() {
     assert_eq!(kept(&all).await.len(), 31);
     let size = |server: &Server| fs::metadata(server.store_file()).unwrap().len();
     let (with, without) = (size(&all), size(&one));
-    println!("{text} bytes of listings; {with} bytes with 31 versions, {without} with one");
+    println!("{text} bytes of listings; {with} bytes with 31 snapshots, {without} with one");
     assert_eq!(all.ok(&format!("{LIST}?snapshot={first}&per_page=100&page=30")).await.ids().len(), 100);
 
     all.process.kill();
     let store = Store::open(&DataDir::open(all.data_dir()).unwrap()).unwrap();
-    let versions = store.versions().unwrap();
-    let each = versions[0].0.block_keys().count();
-    let distinct: HashSet<BlockKey> = versions.iter().flat_map(|(record, _)| record.block_keys()).collect();
+    let snapshots = store.snapshots().unwrap();
+    let each = snapshots[0].0.block_keys().count();
+    let distinct: HashSet<BlockKey> = snapshots.iter().flat_map(|(record, _)| record.block_keys()).collect();
     println!("{each} blocks each, {} in all", distinct.len());
     assert!(distinct.len() <= each + 30 * 4, "{} blocks of {each} each", distinct.len());
 }

@@ -13,16 +13,16 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::{Certificate, VersionMeta};
+use crate::snapshot::meta::{Certificate, SnapshotMeta};
 
 /// A snapshot with one listing, that tells which it is.
-fn version(number: u64) -> Arc<Published> {
+fn snapshot(number: u64) -> Arc<Snapshot> {
     let raw = format!(r#"{{"id":{number}}}"#);
     let summary = Summary { id: ListingId(number), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from(raw) };
     let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
     let taxonomies = std::array::from_fn(|_| Arc::from("[]"));
     let content = Content { envelope, taxonomies, summaries: vec![summary] };
-    let meta = VersionMeta {
+    let meta = SnapshotMeta {
         certificate: Certificate::Full,
         confirmed_ms: 0,
         claimed_ms: None,
@@ -35,7 +35,7 @@ fn version(number: u64) -> Arc<Published> {
         origin: None,
     };
     let dataset = Dataset::build(content, &Evidence::new()).unwrap();
-    Arc::new(Published::new(Arc::new(dataset), meta, number, 0))
+    Arc::new(Snapshot::new(Arc::new(dataset), meta, number, 0))
 }
 
 fn household(number: u8) -> IpAddr {
@@ -45,30 +45,30 @@ fn household(number: u8) -> IpAddr {
 /// Many snapshots, of which the first seven are kept, and a store that counts how often it is read, and gives one
 /// snapshot for each permission.
 struct Rig {
-    versions: Vec<Arc<Published>>,
-    kept: Kept,
+    snapshots: Vec<Arc<Snapshot>>,
+    kept: LoadedSnapshots,
     reads: Arc<AtomicUsize>,
     may: mpsc::Sender<Result<(), &'static str>>,
 }
 
 impl Rig {
     fn new() -> Self {
-        let versions: Vec<_> = (0..40).map(version).collect();
+        let snapshots: Vec<_> = (0..40).map(snapshot).collect();
         let (may, told) = mpsc::channel::<Result<(), &'static str>>();
-        let (stored, reads, told) = (versions.clone(), Arc::new(AtomicUsize::new(0)), Mutex::new(told));
+        let (stored, reads, told) = (snapshots.clone(), Arc::new(AtomicUsize::new(0)), Mutex::new(told));
         let counted = reads.clone();
-        let kept = Kept::new(move |id: &str| {
+        let kept = LoadedSnapshots::new(move |id: &str| {
             counted.fetch_add(1, Ordering::SeqCst);
             told.lock().recv().unwrap()?;
             Ok::<_, &str>(stored.iter().find(|stored| stored.dataset.id.as_str() == id).unwrap().clone())
         });
-        let rig = Self { versions, kept, reads, may };
+        let rig = Self { snapshots, kept, reads, may };
         rig.keep(&[0, 1, 2, 3, 4, 5, 6]);
         rig
     }
 
     fn id(&self, number: usize) -> &str {
-        self.versions[number].dataset.id.as_str()
+        self.snapshots[number].dataset.id.as_str()
     }
 
     fn keep(&self, numbers: &[usize]) {
@@ -90,7 +90,7 @@ impl Rig {
 
     /// The same for one of several households.
     async fn get_by(&self, by: u8, number: usize) -> Result<u64, Missing> {
-        self.kept.get(self.id(number), household(by)).await.map(|found| found.version)
+        self.kept.get(self.id(number), household(by)).await.map(|found| found.seq)
     }
 
     /// Asks, each time from a household of its own, and leaves somebody waiting for the answer.
@@ -100,7 +100,7 @@ impl Rig {
 
     fn ask_by(&self, by: u8, number: usize) -> tokio::task::JoinHandle<Result<u64, Missing>> {
         let (kept, id) = (self.kept.clone(), self.id(number).to_owned());
-        tokio::spawn(async move { kept.get(&id, household(by)).await.map(|found| found.version) })
+        tokio::spawn(async move { kept.get(&id, household(by)).await.map(|found| found.seq) })
     }
 
     async fn until(&self, holds: impl Fn(&State) -> bool) {
@@ -184,7 +184,7 @@ async fn a_version_that_does_not_stay_is_there_for_whoever_pages_through_it() {
     }
     assert_eq!(rig.reads(), 3, "one load for a hundred pages");
     assert_eq!(rig.get_by(4, 3).await, Ok(3));
-    assert_eq!(Arc::strong_count(&rig.versions[2]), 2, "the next one took its place");
+    assert_eq!(Arc::strong_count(&rig.snapshots[2]), 2, "the next one took its place");
 }
 
 #[tokio::test]
@@ -201,15 +201,15 @@ async fn a_version_that_more_households_use_stays_instead_of_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_does_not_stay_leaves_memory_when_nobody_asks_for_it() {
-    let versions: Vec<_> = (0..4).map(version).collect();
-    let stored = versions.clone();
-    let kept = Kept::new(move |id: &str| {
+    let snapshots: Vec<_> = (0..4).map(snapshot).collect();
+    let stored = snapshots.clone();
+    let kept = LoadedSnapshots::new(move |id: &str| {
         Ok::<_, &str>(stored.iter().find(|stored| stored.dataset.id.as_str() == id).unwrap().clone())
     });
-    kept.keep_only(versions.iter().map(|version| version.dataset.id.as_str()));
+    kept.keep_only(snapshots.iter().map(|snapshot| snapshot.dataset.id.as_str()));
     let get = async |by, number: usize| {
-        let found = kept.get(versions[number].dataset.id.as_str(), household(by)).await.unwrap();
-        assert_eq!(found.version, number as u64);
+        let found = kept.get(snapshots[number].dataset.id.as_str(), household(by)).await.unwrap();
+        assert_eq!(found.seq, number as u64);
     };
     for (by, number) in [(1, 0), (2, 1), (3, 2)] {
         get(by, number).await;
@@ -223,7 +223,7 @@ async fn a_version_that_does_not_stay_leaves_memory_when_nobody_asks_for_it() {
         assert!(began.elapsed() <= 2 * IDLE);
     }
     assert!(began.elapsed() >= IDLE && kept.0.state.lock().loaded.len() == LOADED);
-    assert_eq!(Arc::strong_count(&versions[0]), 2, "here and in the store");
+    assert_eq!(Arc::strong_count(&snapshots[0]), 2, "here and in the store");
     get(5, 3).await;
     assert!(kept.0.state.lock().passing.is_some());
     tokio::time::sleep(2 * IDLE).await;
@@ -286,22 +286,22 @@ async fn a_loaded_version_that_is_dropped_leaves_memory() {
     assert_eq!((rig.get(0).await, rig.get(1).await), (Ok(0), Ok(1)));
     rig.keep(&[1, 2]);
     assert_eq!((rig.get(0).await, rig.get(1).await), (Err(Missing::Gone), Ok(1)));
-    assert_eq!(Arc::strong_count(&rig.versions[0]), 2, "here and in the store");
+    assert_eq!(Arc::strong_count(&rig.snapshots[0]), 2, "here and in the store");
 }
 
 #[tokio::test]
 async fn what_was_served_until_now_is_at_hand_without_a_load() {
     let rig = Rig::new();
-    rig.kept.switched(rig.versions[0].clone(), rig.id(1));
+    rig.kept.switched(rig.snapshots[0].clone(), rig.id(1));
     assert_eq!(rig.get(0).await, Ok(0));
-    rig.kept.switched(rig.versions[1].clone(), rig.id(2));
-    rig.kept.switched(rig.versions[2].clone(), rig.id(0));
+    rig.kept.switched(rig.snapshots[1].clone(), rig.id(2));
+    rig.kept.switched(rig.snapshots[2].clone(), rig.id(0));
     assert_eq!((rig.get(2).await, rig.get(1).await, rig.reads()), (Ok(2), Ok(1), 0));
-    assert_eq!(Arc::strong_count(&rig.versions[0]), 2, "what is served is not held here, too");
-    rig.kept.switched(rig.versions[7].clone(), rig.id(0));
+    assert_eq!(Arc::strong_count(&rig.snapshots[0]), 2, "what is served is not held here, too");
+    rig.kept.switched(rig.snapshots[7].clone(), rig.id(0));
     assert_eq!(rig.get(7).await, Err(Missing::Gone), "it is not kept");
-    rig.kept.switched(rig.versions[1].clone(), rig.id(1));
-    assert_eq!((Arc::strong_count(&rig.versions[1]), rig.reads()), (2, 0), "another certificate for the same");
+    rig.kept.switched(rig.snapshots[1].clone(), rig.id(1));
+    assert_eq!((Arc::strong_count(&rig.snapshots[1]), rig.reads()), (2, 0), "another certificate for the same");
 }
 
 #[tokio::test]
@@ -309,7 +309,7 @@ async fn a_version_that_is_put_at_hand_while_others_wait_for_it_is_not_loaded() 
     let rig = Rig::new();
     let (first, second) = (rig.ask(0), rig.ask(1));
     rig.until(|state| state.loading.len() == 2).await;
-    rig.kept.switched(rig.versions[1].clone(), rig.id(2));
+    rig.kept.switched(rig.snapshots[1].clone(), rig.id(2));
     assert_eq!(rig.get(1).await, Ok(1));
     rig.allow(1);
     assert_eq!((first.await.unwrap(), second.await.unwrap(), rig.reads()), (Ok(0), Ok(1), 1));
@@ -329,24 +329,24 @@ async fn a_version_that_cannot_be_loaded_is_tried_again_and_costs_no_other() {
 #[tokio::test]
 async fn a_load_that_crashes_lets_the_next_one_through() {
     let crashed = AtomicUsize::new(0);
-    let found = version(1);
+    let found = snapshot(1);
     let (id, stored) = (found.dataset.id.clone(), found.clone());
-    let kept = Kept::new(move |_: &str| {
+    let kept = LoadedSnapshots::new(move |_: &str| {
         assert!(crashed.fetch_add(1, Ordering::SeqCst) > 0, "the first load crashes");
         Ok::<_, String>(stored.clone())
     });
     kept.keep_only([id.as_str()]);
     assert_eq!(kept.get(id.as_str(), household(0)).await.err(), Some(Missing::Failed));
-    assert_eq!(kept.get(id.as_str(), household(0)).await.unwrap().version, 1);
+    assert_eq!(kept.get(id.as_str(), household(0)).await.unwrap().seq, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_long_and_the_load_goes_on() {
     let (may, told) = mpsc::channel::<()>();
     let told = Mutex::new(told);
-    let found = version(1);
+    let found = snapshot(1);
     let (id, stored) = (found.dataset.id.clone(), found.clone());
-    let kept = Kept::new(move |_: &str| {
+    let kept = LoadedSnapshots::new(move |_: &str| {
         told.lock().recv().map_err(|error| error.to_string())?;
         Ok::<_, String>(stored.clone())
     });
@@ -365,5 +365,5 @@ async fn nobody_waits_for_long_and_the_load_goes_on() {
     }
     assert_eq!(asking.await.unwrap(), Some(Missing::Busy));
     may.send(()).unwrap();
-    assert_eq!(kept.get(id.as_str(), household(0)).await.unwrap().version, 1);
+    assert_eq!(kept.get(id.as_str(), household(0)).await.unwrap().seq, 1);
 }

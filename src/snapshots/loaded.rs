@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::snapshot::live::Published;
+use crate::snapshot::pointer::Snapshot;
 
 use allowance::Allowances;
 use usage::{ALL_CLIENTS, Usage};
@@ -49,14 +49,14 @@ pub enum Missing {
 }
 
 /// The result of a request for a snapshot.
-type Outcome = Result<Arc<Published>, Missing>;
-type Load = dyn Fn(&str) -> Result<Arc<Published>, String> + Send + Sync;
+type Outcome = Result<Arc<Snapshot>, Missing>;
+type Load = dyn Fn(&str) -> Result<Arc<Snapshot>, String> + Send + Sync;
 
 /// The loaded snapshots; cheap to clone.
 #[derive(Clone)]
-pub struct Kept(Arc<Inner>);
+pub struct LoadedSnapshots(Arc<SnapshotLoader>);
 
-struct Inner {
+struct SnapshotLoader {
     load: Box<Load>,
     state: Mutex<State>,
     /// One load at a time: it takes all cores.
@@ -67,9 +67,9 @@ struct Inner {
 struct State {
     /// The kept snapshots, and who requested them.
     kept: HashMap<Box<str>, Usage>,
-    loaded: Vec<Arc<Published>>,
+    loaded: Vec<Arc<Snapshot>>,
     /// The extra snapshot, and its last request.
-    passing: Option<(Arc<Published>, Instant)>,
+    passing: Option<(Arc<Snapshot>, Instant)>,
     /// Whether a task waits to drop the extra snapshot.
     is_watched: bool,
     /// Snapshots that are loading or queued.
@@ -83,14 +83,14 @@ struct Loading {
     household: IpAddr,
 }
 
-fn has_id(version: &Published, id: &str) -> bool {
-    version.dataset.id.as_str() == id
+fn has_id(snapshot: &Snapshot, id: &str) -> bool {
+    snapshot.dataset.id.as_str() == id
 }
 
 impl State {
-    fn find(&self, id: &str) -> Option<Arc<Published>> {
+    fn find(&self, id: &str) -> Option<Arc<Snapshot>> {
         let passing = self.passing.iter().map(|(passing, _)| passing);
-        self.loaded.iter().chain(passing).find(|version| has_id(version, id)).cloned()
+        self.loaded.iter().chain(passing).find(|snapshot| has_id(snapshot, id)).cloned()
     }
 
     /// Records the request of a household; the extra snapshot may become a staying one.
@@ -115,40 +115,40 @@ impl State {
         self.usage(&self.loaded[first]).gives_way(&other, household, now).then_some(first)
     }
 
-    fn usage(&self, version: &Published) -> Usage {
-        self.kept.get(version.dataset.id.as_str()).cloned().unwrap_or_default()
+    fn usage(&self, snapshot: &Snapshot) -> Usage {
+        self.kept.get(snapshot.dataset.id.as_str()).cloned().unwrap_or_default()
     }
 
     /// Lets a snapshot stay if it may; returns the one that does not stay.
-    fn place(&mut self, version: Arc<Published>, household: IpAddr, now: Instant) -> Option<Arc<Published>> {
+    fn place(&mut self, snapshot: Arc<Snapshot>, household: IpAddr, now: Instant) -> Option<Arc<Snapshot>> {
         if self.loaded.len() < LOADED {
-            self.loaded.push(version);
+            self.loaded.push(snapshot);
             return None;
         }
-        match self.leaving(version.dataset.id.as_str(), household, now) {
-            Some(leaving) => Some(std::mem::replace(&mut self.loaded[leaving], version)),
-            None => Some(version),
+        match self.leaving(snapshot.dataset.id.as_str(), household, now) {
+            Some(leaving) => Some(std::mem::replace(&mut self.loaded[leaving], snapshot)),
+            None => Some(snapshot),
         }
     }
 
     /// Makes room for a snapshot. Returns the snapshots to drop, which takes a while, outside the lock.
-    fn make_room(&mut self, id: &str, household: IpAddr, now: Instant) -> Vec<Arc<Published>> {
+    fn make_room(&mut self, id: &str, household: IpAddr, now: Instant) -> Vec<Arc<Snapshot>> {
         let leaving = self.leaving(id, household, now).map(|leaving| self.loaded.swap_remove(leaving));
         leaving.into_iter().chain(self.passing.take().map(|(passing, _)| passing)).collect()
     }
 
-    fn forget(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Arc<Published>> {
-        let gone = |version: &Published| gone(version.dataset.id.as_str());
+    fn forget(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Arc<Snapshot>> {
+        let gone = |snapshot: &Snapshot| gone(snapshot.dataset.id.as_str());
         let passing = self.passing.take_if(|(passing, _)| gone(passing)).map(|(passing, _)| passing);
         self.loaded.extract_if(.., |loaded| gone(loaded)).chain(passing).collect()
     }
 }
 
-impl Kept {
+impl LoadedSnapshots {
     /// `load` reads and indexes a snapshot and may block for seconds. Nothing is kept yet.
-    pub fn new<E: Display>(load: impl Fn(&str) -> Result<Arc<Published>, E> + Send + Sync + 'static) -> Self {
+    pub fn new<E: Display>(load: impl Fn(&str) -> Result<Arc<Snapshot>, E> + Send + Sync + 'static) -> Self {
         let load = Box::new(move |id: &str| load(id).map_err(|error| error.to_string()));
-        Self(Arc::new(Inner { load, state: Mutex::default(), turn: Semaphore::new(1) }))
+        Self(Arc::new(SnapshotLoader { load, state: Mutex::default(), turn: Semaphore::new(1) }))
     }
 
     /// For where nothing is ever kept.
@@ -169,7 +169,7 @@ impl Kept {
     }
 
     /// Records a switch: the previous snapshot stays in memory if it is kept, and the current one need not.
-    pub fn switched(&self, was: Arc<Published>, now: &str) {
+    pub fn switched(&self, was: Arc<Snapshot>, now: &str) {
         let (id, at) = (was.dataset.id.clone(), Instant::now());
         let mut state = self.0.state.lock();
         let mut gone = state.forget(|id| id == now);
@@ -203,7 +203,7 @@ impl Kept {
     }
 
     /// A snapshot in memory.
-    pub fn at_hand(&self, id: &str) -> Option<Arc<Published>> {
+    pub fn at_hand(&self, id: &str) -> Option<Arc<Snapshot>> {
         self.0.state.lock().find(id)
     }
 

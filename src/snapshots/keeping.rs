@@ -6,23 +6,23 @@ use std::collections::HashSet;
 
 use super::notes::{ExportedDetail, Notes, exported_details};
 use super::retention::{Candidate, Retention};
-use super::{Versions, VersionsError};
+use super::{Snapshots, SnapshotsError};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::store::{Healed, States, StoreError};
 
-impl Versions {
+impl Snapshots {
     /// Stores the evidence of the newest snapshot when another one replaces it: later lists of the origin do not apply
     /// to it.
     pub(super) fn keep_evidence(&self, next: &Dataset, states: &mut States) {
-        let head = self.0.head.current();
-        let Some(head) = head.filter(|head| head.dataset.id != next.id) else { return };
-        let evidence = head.dataset.evidence();
+        let newest = self.0.newest.get();
+        let Some(newest) = newest.filter(|newest| newest.dataset.id != next.id) else { return };
+        let evidence = newest.dataset.evidence();
         if evidence.is_empty() {
             return;
         }
-        if let Err(error) = states.put_evidence_of(head.version, &evidence) {
-            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot are in doubt now");
+        if let Err(error) = states.put_evidence_of(newest.seq, &evidence) {
+            tracing::warn!(%error, snapshot = %newest.dataset.id, "some terms of a kept snapshot are in doubt now");
         }
     }
 
@@ -30,7 +30,7 @@ impl Versions {
     ///
     /// # Errors
     /// When no such snapshot is kept, or the write fails.
-    pub fn pin(&self, id: &str) -> Result<(), VersionsError> {
+    pub fn pin(&self, id: &str) -> Result<(), SnapshotsError> {
         self.find(id)?;
         let mut notes = self.0.notes.lock();
         // It may have been dropped meanwhile.
@@ -44,7 +44,7 @@ impl Versions {
     ///
     /// # Errors
     /// When it is not kept, or the write fails.
-    pub fn unpin(&self, id: &str) -> Result<(), VersionsError> {
+    pub fn unpin(&self, id: &str) -> Result<(), SnapshotsError> {
         let mut notes = self.0.notes.lock();
         let mut pinned = notes.clone();
         if !pinned.pins.remove(id) {
@@ -53,7 +53,7 @@ impl Versions {
         self.write_pins(&mut notes, pinned)
     }
 
-    fn write_pins(&self, notes: &mut Notes, pinned: Notes) -> Result<(), VersionsError> {
+    fn write_pins(&self, notes: &mut Notes, pinned: Notes) -> Result<(), SnapshotsError> {
         let mut states = States::default();
         pinned.write_pins(&mut states)?;
         self.0.store.put_states(&states)?;
@@ -72,7 +72,7 @@ impl Versions {
         id: &str,
         base: Option<&str>,
         mut details: Vec<ExportedDetail>,
-    ) -> Result<(), VersionsError> {
+    ) -> Result<(), SnapshotsError> {
         let mut notes = self.0.notes.lock();
         // A delta needs a kept base.
         self.find(id)?;
@@ -96,9 +96,9 @@ impl Versions {
     pub fn heal(&self) -> Result<Healed, StoreError> {
         // No switch meanwhile.
         let mut notes = self.0.notes.lock();
-        let served = self.0.live.current();
-        let live = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
-        let healed = self.0.store.heal(live)?;
+        let served = self.0.current.get();
+        let current = served.as_ref().map(|served| (served.seq, &served.dataset.content, &served.meta));
+        let healed = self.0.store.heal(current)?;
         // Notes that could not be read before may be readable now.
         let Notes { mut pins, exports, .. } = Notes::read(&self.0.store)?;
         pins.extend(notes.pins.iter().cloned());
@@ -122,7 +122,7 @@ impl Versions {
         // Details may be lost: a replica fetches all again.
         super::follow::forget_in(&mut states);
         match notes.rolled_back.map(|seq| self.0.store.activate(seq, &states)) {
-            None | Some(Err(StoreError::NoSuchVersion(_))) => self.0.store.put_states(&states),
+            None | Some(Err(StoreError::NoSuchSnapshot(_))) => self.0.store.put_states(&states),
             Some(activated) => activated,
         }
     }
@@ -148,16 +148,16 @@ impl Versions {
         let mut seen = HashSet::new();
         let distinct = kept
             .iter()
-            .filter(|version| seen.insert(version.id.as_str()) | version.served | exporting.contains(&version.seq));
-        let candidates = distinct.map(|version| Candidate {
-            seq: version.seq,
-            published_ms: version.meta.published_ms,
-            needed: takes(version.id.as_str()) | version.served | version.newest | exporting.contains(&version.seq),
+            .filter(|snapshot| seen.insert(snapshot.id.as_str()) | snapshot.served | exporting.contains(&snapshot.seq));
+        let candidates = distinct.map(|snapshot| Candidate {
+            seq: snapshot.seq,
+            published_ms: snapshot.meta.published_ms,
+            needed: takes(snapshot.id.as_str()) | snapshot.served | snapshot.newest | exporting.contains(&snapshot.seq),
         });
         let retention = Retention::of(&self.0.policy.settings.load().mirror);
         let staying = retention.staying(&candidates.collect::<Vec<_>>());
         let collected = self.0.store.collect_garbage(&staying)?;
-        if collected.versions > 0 {
+        if collected.snapshots > 0 {
             self.set_kept(Some(self.list(&notes, self.served())?));
         }
         self.forget_changes()

@@ -133,7 +133,7 @@ async fn the_details_of_a_kept_version_outlive_their_listings() {
     edit(&origin, &server, |world| assert!(world.remove(gone))).await;
     wait_until("it is unknown", || async { server.get(&target).await.status == 404 }).await;
     for round in 0..2 {
-        // Each drops the one before: data without a version is forgotten.
+        // Each drops the one before: data without a snapshot is forgotten.
         grow(&origin, &server, &format!("Another {round}")).await;
     }
     server.settled(&origin).await;
