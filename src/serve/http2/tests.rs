@@ -265,5 +265,6 @@ async fn a_stream_that_is_not_read_ends_although_its_connection_reads_others() {
 async fn a_connection_that_does_not_begin_is_closed() {
     let (server, _client) = connect(1);
     let began = Instant::now();
-    assert_eq!(server.serving.await.unwrap() - began, HEAD_DEADLINE);
+    let took = server.serving.await.unwrap() - began;
+    assert!(took >= HEAD_DEADLINE && took <= HEAD_DEADLINE + Duration::from_secs(1), "{took:?}");
 }
