@@ -63,6 +63,8 @@ class Rows:
 
     def add(self, title, value, digits=1):
         self.figures[title] = (value, digits)
+        # What a run that ends early has measured is not lost.
+        say(f"  {title}: {value:,.{digits}f}")
 
     def command(self, title, command):
         self.add(f"{title}: s", command.seconds)
