@@ -227,7 +227,7 @@ const ADVICE: [(&str, &str); 25] = [
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
     ("store", "Check the disk. Run `grandstand snapshot verify`; missing data is fetched again."),
     (
-        "versions",
+        "snapshots",
         "If you gave a command just now, do nothing. Otherwise check the disk, and that the data directory is writable.",
     ),
     (
