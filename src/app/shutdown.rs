@@ -32,12 +32,24 @@ pub(crate) fn hangups() -> std::io::Result<Signal> {
     runtime.block_on(async { signal(SignalKind::hangup()) })
 }
 
+/// SIGTERM and SIGINT drain from now on, also before the server watches them. To be called right before it runs: an import
+/// before that ends at once.
+///
+/// # Errors
+/// When signals cannot be watched.
+pub(super) fn stops() -> std::io::Result<[Signal; 2]> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async { Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]) })
+}
+
 /// SIGTERM and SIGINT drain; SIGHUP reloads the configuration.
 pub(super) struct Signals {
     pub reload: Arc<Reload>,
     pub connections: Connections,
     /// What [`hangups`] gave; `None`: only signals from now on count.
     pub hangups: Mutex<Option<Signal>>,
+    /// What [`stops`] gave; `None`: signals cannot be watched.
+    pub stops: Mutex<Option<[Signal; 2]>>,
 }
 
 #[async_trait]
@@ -45,8 +57,7 @@ impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
         let earlier = self.hangups.lock().take();
         let hangup = earlier.map_or_else(|| signal(SignalKind::hangup()), Ok);
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
-        let ([Ok(mut terminate), Ok(mut interrupt)], Ok(mut hangup)) = (kinds.map(signal), hangup) else {
+        let (Some([mut terminate, mut interrupt]), Ok(mut hangup)) = (self.stops.lock().take(), hangup) else {
             tracing::error!("signals cannot be watched; stopping");
             return ShutdownSignal::FastShutdown;
         };

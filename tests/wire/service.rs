@@ -10,14 +10,14 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::io::{FdFlags, fcntl_setfd};
 use tempfile::TempDir;
 
 use crate::client::raw;
-use crate::harness::{Process, Script, Setup, Upstream, run, wait_until};
+use crate::harness::{PATIENCE, Process, Script, Setup, Upstream, run, wait_until};
 
 /// Listening sockets that children inherit, with their names.
 pub struct Sockets(Vec<(&'static str, TcpListener)>);
@@ -117,6 +117,24 @@ async fn the_service_manager_hears_when_the_server_is_ready_reloads_stops_and_th
     server.process.signal("TERM");
     wait_until("it stops", || async { messages.count("STOPPING=1") == 1 }).await;
     assert!(messages.said().contains("EXTEND_TIMEOUT_USEC=15000000"), "{}", messages.said());
+}
+
+#[tokio::test]
+async fn a_server_that_is_ready_stops_in_order_however_soon_it_is_told_to() {
+    for round in 0..20 {
+        let (messages, dir) = (Messages::listen(), TempDir::new().unwrap());
+        let words = messages.variables(Duration::from_secs(60));
+        let arguments = Setup::offline().arguments(&["serve"], dir.path());
+        let process = Process::spawn_under(&words, &arguments, dir.path());
+        let start = Instant::now();
+        while messages.count("READY=1") == 0 {
+            assert!(start.elapsed() < PATIENCE, "it is never ready: {}", process.said());
+            tokio::task::yield_now().await;
+        }
+        process.signal(["TERM", "INT"][round % 2]);
+        let (code, said) = process.end().await;
+        assert_eq!(code, 0, "{round}: {said}");
+    }
 }
 
 #[tokio::test]
