@@ -6,10 +6,11 @@
 //! but the look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and
 //! import, [`crate::answer`] looks kept snapshots up.
 
-pub(crate) mod bundles;
+pub(crate) mod bundle;
 pub(crate) mod chain;
 mod changes;
 mod error;
+pub(crate) mod export;
 pub(crate) mod follow;
 mod import;
 mod keeping;

@@ -29,7 +29,8 @@ use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::Snapshots;
-use crate::snapshots::bundles::{ExportError, Exported, ImportError};
+use crate::snapshots::bundle::ImportError;
+use crate::snapshots::export::{ExportError, Exported};
 
 use self::dump::{Wanted, wanted};
 use super::snapshots::status_of;

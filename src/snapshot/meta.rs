@@ -91,6 +91,23 @@ pub struct SnapshotMeta {
 }
 
 impl SnapshotMeta {
+    /// A certified snapshot that was confirmed and published at one instant.
+    #[cfg(test)]
+    pub(crate) fn full(at_ms: i64) -> Self {
+        Self {
+            certificate: Certificate::Full,
+            confirmed_ms: at_ms,
+            claimed_ms: None,
+            published_ms: at_ms,
+            volatile: VolatileKeys::default(),
+            volatile_values: BTreeMap::new(),
+            left_out: Vec::new(),
+            open_points: Vec::new(),
+            disproved: None,
+            origin: None,
+        }
+    }
+
     /// The volatile values of one document, `list` or a path, by key.
     pub fn volatile_of(&self, document: &str) -> VolatileValues {
         let own = self.volatile_values.iter().filter_map(|(name, value)| {

@@ -1,6 +1,6 @@
 //! Bundles that follow each other: each delta brings what a holder of the whole chain before it lacks.
 //!
-//! Unlike exports for people ([`super::bundles`]), the base is the end of one known chain, and its details are known
+//! Unlike exports for people ([`super::export`]), the base is the end of one known chain, and its details are known
 //! exactly. Everything here blocks. Callers: [`crate::fleet`].
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::fs::File;
 
 use foldhash::fast::RandomState;
 
-use super::bundles::{ExportError, Hold, Output, exported};
+use super::export::{ExportError, Hold, Output, exported};
 use super::{Snapshots, SnapshotsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;

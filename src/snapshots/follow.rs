@@ -9,7 +9,7 @@ use std::fs::File;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
-use super::bundles::{ImportError, hashes_by_id, records};
+use super::bundle::{ImportError, hashes_by_id, records};
 use super::changes::Feed;
 use super::{Import, Imported, Snapshots, SnapshotsError};
 use crate::api::hash::ContentHash;

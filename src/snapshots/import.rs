@@ -1,6 +1,6 @@
 //! Imports a bundle's content as the newest snapshot, in one transaction.
 //!
-//! It does not know files. Callers: [`super::bundles`] and [`super::follow`], with verified content.
+//! It does not know files. Callers: [`super::bundle`] and [`super::follow`], with verified content.
 
 use std::sync::Arc;
 

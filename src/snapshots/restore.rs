@@ -201,24 +201,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::api::taxonomy::VolatileKeys;
-    use crate::snapshot::meta::Certificate;
 
     #[test]
     fn a_stamp_from_the_future_confirms_nothing() {
         let ttl = Duration::from_secs(300);
         let now = WallTime::from_seconds(1_000_000);
         let meta = |confirmed: i64, published: i64| SnapshotMeta {
-            certificate: Certificate::Full,
-            confirmed_ms: confirmed * 1000,
-            claimed_ms: None,
             published_ms: published * 1000,
-            volatile: VolatileKeys::default(),
-            volatile_values: std::collections::BTreeMap::new(),
-            left_out: Vec::new(),
-            open_points: Vec::new(),
-            disproved: None,
-            origin: None,
+            ..SnapshotMeta::full(confirmed * 1000)
         };
         for (confirmed, published, age) in
             [(999_990, 999_000, 10), (1_000_003, 999_000, 0), (1_003_600, 999_000, 1000), (1_003_600, 1_003_500, 901)]

@@ -1,18 +1,20 @@
 //! The snapshots' promises, on a real store.
 
+mod imports;
+
 use std::time::Duration;
 
 use bytes::Bytes;
+
+use imports::import;
 
 use super::*;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::api::taxonomy::VolatileKeys;
 use crate::config::Config;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::Certificate;
 use crate::store::{Arriving, DataDir, DetailMeta, DetailRecord, DetailState};
 
 const HAS_ORIGIN: bool = true;
@@ -79,74 +81,7 @@ fn content(ids: &[u64]) -> Content {
 }
 
 fn meta(at_ms: i64) -> SnapshotMeta {
-    SnapshotMeta {
-        certificate: Certificate::Full,
-        confirmed_ms: at_ms,
-        claimed_ms: None,
-        published_ms: at_ms,
-        volatile: VolatileKeys::default(),
-        volatile_values: std::collections::BTreeMap::new(),
-        left_out: Vec::new(),
-        open_points: Vec::new(),
-        disproved: None,
-        origin: None,
-    }
-}
-
-fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
-    let body = Bytes::from(text.to_owned());
-    let meta = DetailMeta {
-        state: DetailState::Present,
-        etag: None,
-        last_modified: None,
-        origin_time_ms: 1,
-        fetched_ms: 1,
-        summary_hash: ContentHash::default(),
-        hash: ContentHash::of(&body),
-    };
-    (ListingId(id), DetailRecord { meta, body })
-}
-
-fn import(snapshots: &Snapshots, ids: &[u64], at_ms: i64, details: &[(u64, &str)]) -> Result<Imported, SnapshotsError> {
-    import_as(snapshots, ids, meta(at_ms), details)
-}
-
-fn import_as(
-    snapshots: &Snapshots,
-    ids: &[u64],
-    meta: SnapshotMeta,
-    details: &[(u64, &str)],
-) -> Result<Imported, SnapshotsError> {
-    let stream = || -> Result<crate::store::DetailStream<'_>, StoreError> {
-        Ok(Box::new(details.iter().map(|(id, text)| Ok(detail(*id, text)))))
-    };
-    snapshots.import(Import {
-        content: content(ids),
-        meta,
-        evidence: Evidence::new(),
-        learned: None,
-        details: &Arriving { stream: &stream, stays: &|_, _, _| false },
-        details_bytes: 100,
-        allow_older: false,
-        committed: &|| {},
-        followed: None,
-    })
-}
-
-/// An import without details that was told to take older data.
-fn import_older(snapshots: &Snapshots, ids: &[u64], at_ms: i64) -> Result<Imported, SnapshotsError> {
-    let stream = || -> Result<crate::store::DetailStream<'_>, StoreError> { Ok(Box::new(std::iter::empty())) };
-    snapshots.import(Import {
-        content: content(ids),
-        meta: meta(at_ms),
-        evidence: Evidence::new(),
-        learned: None,
-        details: &Arriving { stream: &stream, stays: &|_, _, _| false },
-        details_bytes: 0,
-        allow_older: true,
-        committed: &|| {},
-        followed: None,
-    })
+    SnapshotMeta::full(at_ms)
 }
 
 /// Whoever sees a switch in the list of snapshots sees it everywhere from then on.
@@ -166,7 +101,7 @@ fn the_list_of_snapshots_is_never_ahead_of_what_is_served() {
 }
 
 #[test]
-fn a_rollback_is_served_until_it_is_released_and_newer_versions_wait() {
+fn a_rollback_is_served_until_it_is_released_and_newer_snapshots_wait() {
     let rig = Rig::new(9);
     let (one, two) = (rig.publish(&[1, 2], 1), rig.publish(&[2, 3], 2));
     assert_eq!(rig.snapshots.rollback(&one).unwrap().newest.unwrap().as_str(), two);
@@ -217,7 +152,7 @@ fn rolling_back_to_what_is_served_holds_it() {
 }
 
 #[test]
-fn versions_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
+fn snapshots_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     let rig = Rig::new(2);
     let ids: Vec<String> = (1..=7).map(|n| rig.publish(&[n], n.cast_signed())).collect();
     rig.snapshots.pin(&ids[0]).unwrap();
@@ -242,69 +177,6 @@ fn versions_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
 }
 
 #[test]
-fn an_import_is_the_newest_with_its_details_and_never_takes_an_origins_data_back() {
-    let rig = Rig::new(9);
-    let mirrored = rig.publish(&[1, 2], 100);
-    let seen = rig.snapshots.newest().epoch();
-    let error = import(&rig.snapshots, &[9], 99, &[]).unwrap_err();
-    assert!(matches!(error, SnapshotsError::Backwards { .. }), "{error}");
-    assert_eq!(rig.served(), mirrored);
-    let imported = import(&rig.snapshots, &[1, 9], 200, &[(9, "{}")]).unwrap();
-    assert_eq!(
-        (imported.before.unwrap().as_str(), imported.is_served, imported.is_older),
-        (mirrored.as_str(), true, false)
-    );
-    assert_eq!(rig.snapshots.store().detail(ListingId(9)).unwrap().unwrap().body, "{}");
-    let next = Arc::new(Dataset::build(content(&[4]), &Evidence::new()).unwrap());
-    assert!(matches!(rig.snapshots.publish(seen, &next, meta(300), States::default()), Err(SnapshotsError::Moved)));
-    assert!(matches!(rig.snapshots.renew(seen, meta(300)), Err(SnapshotsError::Moved)));
-
-    // Without an origin it is the operator who says what is served.
-    let rig = rig.reopen(9, !HAS_ORIGIN);
-    let error = import(&rig.snapshots, &[7], 50, &[]).unwrap_err();
-    assert!(matches!(error, SnapshotsError::Older { .. }), "{error}");
-    let older = import_older(&rig.snapshots, &[7], 50).unwrap();
-    assert!(older.is_older && older.is_served);
-    assert_eq!(rig.served(), older.snapshot.as_str());
-    rig.snapshots.rollback(&mirrored).unwrap();
-    assert!(!import(&rig.snapshots, &[8], 400, &[]).unwrap().is_served);
-    assert_eq!(rig.served(), mirrored);
-}
-
-#[test]
-fn what_is_imported_is_compared_with_the_latest_that_ever_was() {
-    let now = Clock::system().now_wall().as_millis();
-    let rig = Rig::new(1).reopen(1, !HAS_ORIGIN);
-    let refused = |rig: &Rig, at_ms| {
-        let served = rig.served();
-        let error = import(&rig.snapshots, &[7], at_ms, &[]).unwrap_err();
-        assert!(
-            matches!(error, SnapshotsError::Older { .. }) && error.to_string().contains("--allow-older"),
-            "{error}"
-        );
-        assert_eq!(rig.served(), served);
-    };
-    import(&rig.snapshots, &[1], 100, &[]).unwrap();
-    import(&rig.snapshots, &[2], 100, &[]).unwrap();
-    refused(&rig, 99);
-    // The record outlives the snapshot, and restarts.
-    import(&rig.snapshots, &[3], 200, &[]).unwrap();
-    let rig = rig.reopen(1, !HAS_ORIGIN);
-    refused(&rig, 199);
-    assert!(import_older(&rig.snapshots, &[4], 150).unwrap().is_older);
-    refused(&rig, 149);
-    import(&rig.snapshots, &[5], 160, &[]).unwrap();
-    // What claims to be of tomorrow counts as now: what is of now is refused no longer than until then.
-    import(&rig.snapshots, &[6], now + 86_400_000, &[]).unwrap();
-    refused(&rig, now - 1);
-    import(&rig.snapshots, &[8], Clock::system().now_wall().as_millis(), &[]).unwrap();
-    import(&rig.snapshots, &[9], now + 86_400_000, &[]).unwrap();
-    // Snapshots of a program that kept no record count as imported where there is no origin.
-    rig.snapshots.store().remove_state("import/highest").unwrap();
-    refused(&rig, 300);
-}
-
-#[test]
 fn where_a_change_is_lost_those_before_it_go() {
     let rig = Rig::new(9);
     let ids: Vec<String> = (1..=5).map(|n| rig.publish(&[n, n + 1], n.cast_signed())).collect();
@@ -322,42 +194,6 @@ fn where_a_change_is_lost_those_before_it_go() {
     rig.publish(&[9], 9);
     let rig = rig.reopen(9, HAS_ORIGIN);
     assert_eq!(rig.snapshots.journal().entries().count(), 3);
-}
-
-#[test]
-fn an_import_from_the_future_counts_as_old_as_can_be_known_and_is_kept_as_it_says() {
-    let rig = Rig::new(9).reopen(9, !HAS_ORIGIN);
-    let now = || Clock::system().now_wall().as_millis();
-    let ahead = now() + 3_600_000;
-    import(&rig.snapshots, &[1, 2], ahead, &[]).unwrap();
-    for current in [rig.snapshots.current(), rig.snapshots.newest()] {
-        assert!(current.get().unwrap().meta.confirmed_ms <= now());
-    }
-    let rig = rig.reopen(9, !HAS_ORIGIN);
-    assert!(rig.snapshots.current().get().unwrap().meta.confirmed_ms <= now());
-    assert_eq!(rig.snapshots.kept()[0].meta.confirmed_ms, ahead);
-    // Nor does it when it is served again later.
-    let id = rig.served();
-    import(&rig.snapshots, &[3], now(), &[]).unwrap();
-    let rig = rig.reopen(9, !HAS_ORIGIN);
-    rig.snapshots.rollback(&id).unwrap();
-    assert_eq!(rig.served(), id);
-    assert!(rig.snapshots.current().get().unwrap().meta.confirmed_ms <= now());
-}
-
-#[test]
-fn another_origins_data_is_imported_where_there_is_none_yet() {
-    let rig = Rig::new(9);
-    let from = |ids: &[u64], at_ms: i64, origin: &str| {
-        let origin = Some(origin.to_owned());
-        import_as(&rig.snapshots, ids, SnapshotMeta { origin, ..meta(at_ms) }, &[])
-    };
-    from(&[1], 100, "https://one.example").unwrap();
-    from(&[2], 200, "https://one.example/").unwrap();
-    from(&[3], 300, "https://alias.example").unwrap();
-    let error = from(&[4], 400, "https://two.example").unwrap_err();
-    assert!(matches!(error, SnapshotsError::Foreign { .. }) && error.to_string().contains("origin.aliases"), "{error}");
-    assert_eq!(rig.snapshots.kept().len(), 3);
 }
 
 #[test]
@@ -397,7 +233,7 @@ fn of_snapshots_with_the_same_content_one_counts() {
 fn what_is_being_exported_stays_until_somebody_has_it() {
     let rig = Rig::new(1);
     let one = rig.publish(&[1], 1);
-    let hold = bundles::Hold::on(&rig.snapshots, rig.snapshots.current().get().unwrap().seq);
+    let hold = export::Hold::on(&rig.snapshots, rig.snapshots.current().get().unwrap().seq);
     let two = rig.publish(&[2], 2);
     rig.snapshots.tidy().unwrap();
     assert_eq!(rig.kept(), [two.clone(), one.clone()]);
@@ -413,33 +249,7 @@ fn what_is_being_exported_stays_until_somebody_has_it() {
 }
 
 #[test]
-fn an_import_that_breaks_off_changes_nothing() {
-    let rig = Rig::new(9);
-    let one = rig.publish(&[1], 1);
-    let broken = || -> Result<crate::store::DetailStream<'_>, StoreError> {
-        let damaged = Err(StoreError::Damaged("a bundle that was exchanged".into()));
-        Ok(Box::new([Ok(detail(1, "{\"new\":1}")), damaged].into_iter()))
-    };
-    let import = Import {
-        content: content(&[1, 2]),
-        meta: meta(2),
-        evidence: Evidence::new(),
-        learned: None,
-        details: &Arriving { stream: &broken, stays: &|_, _, _| false },
-        details_bytes: 10,
-        allow_older: false,
-        committed: &|| {},
-        followed: None,
-    };
-    assert!(rig.snapshots.import(import).is_err());
-    assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));
-    assert!(rig.snapshots.store().detail(ListingId(1)).unwrap().is_none());
-    let rig = rig.reopen(9, HAS_ORIGIN);
-    assert_eq!((rig.served(), rig.snapshots.journal().len()), (one, 0));
-}
-
-#[test]
-fn every_kept_version_can_be_verified() {
+fn every_kept_snapshot_can_be_verified() {
     let rig = Rig::new(9);
     rig.publish(&[1], 1);
     for kept in rig.snapshots.kept().iter() {

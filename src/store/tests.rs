@@ -10,13 +10,13 @@ use super::*;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::Content;
-use crate::snapshot::meta::{Certificate, SnapshotMeta};
+use crate::snapshot::meta::SnapshotMeta;
 
 mod crash;
 mod damage;
 mod failure;
+mod formats;
 mod heal;
 mod soon;
 
@@ -55,16 +55,10 @@ fn content(count: u64) -> Content {
 
 fn meta(published_ms: i64) -> SnapshotMeta {
     SnapshotMeta {
-        certificate: Certificate::Full,
-        confirmed_ms: 1,
-        claimed_ms: None,
         published_ms,
-        volatile: VolatileKeys::default(),
         volatile_values: [("list x".to_owned(), "1".to_owned())].into(),
         left_out: vec!["next".into()],
-        open_points: vec![],
-        disproved: None,
-        origin: None,
+        ..SnapshotMeta::full(1)
     }
 }
 
@@ -180,7 +174,7 @@ fn an_equal_content_replaces_only_what_is_known_beside_it() {
 }
 
 #[test]
-fn a_rollback_keeps_while_newer_versions_are_staged() {
+fn a_rollback_keeps_while_newer_snapshots_are_staged() {
     let mut store = Temp::new();
     let old = store.publish(&content(10), &meta(1)).unwrap();
     let new = store.publish(&content(11), &meta(2)).unwrap();
@@ -195,7 +189,7 @@ fn a_rollback_keeps_while_newer_versions_are_staged() {
 }
 
 #[test]
-fn collecting_garbage_keeps_shared_blocks_and_the_current_version() {
+fn collecting_garbage_keeps_shared_blocks_and_the_current_snapshot() {
     let store = Temp::new();
     let mut contents = vec![content(3000)];
     for n in 0..3 {
@@ -303,7 +297,7 @@ fn details_are_kept_and_removed() {
 }
 
 #[test]
-fn details_of_listings_that_no_kept_version_has_are_forgotten() {
+fn details_of_listings_that_no_kept_snapshot_has_are_forgotten() {
     let store = Temp::new();
     let ids = |ids: &[u64]| ids.iter().map(|id| ListingId(*id)).collect::<Vec<_>>();
     let listed = |listed: &[u64]| content_of(listed.iter().map(|id| summary(*id, "x")).collect());
@@ -324,23 +318,6 @@ fn details_of_listings_that_no_kept_version_has_are_forgotten() {
 }
 
 #[test]
-fn an_older_format_that_cannot_be_migrated_is_refused_and_not_touched() {
-    let mut store = Temp::new();
-    let sealed = coding::seal_number(tables::META_FORMAT, 0);
-    let change = |transaction: &redb::WriteTransaction| {
-        transaction.open_table(tables::META)?.insert(tables::META_FORMAT, sealed.as_slice())?;
-        Ok(())
-    };
-    store.handle.write(0, change).unwrap();
-    let path = store.path().to_owned();
-    drop(store.store.take());
-    let before = std::fs::read(&path).unwrap();
-    let refused = open(store.dir.path()).unwrap_err();
-    assert!(matches!(refused, OpenError::OlderFormat { found: 0, supported: FORMAT }), "{refused}");
-    assert!(std::fs::read(&path).unwrap() == before);
-}
-
-#[test]
 fn state_is_kept() {
     let mut store = Temp::new();
     assert_eq!(store.state("pin").unwrap(), None);
@@ -349,40 +326,6 @@ fn state_is_kept() {
     assert_eq!(store.state("pin").unwrap().unwrap(), b"{}");
     store.remove_state("pin").unwrap();
     assert_eq!(store.state("pin").unwrap(), None);
-}
-
-#[test]
-fn the_directory_stays_locked_while_the_store_is_open() {
-    let store = Temp::new();
-    let refused = DataDir::open(store.dir.path()).unwrap_err();
-    let pid = std::process::id();
-    assert!(matches!(refused, OpenError::Held { pid: Some(p), .. } if p == pid), "{refused}");
-}
-
-#[test]
-fn a_newer_format_is_refused_and_not_touched() {
-    for unclean in [false, true] {
-        let mut store = Temp::new();
-        let sealed = coding::seal_number(tables::META_FORMAT, FORMAT + 1);
-        let change = |transaction: &redb::WriteTransaction| {
-            transaction.open_table(tables::META)?.insert(tables::META_FORMAT, sealed.as_slice())?;
-            Ok(())
-        };
-        store.handle.write(0, change).unwrap();
-        let path = store.path().to_owned();
-        let running = std::fs::read(&path).unwrap();
-        drop(store.store.take());
-        if unclean {
-            std::fs::write(&path, running).unwrap();
-        }
-        let before = std::fs::read(&path).unwrap();
-        let refused = open(store.dir.path()).unwrap_err();
-        assert!(
-            matches!(refused, OpenError::NewerFormat { found, supported: FORMAT } if found == FORMAT + 1),
-            "{refused}"
-        );
-        assert!(std::fs::read(&path).unwrap() == before, "unclean: {unclean}");
-    }
 }
 
 proptest! {

@@ -1,6 +1,5 @@
 //! Answers from the current and from kept snapshots, and what is forwarded.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::mpsc;
 
@@ -12,14 +11,13 @@ use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::Parameters;
-use crate::api::taxonomy::VolatileKeys;
 use crate::config::Config;
 use crate::pages::Site;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
+use crate::snapshot::meta::{Assumption, SnapshotMeta};
 
 const PUBLIC: &str = "http://mirror.test";
 
@@ -46,18 +44,7 @@ fn content(count: u64, text: &str) -> Content {
 }
 
 fn meta(confirmed_ms: i64) -> SnapshotMeta {
-    SnapshotMeta {
-        certificate: Certificate::Full,
-        confirmed_ms,
-        claimed_ms: None,
-        published_ms: 0,
-        volatile: VolatileKeys::default(),
-        volatile_values: BTreeMap::new(),
-        left_out: Vec::new(),
-        open_points: Vec::new(),
-        disproved: None,
-        origin: None,
-    }
+    SnapshotMeta { published_ms: 0, ..SnapshotMeta::full(confirmed_ms) }
 }
 
 fn dataset(content: Content) -> Arc<Dataset> {

@@ -24,7 +24,7 @@ use crate::cli::{EXIT_CONFIG, Failure, load, logging};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::snapshots::Snapshots;
-use crate::snapshots::bundles::Exported;
+use crate::snapshots::export::Exported;
 use crate::store::DataDir;
 use crate::words::counted;
 

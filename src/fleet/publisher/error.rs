@@ -4,7 +4,7 @@
 
 use crate::bundle::signature::SignatureError;
 use crate::fleet::place::PlaceError;
-use crate::snapshots::bundles::ExportError;
+use crate::snapshots::export::ExportError;
 use crate::store::StoreError;
 
 /// Why an attempt failed.

@@ -9,7 +9,7 @@ use crate::fleet::follow::Refusal;
 use crate::fleet::head::HeadError;
 use crate::fleet::place::PlaceError;
 use crate::snapshots::SnapshotsError;
-use crate::snapshots::bundles::ImportError;
+use crate::snapshots::bundle::ImportError;
 use crate::store::StoreError;
 
 /// Why a round ended without the newest data.

@@ -9,11 +9,10 @@ use super::*;
 use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::{Certificate, SnapshotMeta};
+use crate::snapshot::meta::SnapshotMeta;
 
 /// A snapshot with one listing, that tells which it is.
 fn snapshot(number: u64) -> Arc<Snapshot> {
@@ -22,18 +21,7 @@ fn snapshot(number: u64) -> Arc<Snapshot> {
     let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
     let taxonomies = std::array::from_fn(|_| Arc::from("[]"));
     let content = Content { envelope, taxonomies, summaries: vec![summary] };
-    let meta = SnapshotMeta {
-        certificate: Certificate::Full,
-        confirmed_ms: 0,
-        claimed_ms: None,
-        published_ms: 0,
-        volatile: VolatileKeys::default(),
-        volatile_values: std::collections::BTreeMap::new(),
-        left_out: Vec::new(),
-        open_points: Vec::new(),
-        disproved: None,
-        origin: None,
-    };
+    let meta = SnapshotMeta::full(0);
     let dataset = Dataset::build(content, &Evidence::new()).unwrap();
     Arc::new(Snapshot::new(Arc::new(dataset), meta, number, 0))
 }
@@ -127,7 +115,7 @@ async fn what_is_not_kept_is_never_looked_for() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_the_same_version_waits_for_one_load() {
+async fn whoever_asks_for_the_same_snapshot_waits_for_one_load() {
     let rig = Rig::new();
     let mut asking: Vec<_> = (0..20).map(|_| rig.ask(3)).collect();
     rig.until(|state| state.loading.len() == 1).await;
@@ -141,7 +129,7 @@ async fn whoever_asks_for_the_same_version_waits_for_one_load() {
 }
 
 #[tokio::test]
-async fn the_version_that_was_not_asked_for_longest_goes_first() {
+async fn the_snapshot_that_was_not_asked_for_longest_goes_first() {
     let rig = Rig::new();
     rig.allow(4);
     for number in [0, 1, 0, 2, 0] {
@@ -153,7 +141,7 @@ async fn the_version_that_was_not_asked_for_longest_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_client_that_walks_through_all_versions_evicts_nothing_that_others_use() {
+async fn one_client_that_walks_through_all_snapshots_evicts_nothing_that_others_use() {
     let rig = Rig::new();
     rig.keep(&(0..40).collect::<Vec<_>>());
     rig.allow(100);
@@ -175,7 +163,7 @@ async fn one_client_that_walks_through_all_versions_evicts_nothing_that_others_u
 }
 
 #[tokio::test]
-async fn a_version_that_does_not_stay_is_there_for_whoever_pages_through_it() {
+async fn a_snapshot_that_does_not_stay_is_there_for_whoever_pages_through_it() {
     let rig = Rig::new();
     rig.allow(100);
     assert_eq!((rig.get_by(1, 0).await, rig.get_by(2, 1).await), (Ok(0), Ok(1)));
@@ -188,7 +176,7 @@ async fn a_version_that_does_not_stay_is_there_for_whoever_pages_through_it() {
 }
 
 #[tokio::test]
-async fn a_version_that_more_households_use_stays_instead_of_another() {
+async fn a_snapshot_that_more_households_use_stays_instead_of_another() {
     let rig = Rig::new();
     rig.allow(100);
     assert_eq!((rig.get_by(1, 0).await, rig.get_by(2, 1).await, rig.get_by(3, 2).await), (Ok(0), Ok(1), Ok(2)));
@@ -200,7 +188,7 @@ async fn a_version_that_more_households_use_stays_instead_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_does_not_stay_leaves_memory_when_nobody_asks_for_it() {
+async fn a_snapshot_that_does_not_stay_leaves_memory_when_nobody_asks_for_it() {
     let snapshots: Vec<_> = (0..4).map(snapshot).collect();
     let stored = snapshots.clone();
     let kept = LoadedSnapshots::new(move |id: &str| {
@@ -250,7 +238,7 @@ async fn one_household_does_not_take_all_places_of_those_that_wait() {
 }
 
 #[tokio::test]
-async fn versions_are_loaded_one_at_a_time_and_few_may_wait() {
+async fn snapshots_are_loaded_one_at_a_time_and_few_may_wait() {
     let rig = Rig::new();
     let mut asking = Vec::new();
     for number in 0..LOADING {
@@ -268,7 +256,7 @@ async fn versions_are_loaded_one_at_a_time_and_few_may_wait() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_dropped_while_it_is_loaded_is_gone() {
+async fn a_snapshot_that_is_dropped_while_it_is_loaded_is_gone() {
     let rig = Rig::new();
     let (first, second) = (rig.ask(0), rig.ask(1));
     rig.until(|state| state.loading.len() == 2).await;
@@ -280,7 +268,7 @@ async fn a_version_that_is_dropped_while_it_is_loaded_is_gone() {
 }
 
 #[tokio::test]
-async fn a_loaded_version_that_is_dropped_leaves_memory() {
+async fn a_loaded_snapshot_that_is_dropped_leaves_memory() {
     let rig = Rig::new();
     rig.allow(2);
     assert_eq!((rig.get(0).await, rig.get(1).await), (Ok(0), Ok(1)));
@@ -305,7 +293,7 @@ async fn what_was_served_until_now_is_at_hand_without_a_load() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_put_at_hand_while_others_wait_for_it_is_not_loaded() {
+async fn a_snapshot_that_is_put_at_hand_while_others_wait_for_it_is_not_loaded() {
     let rig = Rig::new();
     let (first, second) = (rig.ask(0), rig.ask(1));
     rig.until(|state| state.loading.len() == 2).await;
@@ -316,7 +304,7 @@ async fn a_version_that_is_put_at_hand_while_others_wait_for_it_is_not_loaded() 
 }
 
 #[tokio::test]
-async fn a_version_that_cannot_be_loaded_is_tried_again_and_costs_no_other() {
+async fn a_snapshot_that_cannot_be_loaded_is_tried_again_and_costs_no_other() {
     let rig = Rig::new();
     rig.allow(1);
     assert_eq!(rig.get(1).await, Ok(1));

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_gives_way_to_its_only_client_or_to_one_that_more_want() {
+    fn a_snapshot_gives_way_to_its_only_client_or_to_one_that_more_want() {
         let (now, scanner) = (Instant::now(), IpAddr::from([10, 0, 0, 9]));
         for (own, other, gives_way) in [
             (&[1][..], &[9][..], false),

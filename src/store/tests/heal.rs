@@ -78,7 +78,7 @@ fn a_damaged_detail_costs_its_page_and_nothing_else() {
 }
 
 #[test]
-fn a_damaged_current_version_gives_way_to_an_older_one_that_is_whole() {
+fn a_damaged_current_snapshot_gives_way_to_an_older_one_that_is_whole() {
     let mut store = Temp::new();
     // Small blocks share pages of the file; large ones have pages of their own.
     let first = content(3);
@@ -96,7 +96,7 @@ fn a_damaged_current_version_gives_way_to_an_older_one_that_is_whole() {
 }
 
 #[test]
-fn what_is_served_is_written_anew_where_its_version_is_lost() {
+fn what_is_served_is_written_anew_where_its_snapshot_is_lost() {
     let mut store = Temp::new();
     let (content, record) = fill(&store);
     let packed = block_of(&store, &record, &[]);
