@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures a mirror of a million listings with all their details, and a tenth of that, and what grows faster than the data.
+"""Measures mirrors of 100,000 and 1,000,000 listings with details, and marks what grows faster than the data.
 
     cargo build --release --locked
-    python3 benches/million_details.py                       # 100,000 and 1,000,000 listings, about half an hour
+    python3 benches/million_details.py                       # 100,000 and 1,000,000 listings
     python3 benches/million_details.py --listings 20000      # 2,000 and 20,000
 
 First crawl, refreshes, a sweep, export, verify and import of a bundle, a delta, a rollback, the check of all hashes, dumps,

@@ -1,7 +1,7 @@
 //! The life of a request: [`respond`] has all steps.
 //!
-//! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and writes the
-//! [`head`]. No sockets here. Callers: [`crate::serve`] moves the bytes.
+//! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and writes
+//! the [`head`]. No sockets here. Callers: [`crate::serve`] moves the bytes.
 
 pub(crate) mod admit;
 mod basis;

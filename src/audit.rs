@@ -1,10 +1,10 @@
 //! The audit: compares the mirror's answers with the origin's, request by request.
 //!
 //! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, `sides` gets both
-//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`score`] sums
-//! them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after the mirror
-//! was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again. Callers:
-//! [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
+//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`score`]
+//! sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
+//! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again.
+//! Callers: [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
 mod confirm;

@@ -235,8 +235,8 @@ impl Cache {
             return kept.clone();
         }
         let made = Arc::new(made);
-        // Who still answers from the snapshot before the one that it is kept for changes nothing; and one document must not
-        // push out all others.
+        // Who still answers from the snapshot before the one that it is kept for changes nothing; and one document must
+        // not push out all others.
         let is_newer = kept.is_none_or(|kept| kept.epoch() < made.epoch());
         let wanted = kept.is_some() || self.door.knows(self.seed.hash_one(&key));
         if is_newer && wanted && made.weight() as u64 <= self.largest() {

@@ -84,8 +84,8 @@ struct Serve {
     sources: Sources,
     /// Import this bundle first
     ///
-    /// Nothing is imported if the data directory already holds newer data, or the same snapshot with every detail in the
-    /// bundle.
+    /// Nothing is imported if the data directory already holds newer data, or the same snapshot with every detail in
+    /// the bundle.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
@@ -94,10 +94,10 @@ struct Serve {
 enum Command {
     /// Run the server: a mirror, a shield, a replica or an offline server
     ///
-    /// The configuration decides what the server is. With origin.url it is a mirror, or a shield if mirror.enabled = false.
-    /// Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C stop the
-    /// server when the requests in flight are finished, or after `drain`. On SIGHUP the server reads its configuration
-    /// again.
+    /// The configuration decides what the server is. With origin.url it is a mirror, or a shield if mirror.enabled =
+    /// false. Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C
+    /// stop the server when the requests in flight are finished, or after `drain`. On SIGHUP the server reads its
+    /// configuration again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
@@ -111,8 +111,8 @@ enum Command {
     Sync(sync::Sync),
     /// Compare the mirror with its origin
     ///
-    /// Sends random requests to the mirror and to the origin, and compares the answers. Exit code 0 means that at least half
-    /// of the samples were answered, and that all compared answers matched.
+    /// Sends random requests to the mirror and to the origin, and compares the answers. Exit code 0 means that at least
+    /// half of the samples were answered, and that all compared answers matched.
     Audit(audit::Audit),
     /// Check the configuration and print the values in effect
     ///

@@ -88,9 +88,9 @@ impl WallTime {
         httpdate::parse_http_date(text.trim_ascii()).ok().map(Self::from_system)
     }
 
-    /// The instant in RFC 3339 form, in UTC, with as many decimals as it needs: `2026-11-20T12:00:00.25Z`. `None` outside
-    /// the years 0 to 9999 (but for the last day of 9999), which that form cannot say: `null` in JSON. For people there is
-    /// `Display`, which always says something.
+    /// The instant in RFC 3339 form, in UTC, with as many decimals as it needs: `2026-11-20T12:00:00.25Z`. `None`
+    /// outside the years 0 to 9999 (but for the last day of 9999), which that form cannot say: `null` in JSON. For
+    /// people there is `Display`, which always says something.
     pub fn rfc3339(self) -> Option<String> {
         let at = jiff::Timestamp::from_millisecond(self.0).ok()?;
         (self.0 >= FIRST_MILLIS).then(|| at.to_string())

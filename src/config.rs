@@ -156,8 +156,8 @@ impl Examined {
         self.errors.push(Finding::new(place, key, problem.to_string()));
     }
 
-    /// Checks that the files that the configuration names can be opened. Not `tls.cert` and `tls.key`, which only the server
-    /// checks: `status` must run for users who cannot read the private key.
+    /// Checks that the files that the configuration names can be opened. Not `tls.cert` and `tls.key`, which only the
+    /// server checks: `status` must run for users who cannot read the private key.
     pub fn check_files(&mut self) {
         let (publish, limit) = (&self.config.publish, &self.config.rate_limit);
         let files = [

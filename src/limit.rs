@@ -89,8 +89,8 @@ impl Limiter {
         Self { quotas, seed: Seed::random(), table: Mutex::new(Table::new(clients)) }
     }
 
-    /// Replaces the quotas, also for admissions that are counted already; `max_clients` stays. With another `ipv6_prefix`,
-    /// IPv6 clients start at zero.
+    /// Replaces the quotas, also for admissions that are counted already; `max_clients` stays. With another
+    /// `ipv6_prefix`, IPv6 clients start at zero.
     pub(crate) fn set_quotas(&self, config: &LimitConfig) {
         self.quotas.store(Arc::new(Quotas::new(config)));
     }

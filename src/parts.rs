@@ -1,7 +1,7 @@
 //! What tests and benches use of the crate, module by module. Not an interface: it changes without notice.
 //!
-//! Everything else is visible inside the crate only, so that the compiler tells what nobody uses. What a new test or bench
-//! needs is added here. Callers: `tests/`, `benches/`.
+//! Everything else is visible inside the crate only, so that the compiler tells what nobody uses. What a new test or
+//! bench needs is added here. Callers: `tests/`, `benches/`.
 
 #![expect(missing_docs, reason = "each item has its own where it is made")]
 

@@ -5,8 +5,8 @@
 //! endpoints and to other paths take the same steps: [`ladder`] decides what to do about a request, [`together`] shares
 //! one fetch among all clients that wait, [`fetch`] asks the origin. After that they differ: [`judged`] reads the
 //! complete answer of a known endpoint, [`streamed`] passes other answers on while they arrive. [`wanted`] fetches what
-//! clients were refused. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`];
-//! [`crate::app`] builds it.
+//! clients were refused. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`],
+//! [`crate::serve`]; [`crate::app`] builds it.
 
 mod demand;
 mod fetch;

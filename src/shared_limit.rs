@@ -225,8 +225,8 @@ impl SharedLimit {
             self.known.lock().remember(client, asked, now, verdict.leaves);
             return known::decision(quota, verdict.leaves, wish);
         }
-        // Redis counts an admission later than it was asked for and earlier than its answer arrives. So if all of the quota
-        // was asked for here in the 60 s before now, Redis has lost some of it.
+        // Redis counts an admission later than it was asked for and earlier than its answer arrives. So if all of the
+        // quota was asked for here in the 60 s before now, Redis has lost some of it.
         if wish == Wish::Admit
             && let Err(refused) = self.local.note(client, asked, now)
         {

@@ -156,9 +156,9 @@ impl Snapshots {
         self.0.journal.load_full()
     }
 
-    /// Publishes a data set as the newest snapshot, together with `states`. `seen` is the epoch (the number of the switch)
-    /// of the newest snapshot on which it builds; returns the next epoch. It becomes current unless a rollback is in
-    /// effect.
+    /// Publishes a data set as the newest snapshot, together with `states`. `seen` is the epoch (the number of the
+    /// switch) of the newest snapshot on which it builds; returns the next epoch. It becomes current unless a rollback
+    /// is in effect.
     ///
     /// # Errors
     /// When the newest snapshot has changed, or the write fails.
@@ -174,8 +174,8 @@ impl Snapshots {
         self.put(&mut notes, dataset, meta, WrittenAlong { states, ..WrittenAlong::default() }, &|| {})
     }
 
-    /// Stores a data set as the newest snapshot, with further writes, and makes it current unless a rollback is in effect.
-    /// `committed` is called when it is durable but not yet visible.
+    /// Stores a data set as the newest snapshot, with further writes, and makes it current unless a rollback is in
+    /// effect. `committed` is called when it is durable but not yet visible.
     fn put(
         &self,
         notes: &mut Notes,
@@ -257,8 +257,8 @@ impl Snapshots {
         }
     }
 
-    /// Replaces the newest snapshot by the same data, indexed with more evidence, and stores the evidence. If it cannot be
-    /// stored, the new index is in use nevertheless.
+    /// Replaces the newest snapshot by the same data, indexed with more evidence, and stores the evidence. If it cannot
+    /// be stored, the new index is in use nevertheless.
     ///
     /// # Errors
     /// When the newest snapshot has changed.

@@ -1,9 +1,9 @@
 //! Answers only requests for this listener. Refuses actions from other sites, and off loopback all actions without the
 //! token.
 //!
-//! A web page can make its own name point to this listener (DNS rebinding); a browser then reads what is here and sends the
-//! page's name in `Host`. That name is all that tells such a request from an operator's. Pure. Callers: [`super::front`],
-//! [`super::Admin`].
+//! A web page can make its own name point to this listener (DNS rebinding); a browser then reads what is here and sends
+//! the page's name in `Host`. That name is all that tells such a request from an operator's. Pure. Callers:
+//! [`super::front`], [`super::Admin`].
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -137,8 +137,8 @@ impl Outcome {
 }
 
 impl Standing {
-    /// For one configuration; `ages`: there is an origin that confirms the data; `passthrough`: the methods that pass to
-    /// it, empty where no path does.
+    /// For one configuration; `ages`: there is an origin that confirms the data; `passthrough`: the methods that pass
+    /// to it, empty where no path does.
     pub fn new(cache_control: CacheControl, ages: bool, passthrough: &[Method]) -> Self {
         let ttl = i64::try_from(cache_control.ttl.as_secs()).unwrap_or(i64::MAX);
         let text = cache_control.to_string();
@@ -232,9 +232,9 @@ impl Standing {
         })
     }
 
-    /// How long nginx may keep an answer of this age, in seconds: it counts `max-age` from when it asked, whatever `Age`
-    /// says. It keeps a stale answer for a second: with 0 it would have none to serve when we fail, which `stale-if-error`
-    /// allows.
+    /// How long nginx may keep an answer of this age, in seconds: it counts `max-age` from when it asked, whatever
+    /// `Age` says. It keeps a stale answer for a second: with 0 it would have none to serve when we fail, which
+    /// `stale-if-error` allows.
     fn left(&self, age: i64) -> i64 {
         self.ttl.saturating_sub(age).max(1)
     }

@@ -48,7 +48,8 @@ impl Finder {
             document.prepare(coding).await;
             return Found::Document { document, published };
         }
-        // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not wait.
+        // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
+        // wait.
         let (renderer, shown) = (pages.clone(), published.clone());
         let rendering = tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref()));
         match rendering.await {

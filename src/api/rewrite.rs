@@ -38,7 +38,8 @@ impl Rewrite {
         }
     }
 
-    /// The text of the document at `path` under the origin with its `api_url`s rewritten; borrowed where there are none.
+    /// The text of the document at `path` under the origin with its `api_url`s rewritten; borrowed where there are
+    /// none.
     ///
     /// # Errors
     /// When the text is not JSON of bounded depth.

@@ -68,8 +68,8 @@ enum AccessChange {
 }
 
 impl Reload {
-    /// Reads the configuration and applies it; a configuration with mistakes changes nothing. It blocks. `None`: there is
-    /// nothing to read.
+    /// Reads the configuration and applies it; a configuration with mistakes changes nothing. It blocks. `None`: there
+    /// is nothing to read.
     pub(super) fn reload(&self) -> Option<Report> {
         let source = self.source.as_ref()?;
         let mut running = self.running.lock();

@@ -27,19 +27,23 @@ use super::systemd::Systemd;
 /// # Errors
 /// When signals cannot be watched.
 pub(crate) fn hangups() -> std::io::Result<Signal> {
-    // The handler stays when this runtime is gone.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async { signal(SignalKind::hangup()) })
+    watched([SignalKind::hangup()]).map(|[hangup]| hangup)
 }
 
-/// SIGTERM and SIGINT drain from now on, also before the server watches them. To be called right before it runs: an import
-/// before that ends at once.
+/// From now on SIGTERM and SIGINT are remembered until the server watches them. Call this right before it runs: until
+/// then they end the process at once.
 ///
 /// # Errors
 /// When signals cannot be watched.
 pub(super) fn stops() -> std::io::Result<[Signal; 2]> {
+    watched([SignalKind::terminate(), SignalKind::interrupt()])
+}
+
+/// Watches signals from now on; the handlers stay when this runtime is gone.
+fn watched<const N: usize>(kinds: [SignalKind; N]) -> std::io::Result<[Signal; N]> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async { Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]) })
+    let signals = runtime.block_on(async { kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>() })?;
+    signals.try_into().map_err(|_| std::io::ErrorKind::Other.into())
 }
 
 /// SIGTERM and SIGINT drain; SIGHUP reloads the configuration.

@@ -108,8 +108,8 @@ fn learned(status: u16, media_type: Option<&str>, text: &str, theirs: &Theirs) -
     differences
 }
 
-/// The difference of the methods that a client may use. Ours are those of a read-only API by contract, some more or some
-/// fewer: only an origin that allows none of them differs.
+/// The difference of the methods that a client may use. Ours are those of a read-only API by contract, some more or
+/// some fewer: only an origin that allows none of them differs.
 fn methods(theirs: &Theirs) -> Option<Difference> {
     let methods = theirs.allow.as_deref().filter(|methods| !methods.is_empty())?;
     let is_ours = |method: &String| ALLOW.split(", ").any(|ours| ours == method);

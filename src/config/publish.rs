@@ -22,7 +22,7 @@ pub struct PublishConfig {
     pub sign_password_file: Option<PathBuf>,
     /// A new full bundle at least this often; 1 s to 365 d.
     pub full_every: Duration,
-    /// The age at which objects without a head go; 1 m to 3650 d.
+    /// The age at which objects that no head names are removed; 1 m to 3650 d.
     pub keep: Duration,
     /// `[publish.options]`: credentials and settings of the store.
     pub options: StoreOptions,

@@ -77,8 +77,8 @@ fn everything(head: &Head) -> Decision<'_> {
     Decision::Full(&head.full, &head.deltas)
 }
 
-/// The instant of confirmation as it is believed here: a little ahead of our clock counts as now. Further ahead it stays,
-/// and confirms nothing.
+/// The instant of confirmation as it is believed here: a little ahead of our clock counts as now. Further ahead it
+/// stays, and confirms nothing.
 pub(crate) fn believed_ms(confirmed_ms: i64, now: WallTime) -> i64 {
     let now_ms = now.as_millis();
     if confirmed_ms > now_ms && confirmed_ms.saturating_sub(now_ms) <= AHEAD_MS { now_ms } else { confirmed_ms }
@@ -125,7 +125,7 @@ mod tests {
             // An empty disk.
             (stand(None, None), &new, Decision::Full(&new.full, &new.deltas)),
             (stand(None, None), &head(3, 5, 5), Decision::Full(&bundle(None, 5), &[])),
-            // WrittenAlong the chain.
+            // Along the chain.
             (stand(Some(&old), Some(3)), &new, Decision::Deltas(&new.deltas[2..])),
             (stand(Some(&old), Some(1)), &new, Decision::Deltas(&new.deltas)),
             (stand(Some(&old), Some(6)), &new, Decision::Renew),

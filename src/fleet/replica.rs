@@ -87,7 +87,8 @@ impl Follower {
         Self { fetcher, snapshots, details, trusted, clock, newest, is_tidy, bad, journal, jitter }
     }
 
-    /// Follows until the process ends. The head is read every `replica.poll`, and at once when the configuration changes.
+    /// Follows until the process ends. The head is read every `replica.poll`, and at once when the configuration
+    /// changes.
     pub(crate) async fn run(mut self, settings: Settings, commands: Commands) {
         let status = self.fetcher.status.clone();
         let (every, mut changes) = (|| settings.load().replica.poll, settings.changes());

@@ -84,8 +84,8 @@ pub fn signature(text: &[u8], keys: &[&str]) -> (bool, bool) {
     (Signature::parse(text).is_ok(), TrustedKeys::parse(keys.iter().copied()).is_ok())
 }
 
-/// Reads everything in the store of a data directory, and repairs it if something cannot be read. How many snapshots and
-/// details were read.
+/// Reads everything in the store of a data directory, and repairs it if something cannot be read. How many snapshots
+/// and details were read.
 ///
 /// # Errors
 /// With the message for people.

@@ -33,7 +33,7 @@ pub(crate) struct Fetching {
 }
 
 impl Demands {
-    /// A household got it stale; ignored unless it is being fetched.
+    /// A household got this resource stale. Ignored unless a fetch of it is under way.
     pub(crate) fn asked(&self, key: &Key, household: IpAddr) {
         if let Some((_, demand)) = self.0.fetched.lock().get(key) {
             demand.vote(household);

@@ -140,8 +140,8 @@ impl Proxy {
         }
     }
 
-    /// Judges a client whose shared fetch got no slot, by its own place in the queue and its own patience. `None`: it goes
-    /// on, with a fetch of its own or with one that another of the waiting clients has begun.
+    /// Judges a client whose shared fetch got no slot, by its own place in the queue and its own patience. `None`: it
+    /// goes on, with a fetch of its own or with one that another of the waiting clients has begun.
     fn own_refusal(&self, fetch: &Fetch, selectable: &HeaderMap, left: Duration) -> Option<Spent> {
         let inner = &*self.0;
         if !left.is_zero() && inner.flights.flies(&flight(&fetch.key, &fetch.names, selectable)) {

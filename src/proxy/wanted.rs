@@ -1,5 +1,5 @@
-//! Fetches resources that are not cached and that several households asked for in vain. Nobody waits for these fetches.
-//! The most wanted resource comes first.
+//! Fetches resources that are not cached and that several households asked for in vain. No client waits when such a
+//! fetch begins. The most wanted resource comes first.
 //!
 //! Only under overload: a slot then serves most clients if it goes to what most of them want, and a client that comes
 //! back after `Retry-After` finds the answer in the cache. A household has one vote for each resource. Only known
@@ -128,9 +128,9 @@ impl Votes {
 }
 
 impl Proxy {
-    /// Refuses a read at once if its resource already waits to be fetched in the background, and this client's own place
-    /// in the queue brings no slot while it waits, for at most `left`. Otherwise that fetch takes the client's place.
-    /// `None`: it is not refused here.
+    /// Refuses a read at once if its resource already waits to be fetched in the background, and this client's own
+    /// place in the queue brings no slot while it waits, for at most `left`. Otherwise that fetch takes the client's
+    /// place. `None`: it is not refused here.
     pub(super) fn refused_again(&self, question: &Question, key: &Key, left: Duration) -> Option<Spent> {
         let (inner, budget) = (&*self.0, self.0.upstream.origin().budget());
         let demand = inner.demands.refused(key)?;
@@ -138,8 +138,8 @@ impl Proxy {
         budget.take_over(&demand, question.client, left)
     }
 
-    /// A client was refused a resource of a known endpoint: it is fetched in the background if others were, too. A pause
-    /// of the origin is no sign of demand.
+    /// A client was refused a resource of a known endpoint: it is fetched in the background if others were, too. A
+    /// pause of the origin is no sign of demand.
     pub(super) fn refused(
         &self,
         spent: Spent,
@@ -176,8 +176,10 @@ impl Proxy {
             let inner = &*this.0;
             let key = fetch.key.clone();
             let fetched = this.fetch(fetch, Some(ticket), None).await;
-            let households = fetching.demand.households();
+            let demand = fetching.demand.clone();
             drop(fetching);
+            // After the end of the fetch: until then others may vote.
+            let households = demand.households();
             if let Err(AskError::Spent(_)) = fetched
                 && !households.is_empty()
             {

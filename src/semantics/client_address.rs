@@ -135,8 +135,8 @@ pub(crate) fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap
     hop
 }
 
-/// Reads an address with or without a port: `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
-/// The port may be an obfuscated one (`_p`, RFC 7239 §6.3). IPv4-mapped addresses come out as IPv4.
+/// Reads an address with or without a port: `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]`,
+/// `[2001:db8::1]:80`. The port may be an obfuscated one (`_p`, RFC 7239 §6.3). IPv4-mapped addresses come out as IPv4.
 fn parse_node(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let address = if let Some(bracketed) = text.strip_prefix('[') {

@@ -208,8 +208,7 @@ impl Problem {
 
     /// 508: the request came through this server before (RFC 8586).
     pub fn loop_detected() -> Self {
-        let detail =
-            "The request runs in a loop: Via or CDN-Loop already names this server; its own origin.url leads here.";
+        let detail = "The request runs in a loop: Via or CDN-Loop already names this server. origin.url leads back to this server.";
         Self::new(ProblemKind::LoopDetected, detail.to_owned())
     }
 

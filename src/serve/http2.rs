@@ -138,7 +138,8 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// When to look again whether a connection has been idle for too long; `None`: it has. `since`: `None` while it is busy.
+/// When to look again whether a connection has been idle for too long; `None`: it has. `since`: `None` while it is
+/// busy.
 fn next_look(since: Option<Instant>, now: Instant) -> Option<Instant> {
     let next = since.map_or(now + LOOKS_AGAIN, |since| since + KEEPALIVE);
     (next > now).then_some(next)

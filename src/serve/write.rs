@@ -20,8 +20,8 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const STREAMS: u32 = 128;
 /// What a client must take within the deadline, in bytes: 2 KiB a second.
 const PIECE: usize = 64 << 10;
-/// How much of other streams a connection may take while one stream waits, in bytes. The streams take turns, and a piece
-/// of each may be in front. Twice that, for what goes out beside the pieces.
+/// How much of other streams a connection may take while one stream waits, in bytes. The streams take turns, and a
+/// piece of each may be in front. Twice that, for what goes out beside the pieces.
 const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;
 
 /// The connection of a write, if it has other streams to which it may give its time; `None`: it has none.

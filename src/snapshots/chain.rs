@@ -69,7 +69,8 @@ impl Snapshots {
         Ok(known.iter().any(|(id, meta)| before.get(id) != Some(&exported(*id, meta).hash)))
     }
 
-    /// Keeps the newest stored copy of a snapshot, from now on instead of the one named before: the next link builds on it.
+    /// Keeps the newest stored copy of a snapshot, from now on instead of the one named before: the next link builds on
+    /// it.
     pub(crate) fn keep_for_chain(&self, snapshot: Option<SnapshotId>) {
         *self.0.chained.lock() = snapshot;
     }

@@ -160,8 +160,8 @@ impl Snapshots {
     /// effect. A damaged store is repaired first.
     ///
     /// # Errors
-    /// With [`ImportError::Misfit`] when a bundle does not fit the data before it; or something cannot be read or written.
-    /// The current snapshot then stays.
+    /// With [`ImportError::Misfit`] when a bundle does not fit the data before it; or something cannot be read or
+    /// written. The current snapshot then stays.
     pub(crate) fn follow(&self, following: &Following<'_>) -> Result<Imported, ImportError> {
         self.mending(|| self.try_follow(following))
     }

@@ -1,6 +1,7 @@
 //! Pins, records of exports, repairs, and dropping snapshots.
 //!
-//! Callers: [`crate::admin`] and the commands pin, [`super::export`] exports, [`crate::mirror`] tidies after a publication.
+//! Callers: [`crate::admin`] and the commands pin, [`super::export`] exports, [`crate::mirror`] tidies after a
+//! publication.
 
 use std::collections::HashSet;
 

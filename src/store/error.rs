@@ -1,6 +1,7 @@
 //! The errors of opening and using the store.
 //!
-//! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::mirror`] turn them into exit codes and `/status`.
+//! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::mirror`] turn them into exit codes and
+//! `/status`.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

@@ -104,7 +104,7 @@ pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-/// Earlier snapshots of the program replaced the file with two renames. If one of them was stopped between the two, the
+/// Earlier versions of the program replaced the file with two renames. If one of them was stopped between the two, the
 /// store is missing: it is repaired from the file that was set aside. The unfinished replacement may be incomplete and
 /// is not used.
 pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
@@ -132,20 +132,20 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Copies everything readable into a new file, which replaces the damaged one. `live` is the current snapshot in
-    /// memory, with its sequence number: it is written to the new file if it cannot be copied from the damaged one.
+    /// Copies everything readable into a new file, which replaces the damaged one. `current` is the current snapshot
+    /// in memory, with its sequence number: it is written to the new file if it cannot be copied from the damaged one.
     ///
     /// Writes wait until it is done, reads only during the exchange of the files.
     ///
     /// # Errors
     /// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then the
     /// damaged file is still in place.
-    pub fn heal(&self, live: Option<(u64, &Content, &SnapshotMeta)>) -> Result<Healed, StoreError> {
+    pub fn heal(&self, current: Option<(u64, &Content, &SnapshotMeta)>) -> Result<Healed, StoreError> {
         let _publishing = self.publishing.lock();
         let path = self.path();
         let fresh = path.with_extension("new");
         let healed = self.handle.replacing(
-            || copy(path, &fresh, &self.lock, live),
+            || copy(path, &fresh, &self.lock, current),
             |(snapshots, details)| Ok(Healed { aside: put_in_place(&fresh, path, &self.lock)?, snapshots, details }),
         );
         healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
@@ -156,7 +156,7 @@ fn copy(
     path: &Path,
     fresh: &Path,
     lock: &Arc<Lock>,
-    live: Option<(u64, &Content, &SnapshotMeta)>,
+    current: Option<(u64, &Content, &SnapshotMeta)>,
 ) -> Result<(usize, usize), StoreError> {
     opening::create_as(fresh).map_err(|fault| fault.into_store_error(fresh, 1 << 20))?;
     let target = Handle::open(fresh.to_owned(), Box::new(opening::database)).map_err(StoreError::of_open)?;
@@ -170,7 +170,7 @@ fn copy(
         copy_copies(&source, &target)?;
         copy_state(&source, &target)?;
     }
-    if let Some((seq, content, meta)) = live
+    if let Some((seq, content, meta)) = current
         && !target.snapshots()?.iter().any(|(record, _)| record.seq == seq)
     {
         let next = target.handle.read(|t| record::number(&t.open_table(tables::META)?, tables::META_NEXT))?;

@@ -42,7 +42,7 @@ impl Store {
             }
             let (content, read) = content(transaction, record, &read)?;
             if content.id() != record.id || content.summaries.len() as u64 != record.listings {
-                return Err(damaged("version", "snapshot id").into());
+                return Err(damaged("snapshot", "id").into());
             }
             Ok((content, read))
         })
@@ -114,7 +114,7 @@ fn arrange<T: Clone + Default>(
     by_id: Vec<(Vec<Summary>, Vec<T>)>,
     order: &[ListingId],
 ) -> Result<(Vec<Summary>, Vec<T>), StoreError> {
-    let wrong = || damaged("version", "order");
+    let wrong = || damaged("snapshot", "order");
     if by_id.iter().map(|(summaries, _)| summaries.len()).sum::<usize>() != order.len() {
         return Err(wrong());
     }

@@ -52,8 +52,8 @@ fn look(path: &Path) -> io::Result<Step> {
     Ok(Step::Other { owner: meta.uid(), mode: meta.mode() })
 }
 
-/// Whether only root can decide what an absolute path leads to. `is_end`: it is the end of the path, which may belong to
-/// anybody; else it is a directory on the way.
+/// Whether only root can decide what an absolute path leads to. `is_end`: it is the end of the path, which may belong
+/// to anybody; else it is a directory on the way.
 fn is_roots(path: &Path, is_end: bool, links: u32, look: &impl Fn(&Path) -> io::Result<Step>) -> bool {
     let parent = path.parent();
     if !parent.is_none_or(|parent| is_roots(parent, false, links, look)) {

@@ -15,8 +15,8 @@ use crate::api::listing::ListingId;
 const BATCH: usize = 500;
 
 impl Store {
-    /// Removes the details of listings that are in no kept snapshot, and returns their ids. Only the order blocks of the
-    /// snapshots are read; nothing is published meanwhile.
+    /// Removes the details of listings that are in no kept snapshot, and returns their ids. Only the order blocks of
+    /// the snapshots are read; nothing is published meanwhile.
     ///
     /// # Errors
     /// When the file is damaged or a write fails. Details removed until then stay removed.

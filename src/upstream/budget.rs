@@ -107,14 +107,14 @@ impl Budget {
         self.dispatcher.look(|desk, now| desk.state.is_overloaded(now))
     }
 
-    /// Judges a client that waited for another client's fetch, which got no slot, as if it asked now with this patience.
-    /// `None`: it would be promised a slot.
+    /// Judges a client that waited for another client's fetch, which got no slot, as if it asked now with this
+    /// patience. `None`: it would be promised a slot.
     pub fn judge(&self, client: Option<IpAddr>, patience: Option<Duration>) -> Option<Spent> {
         let waiting = self.waiting(client, patience);
         self.dispatcher.look(|desk, now| desk.judge(waiting, now))
     }
 
-    /// Lets what is to be fetched in the background take the place of a client that asks for it, if that brings a slot
+    /// Lets a background fetch take the place of a client that asks for it, if that brings a slot
     /// within its patience. `Some`: the client is refused, and told when the fetch has its turn.
     pub fn take_over(&self, demand: &Demand, client: IpAddr, patience: Duration) -> Option<Spent> {
         let waiting = self.waiting(Some(client), Some(patience));
@@ -143,7 +143,7 @@ impl Budget {
         patience: Option<Duration>,
         demand: Option<Demand>,
     ) -> Result<Permit, Spent> {
-        // What several households were refused takes no place of one of them.
+        // A fetch for several households counts against none of them.
         let is_refused = demand.as_ref().is_some_and(Demand::is_refused);
         let client = client.filter(|_| !is_refused).map(|client| self.household(client));
         let until = patience.map(|patience| self.dispatcher.now().plus(patience));

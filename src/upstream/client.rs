@@ -94,8 +94,8 @@ impl OriginClient {
         Self { transport, config, budget, status, clock, chance, told, stamps, bounds, name }
     }
 
-    /// What a reload changes: how many bytes of bodies there may be at once (128 MiB otherwise), and the longest pause for
-    /// a failing origin.
+    /// What a reload changes: how many bytes of bodies there may be at once (128 MiB otherwise), and the longest pause
+    /// for a failing origin.
     pub fn set_bounds(&self, room: u64, longest_pause: Duration) {
         self.bounds.set(room, self.config.max_body, longest_pause);
     }
@@ -178,8 +178,8 @@ impl OriginClient {
         outcome
     }
 
-    /// Asks once with GET or HEAD, for an answer of any kind: nothing is followed, and a refusal comes with its body. Bodies
-    /// of at most `most` bytes.
+    /// Asks once with GET or HEAD, for an answer of any kind: nothing is followed, and a refusal comes with its body.
+    /// Bodies of at most `most` bytes.
     ///
     /// # Errors
     /// When there is no answer, it is 429 or 503, or its body is too large.

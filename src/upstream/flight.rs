@@ -100,8 +100,7 @@ impl<K: Eq + Hash, T> Ticket<K, T> {
         let _ = self.landing.send_replace(Some(what));
     }
 
-    /// Hands out the result of a flight that no further request may join: who asks from now on, also because of this
-    /// result, starts another one.
+    /// Closes the flight and hands out its result: later requests start a new flight.
     pub(crate) fn end(self, what: T) {
         self.leave();
         self.land(what);

@@ -1,7 +1,7 @@
 //! A mirror answers odd requests as its origin does: those that the documentation leaves open.
 //!
-//! What is learned of two answers, and what never is, is tested beside the code; here it is the whole way, against origins
-//! of several personalities. `parity` compares a generated set of odd requests.
+//! What is learned of two answers, and what never is, is tested beside the code; here it is the whole way, against
+//! origins of several personalities. `parity` compares a generated set of odd requests.
 
 mod attacks;
 mod heads;

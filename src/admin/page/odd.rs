@@ -20,7 +20,7 @@ pub(super) fn requests(edges: &Edges) -> OddRequests {
             let next = if edges.asks() {
                 "The origin is asked again each week, and when an audit finds a difference."
             } else {
-                "It came with the data: this server does not ask the origin."
+                "The lessons came with the data; this server does not ask the origin."
             };
             let told = format!("Learned at {at}, with {} requests to the origin.", learned.requests());
             let more = [told, next.to_owned()];
@@ -59,9 +59,10 @@ pub(super) fn requests(edges: &Edges) -> OddRequests {
         let (answer, why) = match learned.commas {
             Some(true) => (answer(&Lesson::Through), None),
             Some(false) => (answer(&Lesson::AsOurs), None),
-            None => {
-                ("Ours".to_owned(), Some("The origin did not answer this, or each time in another way.".to_owned()))
-            }
+            None => (
+                "Own answer".to_owned(),
+                Some("The origin did not answer, or answered differently each time.".to_owned()),
+            ),
         };
         cases.push(OddCase { request, example, answer, why });
     }

@@ -43,8 +43,8 @@ pub(super) fn is_preflight(view: &View<'_>, host: &Result<(), Problem>) -> bool 
         && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
-/// others.
+/// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks
+/// for others.
 pub(crate) async fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
     let peer = peer.to_canonical();
     match &rules.shared {

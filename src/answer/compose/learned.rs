@@ -1,7 +1,7 @@
 //! The head of a learned answer to an odd request.
 //!
-//! It comes from our host: of the origin's fields only `Content-Type` is in it, and a document that browsers may run is in
-//! a sandbox. Callers: [`crate::answer::respond`].
+//! It comes from our host: of the origin's fields only `Content-Type` is in it, and a document that browsers may run is
+//! in a sandbox. Callers: [`crate::answer::respond`].
 
 use http::{HeaderValue, Method, StatusCode};
 

@@ -1,8 +1,8 @@
 //! The head of an origin's answer: its fields and ours, after the client's conditions and ranges.
 //!
-//! The second way to write a head: a map, which HTTP/1 sends as lines afterwards ([`Head::adopt`]). Any field may be in it,
-//! any number of times, and the 304 and the part are made by taking fields away. Answers from the snapshot, which are
-//! nearly all of a mirror's, are written as lines at once: that saved 6,600 of the 33,600 instructions of a 304
+//! The second way to write a head: a map, which HTTP/1 sends as lines afterwards ([`Head::adopt`]). Any field may be in
+//! it, any number of times, and the 304 and the part are made by taking fields away. Answers from the snapshot, which
+//! are nearly all of a mirror's, are written as lines at once: that saved 6,600 of the 33,600 instructions of a 304
 //! (`benches/runs/2026-11-21-peers.md`). Callers: [`crate::answer::respond`].
 
 use std::time::Duration;
@@ -84,8 +84,8 @@ impl Standing {
     }
 }
 
-/// Puts a body that browsers may run into a sandbox. Known endpoints answer with data; a page of theirs is an error, which
-/// may repeat what a client asked for as markup, and it comes from our host.
+/// Puts a body that browsers may run into a sandbox. Known endpoints answer with data; a page of theirs is an error,
+/// which may repeat what a client asked for as markup, and it comes from our host.
 fn confine(head: &mut HeaderMap) {
     let is_inert = |value: &HeaderValue| value.to_str().ok().and_then(family) == Some(Family::Inert);
     if !head.get_all(CONTENT_TYPE).iter().all(is_inert) {

@@ -24,8 +24,8 @@ impl Finder {
         };
         let Some(details) = &self.details else { return Problem::internal().into() };
         let kept = self.cache.reply(&Key::Detail(id));
-        // A newer record makes the cache forget the reply. But if a listing was removed and comes back, the cache may still
-        // have its detail although the store has not.
+        // A newer record makes the cache forget the reply. But if a listing was removed and comes back, the cache may
+        // still have its detail although the store has not.
         let made_of = || if details.holds(id) { basis::detail(&published) } else { basis::NOTHING };
         if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned: false };

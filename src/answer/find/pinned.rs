@@ -21,7 +21,8 @@ pub(super) struct NamedSnapshot {
 }
 
 impl Finder {
-    /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why not.
+    /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why
+    /// not.
     pub(super) async fn named(
         &self,
         served: Arc<Snapshot>,

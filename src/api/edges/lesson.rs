@@ -71,11 +71,10 @@ pub(crate) struct Answer {
 pub(crate) struct Learned {
     /// The lessons. A case without one is answered as the table of the documentation says.
     pub lessons: BTreeMap<Case, Lesson>,
-    /// Whether the origin does not answer a city outside the state that is asked for as we do, with an empty list.
+    /// Whether the origin answers a city outside the requested state by anything but an empty list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
-    /// Whether the origin does not answer two terms with a comma between them as we do, with an empty list. `None`: that is
-    /// not known.
+    /// Whether the origin answers two terms with a comma between them by anything but an empty list. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commas: Option<bool>,
     /// Why nothing was learned of the other cases, for people.
@@ -100,8 +99,8 @@ impl Learned {
         self.probes + self.filter_probes
     }
 
-    /// What was learned of an odd parameter. A value that belongs to no case is treated as those beside it, if the origin
-    /// refuses them all alike.
+    /// What was learned of an odd parameter. A value that belongs to no case is treated as those beside it, if the
+    /// origin refuses them all alike.
     pub(crate) fn of(&self, odd: &Odd) -> Option<&Lesson> {
         if let Some(case) = odd.case() {
             return self.lessons.get(&case);

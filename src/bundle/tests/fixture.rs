@@ -1,7 +1,7 @@
 //! Bundles that an earlier version wrote: they must still open, and mean the same.
 //!
-//! Never write one of these anew: a new format gets new files. `GRANDSTAND_FIXTURE=write cargo test fixture` makes those
-//! that are not there.
+//! Never write one of these anew: a new format gets new files. `GRANDSTAND_FIXTURE=write cargo test fixture` makes
+//! those that are not there.
 
 use std::path::PathBuf;
 

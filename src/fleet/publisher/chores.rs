@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::plan::Chain;
 use super::read_back::Doubt;
 use crate::fleet::head::Head;
-use crate::fleet::keys::{Digest, Key};
+use crate::fleet::keys::Key;
 use crate::fleet::place::Listed;
 
 /// The work on the objects.
@@ -24,8 +24,8 @@ pub(super) struct Chores {
 }
 
 /// Decides. `own`: our chain; `stored`: the head in the object store, read just before; `good`: the versions of
-/// objects that were read back. Ages count by the object store's clock: from the last write of the head, which may be some
-/// time ago, so that nothing is removed too early.
+/// objects that were read back. Ages count by the object store's clock: from the last write of the head, which may be
+/// some time ago, so that nothing is removed too early.
 pub(super) fn of(
     listed: &[Listed],
     own: &Chain,
@@ -39,7 +39,7 @@ pub(super) fn of(
     let age = |object: &Listed| now_ms.saturating_sub(object.modified_ms);
     let by_key: HashMap<&Key, &Listed> = listed.iter().map(|object| (&object.key, object)).collect();
     let mut chores = Chores::default();
-    for (key, bytes, blake3) in objects(own) {
+    for (key, bytes, blake3) in own.objects() {
         let Some(object) = by_key.get(&key).filter(|object| object.bytes == bytes) else {
             chores.lost.push(key);
             continue;
@@ -61,21 +61,12 @@ pub(super) fn of(
     chores
 }
 
-/// The objects of a chain, each with its length and hash. The small ones are read back first.
-pub(super) fn objects(own: &Chain) -> impl Iterator<Item = (Key, u64, Digest)> {
-    let journal = &own.head.journal;
-    let journal = (Key::Journal(journal.key()), journal.bytes, journal.blake3);
-    let signatures = own.signatures().map(|(key, file)| (key, file.bytes, file.blake3));
-    let bundles = own.head.chain().rev().map(|bundle| (Key::Bundle(bundle.key()), bundle.bytes, bundle.blake3));
-    std::iter::once(journal).chain(signatures).chain(bundles)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::plan::SignatureFile;
     use super::*;
     use crate::fleet::head::{NamedBundle, NamedJournal};
-    use crate::fleet::keys::BundleKey;
+    use crate::fleet::keys::{BundleKey, Digest};
     use crate::snapshot::content::SnapshotId;
     use crate::snapshot::meta::Certificate;
 

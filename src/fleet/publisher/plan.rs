@@ -46,6 +46,15 @@ impl Chain {
         let keys = self.head.chain().map(|bundle| Key::Signature(bundle.key()));
         keys.zip(self.signatures.iter().copied())
     }
+
+    /// Its objects, each with its length and hash. The small ones are read back first.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (Key, u64, Digest)> {
+        let journal = &self.head.journal;
+        let journal = (Key::Journal(journal.key()), journal.bytes, journal.blake3);
+        let signatures = self.signatures().map(|(key, file)| (key, file.bytes, file.blake3));
+        let bundles = self.head.chain().rev().map(|bundle| (Key::Bundle(bundle.key()), bundle.bytes, bundle.blake3));
+        std::iter::once(journal).chain(signatures).chain(bundles)
+    }
 }
 
 /// The file of a signature. The head does not name its hash.

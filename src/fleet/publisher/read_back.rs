@@ -2,14 +2,13 @@
 //! of what was written: a store may have lost bytes, or somebody may have written to it.
 //!
 //! An object is read once after it was written, once after a start, and whenever the store shows it as another version.
-//! Reading runs in a task of its own, and the publisher goes on meanwhile. Each object has its deadline, and the first one
-//! that cannot be read ends the round. Callers: [`super::tidy`].
+//! Reading runs in a task of its own, and the publisher goes on meanwhile. Each object has its deadline, and the first
+//! one that cannot be read ends the round. Callers: [`super::tidy`].
 
 use std::collections::HashMap;
 
 use tokio::task::JoinHandle;
 
-use super::chores::objects;
 use super::plan::Chain;
 use crate::fleet::keys::{Digest, Key};
 use crate::fleet::place::{Place, PlaceError};
@@ -29,7 +28,7 @@ pub(super) struct Doubt {
 impl Doubt {
     /// Whether a chain still has this object, with the same hash.
     fn is_of(&self, own: &Chain) -> bool {
-        objects(own).any(|(key, _, blake3)| (&key, blake3) == (&self.key, self.blake3))
+        own.objects().any(|(key, _, blake3)| (&key, blake3) == (&self.key, self.blake3))
     }
 }
 
@@ -45,7 +44,7 @@ pub(super) struct ReadBack {
 }
 
 impl ReadBack {
-    /// By object, the version that was read and found equal to what was written.
+    /// Which objects need no reading now.
     pub(super) const fn good(&self) -> &HashMap<Key, Option<String>> {
         &self.good
     }
@@ -86,10 +85,11 @@ impl ReadBack {
 
     /// Whether every object of a chain was read back, in some version, and found equal to what was written.
     pub(super) fn has_all_of(&self, own: &Chain) -> bool {
-        objects(own).all(|(key, ..)| self.good.contains_key(&key))
+        own.objects().all(|(key, ..)| self.good.contains_key(&key))
     }
 
-    /// The objects of this chain that turned out not to be what was written. What cannot be read now is read another time.
+    /// The objects of this chain that turned out not to be what was written. What cannot be read now is read another
+    /// time.
     pub(super) async fn judge(&mut self, own: &Chain) -> Vec<Key> {
         let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) else { return Vec::new() };
         let verdicts = match reading.await {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn doubts(own: &Chain) -> Vec<Doubt> {
-        objects(own).map(|(key, bytes, blake3)| Doubt { key, tag: None, bytes, blake3 }).collect()
+        own.objects().map(|(key, bytes, blake3)| Doubt { key, tag: None, bytes, blake3 }).collect()
     }
 
     async fn judged(reads: &mut ReadBack, place: &Place, own: &Chain) -> Vec<Key> {
@@ -175,7 +175,7 @@ mod tests {
         let config = Config::from_text(&text).unwrap().config.publish;
         let place = Place::open(&config.url.unwrap(), &config.options).unwrap();
         let own = chain();
-        let keys: Vec<Key> = objects(&own).map(|(key, ..)| key).collect();
+        let keys: Vec<Key> = own.objects().map(|(key, ..)| key).collect();
         for (key, text) in keys.iter().zip(TEXTS) {
             place.write(key, Bytes::from_static(text.as_bytes()), Condition::Always).await.unwrap();
         }

@@ -51,8 +51,8 @@ impl View {
         self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs()
     }
 
-    /// Why the object store lacks something, or may lack something, as a sentence; `None`: it is being written, or nothing
-    /// is missing.
+    /// Why the object store lacks something, or may lack something, as a sentence; `None`: it is being written, or
+    /// nothing is missing.
     pub(crate) fn why(&self) -> Option<&str> {
         self.why.as_deref().or(self.broken.as_deref())
     }
@@ -86,7 +86,7 @@ impl PublishStatus {
         self.0.lock().sequence = Some(sequence);
     }
 
-    /// An object was found missing or altered. That is told until everything was found as it was written.
+    /// An object was found missing or altered. `/status` says so until every object was read back.
     pub(super) fn is_broken(&self, broken: String) {
         self.0.lock().broken = Some(broken);
     }

@@ -29,7 +29,8 @@ impl Publisher {
         self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= pause)
     }
 
-    /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know it.
+    /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know
+    /// it.
     ///
     /// # Errors
     /// When the object store fails.
@@ -109,7 +110,7 @@ impl Publisher {
     /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.
     async fn renew(&self, key: &Key) -> Result<bool, PublishError> {
         let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain) else { return Ok(true) };
-        let Some((_, bytes, blake3)) = chores::objects(own).find(|(own, ..)| own == key) else { return Ok(true) };
+        let Some((_, bytes, blake3)) = own.objects().find(|(own, ..)| own == key) else { return Ok(true) };
         if let Key::Bundle(_) = key {
             let data_dir = self.settings.data_dir.clone();
             let mut file = blocking(move || Ok(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;

@@ -57,8 +57,8 @@ impl FollowError {
         }
     }
 
-    /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an object
-    /// that is fetched again later, cost nothing, and a better head may follow.
+    /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an
+    /// object that is fetched again later, cost nothing, and a better head may follow.
     pub(super) const fn backs_off(&self) -> bool {
         !matches!(
             self,

@@ -84,8 +84,8 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// One bundle, verified: its file, its digest, its snapshot and its base. `before`: the snapshot before it in the chain;
-    /// `None`: it is the full bundle. `what`: words for the progress.
+    /// One bundle, verified: its file, its digest, its snapshot and its base. `before`: the snapshot before it in the
+    /// chain; `None`: it is the full bundle. `what`: words for the progress.
     pub(crate) async fn bundle(
         &self,
         named: &NamedBundle,

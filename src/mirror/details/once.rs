@@ -77,8 +77,8 @@ impl Details {
             };
             let lost = || Arc::new(CopyError::from(AskError::from(Spent::soon())));
             match landed.unwrap_or_else(|| Err(lost())) {
-                // The client that began the fetch got no slot, or gave up earlier: that says nothing about this one, which
-                // is judged by its own place in the queue and its own patience.
+                // The client that began the fetch got no slot, or gave up earlier: that says nothing about this one,
+                // which is judged by its own place in the queue and its own patience.
                 Err(error) if joined && matches!(*error, CopyError::Ask(AskError::Spent(_))) => {
                     let left = deadline.map(|deadline| deadline.since(client.now_mono()));
                     let is_over = left.is_some_and(|left| left.is_zero());

@@ -231,8 +231,8 @@ mod tests {
         evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
     }
 
-    /// Answers every probe at once, until there is something else to do; how many there were. To questions about filters
-    /// the answers are ours.
+    /// Answers every probe at once, until there is something else to do; how many there were. To questions about
+    /// filters the answers are ours.
     fn answered(evidence: &mut Evidence, facts: &Facts) -> (u32, Step) {
         let mut count = 0;
         loop {

@@ -1,7 +1,7 @@
 //! The probes: two requests for each case, with other values.
 //!
-//! Pure. The second one has an ordinary parameter beside the odd one, so that a body that repeats the whole address is not
-//! taken for one that repeats the value. Callers: [`super`].
+//! Pure. The second one has an ordinary parameter beside the odd one, so that a body that repeats the whole address is
+//! not taken for one that repeats the value. Callers: [`super`].
 
 use crate::api::edges::case::Case;
 use crate::api::edges::odd::{self, How, Odd};

@@ -99,7 +99,8 @@ impl Mirror {
         }
     }
 
-    /// A list that was read because the origin has changed: it waits for its confirmation, unless its pages are suspect.
+    /// A list that was read because the origin has changed: it waits for its confirmation, unless its pages are
+    /// suspect.
     async fn judge_what_follows(
         &mut self,
         reading: &mut Reading,

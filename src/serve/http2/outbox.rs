@@ -1,10 +1,10 @@
 //! The output of an HTTP/2 connection: answers that are ready together are sent together.
 //!
-//! The HTTP/2 code flushes after each frame with data: a system call, and over TLS a record, for each answer. Here such a
-//! flush does nothing; [`Outbox::send`] flushes when no more answers are ready.
+//! The HTTP/2 code flushes after each frame with data: a system call, and over TLS a record, for each answer. Here such
+//! a flush does nothing; [`Outbox::send`] flushes when no more answers are ready.
 //!
-//! Answers count as sent for the HTTP/2 code once they are here. So the outbox watches how the client takes them: until it
-//! has taken all of them, its connection is busy, and a client that takes nothing for a while is given up. Callers:
+//! Answers count as sent for the HTTP/2 code once they are here. So the outbox watches how the client takes them: until
+//! it has taken all of them, its connection is busy, and a client that takes nothing for a while is given up. Callers:
 //! [`super`].
 
 use std::fmt;

@@ -42,8 +42,9 @@ impl Demand {
         demand
     }
 
-    /// A household got it stale, or was refused. Each household counts once, however often it asks. When more households
-    /// ask than are told apart, those beyond count each time if they get it stale: it is a popular resource anyway.
+    /// A household got it stale, or was refused. Each household counts once, however often it asks. When more
+    /// households ask than are told apart, those beyond count each time if they get it stale: it is a popular resource
+    /// anyway.
     pub fn vote(&self, household: IpAddr) {
         let mut households = self.0.households.lock();
         let counts = if households.len() < MOST_VOTES {
@@ -61,7 +62,7 @@ impl Demand {
         if self.is_refused() { self.0.households.lock().iter().copied().collect() } else { Vec::new() }
     }
 
-    /// Whether it is the same one.
+    /// Whether both are the same demand.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

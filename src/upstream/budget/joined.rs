@@ -1,5 +1,5 @@
-//! Reads that share one fetch: each client is judged by its own place in the queue, not by that of the client that began
-//! the fetch.
+//! Reads that share one fetch: each client is judged by its own place in the queue, not by that of the client that
+//! began the fetch.
 //!
 //! Callers: [`super`].
 
@@ -20,7 +20,7 @@ impl Desk {
         refused.or_else(|| is_over.then(Spent::soon))
     }
 
-    /// A client waits for what is to be fetched in the background: the fetch takes the client's place in the queue, if
+    /// A client waits for a background fetch: the fetch takes the client's place in the queue, if
     /// that brings a slot in time. `Some`: it does not, and this is what the client is told; the fetch keeps its place.
     pub(super) fn take_over(&mut self, demand: &Demand, waiting: Waiting, now: Monotonic) -> Option<Spent> {
         // Without a ticket, the fetch has its slot, or another client waits for it.

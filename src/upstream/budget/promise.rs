@@ -153,8 +153,8 @@ impl State {
         turns.last().copied().unwrap_or(now).min(now.plus(SPAN))
     }
 
-    /// What a client is told that is refused a resource which is to be fetched in the background: when that fetch has its
-    /// turn. Resources that more households were refused go first.
+    /// `Retry-After` for a refused resource that is fetched in the background: the turn of that fetch. Resources that
+    /// more households were refused go first.
     pub(super) fn told_of(&mut self, demand: &Demand, now: Monotonic) -> Spent {
         let before = self.queue.refused_more(demand.votes());
         let stopped = self.stopped_until(now).unwrap_or(now);

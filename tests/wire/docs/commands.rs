@@ -1,10 +1,10 @@
 //! Runs the commands of the README and the book.
 //!
 //! Blocks marked `sh` are run, in the order of the page, each by one shell that stops at the first failure. After `sh`:
-//! `server` is a command that keeps running, until the page ends or starts another one on the same machine. `@name` names
-//! the machine: a directory of its own, with the shipped configurations. Bundles are carried to all of them. Addresses
-//! and ids of the examples are replaced by real ones. `needs:jq` names a program that this machine may lack, and
-//! `needs:python3:pandas` a module of one: without it the block is passed over. Callers: [`super`].
+//! `server` is a command that keeps running, until the page ends or starts another one on the same machine. `@name`
+//! names the machine: a directory of its own, with the shipped configurations. Bundles are carried to all of them.
+//! Addresses and ids of the examples are replaced by real ones. `needs:jq` names a program that this machine may lack,
+//! and `needs:python3:pandas` a module of one: without it the block is passed over. Callers: [`super`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -91,7 +91,8 @@ async fn a_restart_continues_the_chain_and_the_sequence() {
 #[tokio::test]
 async fn details_alone_follow_after_a_minute_as_a_delta() {
     let (store, hand) = (Store::new(), Hand::new());
-    // Ten details are checked again every five seconds, in the order of their arrival: few, so that none waits for long.
+    // Ten details are checked again every five seconds, in the order of their arrival: few, so that none waits for
+    // long.
     let (origin, mut server) =
         publishing(40, &store.url(), |setup| hand.on(setup).set("mirror.verify_details_every", "1d")).await;
     let before = store.has(&server).await;

@@ -1,4 +1,4 @@
-//! SnapshotPointer keys that act on running parts: the access log, the bounds of `[limits]`, households.
+//! Live keys that act on running parts: the access log, the bounds of `[limits]`, households.
 
 use std::fs;
 

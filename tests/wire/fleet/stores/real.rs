@@ -1,9 +1,9 @@
 //! A real object store: where it is, a client that is not ours, and a line to it that can be cut.
 //!
 //! `GRANDSTAND_STORE_URL` is the address of a bucket, `GRANDSTAND_STORE_OPTIONS` has one option a line,
-//! `GRANDSTAND_STORE_ENDPOINT` is the name of the option with the endpoint, `GRANDSTAND_STORE_SECRET` that of the option
-//! with the secret, if the store checks it, and `GRANDSTAND_STORE_WRONG` another value for that. `GRANDSTAND_STORE_TORN`
-//! is set if the store shows objects that are only half written.
+//! `GRANDSTAND_STORE_ENDPOINT` is the name of the option with the endpoint, `GRANDSTAND_STORE_SECRET` that of the
+//! option with the secret, if the store checks it, and `GRANDSTAND_STORE_WRONG` another value for that.
+//! `GRANDSTAND_STORE_TORN` is set if the store shows objects that are only half written.
 
 use grandstand::sample::Origin;
 use object_store::path::Path;
