@@ -39,15 +39,30 @@ pub const PATIENCE: Duration = Duration::from_secs(55);
 /// An origin without requests for so long counts as left alone.
 const QUIET: Duration = Duration::from_millis(600);
 
+/// The pauses between two looks at a condition: short at first, then at most 100 ms, so that waiting tests leave the
+/// processors to the others.
+struct Pauses(Duration);
+
+impl Pauses {
+    const fn new() -> Self {
+        Self(Duration::from_millis(20))
+    }
+
+    async fn next(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 5 / 4).min(Duration::from_millis(100));
+    }
+}
+
 /// Waits until `attempt` gives something.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
-    let start = Instant::now();
+    let (start, mut pauses) = (Instant::now(), Pauses::new());
     loop {
         if let Some(found) = attempt().await {
             return found;
         }
         assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(25)).await;
+        pauses.next().await;
     }
 }
 
@@ -372,14 +387,14 @@ impl Server {
 
     /// Waits until everything is mirrored, certified and known, and the origin is left alone.
     pub async fn settled(&self, origin: &Origin) {
-        let start = Instant::now();
+        let (start, mut pauses) = (Instant::now(), Pauses::new());
         loop {
             let status = self.status().await;
             if is_settled(&status) {
                 break;
             }
             assert!(start.elapsed() < 2 * PATIENCE, "not settled: {status:#}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pauses.next().await;
         }
         quiet(origin).await;
     }
@@ -393,7 +408,7 @@ fn is_settled(status: &Value) -> bool {
 
 /// The public and the admin address of a server that has just been started.
 pub async fn discover(process: &mut Process, data_dir: &Path, client: &reqwest::Client) -> (SocketAddr, SocketAddr) {
-    let start = Instant::now();
+    let (start, mut pauses) = (Instant::now(), Pauses::new());
     loop {
         if let Some(code) = process.ended() {
             process.join();
@@ -409,6 +424,6 @@ pub async fn discover(process: &mut Process, data_dir: &Path, client: &reqwest::
             }
         }
         assert!(start.elapsed() < PATIENCE, "the server cannot be found:\n{}", process.tail());
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pauses.next().await;
     }
 }
