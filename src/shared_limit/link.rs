@@ -143,11 +143,12 @@ impl Link {
         Ok(())
     }
 
-    /// Does what a decision does, for nobody: whether Redis accepts writes.
+    /// Checks whether Redis accepts writes: counts a request of no client, and withdraws it.
     pub(super) async fn probe(&self, id: &Id, deadline: Duration) -> Result<(), Lost> {
         let key = format!("{PREFIX}probe");
         let probe = self.run(&self.replay, &key, |command| {
-            command.arg(&id[..]).arg(0);
+            // A full Redis refuses only to add, and an id that counts already is not added again.
+            command.arg(&id[..]).arg(0).arg(&id[..]).arg(-1);
         });
         match tokio::time::timeout(deadline, probe).await {
             Ok(answer) => answer.map(drop),
