@@ -96,8 +96,8 @@ enum Command {
     ///
     /// The configuration decides what the server is. With origin.url it is a mirror, or a shield if mirror.enabled =
     /// false. Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C
-    /// stop the server when the requests in flight are finished, or after `drain`. On SIGHUP the server reads its
-    /// configuration again.
+    /// stop the server; requests in flight get up to `drain` (a configuration key) to finish. On SIGHUP the server
+    /// reads its configuration again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
@@ -107,7 +107,7 @@ enum Command {
     ///
     /// Exit code 0 means that every listing and every detail is stored and confirmed. If sync stops before that, run it
     /// again: it continues. If a server uses the data directory, that server does the work. If that server has
-    /// mirror.details = "on-demand", exit code 0 does not include the details.
+    /// mirror.details = "on-demand", exit code 0 says nothing about details.
     Sync(sync::Sync),
     /// Compare the mirror with its origin
     ///
@@ -124,7 +124,7 @@ enum Command {
     Bundle(bundle::Bundle),
     /// List, verify, pin and roll back snapshots
     Snapshot(snapshot::Snapshot),
-    /// Show whether a running server is healthy: age of its data, listings and details, budget, hit ratio
+    /// Show the health of a running server: data age, number of listings and details, budget, hit ratio
     ///
     /// Exit code 1 means that the server is unhealthy, or does not answer.
     Status(status::Status),
@@ -227,7 +227,7 @@ fn examine(sources: &Sources) -> Examined {
     examined
 }
 
-/// The same for commands that listen: the certificate must be usable, too.
+/// The same, with the checks for a server: loops, object stores, certificate.
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();
@@ -286,8 +286,8 @@ fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: S
     ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), hangups: None, log }
 }
 
-/// Binds every address. With the same configuration a second server finds the addresses in use before it finds the data
-/// directory locked; the lock's holder is the better message.
+/// Binds every address. A second server with this configuration fails at the addresses first. The error then names the
+/// process that holds the data directory.
 fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
     Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {
         Some(Holder { pid, admin, untrusted }) => {

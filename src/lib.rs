@@ -126,8 +126,8 @@
 //! |---|---|
 //! | `provisional` | every page was read and they fit together, but perhaps not at one instant |
 //! | `full` | there is one instant at which the origin had exactly this data |
-//! | `incremental` | a refresh of a full snapshot: first page, taxonomies and probe did not change, and all else follows from them |
-//! | `best-effort` | the data kept changing in three tries; `/status` says what is open |
+//! | `incremental` | a refresh of a full or incremental snapshot: meanwhile first page, taxonomies and probe did not change, and all else follows from them |
+//! | `best-effort` | three tries gave no proof; `/status` says what is not proven |
 //!
 //! **What a refresh cannot see,** beyond the first page and if the counts of the terms stay the same: a change that
 //! does not move `modified`; a deletion together with the insertion of a listing with an old `modified`.

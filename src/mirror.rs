@@ -13,7 +13,7 @@
 //!
 //! | task | module |
 //! |---|---|
-//! | the one task that publishes: its steps, work in hand, knowledge and schedule | [`task`], one file for each |
+//! | the one task that publishes: its steps, active work, knowledge and schedule | [`task`], one file for each |
 //! | fetching several pages and taxonomies | [`crawl`] |
 //! | one answer: is it newer than the kept copy, and when is it valid | [`copies`] |
 //! | what the origin lists for a term, what its filters mean | [`terms`], [`assumptions`] |

@@ -72,7 +72,7 @@ pub(crate) struct Counters {
     local: AtomicU64,
     /// How often Redis was lost.
     lost: AtomicU64,
-    /// Local admissions that Redis was told of.
+    /// Local decisions that were reported to Redis.
     replayed: AtomicU64,
 }
 
@@ -88,7 +88,7 @@ impl Counters {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// How many local admissions Redis was told of.
+    /// How many local decisions were reported to Redis.
     pub(crate) fn replayed(&self) -> u64 {
         self.replayed.load(Ordering::Relaxed)
     }
@@ -161,7 +161,7 @@ impl SharedLimit {
         format!("Redis at {host}:{port}, database {}", self.store.database())
     }
 
-    /// How many local admissions were forgotten before Redis could be told of them.
+    /// How many local decisions were forgotten before they could be reported to Redis.
     pub(crate) fn forgotten(&self) -> u64 {
         self.journal.lock().forgotten()
     }

@@ -20,10 +20,10 @@ use crate::shared_limit::SharedLimit;
 
 use super::{descriptors, fleet_limit};
 
-/// How many times as many requests for pages and their assets a client has.
+/// A client's limit for pages and assets, as a multiple of the API's.
 const PAGES: u32 = 10;
 
-/// What rules are made of besides the configuration: it stays over reloads.
+/// Inputs of rules besides the configuration. Reloads keep them.
 #[derive(Clone)]
 pub(super) struct Fixed {
     /// The limiter of the API.
@@ -32,11 +32,11 @@ pub(super) struct Fixed {
     pub shared: Option<Arc<SharedLimit>>,
     /// The limiter of pages and their assets.
     pub pages: Arc<Limiter>,
-    /// Our name on requests to the origin; `None` offline.
+    /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
     /// Whether there are dumps.
     pub has_dumps: bool,
-    /// Whether what was learned of the origin's answers to odd requests is used.
+    /// Whether learned answers of the origin to odd requests are used.
     pub edges: bool,
 }
 
@@ -74,7 +74,7 @@ impl Fixed {
         }
     }
 
-    /// Other quotas from now on; the windows stay.
+    /// Sets new quotas; the windows stay.
     pub(super) fn set_quotas(&self, config: &Config) {
         let (api, pages) = limits(config);
         self.limiter.set_quotas(&api);
@@ -82,7 +82,7 @@ impl Fixed {
     }
 }
 
-/// What every answer repeats.
+/// Constant parts of answers.
 pub(super) fn standing(config: &Config) -> Standing {
     let cache_control = CacheControl {
         ttl: config.ttl,

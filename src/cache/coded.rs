@@ -1,10 +1,11 @@
-//! A body and its compressed variants: made quickly at the first request, and well when they are hot.
+//! A body and its compressed variants: compressed fast at the first request, and better when hot.
 //!
-//! It does not know heads.
+//! It knows no response headers.
 //!
-//! The first client waits for the quick variant. The third request makes the body hot: if it is cached, [`Recoder`]
-//! compresses it again, well, and replaces the quick variant. All variants share one weak entity tag, so this may
-//! happen at any time. [`encode()`] has the figures behind the levels. Callers: the modules beside it,
+//! The first client waits for the quick variant. The third request for a coding makes it hot: if the body is marked as
+//! cached, [`Recoder`] compresses it again, better, and replaces the quick variant. In replies and stored answers all
+//! variants share one weak entity tag, so this may happen at any time. Rendered documents are never marked, so each
+//! variant keeps its own tag. [`encode()`] has the figures behind the levels. Callers: the modules beside it,
 //! [`crate::proxy`], [`crate::answer`].
 
 mod encode;
@@ -28,9 +29,9 @@ use super::recoder::Recoder;
 const WORTH_CODING: usize = 200;
 /// Larger bodies take too long to compress on a thread that serves clients: see [`Coded::prepare`].
 const LARGE: usize = 64 << 10;
-/// Large bodies that are compressed at once in this process: others wait, and leave the processors to clients.
+/// Large bodies compressed at the same time in this process; others wait, so clients get processor time.
 static AT_ONCE: Semaphore = Semaphore::const_new(2);
-/// The request for a coding at which a body counts as hot.
+/// A coding of a body is hot after this many requests for it.
 const HOT: u8 = 3;
 /// The final coding is made, queued, or impossible.
 const SETTLED: u8 = u8::MAX;
@@ -89,7 +90,7 @@ struct Codings {
     most: usize,
     /// Bytes that variants may still take, so that a body never exceeds its weight.
     room: AtomicUsize,
-    /// Empty until the body is cached.
+    /// Empty until the body is marked as cached.
     recoder: OnceLock<Recoder>,
     /// Held while a variant of a large body is made.
     making: tokio::sync::Mutex<()>,
@@ -110,7 +111,7 @@ impl Coded {
         Self::within(body, room)
     }
 
-    /// The same, with room for every coding, however little it helps: for bodies that do not compress like JSON.
+    /// The same, with room for three variants as large as the body: for bodies that compress less well than JSON.
     pub fn roomy(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let room = 3 * body.len();
@@ -137,8 +138,8 @@ impl Coded {
         &self.identity
     }
 
-    /// The body in a coding, and its real coding: identity if compression does not pay. Compresses a new variant on the
-    /// caller's thread.
+    /// The body, and the coding that it really has: identity if compression does not pay. Compresses a new variant on
+    /// the caller's thread.
     pub fn variant(&self, coding: Coding) -> (Coding, Shown<'_>) {
         let coded = self.codings.as_ref().and_then(|codings| codings.shown(coding));
         let really = if coded.is_some() { coding } else { Coding::Identity };
@@ -239,8 +240,8 @@ impl Codings {
                 }
             }
             None if one.made.load().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
-            // Or there is no room right now, because another thread makes one that will be dropped; the next request
-            // may succeed.
+            // `None`: another thread has made it. `Some`: a variant that will be dropped takes the room; the next
+            // request may succeed.
             None | Some(_) => {}
         }
     }
@@ -266,7 +267,7 @@ impl Codings {
         if asked != HOT {
             return;
         }
-        // A body that is not cached is not hot: many clients only share it right now.
+        // An uncached body is not hot: its clients share it only while they wait together.
         let Some(recoder) = self.recoder.get() else { return };
         let first = one.asked.compare_exchange(HOT, SETTLED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         // A queued recompression must not keep the body in memory.
@@ -277,7 +278,7 @@ impl Codings {
         }
     }
 
-    /// Makes a coding once more, well.
+    /// Makes a coding once more, and better.
     fn recode(&self, coding: Coding) {
         let Some(one) = self.of(coding) else { return };
         let quick = one.made.load_full().map_or(0, |quick| quick.body.len());

@@ -41,7 +41,7 @@ pub(super) struct Bundle {
 enum Action {
     /// Write the current snapshot to a file, or the changes since an earlier export
     ///
-    /// With `--format`, writes the listings or details for other tools instead.
+    /// Values of `--format` other than `bundle` write listings or details for other tools.
     Export(export::Export),
     /// Import a bundle as the newest snapshot; the previous snapshot is kept
     Import(import::Import),

@@ -84,13 +84,19 @@ impl Watched {
         };
         let of = published.dataset.len() as u64;
         let certificate = published.meta.certificate;
-        let settled = matches!(certificate, Certificate::Full | Certificate::Incremental);
         match &self.details {
-            Some(details) if settled && details.is_complete(&published.dataset) => Stage::Complete { listings: of },
+            Some(details) if is_settled(certificate) && details.is_complete(&published.dataset) => {
+                Stage::Complete { listings: of }
+            }
             Some(details) => Stage::Details { done: details.mirrored(&published.dataset) as u64, of, certificate },
             None => Stage::Complete { listings: of },
         }
     }
+}
+
+/// Whether a copy with this certificate can be complete.
+pub(super) const fn is_settled(certificate: Certificate) -> bool {
+    matches!(certificate, Certificate::Full | Certificate::Incremental)
 }
 
 /// Shows stages as they come.

@@ -3,16 +3,15 @@
 //! Callers: [`super`], and the commands that a running server carries out.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use http::{HeaderMap, Method};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::config::Secret;
 use crate::words::counted;
 
-use super::progress::Display;
 use super::server_client::{self, ServerClient};
 use super::table::Paint;
 use super::watch::{self, Form};
@@ -194,75 +193,6 @@ fn screen(value: &Value) -> String {
         }
     }
     lines.join("\n") + "\n"
-}
-
-/// Asks a running server for a full pass and waits until it is done.
-pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<ExitCode, Failure> {
-    const PATIENCE: Duration = Duration::from_secs(3600);
-    const MOST_FAILURES: u64 = 8;
-    let look = || -> Result<Value, Failure> {
-        let (_, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
-        Ok(serde_json::from_str(&text)?)
-    };
-    let number = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
-    let before = number(&look()?, "/origin/passes");
-    ask(Method::POST, &format!("{admin}/sync"), token)?;
-    let mut display = Display::new();
-    let mut last = (Value::Null, Instant::now());
-    loop {
-        std::thread::sleep(Duration::from_millis(500));
-        let value = look()?;
-        let progress = json!([
-            value.pointer("/origin/pass"),
-            value.pointer("/details/mirrored"),
-            value.pointer("/details/current")
-        ]);
-        if progress != last.0 {
-            last = (progress, Instant::now());
-        }
-        if let (Some(done), Some(of)) = (number(&value, "/origin/pass/done"), number(&value, "/origin/pass/of")) {
-            display.count(0, "pages", done, of);
-        }
-        if let (None, Some(done), Some(of)) =
-            (number(&value, "/origin/pass/of"), number(&value, "/details/mirrored"), number(&value, "/details/of"))
-        {
-            display.count(1, "details", done, of);
-        }
-        let passed = number(&value, "/origin/passes") > before;
-        let (mirrored, of) = (number(&value, "/details/mirrored"), number(&value, "/details/of"));
-        // An older server does not say how many are current.
-        let is_whole = of.is_some() && number(&value, "/details/current").or(mirrored) == of;
-        let listings = number(&value, "/listings").unwrap_or(0);
-        let on_demand = value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand");
-        if json && passed && (on_demand || is_whole) {
-            display.finish();
-            println!("{}", sync::told(listings, mirrored, of));
-            return Ok(ExitCode::SUCCESS);
-        }
-        // A server that fetches details on demand never has all of them.
-        if passed && on_demand {
-            println!(
-                "complete: {}; details are fetched on demand, {} of {} are stored",
-                counted(listings, "listing"),
-                mirrored.unwrap_or(0),
-                of.unwrap_or(0)
-            );
-            return Ok(ExitCode::SUCCESS);
-        }
-        if passed && is_whole {
-            println!("complete: {} with details", counted(listings, "listing"));
-            return Ok(ExitCode::SUCCESS);
-        }
-        if number(&value, "/origin/failures").is_some_and(|failures| failures >= MOST_FAILURES) {
-            let last = value.pointer("/last_error/message").and_then(Value::as_str).unwrap_or("none");
-            eprintln!("grandstand: the mirror is incomplete: the origin fails again and again; last error: {last}");
-            return Ok(ExitCode::FAILURE);
-        }
-        if last.1.elapsed() > PATIENCE {
-            eprintln!("grandstand: the mirror is incomplete: no progress for an hour; see {admin}/status");
-            return Ok(ExitCode::FAILURE);
-        }
-    }
 }
 
 /// Asks a running server.

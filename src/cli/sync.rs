@@ -2,6 +2,8 @@
 //!
 //! Callers: [`super`], and commands beside it.
 
+mod server;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,7 +19,7 @@ use crate::store::{DataDir, Holder, OpenError};
 use crate::words::counted;
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
-use super::{Failure, Sources, load, logging, status};
+use super::{Failure, Sources, load, logging};
 
 /// Without any progress for this long a pass is given up: twice the window of the budget, and the longest back-off.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -90,7 +92,7 @@ fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let core = match Core::open(&config) {
         Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
             eprintln!("{} is in use by a running server; using its admin listener {admin}", config.data_dir.display());
-            return status::sync(&format!("http://{admin}"), config.admin.token.as_ref(), json);
+            return server::sync(&format!("http://{admin}"), config.admin.token.as_ref(), json);
         }
         other => other?,
     };

@@ -18,7 +18,7 @@ use super::section::Section;
 pub struct AdminConfig {
     /// Where it listens; collides with no public listener. Port 0: the system chooses.
     pub listen: SocketAddr,
-    /// The token of commands. `None`: no token on loopback, and no commands elsewhere.
+    /// The token for actions. `None`: no token on loopback, and no actions elsewhere.
     pub token: Option<Secret>,
     /// Further names and addresses that requests may have in `Host`, as [`host::name_of`] writes them; empty: none.
     pub hosts: Vec<String>,

@@ -7,12 +7,12 @@
 /// A window's number in the slab.
 pub(super) type Slot = u32;
 
-/// Each entry is the hash in the upper and the slot plus one in the lower half; 0 is empty.
+/// The upper half of an entry is the hash, the lower half the slot plus one; 0: empty.
 #[derive(Debug)]
 pub(super) struct Index(Box<[u64]>);
 
 impl Index {
-    /// Room for `most` entries, of which the operating system supplies what is touched: 16 to 32 bytes per entry.
+    /// Room for `most` entries, 16 to 32 bytes each. The operating system supplies memory when it is touched.
     pub(super) fn new(most: usize) -> Self {
         Self(vec![0; (most.max(2) * 2).next_power_of_two()].into_boxed_slice())
     }
@@ -50,7 +50,8 @@ impl Index {
             }
             gap = self.after(gap);
         }
-        // Moves back what the gap would hide: every later entry of the cluster whose home is not behind the gap.
+        // A search would stop at the gap. So each later entry of the cluster whose home is at or before the gap moves
+        // back.
         let mut at = self.after(gap);
         while self.0[at] != 0 {
             let home = self.home((self.0[at] >> 32) as u32);

@@ -216,7 +216,8 @@ impl Details {
         self.covered(dataset).current == dataset.len()
     }
 
-    /// How many listings of a data set have a detail here, and how many one as new as their summary.
+    /// How many listings of a data set have a detail here, and how many an up-to-date one (fetched for the present
+    /// summary).
     pub(crate) fn covered(&self, dataset: &Dataset) -> Covered {
         let is_newest = self.0.newest.load().as_ref().is_none_or(|newest| newest.dataset.id == dataset.id);
         if !is_newest {

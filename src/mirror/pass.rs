@@ -101,7 +101,7 @@ pub(super) struct Assembled {
     pub content: Content,
     /// Envelope fields that differ between the pages.
     pub left_out: Vec<String>,
-    /// The last values of volatile fields by `path key`.
+    /// The last values of volatile fields, by `path field`; for the envelope by `list field`.
     pub volatile_values: VolatileValues,
 }
 

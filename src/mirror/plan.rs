@@ -15,7 +15,7 @@ pub(super) enum Purpose {
     Follow,
 }
 
-/// Work in hand that waits for its next step.
+/// Active work that waits for its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
     /// Pages are read.
@@ -31,7 +31,7 @@ pub(super) struct Facts {
     pub certificate: Option<Certificate>,
     /// When a refresh is due; zero: now.
     pub refresh_in: Duration,
-    /// Work in hand, and when it continues.
+    /// The active work, and when it continues.
     pub begun: Option<(Begun, Duration)>,
     /// A command asked to read every page.
     pub asked: bool,
@@ -51,7 +51,7 @@ pub(super) enum Step {
     Refresh,
     /// Begin to read every page.
     Begin(Purpose),
-    /// Continue the work in hand.
+    /// Continue the active work.
     Continue,
     /// Ask the origin about terms in doubt and filters.
     Learn,
@@ -102,7 +102,7 @@ pub(super) fn next(facts: &Facts) -> Step {
     if settle_in.is_some_and(|wait| wait.is_zero()) {
         return Step::Begin(Purpose::Certify);
     }
-    // Asking about terms and filters never delays work in hand, unless that waits for long anyway.
+    // Asking about terms and filters never delays active work, unless that waits for long anyway.
     let idle = !follows && facts.begun.is_none_or(|(_, wait)| wait >= LONG);
     let learn_in = facts.learn_in.filter(|_| idle);
     if learn_in.is_some_and(|wait| wait.is_zero()) {

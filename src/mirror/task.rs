@@ -178,7 +178,7 @@ impl Mirror {
         self.work.begin(doing, self.clock.now_mono(), pause, share);
     }
 
-    /// Continues the work in hand; after a failure it stays.
+    /// Continues the active work; after a failure it stays.
     async fn go_on(&mut self) -> Result<(), MirrorError> {
         let Some(mut work) = self.work.take() else { return Ok(()) };
         let result = match &mut work.doing {

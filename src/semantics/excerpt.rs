@@ -1,7 +1,7 @@
 //! Excerpts of texts from outside: at most 500 bytes.
 //!
-//! Texts of an origin, a bundle, a client or a file in messages are cut when the message is made, and control
-//! characters are escaped. Callers: all who quote such texts.
+//! When a message quotes an origin, a bundle, a client or a file, the text is cut and control characters are escaped.
+//! Callers: all who quote such texts.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub(crate) const MOST_BYTES: usize = 500;
 /// The mark for the rest.
 const REST: char = '…';
 
-/// Cuts a text that is too long at the end of a character; the mark for the rest is part of the length.
+/// Cuts a long text between two characters and adds `…`; the result has at most [`MOST_BYTES`].
 pub(crate) fn cut(text: &mut String) {
     if text.len() > MOST_BYTES {
         let end = (0..=MOST_BYTES - REST.len_utf8()).rev().find(|end| text.is_char_boundary(*end));

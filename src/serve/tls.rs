@@ -66,7 +66,7 @@ enum Refused {
     Handshake(#[from] Box<pingora::Error>),
     #[error("the client stopped during the handshake")]
     Silent,
-    #[error("the system clock shows a time before 1970; set the clock, because TLS needs it")]
+    #[error("the system clock shows a time before 1970; set the clock, because TLS needs the right time")]
     NoTime,
     #[error("the client does not speak TLS")]
     NotTls,

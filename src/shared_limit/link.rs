@@ -37,7 +37,7 @@ pub(super) struct Verdict {
     pub admitted: bool,
     /// How many admissions count now.
     pub counted: u32,
-    /// The time until the oldest of them leaves; for a refusal, until the next admission.
+    /// Time until the oldest leaves the window; for a refusal, until the next admission.
     pub leaves: Duration,
 }
 
@@ -80,7 +80,8 @@ impl Link {
             return Self::greet(&info, stream).await;
         }
         if clock::is_before_1970() {
-            return Err(Lost::Unreachable("the system clock shows a time before 1970, and TLS needs it".to_owned()));
+            let why = "the system clock shows a time before 1970, and TLS needs the right time";
+            return Err(Lost::Unreachable(why.to_owned()));
         }
         let unreachable = |error: &dyn std::fmt::Display| Lost::Unreachable(error.to_string());
         let tls = connector::tls(None).map_err(|error| unreachable(&error))?;
@@ -142,11 +143,12 @@ impl Link {
         Ok(())
     }
 
-    /// Does what a decision does, for nobody: whether Redis accepts writes.
+    /// Checks whether Redis accepts writes: counts a request of no client, and withdraws it.
     pub(super) async fn probe(&self, id: &Id, deadline: Duration) -> Result<(), Lost> {
         let key = format!("{PREFIX}probe");
         let probe = self.run(&self.replay, &key, |command| {
-            command.arg(&id[..]).arg(0);
+            // A full Redis refuses only to add, and an id that counts already is not added again.
+            command.arg(&id[..]).arg(0).arg(&id[..]).arg(-1);
         });
         match tokio::time::timeout(deadline, probe).await {
             Ok(answer) => answer.map(drop),
@@ -179,7 +181,7 @@ impl Drop for Link {
     }
 }
 
-/// An error of the server as an error.
+/// An error value of Redis becomes an `Err`.
 fn checked(answer: Result<Value, RedisError>) -> Result<Value, RedisError> {
     answer.and_then(Value::extract_error)
 }

@@ -17,9 +17,9 @@ pub enum Certificate {
     Provisional,
     /// Closing rounds found every page unchanged: there is one instant at which the origin had exactly this data.
     Full,
-    /// A refresh of a full one: probe, first page and taxonomies did not change.
+    /// A refreshed full or incremental one; probe, first page and taxonomies stayed unchanged meanwhile.
     Incremental,
-    /// Three tries did not settle.
+    /// No proof within three tries.
     BestEffort,
 }
 
@@ -35,7 +35,7 @@ impl Certificate {
     }
 }
 
-/// An undocumented assumption of answers from the snapshot.
+/// An undocumented assumption on which answers from the snapshot rely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assumption {
@@ -68,19 +68,19 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The stored stamp, if it was in the future when it was read; `confirmed_ms` is then a possible instant. `None`:
-    /// the stamp is believed. Not stored.
+    /// The stored `confirmed_ms`, if it was in the future when it was read; `confirmed_ms` is then a past instant.
+    /// `None`: it was not. This field is not stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.
     pub published_ms: i64,
     /// Top-level fields that are not part of the content.
     pub volatile: VolatileKeys,
-    /// The last values of volatile fields, as JSON text, by `path key` (path `list` for the envelope).
+    /// The last values of volatile fields, as JSON text. Keys: `path field`; for the envelope `list field`.
     pub volatile_values: BTreeMap<String, String>,
     /// Envelope fields that differed between pages and are omitted.
     pub left_out: Vec<String>,
-    /// The open points, for people.
+    /// What is not proven, for people.
     pub open_points: Vec<String>,
     /// The disproved assumptions; `None`: not checked yet.
     #[serde(default)]

@@ -43,7 +43,7 @@ use interim::Interims;
 const MOST_CONNECTIONS: usize = 1024;
 
 /// Why no TLS request is sent then: the library would panic.
-const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs it";
+const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs the right time";
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);

@@ -1,5 +1,7 @@
 //! The process: exit codes, signals, the command line, and who may use a data directory.
 
+mod sync;
+
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
@@ -313,43 +315,6 @@ async fn status_of_an_unhealthy_server_fails_and_says_why_in_its_first_line() {
     let empty = Setup::offline().start().await;
     let (code, said) = run(&words(&["status", "--admin", &empty.admin.to_string()])).await;
     assert!(code == 1 && said.starts_with("unhealthy: no snapshot has been imported yet\n"), "{code} {said}");
-}
-
-#[tokio::test]
-async fn sync_ends_with_0_at_full_coverage() {
-    let origin = origin(60).await;
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let setup = Setup::mirror_of(&origin);
-    let (code, said) = run(&setup.arguments(&["sync"], &data)).await;
-    assert_eq!(code, 0, "{said}");
-    let details = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
-    assert_eq!(details, 60);
-    origin.shutdown().await;
-    let (code, said) = run(&setup.set("origin.timeout", "500ms").arguments(&["sync"], &data)).await;
-    assert_eq!(code, 1, "an origin that cannot be asked: {said}");
-    assert!(said.contains("the mirror is incomplete (") && !said.contains(['{', '}']), "{said}");
-}
-
-#[tokio::test]
-async fn without_an_origin_there_is_nothing_to_sync() {
-    let (origin, dir) = (origin(1).await, tempfile::tempdir().unwrap());
-    for (setup, key) in [(Setup::offline(), "origin.url: "), (Setup::shield_of(&origin), "mirror.enabled: ")] {
-        let (code, said) = run(&setup.arguments(&["sync"], &dir.path().join("data"))).await;
-        assert!(code == 64 && said.contains(key), "{code} {said}");
-    }
-    assert!(!dir.path().join("data").exists() && origin.count() == 0, "nothing is touched or asked");
-}
-
-#[tokio::test]
-async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
-    server.ready().await;
-    assert_eq!(server.status().await["details"]["wanted"], "on-demand");
-    let (code, said) = run(&server.setup.arguments(&["sync"], &server.data_dir())).await;
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are stored"), "{said}");
 }
 
 /// A command's output on a terminal of its own, with these variables in its environment.

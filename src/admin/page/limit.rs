@@ -27,7 +27,7 @@ pub(super) fn lines(shared: &SharedLimit) -> Vec<Line> {
     }
     let replayed = words::count(counters.replayed());
     let forgotten = shared.forgotten();
-    let told = format!("{replayed} local admissions were reported to Redis afterwards.");
+    let told = format!("{replayed} local decisions were reported to Redis afterwards.");
     let lost = (forgotten > 0).then(|| format!("{} were dropped before that.", words::count(forgotten)));
     lines.push(Line::new("Connections lost", words::count(counters.lost())).with([told]).with(lost));
     lines

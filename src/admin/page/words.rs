@@ -108,7 +108,7 @@ pub(super) const fn certificate(certificate: Certificate) -> &'static str {
             "A refresh of a snapshot with the certificate full or incremental. Meanwhile the origin's first page, taxonomies and recent changes stayed the same, and the rest follows from them."
         }
         Certificate::BestEffort => {
-            "The origin changed during every pass, so a few points are not proven. They are listed below; later passes try again."
+            "Three tries gave no proof. What is not proven is listed below; later passes try again."
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Export {
     json: bool,
     /// Write only the changes since this snapshot
     ///
-    /// The snapshot must be kept. Give its id, or the file of an earlier export.
+    /// Give the id of a snapshot that grandstand still keeps, or the file of an earlier export of it.
     #[arg(long, value_name = "ID|FILE")]
     since: Option<String>,
     /// Sign with this secret key of the minisign tool

@@ -23,9 +23,9 @@ pub(super) struct Chores {
     pub doubts: Vec<Doubt>,
 }
 
-/// Decides. `own`: our chain; `stored`: the head in the object store, read just before; `good`: the versions of
-/// objects that were read back. Ages count by the object store's clock: from the last write of the head, which may be
-/// some time ago, so that nothing is removed too early.
+/// Decides. `own`: our chain; `stored`: the head in the object store, read just before; `good`: the versions of objects
+/// that were read back. Ages end at the last write of the head, by the object store's clock. So objects look younger,
+/// and none is removed too early.
 pub(super) fn of(
     listed: &[Listed],
     own: &Chain,

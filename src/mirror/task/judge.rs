@@ -132,7 +132,7 @@ impl Mirror {
         let is_newest_settled = self.newest.certificate().is_some_and(is_settled);
         if reading.round >= TRIES {
             if !is_newest_settled || self.is_news(&assembled.content) {
-                let proof = Proof::open("the list changed during every closing round", pass.until_ms());
+                let proof = Proof::open("no closing round proved that all pages are of one instant", pass.until_ms());
                 self.publish_assembled(assembled, proof).await?;
             }
             return self.settled(reading);

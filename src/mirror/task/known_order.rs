@@ -20,7 +20,7 @@ pub(super) struct KnownOrder {
     store: Arc<Store>,
     /// Orders that a look at every page disproved.
     disproved: BTreeSet<String>,
-    /// The orders by which the newest snapshot was placed, if it was.
+    /// The orders that placed listings of the newest snapshot; empty: none known.
     placed_by: Vec<String>,
     /// The rules that explain the order of one data set.
     rules: Option<(SnapshotId, Arc<Rules>)>,
@@ -29,14 +29,14 @@ pub(super) struct KnownOrder {
 impl KnownOrder {
     /// Reads back the disproved orders.
     pub(super) fn new(store: Arc<Store>) -> Self {
-        /// More were never disproved.
+        /// More are not believed.
         const MOST: usize = 1000;
         let kept: Option<BTreeSet<String>> = store.state_json(DISPROVED).ok().flatten();
         let disproved = kept.filter(|orders| orders.len() <= MOST).unwrap_or_default();
         Self { store, disproved, placed_by: Vec::new(), rules: None }
     }
 
-    /// The rules that explain an order: learned from the whole list, or kept if they amended it.
+    /// The rules that explain the order of a data set: remembered, or learned from the list.
     pub(super) async fn rules(&mut self, dataset: &Arc<Dataset>) -> Result<Arc<Rules>, MirrorError> {
         if let Some((_, rules)) = self.rules.as_ref().filter(|(id, _)| *id == dataset.id) {
             return Ok(rules.clone());
@@ -52,7 +52,7 @@ impl KnownOrder {
         rules
     }
 
-    /// The newest snapshot was placed by these orders; by none if every page was read.
+    /// Notes which orders placed listings of the newest snapshot; none if every page was read.
     pub(super) fn placed_by(&mut self, orders: Vec<String>) {
         self.placed_by = orders;
     }
@@ -81,7 +81,7 @@ fn same_order(one: &Dataset, other: &Dataset) -> bool {
     shared(one, other).eq(shared(other, one))
 }
 
-/// The listings of one that another holds unchanged, in order.
+/// The listings of `all` that `by` has unchanged, in order.
 fn shared<'a>(all: &'a Dataset, by: &'a Dataset) -> impl Iterator<Item = ListingId> + 'a {
     let known = |summary: &&Summary| by.summary(summary.id).is_some_and(|known| known.hash == summary.hash);
     all.content.summaries.iter().filter(known).map(|summary| summary.id)

@@ -76,7 +76,7 @@ impl Mirror {
         self.learning.due = None;
         let later = self.clock.now_mono().plus(self.schedule.pause());
         self.learning.due = match self.collect_terms().await {
-            // A refresh or the work in hand is due; the rest follows.
+            // A refresh or the active work is due; the rest follows.
             Ok(Collected::Some) => Some(self.clock.now_mono().plus(Duration::from_millis(100))),
             Ok(Collected::All { again }) => again,
             Err(error) => {

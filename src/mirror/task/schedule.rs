@@ -1,6 +1,6 @@
 //! When the next refresh and the next reading of every page are due.
 //!
-//! Pure: the time is an argument. Work in hand ([`super::work`]) and questions ([`super::learn`]) have their own
+//! Pure: the time is an argument. Active work ([`super::work`]) and questions ([`super::learn`]) have their own
 //! schedule. Callers: [`super`] and its parts.
 
 use std::time::Duration;

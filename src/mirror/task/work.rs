@@ -1,4 +1,4 @@
-//! Work that takes several steps: at most one in hand, and one that made way for it.
+//! Work of several steps: at most one piece is active, and at most one is parked.
 //!
 //! The steps themselves are in [`super`]. Callers: [`super`] and its parts.
 
@@ -19,7 +19,7 @@ pub(super) enum Doing {
 
 /// How a step ended.
 pub(super) enum Next {
-    /// It is done, or something else has taken its place.
+    /// The work is done, or was replaced.
     Done,
     /// The same again after a pause.
     Again(Duration),
@@ -27,11 +27,11 @@ pub(super) enum Next {
     Instead(Doing, Duration),
 }
 
-/// Work in hand, and when it continues.
+/// Active or parked work, and when it continues.
 pub(super) struct Work {
     pub(super) doing: Doing,
     due: Retry,
-    /// Reserves the crawl's share of the budget while it lasts.
+    /// Until dropped, reserves the crawl's share of the budget.
     _share: CrawlWork,
 }
 
@@ -41,18 +41,18 @@ impl Work {
     }
 }
 
-/// What is done now, and what waits for that.
+/// The active work, and the parked work.
 #[derive(Default)]
 pub(super) struct WorkInHand {
     now: Option<Work>,
-    /// A certification that makes way for work after a change, and then continues.
+    /// A certification that is paused while the mirror follows a change.
     parked: Option<Work>,
-    /// Changes in a row that did not hold still for their confirmation.
+    /// Changed lists in a row that could not be confirmed.
     unsettled: u32,
 }
 
 impl WorkInHand {
-    /// Work in hand, and how long until it continues.
+    /// The active work, and how long until it continues.
     pub(super) fn begun(&self, now: Monotonic) -> Option<(Begun, Duration)> {
         let work = self.now.as_ref()?;
         let begun = match &work.doing {
@@ -66,7 +66,7 @@ impl WorkInHand {
         self.now.is_some()
     }
 
-    /// Failures in a row of work in hand; at least one.
+    /// Consecutive failures of the active work; at least one.
     pub(super) fn failures(&self) -> u32 {
         self.now.as_ref().map_or(1, |work| work.due.failures())
     }
@@ -81,7 +81,7 @@ impl WorkInHand {
         }
     }
 
-    /// Takes the work in hand to continue it; then [`WorkInHand::went`] or [`WorkInHand::failed`] follows.
+    /// Takes the active work to continue it; then [`WorkInHand::went`] or [`WorkInHand::failed`] follows.
     pub(super) const fn take(&mut self) -> Option<Work> {
         self.now.take()
     }
@@ -97,7 +97,7 @@ impl WorkInHand {
         }
     }
 
-    /// A step failed: its work stays in hand, to be retried later.
+    /// A step failed: its work stays active, to be retried later.
     pub(super) fn failed(
         &mut self,
         mut work: Work,

@@ -168,6 +168,29 @@ async fn a_read_only_or_full_redis_is_named_and_used_again_when_it_is_mended() {
 }
 
 #[tokio::test]
+async fn a_full_redis_is_noticed_without_requests_and_not_used_until_it_has_room() {
+    let redis = Redis::start().await;
+    let server = machine(&redis, 100_000).start().await;
+    shares(&server).await;
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let why = counts_alone(&server).await;
+    assert!(why.contains("memory limit"), "{why}");
+    let before = redis.scripts();
+    wait_until("it has tried it again, several times", || {
+        let tries = redis.scripts() - before;
+        async move { tries >= 4 }
+    })
+    .await;
+    let losses = sample(&server, "grandstand_limit_store_losses_total").await;
+    assert!(losses < 1.5, "{losses}: it was used again although it is full");
+    assert!(counts_alone(&server).await.contains("memory limit"));
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    shares(&server).await;
+    assert_eq!(admitted(&server, "192.0.2.1", 2).await, 2);
+    assert_eq!(redis.stamps("probe").len(), 0, "a check leaves nothing behind");
+}
+
+#[tokio::test]
 async fn a_redis_that_loads_its_data_is_waited_for() {
     let mut redis = Redis::start().await;
     redis.ask::<()>(&["DEBUG", "POPULATE", "20000", "other", "64"]);

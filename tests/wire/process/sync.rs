@@ -1,0 +1,80 @@
+//! `grandstand sync`, alone and through a running server: it succeeds only with a copy that is complete and proven.
+
+use std::time::Duration;
+
+use grandstand::sample::{Cdn, Switches};
+
+use crate::harness::{Process, Setup, origin, origin_with, run, wait_until};
+
+#[tokio::test]
+async fn sync_ends_with_0_at_full_coverage() {
+    let origin = origin(60).await;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let setup = Setup::mirror_of(&origin);
+    let (code, said) = run(&setup.arguments(&["sync"], &data)).await;
+    assert_eq!(code, 0, "{said}");
+    let details = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
+    assert_eq!(details, 60);
+    origin.shutdown().await;
+    let (code, said) = run(&setup.set("origin.timeout", "500ms").arguments(&["sync"], &data)).await;
+    assert_eq!(code, 1, "an origin that cannot be asked: {said}");
+    assert!(said.contains("the mirror is incomplete (") && !said.contains(['{', '}']), "{said}");
+}
+
+#[tokio::test]
+async fn without_an_origin_there_is_nothing_to_sync() {
+    let (origin, dir) = (origin(1).await, tempfile::tempdir().unwrap());
+    for (setup, key) in [(Setup::offline(), "origin.url: "), (Setup::shield_of(&origin), "mirror.enabled: ")] {
+        let (code, said) = run(&setup.arguments(&["sync"], &dir.path().join("data"))).await;
+        assert!(code == 64 && said.contains(key), "{code} {said}");
+    }
+    assert!(!dir.path().join("data").exists() && origin.count() == 0, "nothing is touched or asked");
+}
+
+#[tokio::test]
+async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    assert_eq!(server.status().await["details"]["wanted"], "on-demand");
+    let (code, said) = run(&server.setup.arguments(&["sync"], &server.data_dir())).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are stored"), "{said}");
+}
+
+/// The origin's CDN sends the same copies for an hour, longer than `origin.cache_ttl`. So no pass can prove that all
+/// pages are of one instant.
+#[tokio::test]
+async fn sync_says_the_same_of_an_unproven_copy_with_a_server_and_without() {
+    let cdn = Some(Cdn { max_age: Duration::from_secs(3600), nodes: 1 });
+    let origin = origin_with(60, Switches { cdn, ..Switches::default() }).await;
+    let mut server = Setup::mirror_of(&origin).set("ttl", "3s").start().await;
+    server.ready().await;
+    let passes = async || server.status().await["origin"]["passes"].as_u64().unwrap();
+    wait_until("three tries gave no proof, and all details are here", || async {
+        let status = server.status().await;
+        passes().await > 0 && status["details"]["current"] == 60
+    })
+    .await;
+    let arguments = server.setup.arguments(&["sync"], &server.data_dir());
+    let sync = Process::spawn(&arguments);
+    wait_until("it uses the server", || async { sync.said().contains("using its admin listener") }).await;
+    let before = passes().await;
+    wait_until("the pass that it asked for has ended", || async { passes().await >= before + 2 }).await;
+    origin.shutdown().await;
+    // Each further try begins with `provisional`.
+    let is_said = |said: &str| {
+        ["best-effort", "provisional"].iter().any(|certificate| {
+            said.contains(&format!(
+                "grandstand: the mirror is incomplete (60 of 60 details, certificate {certificate}); \
+                 run `grandstand sync` again to continue; last error: "
+            ))
+        })
+    };
+    let (code, said) = sync.end().await;
+    assert!(code == 1 && is_said(&said) && !said.contains("complete: 60 listings"), "{code}: {said}");
+    server.process.kill();
+    let (code, said) = run(&arguments).await;
+    assert!(code == 1 && is_said(&said), "{code}: {said}");
+}
