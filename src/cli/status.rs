@@ -224,14 +224,13 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<Ex
             display.count(0, "pages", done, of);
         }
         if let (None, Some(done), Some(of)) =
-            (number(&value, "/origin/pass/of"), number(&value, "/details/mirrored"), number(&value, "/details/of"))
+            (number(&value, "/origin/pass/of"), current_details(&value), number(&value, "/details/of"))
         {
             display.count(1, "details", done, of);
         }
         let passed = number(&value, "/origin/passes") > before;
         let (mirrored, of) = (number(&value, "/details/mirrored"), number(&value, "/details/of"));
-        // An older server does not say how many are current.
-        let is_whole = of.is_some() && number(&value, "/details/current").or(mirrored) == of;
+        let is_whole = of.is_some() && current_details(&value) == of;
         let listings = number(&value, "/listings").unwrap_or(0);
         let on_demand = value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand");
         if json && passed && (on_demand || is_whole) {
@@ -263,6 +262,12 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<Ex
             return Ok(ExitCode::FAILURE);
         }
     }
+}
+
+/// How many details are as new as their summaries. An older server says only how many are mirrored.
+fn current_details(status: &Value) -> Option<u64> {
+    let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64);
+    count("/details/current").or_else(|| count("/details/mirrored"))
 }
 
 /// Asks a running server.
@@ -335,6 +340,17 @@ mod tests {
         let line =
             "  limit      not shared, each machine counts clients by itself: Redis did not answer within 50 ms\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn a_sync_counts_current_details_where_the_server_tells_them() {
+        for (details, expected) in [
+            (json!({ "mirrored": 60, "current": 41, "of": 60 }), Some(41)),
+            (json!({ "mirrored": 60, "of": 60 }), Some(60)),
+            (Value::Null, None),
+        ] {
+            assert_eq!(current_details(&json!({ "details": details })), expected, "{details}");
+        }
     }
 
     #[test]
