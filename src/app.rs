@@ -175,8 +175,8 @@ pub fn serve(
     add_tasks(&mut server, core.sweeper, core.auditor, core.learner, core.worker, publisher);
     shutdown::watch(&server, in_flight, connections.clone(), settings, core.details, access)
         .map_err(AppError::Thread)?;
-    let (hangups, stops) = (Mutex::new(hangups), Mutex::new(shutdown::stops().ok()));
-    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { reload, connections, hangups, stops }) });
+    let watched = Mutex::new(Some((hangups.map_or_else(shutdown::hangups, Ok)?, shutdown::stops()?)));
+    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { reload, connections, watched }) });
     std::process::exit(0)
 }
 

@@ -34,6 +34,7 @@ use crate::mirror::details::Details;
 use crate::upstream::client::OriginClient;
 
 use compare::{Difference, DifferenceKind};
+use confirm::Suspect;
 use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
@@ -68,12 +69,6 @@ pub struct Auditor {
     pub clock: Clock,
     /// When a background sample last asked for a whole pass.
     pub passed: Mutex<Option<Monotonic>>,
-}
-
-/// A differing sample; perhaps the origin has changed since the last refresh.
-struct Suspect {
-    sample: Sample,
-    theirs: Theirs,
 }
 
 /// The result of one look at a sample.
@@ -115,12 +110,12 @@ impl Auditor {
     async fn sample(&self, sampler: &mut Sampler) {
         sampler.odd = self.edges.learned().is_some();
         let Some(sample) = self.newest.get().map(|published| sampler.next(&published.dataset)) else { return };
-        let outcome = match self.look(&sample, None).await {
-            Look::Settled(outcome) => outcome,
+        let (sample, outcome) = match self.look(&sample, None).await {
+            Look::Settled(outcome) => (sample, outcome),
             Look::Suspect(theirs) => {
-                let confirmed = self.confirm(vec![Suspect { sample: sample.clone(), theirs }], || {}).await;
-                let first = confirmed.into_iter().next();
-                first.map_or_else(|| Outcome::NotAnswered("the audit was aborted".to_owned()), |(_, outcome)| outcome)
+                let confirmed = self.confirm(vec![Suspect::of(&sample, theirs)], || {}).await;
+                let aborted = || (sample, Outcome::NotAnswered("the audit was aborted".to_owned()));
+                confirmed.into_iter().next().unwrap_or_else(aborted)
             }
         };
         self.note(&sample, &outcome);
@@ -155,7 +150,7 @@ impl Auditor {
                 }
                 Look::Suspect(theirs) => {
                     failures = 0;
-                    suspects.push(Suspect { sample, theirs });
+                    suspects.push(Suspect::of(&sample, theirs));
                 }
             }
             self.audits.update(|job| job.done += 1);
@@ -259,10 +254,8 @@ impl Auditor {
             _ => {}
         }
         let kind = self.kind_of(&published, sample);
-        // A second look is by GET.
-        let is_head = sample.is_head && before.is_none();
         let theirs = match kind {
-            Kind::Odd => self.ask_odd(&sample.request, is_head).await?,
+            Kind::Odd => self.ask_odd(&sample.request, sample.is_head).await?,
             _ => self.ask(&sample.request).await?,
         };
         // Compares with the present snapshot, not with that at the time of the request.
@@ -273,7 +266,7 @@ impl Auditor {
         if let Verdict::Settled(outcome) = judge(kind, &ours, &theirs, &ignored)? {
             return Ok(Look::Settled(outcome));
         }
-        if is_head {
+        if sample.is_head {
             // HEAD has the headers of GET here, by contract: an origin whose HEAD alone differs is not followed.
             let get = Sample { is_head: false, ..sample.clone() };
             return Ok(match Box::pin(self.try_look(&get, None)).await? {

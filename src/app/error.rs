@@ -75,6 +75,16 @@ pub enum AppError {
     /// A thread cannot be started.
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
+    /// Signals cannot be watched.
+    #[error(
+        "{signals} cannot be watched: {source}; remove the cause (for example, raise the limit of open files), then start again"
+    )]
+    Signals {
+        /// Their names.
+        signals: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A damaged store cannot be repaired.
     #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {

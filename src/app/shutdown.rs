@@ -18,6 +18,7 @@ use crate::serve::gate::last_requests;
 use crate::serve::in_flight::InFlight;
 use crate::telemetry::access::InEffect;
 
+use super::error::AppError;
 use super::reload::Reload;
 use super::systemd::Systemd;
 
@@ -26,8 +27,8 @@ use super::systemd::Systemd;
 ///
 /// # Errors
 /// When signals cannot be watched.
-pub(crate) fn hangups() -> std::io::Result<Signal> {
-    watched([SignalKind::hangup()]).map(|[hangup]| hangup)
+pub(crate) fn hangups() -> Result<Signal, AppError> {
+    watched("SIGHUP", [SignalKind::hangup()]).map(|[hangup]| hangup)
 }
 
 /// From now on SIGTERM and SIGINT are remembered until the server watches them. Call this right before it runs: until
@@ -35,36 +36,33 @@ pub(crate) fn hangups() -> std::io::Result<Signal> {
 ///
 /// # Errors
 /// When signals cannot be watched.
-pub(super) fn stops() -> std::io::Result<[Signal; 2]> {
-    watched([SignalKind::terminate(), SignalKind::interrupt()])
+pub(super) fn stops() -> Result<[Signal; 2], AppError> {
+    watched("SIGTERM and SIGINT", [SignalKind::terminate(), SignalKind::interrupt()])
 }
 
 /// Watches signals from now on; the handlers stay when this runtime is gone.
-fn watched<const N: usize>(kinds: [SignalKind; N]) -> std::io::Result<[Signal; N]> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let signals = runtime.block_on(async { kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>() })?;
-    signals.try_into().map_err(|_| std::io::ErrorKind::Other.into())
+fn watched<const N: usize>(signals: &'static str, kinds: [SignalKind; N]) -> Result<[Signal; N], AppError> {
+    let watch = || -> std::io::Result<[Signal; N]> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let watched = runtime.block_on(async { kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>() })?;
+        watched.try_into().map_err(|_| std::io::ErrorKind::Other.into())
+    };
+    watch().map_err(|source| AppError::Signals { signals, source })
 }
 
 /// SIGTERM and SIGINT drain; SIGHUP reloads the configuration.
 pub(super) struct Signals {
     pub reload: Arc<Reload>,
     pub connections: Connections,
-    /// What [`hangups`] gave; `None`: only signals from now on count.
-    pub hangups: Mutex<Option<Signal>>,
-    /// What [`stops`] gave; `None`: signals cannot be watched.
-    pub stops: Mutex<Option<[Signal; 2]>>,
+    /// What [`hangups`] and [`stops`] gave; `None`: the server watches them.
+    pub watched: Mutex<Option<(Signal, [Signal; 2])>>,
 }
 
 #[async_trait]
 impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
-        let earlier = self.hangups.lock().take();
-        let hangup = earlier.map_or_else(|| signal(SignalKind::hangup()), Ok);
-        let (Some([mut terminate, mut interrupt]), Ok(mut hangup)) = (self.stops.lock().take(), hangup) else {
-            tracing::error!("signals cannot be watched; stopping");
-            return ShutdownSignal::FastShutdown;
-        };
+        let watched = self.watched.lock().take();
+        let Some((mut hangup, [mut terminate, mut interrupt])) = watched else { return std::future::pending().await };
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
@@ -137,4 +135,17 @@ pub(super) fn watch(
         std::process::exit(0)
     };
     std::thread::Builder::new().name("shutdown".into()).spawn(work).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_cannot_be_watched_is_named_with_the_reason_and_what_to_do() {
+        // No process can watch SIGKILL.
+        let error = watched("SIGKILL", [SignalKind::from_raw(9)]).err().unwrap().to_string();
+        assert!(error.starts_with("SIGKILL cannot be watched: "), "{error}");
+        assert!(error.contains("register signal 9") && error.contains("start again"), "{error}");
+    }
 }

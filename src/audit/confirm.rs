@@ -8,13 +8,28 @@ use crate::clock::Monotonic;
 
 use super::sample::Sample;
 use super::score::Outcome;
-use super::{Auditor, Look, MOST_FAILURES, Suspect};
+use super::verdict::Theirs;
+use super::{Auditor, Look, MOST_FAILURES};
 
 /// How often a difference is compared again while the origin keeps changing.
 const ROUNDS: usize = 3;
 /// How much later an instant of the origin must be to be surely later, in milliseconds: `Date` and `Age` count whole
 /// seconds, so that each of two instants is known to a second only.
 const SURELY_LATER: i64 = 2000;
+
+/// A differing sample; perhaps the origin has changed since the last refresh.
+pub(super) struct Suspect {
+    sample: Sample,
+    theirs: Theirs,
+}
+
+impl Suspect {
+    /// Of a sample whose answer to GET differs. A sample of HEAD becomes one of GET: an answer to HEAD that differs is
+    /// compared again with GET at once, so the difference is one of GET.
+    pub(super) fn of(sample: &Sample, theirs: Theirs) -> Self {
+        Self { sample: Sample { is_head: false, ..sample.clone() }, theirs }
+    }
+}
 
 impl Auditor {
     /// Compares again after a refresh, until the answers are equal or proved different.
@@ -78,5 +93,32 @@ impl Auditor {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::links::Links;
+    use super::super::sample::{Kind, Request};
+    use super::*;
+
+    #[test]
+    fn a_difference_is_told_as_one_of_get_because_get_has_found_it() {
+        let request = Request::Odd("/api/listings.json?page=0".to_owned());
+        let sample = Sample { kind: Kind::Odd, request, is_head: true };
+        assert_eq!(sample.to_string(), "HEAD /api/listings.json?page=0");
+        let theirs = Theirs {
+            status: 200,
+            is_head: false,
+            media_type: None,
+            is_private: false,
+            links: Links::default(),
+            allow: None,
+            text: String::new(),
+            at_ms: 0,
+        };
+        let suspect = Suspect::of(&sample, theirs);
+        assert_eq!(suspect.sample.to_string(), "GET /api/listings.json?page=0");
+        assert!(!suspect.sample.is_head, "it is compared again with GET");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::app::core::Core;
-use crate::mirror::details::Details;
+use crate::mirror::details::{Covered, Details};
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::upstream::status::OriginStatus;
@@ -37,7 +37,7 @@ pub(super) enum Stage {
     },
     /// The list is published; details come in.
     Details {
-        /// Mirrored.
+        /// As new as their summaries.
         done: u64,
         /// Listings.
         of: u64,
@@ -82,14 +82,20 @@ impl Watched {
             let pass = self.status.picture().pass.unwrap_or_default();
             return Stage::Listing { done: pass.done, of: pass.of };
         };
-        let of = published.dataset.len() as u64;
-        let certificate = published.meta.certificate;
-        match &self.details {
-            Some(details) if is_settled(certificate) && details.is_complete(&published.dataset) => {
-                Stage::Complete { listings: of }
+        let covered = self.details.as_ref().map(|details| details.covered(&published.dataset));
+        Stage::of(published.dataset.len(), published.meta.certificate, covered)
+    }
+}
+
+impl Stage {
+    /// The stage of a published list; `covered`: `None` without details.
+    fn of(listings: usize, certificate: Certificate, covered: Option<Covered>) -> Self {
+        let of = listings as u64;
+        match covered {
+            Some(Covered { current, .. }) if !is_settled(certificate) || current < listings => {
+                Self::Details { done: current as u64, of, certificate }
             }
-            Some(details) => Stage::Details { done: details.mirrored(&published.dataset) as u64, of, certificate },
-            None => Stage::Complete { listings: of },
+            _ => Self::Complete { listings: of },
         }
     }
 }
@@ -247,6 +253,17 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outdated_details_are_not_counted_as_done() {
+        let covered = |mirrored, current| Some(Covered { mirrored, current });
+        let certificate = Certificate::Full;
+        assert_eq!(Stage::of(3, certificate, covered(3, 1)), Stage::Details { done: 1, of: 3, certificate });
+        assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Complete { listings: 3 });
+        assert_eq!(Stage::of(3, certificate, None), Stage::Complete { listings: 3 });
+        let certificate = Certificate::Provisional;
+        assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Details { done: 3, of: 3, certificate });
+    }
 
     #[test]
     fn what_is_left_is_said_in_words_once_it_is_known() {

@@ -189,6 +189,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("second", "2"),
     ("seconds", "12"),
     ("served", "8e20b1"),
+    ("signals", "SIGTERM and SIGINT"),
     ("slug", "baseball"),
     ("snapshot", "9f31c2"),
     ("source", "Permission denied (os error 13)"),

@@ -73,6 +73,13 @@ impl Drop for Fetching {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::upstream::budget::Budget;
+    use crate::upstream::window::Class;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
 
     #[test]
     fn the_end_of_a_fetch_is_not_the_end_of_the_next() {
@@ -84,5 +91,20 @@ mod tests {
         assert!(remembered());
         drop(new);
         assert!(!remembered());
+    }
+
+    /// Two variants of a resource have one key, and a fetch each.
+    #[tokio::test]
+    async fn the_demand_for_a_fetch_that_has_its_slot_is_not_that_for_the_next() {
+        let (demands, key) = (Demands::default(), Key::origin("/a"));
+        let first = demands.fetching(&key, Demand::refused([address(1)]));
+        let second = demands.fetching(&key, Demand::refused([]));
+        assert_eq!(second.demand.households(), [address(1)], "while it waits, both count together");
+        let budget = Budget::open(None, None, Clock::system());
+        let _permit = budget.acquire_for(Class::Client, None, None, Some(first.demand.clone())).await.unwrap();
+        assert!(demands.refused(&key).is_none(), "clients join the fetch that has its slot");
+        let third = demands.fetching(&key, Demand::refused([]));
+        demands.refused(&key).expect("the next one waits").vote(address(2));
+        assert_eq!((third.demand.households(), first.demand.households()), (vec![address(2)], vec![address(1)]));
     }
 }

@@ -14,11 +14,11 @@ use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{RequestDirectives, reuse};
 use crate::upstream::budget::{Demand, Spent};
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::flight::Boarding;
+use crate::upstream::flight::{Boarding, Ticket};
 use crate::upstream::wire::Listener;
 
 use super::fetch::{Fetch, Fetched};
-use super::landing::{Landing, flight, is_failure};
+use super::landing::{Flight, Landing, flight, is_failure};
 use super::onward::{and_these, for_everybody, names, told};
 use super::question::{PassError, Passed, Question};
 use super::{Proxy, Reason};
@@ -56,6 +56,7 @@ impl Proxy {
     ) -> Result<Passed, PassError> {
         let (inner, known) = (&*self.0, fetch.question.is_known());
         let deadline = inner.clock.now_mono().plus(inner.config.wait);
+        let left = || deadline.since(inner.clock.now_mono());
         let mut tries = 0;
         loop {
             let boarding = inner.flights.board(&flight(&fetch.key, &fetch.names, selectable));
@@ -63,49 +64,25 @@ impl Proxy {
                 if let Some(hit) = self.landed_meanwhile(known, &fetch.key, selectable, fetch.kept.as_ref()) {
                     return Ok(hit);
                 }
-                // The stored answer may have been replaced since this client came.
-                let variants = inner.cache.stored(&fetch.key);
-                let more = names(variants.as_deref());
-                if more.iter().any(|name| !fetch.names.contains(name)) {
-                    fetch.names = and_these(fetch.names, more);
+                if self.varies_by_more(&mut fetch, selectable) {
                     continue;
                 }
-                fetch.kept = variants.and_then(|variants| variants.select(selectable).cloned());
             }
-            // A client with an answer at hand does not wait for a hung origin; the fetch goes on.
             let at_hand = fetch.kept.clone().filter(|stored| known && self.stands_in(known, stored));
+            let is_cold = at_hand.is_none();
             let passenger = match boarding {
                 Boarding::First(ticket, _) => {
-                    if at_hand.is_none() {
+                    if is_cold {
                         // What it waited for others counts, too.
-                        let left = deadline.since(inner.clock.now_mono());
-                        fetch.asker.patience = fetch.asker.patience.map(|patience| patience.min(left));
+                        fetch.asker.patience = fetch.asker.patience.map(|patience| patience.min(left()));
                     }
-                    let kept = fetch.kept.clone();
-                    let cold = (known && at_hand.is_none())
-                        .then(|| (fetch.question.clone(), fetch.key.clone(), fetch.names.clone()));
-                    let started = self.start(fetch, Some(ticket), interim);
-                    let fetched = match at_hand {
-                        Some(stored) => match timeout(PATIENCE_WITH_STALE, started).await {
-                            Ok(fetched) => fetched,
-                            Err(_elapsed) => return Ok(Passed::stale(stored, None)),
-                        },
-                        None => started.await,
-                    };
-                    if let (Err(AskError::Spent(spent)), Some(cold)) = (&fetched, cold) {
-                        self.refused(*spent, &cold.0, cold.1, cold.2, selectable);
-                    }
-                    return self.served(known, kept, fetched, why);
+                    return self.first(fetch, ticket, at_hand, selectable, why, interim).await;
                 }
                 Boarding::Joined(passenger) => passenger,
             };
-            let left = deadline.since(inner.clock.now_mono());
-            if at_hand.is_none()
-                && let Some(spent) = self.refused_again(&fetch.question, &fetch.key, left)
-            {
+            if is_cold && let Some(spent) = self.refused_again(&fetch.question, &fetch.key, left()) {
                 return self.stale_or(known, fetch.kept, spent.into());
             }
-            let is_cold = at_hand.is_none();
             let landed = if let Some(stored) = at_hand {
                 match timeout(PATIENCE_WITH_STALE, passenger.landed()).await {
                     Ok(landed) => landed,
@@ -113,10 +90,10 @@ impl Proxy {
                 }
             } else {
                 // It may wait longer for its slot than this client; on the wire it needs the full timeout.
-                let bound = left + inner.upstream.origin().config().timeout;
+                let bound = left() + inner.upstream.origin().config().timeout;
                 timeout(bound, passenger.landed()).await.ok().flatten()
             };
-            let left = deadline.since(inner.clock.now_mono());
+            let left = left();
             match self.shared(landed, &mut fetch, selectable, why, !left.is_zero()) {
                 Turn::Served(answer) => return answer,
                 Turn::Again => {}
@@ -138,6 +115,47 @@ impl Proxy {
                 }
             }
         }
+    }
+
+    /// Looks into the cache again: the stored answer may have been replaced since this client came. `true`: answers vary
+    /// by more fields than were known, so this is another flight.
+    fn varies_by_more(&self, fetch: &mut Fetch, selectable: &HeaderMap) -> bool {
+        let variants = self.0.cache.stored(&fetch.key);
+        let more = names(variants.as_deref());
+        if more.iter().any(|name| !fetch.names.contains(name)) {
+            fetch.names = and_these(std::mem::take(&mut fetch.names), more);
+            return true;
+        }
+        fetch.kept = variants.and_then(|variants| variants.select(selectable).cloned());
+        false
+    }
+
+    /// The fetch of the client that began it. If the client has an answer at hand, it does not wait for a hung origin;
+    /// the fetch goes on.
+    async fn first(
+        &self,
+        fetch: Fetch,
+        ticket: Ticket<Flight, Landing>,
+        at_hand: Option<Arc<Stored>>,
+        selectable: &HeaderMap,
+        why: Reason,
+        interim: Option<Listener>,
+    ) -> Result<Passed, PassError> {
+        let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
+        let cold =
+            (known && at_hand.is_none()).then(|| (fetch.question.clone(), fetch.key.clone(), fetch.names.clone()));
+        let started = self.start(fetch, Some(ticket), interim);
+        let fetched = match at_hand {
+            Some(stored) => match timeout(PATIENCE_WITH_STALE, started).await {
+                Ok(fetched) => fetched,
+                Err(_elapsed) => return Ok(Passed::stale(stored, None)),
+            },
+            None => started.await,
+        };
+        if let (Err(AskError::Spent(spent)), Some((question, key, names))) = (&fetched, cold) {
+            self.refused(*spent, &question, key, names, selectable);
+        }
+        self.served(known, kept, fetched, why)
     }
 
     /// Judges a client whose shared fetch got no slot, by its own place in the queue and its own patience. `None`: it

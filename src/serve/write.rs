@@ -19,7 +19,7 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many streams a connection may have open at once.
 pub(super) const STREAMS: u32 = 128;
 /// What a client must take within the deadline, in bytes: 2 KiB a second.
-const PIECE: usize = 64 << 10;
+pub(super) const PIECE: usize = 64 << 10;
 /// How much of other streams a connection may take while one stream waits, in bytes. The streams take turns, and a
 /// piece of each may be in front. Twice that, for what goes out beside the pieces.
 const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;

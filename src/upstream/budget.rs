@@ -1,7 +1,8 @@
 //! One budget for all requests to the origin: which request is sent next, and when.
 //!
-//! [`choice`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`],
-//! [`crate::proxy`]; [`crate::app`] opens it.
+//! [`choice`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`] asks for
+//! slots, [`crate::proxy`] and [`crate::mirror`] judge clients, the mirror declares its work; [`crate::admin`] shows the
+//! figures, [`crate::app`] opens it.
 
 mod choice;
 mod demand;

@@ -349,6 +349,7 @@ async fn a_media_type_that_changes_is_found_by_an_audit_and_learned_again() {
     let (code, said) = run(&arguments).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("header Content-Type: the mirror has application/json, the origin text/plain"), "{said}");
+    assert!(!said.contains("HEAD /"), "a difference is compared with GET: {said}");
     wait_until("it has learned again", || async { edges(&server).await["cases"]["unknown-sport"] == "404 text/plain" })
         .await;
     let reply = server.get(&format!("{LIST}?sport=quidditch")).await;

@@ -161,4 +161,20 @@ mod tests {
             assert!(words.starts_with(char::is_uppercase) && !example.is_empty(), "{case:?}");
         }
     }
+
+    #[test]
+    fn a_list_with_commas_has_a_row_whatever_is_known_of_it() {
+        for (commas, expected) in [
+            (Some(true), ("Forwarded to the origin", None)),
+            (Some(false), ("The origin gives the same answer", None)),
+            (None, ("Own answer", Some("The origin did not answer, or answered differently each time."))),
+        ] {
+            let edges = Edges::default();
+            edges.set_use(true, true);
+            edges.set(Some(Arc::new(Learned { commas, ..Learned::default() })));
+            let row = requests(&edges).cases.pop().unwrap();
+            assert_eq!((row.request, row.example), ("Two terms with a comma between them", "sport=golf,tennis"));
+            assert_eq!((row.answer.as_str(), row.why.as_deref()), expected, "{commas:?}");
+        }
+    }
 }

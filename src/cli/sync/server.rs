@@ -44,14 +44,14 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<Ex
             last = (progress, Instant::now());
         }
         let (mirrored, of) = (number(&value, "/details/mirrored"), number(&value, "/details/of"));
-        match (number(&value, "/origin/pass/done"), number(&value, "/origin/pass/of"), mirrored, of) {
+        let current = current_details(&value);
+        match (number(&value, "/origin/pass/done"), number(&value, "/origin/pass/of"), current, of) {
             (Some(done), Some(of), _, _) => display.count(0, "pages", done, of),
             (_, None, Some(done), Some(of)) => display.count(1, "details", done, of),
             _ => {}
         }
         let passed = number(&value, "/origin/passes") > before;
-        // An older server does not say how many are current.
-        let is_whole = of.is_some() && number(&value, "/details/current").or(mirrored) == of;
+        let is_whole = of.is_some() && current == of;
         // A server that fetches details on demand never has all of them.
         let on_demand = value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand");
         let is_here = passed && (on_demand || is_whole);
@@ -91,6 +91,11 @@ fn number(status: &Value, pointer: &str) -> Option<u64> {
     status.pointer(pointer).and_then(Value::as_u64)
 }
 
+/// How many details are as new as their summaries. An older server says only how many are mirrored.
+fn current_details(status: &Value) -> Option<u64> {
+    number(status, "/details/current").or_else(|| number(status, "/details/mirrored"))
+}
+
 /// The certificate of the newest snapshot; `None`: there is no snapshot. During a rollback `/status` has another one's.
 fn newest_certificate(admin: &str, status: &Value) -> Result<Option<Certificate>, Failure> {
     let word = match status.pointer("/rollback/newest").and_then(Value::as_str) {
@@ -111,7 +116,7 @@ fn stage(status: &Value, certificate: Option<Certificate>, is_whole: bool) -> St
     let of = count("/details/of");
     match certificate {
         Some(certificate) if is_whole && is_settled(certificate) => Stage::Complete { listings: of },
-        Some(certificate) => Stage::Details { done: count("/details/mirrored"), of, certificate },
+        Some(certificate) => Stage::Details { done: current_details(status).unwrap_or(0), of, certificate },
         None => Stage::Listing { done: count("/origin/pass/done"), of: count("/origin/pass/of") },
     }
 }
@@ -119,6 +124,17 @@ fn stage(status: &Value, certificate: Option<Certificate>, is_whole: bool) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sync_counts_current_details_where_the_server_tells_them() {
+        for (details, expected) in [
+            (json!({ "mirrored": 60, "current": 41, "of": 60 }), Some(41)),
+            (json!({ "mirrored": 60, "of": 60 }), Some(60)),
+            (Value::Null, None),
+        ] {
+            assert_eq!(current_details(&json!({ "details": details })), expected, "{details}");
+        }
+    }
 
     #[test]
     fn how_far_a_server_is_is_said_as_without_a_server() {

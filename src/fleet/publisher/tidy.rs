@@ -19,13 +19,19 @@ const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(600);
 const PART: u32 = 16;
 
+/// The pause before the next check, after so many in a row that have found a bad object.
+fn pause(keep: Duration, full_every: Duration, broken_checks: u32) -> Duration {
+    let every = (keep / PART).clamp(SHORTEST, LONGEST);
+    // An object store that alters whatever it gets must not cost a full bundle with each check. But an object that is
+    // half of `keep` old must be written again before it is old enough for other publishers to remove it.
+    let most = full_every.min(keep / 2).max(every);
+    every.saturating_mul(1 << broken_checks.min(8)).min(most)
+}
+
 impl Publisher {
     /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
-        let every = (self.settings.keep / PART).clamp(SHORTEST, LONGEST);
-        // An object store that alters whatever it gets must not cost a full bundle with each check.
-        let most = self.settings.full_every.max(every);
-        let pause = every.saturating_mul(1 << self.broken_checks.min(8)).min(most);
+        let pause = pause(self.settings.keep, self.settings.full_every, self.broken_checks);
         self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= pause)
     }
 
@@ -139,6 +145,32 @@ impl Publisher {
             }
             Ok(_) | Err(PlaceError::Missing(_) | PlaceError::TooLarge { .. }) => Ok(false),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_that_find_bad_objects_are_further_apart_but_never_by_more_than_half_of_keep() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let (minute, day) = (HOUR / 60, 24 * HOUR);
+        for (keep, full_every, broken_checks, expected) in [
+            (7 * day, 7 * day, 0, 10 * minute),
+            (7 * day, 7 * day, 1, 20 * minute),
+            (7 * day, 7 * day, 8, 2560 * minute),
+            (7 * day, 7 * day, 99, 2560 * minute),
+            (7 * day, HOUR, 8, HOUR),
+            (7 * day, minute, 8, 10 * minute),
+            (HOUR, 7 * day, 2, 15 * minute),
+            (HOUR, 7 * day, 4, 30 * minute),
+            (minute, 7 * day, 8, minute / 2),
+        ] {
+            let pause = pause(keep, full_every, broken_checks);
+            assert_eq!(pause, expected, "{keep:?} {full_every:?} {broken_checks}");
+            assert!(pause <= keep / 2);
         }
     }
 }

@@ -50,11 +50,16 @@ impl Filter {
 /// The longest answer that is read, in bytes.
 pub(super) const MOST: u64 = 4 << 20;
 
-/// The second question is about terms of another kind, where there are two.
+/// The second question is about terms of another kind. If only one kind has two terms, it names them in reverse order.
+/// `None`: no kind has two.
 fn several(round: usize, dataset: &Dataset) -> Option<ListQuery> {
-    let mut kinds = TaxonomyKind::ALL;
-    kinds.rotate_left(round);
-    let (kind, [one, other]) = kinds.into_iter().find_map(|kind| Some((kind, two_terms(kind, dataset)?)))?;
+    let of_kind = |kind| Some((kind, two_terms(kind, dataset)?));
+    let mut kinds: Vec<_> = TaxonomyKind::ALL.into_iter().filter_map(of_kind).collect();
+    if round > 0 && kinds.len() == 1 {
+        kinds[0].1.reverse();
+    }
+    let last = kinds.len().checked_sub(1)?;
+    let (kind, [one, other]) = kinds.swap_remove(round.min(last));
     let both = format!("{one},{other}");
     if dataset.membership(kind, &both).is_some() {
         return None;
@@ -146,19 +151,23 @@ mod tests {
     }
 
     #[test]
-    fn the_questions_about_commas_name_two_terms_of_one_kind() {
-        let data = dataset(&[("Ohio", "Akron"), ("Ohio", "Dayton"), ("Texas", "Austin")]);
-        // There is one sport.
-        for (round, path) in [
-            (0, "/api/listings.json?state=texas%2Cohio&per_page=100"),
-            (1, "/api/listings.json?state=texas%2Cohio&per_page=100"),
-            (2, "/api/listings.json?city=akron%2Cdayton&per_page=100"),
+    fn the_questions_about_commas_name_two_terms_of_one_kind_and_the_second_one_other_terms() {
+        let places = [("Ohio", "Akron"), ("Ohio", "Dayton"), ("Texas", "Austin")];
+        // There is one sport, and the first two places are in one state.
+        for (many, round, path) in [
+            (3, 0, "/api/listings.json?state=texas%2Cohio&per_page=100"),
+            (3, 1, "/api/listings.json?city=akron%2Cdayton&per_page=100"),
+            (2, 0, "/api/listings.json?city=akron%2Cdayton&per_page=100"),
+            (2, 1, "/api/listings.json?city=dayton%2Cakron&per_page=100"),
         ] {
+            let data = dataset(&places[..many]);
             let query = Filter::Several.query(round, &data).unwrap();
             let asked = query.path_and_query().replace(',', "%2C");
             assert_eq!((asked.as_str(), data.find(&query).unwrap().total), (path, 0));
         }
-        assert_eq!(Filter::Several.query(0, &dataset(&[("Ohio", "Akron")])), None);
+        for round in 0..2 {
+            assert_eq!(Filter::Several.query(round, &dataset(&[("Ohio", "Akron")])), None);
+        }
     }
 
     #[test]

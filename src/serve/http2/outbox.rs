@@ -4,7 +4,7 @@
 //! a flush does nothing; [`Outbox::send`] flushes when no more answers are ready.
 //!
 //! Answers count as sent for the HTTP/2 code once they are here. So the outbox watches how the client takes them: until
-//! it has taken all of them, its connection is busy, and a client that takes nothing for a while is given up. Callers:
+//! it has taken all of them, its connection is busy, and a client that takes too little in time is given up. Callers:
 //! [`super`].
 
 use std::fmt;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::super::connections::{self, Guest};
 use super::super::in_flight::{self, InFlight};
-use super::super::write::WRITE_TIMEOUT;
+use super::super::write::{PIECE, WRITE_TIMEOUT};
 
 /// How many bytes may wait. Further ones push them out: a client that does not read stops the HTTP/2 code then.
 const MOST: usize = 64 << 10;
@@ -52,8 +52,8 @@ struct OutboxState {
 struct HeldUp {
     /// When the client is given up.
     limit: Pin<Box<Sleep>>,
-    /// How many bytes the client had taken when the limit was set.
-    taken: u64,
+    /// How many bytes the client must have taken by then, on the whole connection.
+    due: u64,
     _busy: connections::Stream,
     _in_flight: in_flight::Lasting,
 }
@@ -73,7 +73,7 @@ impl Outbox {
     }
 
     /// Sends what waits, whenever it is polled. Ends only with an error of the connection, or when the client has taken
-    /// nothing for [`WRITE_TIMEOUT`].
+    /// neither a [`PIECE`] nor all that waited within [`WRITE_TIMEOUT`].
     pub(super) async fn send(&self) -> io::Error {
         poll_fn(|cx| match self.0.lock().poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(error),
@@ -115,14 +115,16 @@ impl OutboxState {
             return out;
         }
         let taken = self.guest.taken();
+        // A few bytes now and then are no progress: a client could hold its connection with them for ever.
+        let due = taken + (self.waiting.len() - self.sent).clamp(1, PIECE) as u64;
         let held_up = self.held_up.get_or_insert_with(|| HeldUp {
             limit: Box::pin(sleep(WRITE_TIMEOUT)),
-            taken,
+            due,
             _busy: self.guest.stream(),
             _in_flight: self.in_flight.enter_for_long(),
         });
-        if held_up.taken != taken {
-            held_up.taken = taken;
+        if taken >= held_up.due {
+            held_up.due = due;
             held_up.limit.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
         }
         let given_up = || io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answers");

@@ -223,6 +223,34 @@ async fn a_client_that_stops_reading_is_cut_off_after_the_deadline_of_a_write() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_reads_a_few_bytes_now_and_then_is_cut_off_like_one_that_stops() {
+    // The first has many small answers waiting, the second large ones; the last one reads half as much as it must.
+    for (size, reads, every) in [(64 << 10, 1, 29), (600 << 10, 1, 29), (64 << 10, 1 << 10, 1)] {
+        let (server, mut client) = connect(size);
+        client.begin(WIDE).await;
+        client.ask(1, STREAMS).await;
+        let asked = Instant::now();
+        while !server.serving.is_finished() && asked.elapsed() < Duration::from_secs(1000) {
+            client.read(reads).await;
+            sleep(Duration::from_secs(every)).await;
+        }
+        let took = server.serving.await.unwrap() - asked;
+        assert!(took >= WRITE_TIMEOUT && took <= 2 * WRITE_TIMEOUT, "{size}, {reads} bytes: {took:?}");
+        assert_eq!(server.in_flight.count(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_just_enough_gets_everything() {
+    let (server, mut client) = connect(64 << 10);
+    client.begin(WIDE).await;
+    client.ask(1, 20).await;
+    client.read_slowly(3 << 10, 20, 1000).await;
+    assert_eq!((client.complete, client.reset.len()), (20, 0));
+    assert!(!server.serving.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
 async fn streams_whose_windows_stay_closed_are_reset_and_then_the_connection_ends() {
     let (server, mut client) = connect(64 << 10);
     client.begin(0).await;

@@ -70,16 +70,32 @@ impl Desk {
     /// Dismisses those whose patience ends before `instant`.
     pub(super) fn dismiss_gone_by(&mut self, instant: Monotonic, now: Monotonic) {
         for ticket in self.state.queue.gone_by(instant) {
-            if let Some(waiting) = self.state.queue.remove(ticket) {
-                let spent = self.state.spent(waiting.class, now);
-                self.dismiss(ticket, spent);
-            }
+            self.dismiss_late(ticket, now);
         }
     }
 
-    /// Dismisses a request.
+    /// Dismisses the reads that a client has taken over, and did not get in time.
+    fn dismiss_taken_over(&mut self, now: Monotonic) {
+        while let Some(ticket) = self.state.queue.gone(now) {
+            self.dismiss_late(ticket, now);
+        }
+    }
+
+    fn dismiss_late(&mut self, ticket: u64, now: Monotonic) {
+        if let Some(waiting) = self.state.queue.remove(ticket) {
+            let spent = self.state.spent(waiting.class, now);
+            self.refuse(ticket, spent);
+        }
+    }
+
+    /// Dismisses a request that waits.
     pub(super) fn dismiss(&mut self, ticket: u64, spent: Spent) {
         self.state.queue.remove(ticket);
+        self.refuse(ticket, spent);
+    }
+
+    /// Refuses a request that has left the queue.
+    fn refuse(&mut self, ticket: u64, spent: Spent) {
         self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
     }
 
@@ -144,6 +160,7 @@ impl Dispatcher {
 
     /// Gives turns, and makes the keeper wake in time; returns the results to send.
     fn turns(self: &Arc<Self>, desk: &mut Desk, now: Monotonic) -> Vec<Said> {
+        desk.dismiss_taken_over(now);
         while desk.said.len() < TURNS_AT_ONCE
             && let Some(ticket) = desk.state.chosen(now)
         {

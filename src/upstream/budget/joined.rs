@@ -1,7 +1,7 @@
 //! Reads that share one fetch: each client is judged by its own place in the queue, not by that of the client that
 //! began the fetch.
 //!
-//! Callers: [`super`].
+//! Callers: [`super`], [`super::dispatch`].
 
 use super::super::window::Class;
 use super::Spent;
@@ -20,8 +20,9 @@ impl Desk {
         refused.or_else(|| is_over.then(Spent::soon))
     }
 
-    /// A client waits for a background fetch: the fetch takes the client's place in the queue, if
-    /// that brings a slot in time. `Some`: it does not, and this is what the client is told; the fetch keeps its place.
+    /// A client waits for a background fetch: the fetch takes the client's place in the queue, if that brings a slot in
+    /// time, and leaves the queue when the client's patience ends. `Some`: it does not bring one, and this is what the
+    /// client is told; the fetch keeps its place.
     pub(super) fn take_over(&mut self, demand: &Demand, waiting: Waiting, now: Monotonic) -> Option<Spent> {
         // Without a ticket, the fetch has its slot, or another client waits for it.
         let ticket = self.state.queue.wanted_for(demand)?;
@@ -31,7 +32,7 @@ impl Desk {
         }
         let before = self.state.queue.remove(ticket)?;
         let client = waiting.client;
-        self.state.queue.put(ticket, waiting);
+        self.state.queue.take_over(ticket, waiting);
         if self.promise(ticket, client, now).is_some() {
             self.state.queue.put(ticket, before);
             return Some(self.state.told_of(demand, now));

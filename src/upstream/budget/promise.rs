@@ -4,7 +4,7 @@
 //! the wire that time is not known yet: it is computed as if the answer came now. A read that was promised its slot
 //! goes before stale reads that come later. Only a client that was served longer ago may overtake it. If the overtaken
 //! read then comes too late, it is refused at that moment, not at the end of its patience. Pure: time is an argument.
-//! Callers: [`super::dispatch`].
+//! Callers: [`super::dispatch`], [`super::joined`].
 
 use std::iter::zip;
 use std::net::IpAddr;

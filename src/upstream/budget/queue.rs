@@ -41,6 +41,8 @@ pub(super) struct Queue {
     /// When awaited reads get their slots, as they were promised; in order of time, too.
     promised: HashMap<u64, Monotonic>,
     promises: BTreeSet<(Monotonic, u64)>,
+    /// Reads that a client has taken over, by the end of its patience.
+    taken_over: BTreeSet<(Monotonic, u64)>,
     households: HashMap<Option<IpAddr>, Household>,
     /// Households with an awaited read: by their last turn, then by their first ticket.
     order: BTreeSet<(u64, u64, Option<IpAddr>)>,
@@ -91,6 +93,13 @@ impl Queue {
         self.waiting.insert(ticket, waiting);
     }
 
+    /// Adds the read of a client in the place of one that was removed. [`Queue::gone`] finds it when the patience of the
+    /// client has ended: the task that holds the ticket has more.
+    pub(super) fn take_over(&mut self, ticket: u64, waiting: Waiting) {
+        self.taken_over.extend(waiting.until.map(|until| (until, ticket)));
+        self.put(ticket, waiting);
+    }
+
     /// Removes a request; `None` when it had left before.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiting> {
         let waiting = self.waiting.remove(&ticket)?;
@@ -100,6 +109,9 @@ impl Queue {
             self.wanted.remove(&ticket);
             if let Some(at) = self.promised.remove(&ticket) {
                 self.promises.remove(&(at, ticket));
+            }
+            if let Some(until) = waiting.until {
+                self.taken_over.remove(&(until, ticket));
             }
             self.with_household(waiting.client, |household| {
                 household.reads = household.reads.saturating_sub(1);
@@ -238,6 +250,16 @@ impl Queue {
     pub(super) fn gone_by(&self, instant: Monotonic) -> Vec<u64> {
         let gone = self.waiting.iter().filter(|(_, one)| one.until.is_some_and(|until| until < instant));
         gone.map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// The earliest end of the patience of clients that have taken a read over.
+    pub(super) fn next_gone(&self) -> Option<Monotonic> {
+        self.taken_over.first().map(|(until, _)| *until)
+    }
+
+    /// The ticket of a read that a client has taken over whose patience has ended.
+    pub(super) fn gone(&self, now: Monotonic) -> Option<u64> {
+        self.taken_over.first().filter(|(until, _)| *until < now).map(|(_, ticket)| *ticket)
     }
 
     /// Changes a household, then its place in the order.

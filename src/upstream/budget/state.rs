@@ -285,13 +285,14 @@ impl State {
 
     /// When time alone may change something.
     pub(super) fn wake_at(&mut self, now: Monotonic) -> Option<Monotonic> {
+        let gone = self.queue.next_gone();
         if let Some(until) = self.stopped_until(now) {
-            return Some(until);
+            return Some(gone.map_or(until, |gone| gone.min(until)));
         }
         let slot = self.window.as_mut().and_then(|window| window.next_free(now));
         let detail = self.last_detail.map(|last| last.plus(self.pace())).filter(|due| *due > now);
         let client = self.client_due_at(now).filter(|due| *due > now);
-        [slot, detail, client].into_iter().flatten().min()
+        [slot, detail, client, gone].into_iter().flatten().min()
     }
 }
 

@@ -128,6 +128,24 @@ async fn a_client_that_gets_a_slot_in_time_takes_over_what_is_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_taken_over_ends_with_the_patience_of_its_client_if_its_slot_comes_late() {
+    let (clock, _hand) = Clock::of_runtime(WallTime::from_seconds(1_000_000));
+    let budget = Budget::open(Some(1), None, clock);
+    let on_wire = budget.acquire(Class::Client, Some(address(200)), None).await.unwrap();
+    let demand = refused(2);
+    let fetch = waits(&budget, None, 120 * SECOND, Some(demand.clone()));
+    queued(&budget, 1).await;
+    // The slot is promised as if the answer came now.
+    assert_eq!(budget.take_over(&demand, address(1), 70 * SECOND), None);
+    let asked = tokio::time::Instant::now();
+    assert!(!fetch.await.unwrap());
+    let took = asked.elapsed();
+    assert!(took >= 70 * SECOND && took < 71 * SECOND, "after {took:?}, not after the 120 s of the background");
+    assert_eq!(budget.view().waiting, 0);
+    on_wire.answered();
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_taken_over_and_then_overtaken_is_refused_at_that_moment() {
     let budget = spent(2, 3).await;
     let demand = refused(2);
