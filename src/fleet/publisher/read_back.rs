@@ -243,7 +243,9 @@ mod tests {
         let (store, keys) = Directory::with(&own).await;
         let (last, others) = keys.split_last().unwrap();
         assert_eq!(others.len(), MOST_FAILURES + 1);
-        others.iter().for_each(|key| store.break_off(key));
+        for key in others {
+            store.break_off(key);
+        }
         store.write(last, "altered").await;
         let mut reads = ReadBack::default();
         assert_eq!(store.judged(&mut reads, &own).await, [], "the round has ended before the altered object");
