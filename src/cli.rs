@@ -227,7 +227,7 @@ fn examine(sources: &Sources) -> Examined {
     examined
 }
 
-/// The same, with the checks for a server: loops, object stores, certificate.
+/// Also checks a server's origin (not itself), object stores and certificate.
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();
@@ -286,7 +286,7 @@ fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: S
     ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), hangups: None, log }
 }
 
-/// Binds every address. A second server with this configuration fails at the addresses first. The error then names the
+/// Binds every address. A second server with this configuration fails here, at binding. The error then names the
 /// process that holds the data directory.
 fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
     Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {

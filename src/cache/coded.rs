@@ -4,7 +4,7 @@
 //!
 //! The first client waits for the quick variant. The third request for a coding makes it hot: if the body is marked as
 //! cached, [`Recoder`] compresses it again, better, and replaces the quick variant. In replies and stored answers all
-//! variants share one weak entity tag, so this may happen at any time. Rendered documents are never marked, so each
+//! variants share one weak entity tag, so replacing one is safe. Rendered documents are never marked, so each
 //! variant keeps its own tag. [`encode()`] has the figures behind the levels. Callers: the modules beside it,
 //! [`crate::proxy`], [`crate::answer`].
 
@@ -59,7 +59,7 @@ impl Variant {
     }
 }
 
-/// A variant at the time of the request.
+/// The variant that one request gets.
 pub struct Shown<'a> {
     identity: &'a Variant,
     coded: Option<Guard<Option<Arc<Variant>>>>,
@@ -155,10 +155,10 @@ impl Coded {
         }
         let _alone = codings.making.lock().await;
         if codings.lacks(coding) {
-            // It is never closed.
+            // `AT_ONCE` is never closed.
             let place = AT_ONCE.acquire().await;
             let codings = codings.clone();
-            // If that fails, `variant` makes it. A client that goes away does not stop it.
+            // If this task fails, `variant` compresses. The task continues if the client leaves.
             let made = tokio::task::spawn_blocking(move || {
                 codings.make(coding);
                 drop(place);
@@ -210,7 +210,7 @@ impl Codings {
         self.of(coding).is_some_and(|one| one.made.load().is_none() && one.asked.load(Ordering::Relaxed) != PLAIN)
     }
 
-    /// A coding for one more request; `None`: the body as it is.
+    /// The variant for a request, which it counts; `None`: no coding.
     fn shown(self: &Arc<Self>, coding: Coding) -> Option<Guard<Option<Arc<Variant>>>> {
         let one = self.of(coding)?;
         let mut made = one.made.load();
@@ -240,8 +240,8 @@ impl Codings {
                 }
             }
             None if one.made.load().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
-            // `None`: another thread has made it. `Some`: a variant that will be dropped takes the room; the next
-            // request may succeed.
+            // `None`: another thread has made it. `Some`: another thread's variant holds the room; the next request may
+            // succeed.
             None | Some(_) => {}
         }
     }

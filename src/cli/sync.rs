@@ -21,7 +21,7 @@ use crate::words::counted;
 use super::progress::{Display, INTERVAL, Stage, Watched};
 use super::{Failure, Sources, load, logging};
 
-/// Without any progress for this long a pass is given up: twice the window of the budget, and the longest back-off.
+/// `sync` gives up after this long without progress: two windows of the budget, and a pause after failures.
 const PATIENCE: Duration = Duration::from_secs(150);
 /// After so many failures in a row the origin is taken to be down.
 const MOST_FAILURES: u32 = 8;
@@ -74,7 +74,7 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    /// Mirrors until everything is here, in this process or in the one that holds the data directory.
+    /// Copies everything, in this process or in the process that holds the data directory.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         run(&self.sources, self.json)
     }
@@ -131,7 +131,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
         let stage = watched.look();
         display.show(&stage);
         if let Stage::Complete { listings } = stage {
-            // A requested pass must have ended; otherwise this would be an older state.
+            // The requested pass must have ended: before that, `Complete` describes an older state.
             let picture = watched.status().picture();
             if picture.pass.is_none() && picture.refreshed_ms.is_some() {
                 display.finish();
@@ -152,7 +152,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
     }
 }
 
-/// Used by `status` to find the running server; `None`: there is none, or it has not announced its address.
+/// Address of the running server's admin listener; `None`: there is no server, or it has not announced its address.
 ///
 /// # Errors
 /// When the directory belongs to a user that is not trusted.

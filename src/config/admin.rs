@@ -1,6 +1,6 @@
-//! `[admin]`: the listener for operators. It is never a public one.
+//! `[admin]`: the settings of the listener for operators, which is never public.
 //!
-//! Not the listener. Callers: `resolve` reads it, `admin` acts on it.
+//! Callers: `resolve` reads it, `admin` acts on it.
 
 use std::net::{IpAddr, SocketAddr};
 

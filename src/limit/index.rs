@@ -50,8 +50,8 @@ impl Index {
             }
             gap = self.after(gap);
         }
-        // A search would stop at the gap. So each later entry of the cluster whose home is at or before the gap moves
-        // back.
+        // A search would stop at the gap. So a later entry of the cluster moves back if its home is at or before the
+        // gap.
         let mut at = self.after(gap);
         while self.0[at] != 0 {
             let home = self.home((self.0[at] >> 32) as u32);

@@ -147,7 +147,7 @@ impl Link {
     pub(super) async fn probe(&self, id: &Id, deadline: Duration) -> Result<(), Lost> {
         let key = format!("{PREFIX}probe");
         let probe = self.run(&self.replay, &key, |command| {
-            // A full Redis refuses only to add, and an id that counts already is not added again.
+            // Only adding shows that Redis is full. Withdrawing the id lets the next probe add it again.
             command.arg(&id[..]).arg(0).arg(&id[..]).arg(-1);
         });
         match tokio::time::timeout(deadline, probe).await {

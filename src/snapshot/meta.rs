@@ -17,7 +17,7 @@ pub enum Certificate {
     Provisional,
     /// Closing rounds found every page unchanged: there is one instant at which the origin had exactly this data.
     Full,
-    /// A refreshed full or incremental one; probe, first page and taxonomies stayed unchanged meanwhile.
+    /// Refreshed from a full or incremental snapshot; probe, first page and taxonomies stayed unchanged.
     Incremental,
     /// No proof within three tries.
     BestEffort,
@@ -68,15 +68,16 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The stored `confirmed_ms`, if it was in the future when it was read; `confirmed_ms` is then a past instant.
-    /// `None`: it was not. This field is not stored.
+    /// The stored `confirmed_ms`, if it was in the future when read; then the field `confirmed_ms` holds a past
+    /// instant. `None`: it was past. This field is not stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.
     pub published_ms: i64,
     /// Top-level fields that are not part of the content.
     pub volatile: VolatileKeys,
-    /// The last values of volatile fields, as JSON text. Keys: `path field`; for the envelope `list field`.
+    /// The last values of volatile fields, as JSON text. Keys: `<path> <field>`; for the envelope, `list
+    /// <field>`.
     pub volatile_values: BTreeMap<String, String>,
     /// Envelope fields that differed between pages and are omitted.
     pub left_out: Vec<String>,

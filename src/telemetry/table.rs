@@ -71,7 +71,7 @@ table! {
     DETAILS_WANTED: Gauge "grandstand_details_wanted" [] "" "Listings whose detail should be stored in advance; 0 with on-demand details, offline and in a replica";
     ROLLED_BACK: Gauge "grandstand_rolled_back" [] "" "Whether a rollback is in effect, 0 or 1";
     ANSWERS: Counter "grandstand_answers" ["route", "outcome", "status"] "" "Answers on the public listener; outcome: as in Cache-Status, or problem (an error), document (a page), refused (429), preflight, options";
-    ANSWER_SECONDS: Histogram "grandstand_answer_seconds" ["route", "outcome"] "seconds" "Time from the end of the request's headers until the answer is ready (if streamed, or over HTTP/2: until sent); outcome: fresh, stale, origin, refused, error or other";
+    ANSWER_SECONDS: Histogram "grandstand_answer_seconds" ["route", "outcome"] "seconds" "Time from the end of the request's headers until the answer is ready, or in some cases sent; outcome: fresh, stale, origin, refused, error or other";
     FORWARDS: Counter "grandstand_forwards" ["fwd", "fwd_status", "stored", "collapsed"] "" "Answers that needed the origin; the labels are those of Cache-Status";
     BODY_BYTES: Counter "grandstand_body_bytes" [] "bytes" "Body bytes sent on the public listener";
     ACCESS_DROPPED: Counter "grandstand_access_log_dropped" [] "" "Lines of the access log that were dropped because its file or the disk was too slow or failed";

@@ -111,7 +111,7 @@ impl Export {
             Ok((signature, path, signer.key()))
         };
         let signed = signer.as_ref().map(sign).transpose()?;
-        // One after the other: in between the bundle has a wrong signature, and is refused.
+        // Between these two renames the bundle has no valid signature.
         let bytes = unfinished.finish()?;
         let signed = match signed {
             Some((signature, path, key)) => signature.finish().map(|_| Some((path, key)))?,
@@ -143,7 +143,7 @@ enum Made {
 }
 
 impl Made {
-    /// The bundle has its name.
+    /// Records the finished export.
     fn remember(self) {
         if let Self::Here(made) = self {
             let (_data_dir, snapshots, exported) = *made;

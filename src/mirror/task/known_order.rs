@@ -1,4 +1,4 @@
-//! The order of the newest snapshot: the rules that explain it, and which of those the origin has disproved.
+//! The order of the newest snapshot: the rules that explain it, and the rules that the origin has disproved.
 //!
 //! What a rule is and how it is learned is in [`super::super::order`]. Callers: [`super`] and its parts.
 
@@ -13,23 +13,23 @@ use crate::store::{States, Store};
 use super::super::order::Rules;
 use super::{MirrorError, blocking};
 
-/// Store key of the disproved orders.
+/// Store key of the disproved rules.
 const DISPROVED: &str = "orders";
 
 pub(super) struct KnownOrder {
     store: Arc<Store>,
-    /// Orders that a look at every page disproved.
+    /// Texts of the rules that a look at every page disproved.
     disproved: BTreeSet<String>,
-    /// The orders that placed listings of the newest snapshot; empty: none known.
+    /// The rules that placed listings of the newest snapshot; empty: none known.
     placed_by: Vec<String>,
     /// The rules that explain the order of one data set.
     rules: Option<(SnapshotId, Arc<Rules>)>,
 }
 
 impl KnownOrder {
-    /// Reads back the disproved orders.
+    /// Reads back the disproved rules.
     pub(super) fn new(store: Arc<Store>) -> Self {
-        /// More are not believed.
+        /// A larger set is ignored.
         const MOST: usize = 1000;
         let kept: Option<BTreeSet<String>> = store.state_json(DISPROVED).ok().flatten();
         let disproved = kept.filter(|orders| orders.len() <= MOST).unwrap_or_default();
@@ -52,12 +52,12 @@ impl KnownOrder {
         rules
     }
 
-    /// Notes which orders placed listings of the newest snapshot; none if every page was read.
+    /// Notes which rules placed listings of the newest snapshot; none if every page was read.
     pub(super) fn placed_by(&mut self, orders: Vec<String>) {
         self.placed_by = orders;
     }
 
-    /// Disproves the orders that placed listings of the newest snapshot, if reading every page contradicts them.
+    /// Disproves the rules that placed listings of the newest snapshot, if reading every page contradicts them.
     pub(super) async fn compare(&mut self, newest: &Dataset, next: &Dataset) -> Result<(), MirrorError> {
         if self.placed_by.is_empty() || newest.id == next.id || same_order(newest, next) {
             return Ok(());

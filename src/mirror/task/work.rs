@@ -47,7 +47,7 @@ pub(super) struct WorkInHand {
     now: Option<Work>,
     /// A certification that is paused while the mirror follows a change.
     parked: Option<Work>,
-    /// Changed lists in a row that could not be confirmed.
+    /// Consecutive changed lists that could not be confirmed.
     unsettled: u32,
 }
 
@@ -66,7 +66,7 @@ impl WorkInHand {
         self.now.is_some()
     }
 
-    /// Consecutive failures of the active work; at least one.
+    /// Consecutive failures of the active work; without work, 1.
     pub(super) fn failures(&self) -> u32 {
         self.now.as_ref().map_or(1, |work| work.due.failures())
     }

@@ -143,7 +143,7 @@ pub(super) fn bundles(model: &Model) -> Markup {
                 h2 id="bundles-title" { "Bundles" }
                 p { "A bundle carries a snapshot with its details to another machine. "
                     @if !off { a id="bundle" class="download" href="bundle" download { "Download the current snapshot" } } }
-                form id="upload" data-ask="The bundle is checked as a whole. Unless a rollback is in effect, clients get its data from then on." {
+                form id="upload" data-ask="The bundle is checked as a whole. Then clients get the bundle's data, unless a rollback is in effect." {
                     fieldset disabled[off] {
                         legend { "Import a bundle" }
                         p { label for="file" { "Bundle (.gsb)" } input id="file" type="file" accept=".gsb" required; }
