@@ -214,6 +214,8 @@ async fn a_client_that_stops_reading_is_cut_off_after_the_deadline_of_a_write() 
         client.begin(WIDE).await;
         client.ask(1, STREAMS).await;
         client.read_slowly(40 << 10, 128, 70).await;
+        // The deadline counts from its last piece.
+        client.read_slowly(128 << 10, 128, 1).await;
         assert!(!server.serving.is_finished());
         let stopped = Instant::now();
         let took = server.serving.await.unwrap() - stopped;
