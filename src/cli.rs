@@ -50,7 +50,7 @@ Exit codes:
 
 Environment variables:
   GRANDSTAND__SECTION__KEY  sets a configuration key: GRANDSTAND__ORIGIN__URL sets origin.url
-  NO_COLOR                  any value: no colours
+  NO_COLOR                  if not empty: no colours
 
 Examples:
   grandstand demo
@@ -227,7 +227,7 @@ fn examine(sources: &Sources) -> Examined {
     examined
 }
 
-/// Also checks a server's origin (not itself), object stores and certificate.
+/// Rejects this server as its own origin, too; checks object stores and certificate.
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();

@@ -1,11 +1,11 @@
 //! A body and its compressed variants: compressed fast at the first request, and better when hot.
 //!
-//! It knows no response headers.
+//! It sets no response headers.
 //!
 //! The first client waits for the quick variant. The third request for a coding makes it hot: if the body is marked as
 //! cached, [`Recoder`] compresses it again, better, and replaces the quick variant. In replies and stored answers all
-//! variants share one weak entity tag, so replacing one is safe. Rendered documents are never marked, so each
-//! variant keeps its own tag. [`encode()`] has the figures behind the levels. Callers: the modules beside it,
+//! variants share one weak entity tag, so replacing one is safe. Rendered variants are never replaced, so each
+//! keeps its own tag. [`mod@encode`] has the figures behind the levels. Callers: the modules beside it,
 //! [`crate::proxy`], [`crate::answer`].
 
 mod encode;
@@ -104,7 +104,7 @@ struct OneCoding {
 }
 
 impl Coded {
-    /// A body without a coding.
+    /// From an uncompressed body.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let room = room_beside(body.len());
@@ -210,7 +210,7 @@ impl Codings {
         self.of(coding).is_some_and(|one| one.made.load().is_none() && one.asked.load(Ordering::Relaxed) != PLAIN)
     }
 
-    /// The variant for a request, which it counts; `None`: no coding.
+    /// Counts a request and returns its variant; `None`: no coding.
     fn shown(self: &Arc<Self>, coding: Coding) -> Option<Guard<Option<Arc<Variant>>>> {
         let one = self.of(coding)?;
         let mut made = one.made.load();

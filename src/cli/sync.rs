@@ -80,7 +80,7 @@ impl Sync {
     }
 }
 
-/// What `--json` prints when all is here.
+/// What `--json` prints on success.
 pub(super) fn told(listings: u64, mirrored: Option<u64>, of: Option<u64>) -> Value {
     json!({ "complete": mirrored == of, "listings": listings, "details": { "mirrored": mirrored, "of": of } })
 }

@@ -1,4 +1,4 @@
-//! `[admin]`: the settings of the listener for operators, which is never public.
+//! `[admin]`: the settings of the listener for operators.
 //!
 //! Callers: `resolve` reads it, `admin` acts on it.
 
@@ -18,7 +18,7 @@ use super::section::Section;
 pub struct AdminConfig {
     /// Where it listens; collides with no public listener. Port 0: the system chooses.
     pub listen: SocketAddr,
-    /// The token for actions. `None`: no token on loopback, and no actions elsewhere.
+    /// The token for actions. `None`: not needed on loopback; elsewhere actions are refused.
     pub token: Option<Secret>,
     /// Further names and addresses that requests may have in `Host`, as [`host::name_of`] writes them; empty: none.
     pub hosts: Vec<String>,

@@ -68,8 +68,8 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The stored `confirmed_ms`, if it was in the future when read; then the field `confirmed_ms` holds a past
-    /// instant. `None`: it was past. This field is not stored.
+    /// If the stored `confirmed_ms` is in the future: that value. The field above then holds a past instant. Not stored
+    /// itself.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.
@@ -109,7 +109,7 @@ impl SnapshotMeta {
         }
     }
 
-    /// The volatile values of one document, `list` or a path, by key.
+    /// The volatile values of a document (`list` or a path), by key.
     pub fn volatile_of(&self, document: &str) -> VolatileValues {
         let own = self.volatile_values.iter().filter_map(|(name, value)| {
             let (path, key) = name.split_once(' ')?;

@@ -18,7 +18,7 @@ const DISPROVED: &str = "orders";
 
 pub(super) struct KnownOrder {
     store: Arc<Store>,
-    /// Texts of the rules that a look at every page disproved.
+    /// Texts of the rules disproved by reading every page.
     disproved: BTreeSet<String>,
     /// The rules that placed listings of the newest snapshot; empty: none known.
     placed_by: Vec<String>,
@@ -46,7 +46,7 @@ impl KnownOrder {
         Ok(self.explains(dataset.id.clone(), Arc::new(rules)))
     }
 
-    /// These rules explain the order of this data set, too.
+    /// Remembers these rules for the order of this data set.
     pub(super) fn explains(&mut self, id: SnapshotId, rules: Arc<Rules>) -> Arc<Rules> {
         self.rules = Some((id, rules.clone()));
         rules

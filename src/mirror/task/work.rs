@@ -47,7 +47,7 @@ pub(super) struct WorkInHand {
     now: Option<Work>,
     /// A certification that is paused while the mirror follows a change.
     parked: Option<Work>,
-    /// Consecutive changed lists that could not be confirmed.
+    /// Consecutive failures to confirm a changed list.
     unsettled: u32,
 }
 
