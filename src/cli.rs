@@ -84,8 +84,8 @@ struct Serve {
     sources: Sources,
     /// Import this bundle first
     ///
-    /// Nothing is imported if the data directory already holds newer data, or the same snapshot with every detail in
-    /// the bundle.
+    /// Nothing is imported if the data directory already holds newer data, or the bundle's snapshot with all its
+    /// details.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
@@ -227,7 +227,7 @@ fn examine(sources: &Sources) -> Examined {
     examined
 }
 
-/// Rejects this server as its own origin, too; checks object stores and certificate.
+/// Also rejects an origin that is this server; checks object stores and certificate.
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();

@@ -1,6 +1,6 @@
 //! The settings of requests and answers, made from a configuration: at the start, and again at each reload.
 //!
-//! Pure but for the limit on open files. Callers: [`super::serve`], [`super::reload`].
+//! Pure, except the limit on open files. Callers: [`super::serve`], [`super::reload`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

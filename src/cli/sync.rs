@@ -139,7 +139,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
             }
         }
         let picture = watched.status().picture();
-        // A closing round over many pages is progress, too.
+        // Checking many pages once more is progress, too.
         if stage != last.0 || picture.pass != last.1 {
             last = (stage.clone(), picture.pass, Instant::now());
         }

@@ -37,7 +37,7 @@ pub(super) struct Verdict {
     pub admitted: bool,
     /// How many admissions count now.
     pub counted: u32,
-    /// Time until the oldest leaves the window; for a refusal, until the next admission.
+    /// Time until the oldest admission expires; for a refusal, until the next admission.
     pub leaves: Duration,
 }
 

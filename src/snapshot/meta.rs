@@ -68,8 +68,8 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// If the stored `confirmed_ms` is in the future: that value. The field above then holds a past instant. Not stored
-    /// itself.
+    /// The stored `confirmed_ms` if it is in the future; `confirmed_ms` is then a past instant. This field is not
+    /// stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.

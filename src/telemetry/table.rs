@@ -87,13 +87,13 @@ table! {
     LIMIT_WINDOWS: Gauge "grandstand_limit_windows" [] "" "Clients whose requests are being counted";
     LIMIT_EVICTED: Counter "grandstand_limit_evicted" [] "" "Clients forgotten early because there were more than max_clients";
     LIMIT_SHARED: Gauge "grandstand_limit_shared" [] "" "Whether Redis counts for the whole fleet, 0 or 1; absent without rate_limit.store";
-    LIMIT_DECISIONS: Counter "grandstand_limit_decisions" ["by"] "" "Decisions of the fleet's limit, by: store (Redis), memory (a remembered refusal of Redis) or process (this process alone)";
+    LIMIT_DECISIONS: Counter "grandstand_limit_decisions" ["by"] "" "Decisions of the fleet's limit, by: store (Redis), memory (an earlier refusal by Redis) or process (this process alone)";
     LIMIT_LOSSES: Counter "grandstand_limit_store_losses" [] "" "How often Redis became unusable";
     LIMIT_REPLAYED: Counter "grandstand_limit_replayed" [] "" "Decisions of this process that it reported to Redis later";
     LIMIT_FORGOTTEN: Counter "grandstand_limit_forgotten" [] "" "Decisions of this process that it could not report to Redis because there were too many";
     CACHE_BYTES: Gauge "grandstand_cache_bytes" [] "bytes" "Bytes held in the cache";
     CACHE_ENTRIES: Gauge "grandstand_cache_entries" [] "" "Answers held in the cache";
-    CACHE_REPLIES: Counter "grandstand_cache_replies" ["outcome"] "" "Cache decisions on answers from the snapshot: passing (not cached), kept (cached); after a new snapshot: confirmed (still right), renewed (rendered again)";
+    CACHE_REPLIES: Counter "grandstand_cache_replies" ["outcome"] "" "Answers from the snapshot: passing (not cached), kept (cached); cached ones after a new snapshot: confirmed (still right), renewed (rendered again)";
     CACHE_CODINGS: Counter "grandstand_cache_codings" ["outcome"] "" "Popular answers that were chosen for stronger compression, by outcome: recoded (done), turned-away (too many were waiting)";
     CERTIFICATE: Gauge "grandstand_certificate_seconds" [] "seconds" "Time until the HTTPS certificate expires; absent without HTTPS";
     REPLICA_SEQUENCE: Gauge "grandstand_replica_sequence" [] "" "Number of the last head.json that the replica took";

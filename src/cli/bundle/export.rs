@@ -170,9 +170,7 @@ fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Fa
         eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
     if !known.is_exact {
-        eprintln!(
-            "warning: no export of the base is recorded here; the delta has only the details of new and changed listings"
-        );
+        eprintln!("warning: no export of the base is recorded here; the delta has no details of unchanged listings");
     }
     Ok(made)
 }

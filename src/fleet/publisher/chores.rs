@@ -24,7 +24,7 @@ pub(super) struct Chores {
 }
 
 /// Decides. `own`: our chain; `stored`: the head in the object store, read just before; `good`: the versions of objects
-/// that were read back. Their ages are those when the head was last written, by the object store's clock. So objects
+/// that were read back. Objects' ages are measured at the head's last write, by the object store's clock. So objects
 /// look younger, and none is removed too early.
 pub(super) fn of(
     listed: &[Listed],

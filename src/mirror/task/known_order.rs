@@ -20,7 +20,7 @@ pub(super) struct KnownOrder {
     store: Arc<Store>,
     /// Texts of the rules disproved by reading every page.
     disproved: BTreeSet<String>,
-    /// The rules that placed listings of the newest snapshot; empty: none known.
+    /// The rules that gave changed listings of the newest snapshot their places; empty: none known.
     placed_by: Vec<String>,
     /// The rules that explain the order of one data set.
     rules: Option<(SnapshotId, Arc<Rules>)>,
@@ -76,12 +76,12 @@ impl KnownOrder {
     }
 }
 
-/// Whether the listings that both hold unchanged stand in the same order.
+/// Whether the listings that are equal in both have the same order.
 fn same_order(one: &Dataset, other: &Dataset) -> bool {
     shared(one, other).eq(shared(other, one))
 }
 
-/// The listings of `all` that `by` has unchanged, in order.
+/// Listings of `all` that are equal in `by`, in order.
 fn shared<'a>(all: &'a Dataset, by: &'a Dataset) -> impl Iterator<Item = ListingId> + 'a {
     let known = |summary: &&Summary| by.summary(summary.id).is_some_and(|known| known.hash == summary.hash);
     all.content.summaries.iter().filter(known).map(|summary| summary.id)
