@@ -68,8 +68,8 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The stored `confirmed_ms` if it is in the future; `confirmed_ms` is then a past instant. This field is not
-    /// stored.
+    /// The future instant that was stored; the field `confirmed_ms` then holds a past one. `None`: the stored instant
+    /// was past. Not itself stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.

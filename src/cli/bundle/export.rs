@@ -170,7 +170,7 @@ fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Fa
         eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
     if !known.is_exact {
-        eprintln!("warning: no export of the base is recorded here; the delta has no details of unchanged listings");
+        eprintln!("warning: the base's export is not recorded here; newly copied details of unchanged listings are missing");
     }
     Ok(made)
 }
@@ -181,7 +181,7 @@ fn coverage(manifest: &Manifest) -> String {
     let gone = if coverage.gone == 0 { String::new() } else { format!(", {} missing at the origin", coverage.gone) };
     let here = format!("details: {} of {} mirrored{gone}", coverage.present, counted(*listings, "listing"));
     if manifest.base.is_some() {
-        format!("{here}; {} new or changed ones are in the bundle", details.all())
+        format!("{here}; {} new or changed details are in the bundle", details.all())
     } else {
         here
     }
