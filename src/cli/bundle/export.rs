@@ -170,9 +170,7 @@ fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Fa
         eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
     if !known.is_exact {
-        eprintln!(
-            "warning: the base's export is not recorded here; newly copied details of unchanged listings are missing"
-        );
+        eprintln!("warning: the base's export is not recorded here; the delta lacks new details of unchanged listings");
     }
     Ok(made)
 }

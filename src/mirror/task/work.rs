@@ -21,9 +21,9 @@ pub(super) enum Doing {
 pub(super) enum Next {
     /// The work is done, or was replaced.
     Done,
-    /// The same again after a pause.
+    /// The work continues after a pause.
     Again(Duration),
-    /// Something else after a pause.
+    /// Other work continues after a pause.
     Instead(Doing, Duration),
 }
 
