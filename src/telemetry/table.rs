@@ -93,7 +93,7 @@ table! {
     LIMIT_FORGOTTEN: Counter "grandstand_limit_forgotten" [] "" "Decisions of this process that it could not report to Redis because there were too many";
     CACHE_BYTES: Gauge "grandstand_cache_bytes" [] "bytes" "Bytes held in the cache";
     CACHE_ENTRIES: Gauge "grandstand_cache_entries" [] "" "Answers held in the cache";
-    CACHE_REPLIES: Counter "grandstand_cache_replies" ["outcome"] "" "Answers from the snapshot: passing (not cached), kept (cached); cached ones after a new snapshot: confirmed (still right), renewed (rendered again)";
+    CACHE_REPLIES: Counter "grandstand_cache_replies" ["outcome"] "" "Answers from the snapshot that were not in the cache: passing (not stored), kept (stored); cached ones after a new snapshot: confirmed (still right), renewed (rendered again)";
     CACHE_CODINGS: Counter "grandstand_cache_codings" ["outcome"] "" "Popular answers that were chosen for stronger compression, by outcome: recoded (done), turned-away (too many were waiting)";
     CERTIFICATE: Gauge "grandstand_certificate_seconds" [] "seconds" "Time until the HTTPS certificate expires; absent without HTTPS";
     REPLICA_SEQUENCE: Gauge "grandstand_replica_sequence" [] "" "Number of the last head.json that the replica took";
