@@ -33,7 +33,7 @@ const LARGE: usize = 64 << 10;
 static AT_ONCE: Semaphore = Semaphore::const_new(2);
 /// A coding of a body is hot after this many requests for it.
 const HOT: u8 = 3;
-/// The final coding is made, queued, or impossible.
+/// Recompression is queued, done, or gained nothing.
 const SETTLED: u8 = u8::MAX;
 /// Compression does not make it small enough.
 const PLAIN: u8 = u8::MAX - 1;

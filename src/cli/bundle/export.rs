@@ -170,7 +170,9 @@ fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Fa
         eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
     if !known.is_exact {
-        eprintln!("warning: the base's export is not recorded here; the delta lacks new details of unchanged listings");
+        eprintln!(
+            "warning: the export of the base is not recorded here; details fetched since then are missing for listings that did not change"
+        );
     }
     Ok(made)
 }
