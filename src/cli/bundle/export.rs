@@ -171,7 +171,7 @@ fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Fa
     }
     if !known.is_exact {
         eprintln!(
-            "warning: the export of the base is not recorded here; details fetched since then are missing for listings that did not change"
+            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export"
         );
     }
     Ok(made)

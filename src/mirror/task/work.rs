@@ -23,7 +23,7 @@ pub(super) enum Next {
     Done,
     /// The work continues after a pause.
     Again(Duration),
-    /// Other work continues after a pause.
+    /// Different work replaces it, and begins after a pause.
     Instead(Doing, Duration),
 }
 
