@@ -17,7 +17,7 @@ pub enum Certificate {
     Provisional,
     /// Closing rounds found every page unchanged: there is one instant at which the origin had exactly this data.
     Full,
-    /// Refreshed from a full or incremental snapshot; probe, first page and taxonomies stayed unchanged.
+    /// Refreshed from a full or incremental snapshot; probe, first page and taxonomies did not change meanwhile.
     Incremental,
     /// No proof within three tries.
     BestEffort,
