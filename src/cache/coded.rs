@@ -4,9 +4,9 @@
 //!
 //! The first client waits for the quick variant. The third request for a coding makes it hot: if the body is marked as
 //! cached, [`Recoder`] compresses it again, better, and replaces the quick variant. In replies and stored answers all
-//! variants share one weak entity tag, so replacing one is safe. Documents ([`super::rendered`]) are not
-//! recompressed: each of their variants has a tag of its own. [`mod@encode`] has the figures behind the levels. Callers: the modules beside it,
-//! [`crate::proxy`], [`crate::answer`].
+//! variants share one weak entity tag, so replacing one is safe. Documents ([`super::rendered`]) are not recompressed:
+//! each of their variants has a tag of its own. [`mod@encode`] has the figures behind the levels. Callers: the modules
+//! beside it, [`crate::proxy`], [`crate::answer`].
 
 mod encode;
 
