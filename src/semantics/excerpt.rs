@@ -23,7 +23,7 @@ pub(crate) fn cut(text: &mut String) {
     }
 }
 
-/// A text that is safe for terminals and logs: control characters and direction overrides are written out.
+/// A text that is safe for terminals and logs: control characters and direction overrides are escaped.
 pub(crate) fn escaped(text: &str) -> String {
     let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut out = String::with_capacity(text.len());
