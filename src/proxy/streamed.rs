@@ -239,8 +239,14 @@ impl Proxy {
                     Keeps::Kept | Keeps::Private => Landing::Private,
                 });
             }
-        } else if let Some(waiting) = waiting.as_ref().filter(|_| plain) {
-            waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
+        } else if let Some(waiting) = &waiting {
+            if !self.is_usable(question.is_known(), &stored) {
+                // Further clients ask the origin, as they do when the answer is complete.
+                waiting.close();
+            }
+            if plain {
+                waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
+            }
         }
         let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asked, sent, vary });
         let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());

@@ -268,9 +268,13 @@ impl Proxy {
         let (inner, now) = (&*self.0, self.0.clock.now_mono());
         let variants = inner.cache.stored(key)?;
         let stored = variants.select(selectable).filter(|stored| kept.is_none_or(|kept| !Arc::ptr_eq(kept, stored)))?;
-        let (age, directives) = (stored.age(now), RequestDirectives::default());
-        let usable = reuse(&stored.terms, age, &directives, &self.policy(known)).is_usable();
-        usable.then(|| Passed::hit(stored.clone(), now))
+        self.is_usable(known, stored).then(|| Passed::hit(stored.clone(), now))
+    }
+
+    /// Whether an answer may be sent to further clients without a request to the origin.
+    pub(super) fn is_usable(&self, known: bool, stored: &Stored) -> bool {
+        let age = stored.age(self.0.clock.now_mono());
+        reuse(&stored.terms, age, &RequestDirectives::default(), &self.policy(known)).is_usable()
     }
 
     /// The answer for the client that fetched.

@@ -102,11 +102,12 @@ impl<K: Eq + Hash, T> Ticket<K, T> {
 
     /// Closes the flight and hands out its result: later requests start a new flight.
     pub(crate) fn end(self, what: T) {
-        self.leave();
+        self.close();
         self.land(what);
     }
 
-    fn leave(&self) {
+    /// No further request joins: later requests start a new flight.
+    pub(crate) fn close(&self) {
         let mut board = self.flights.0.lock();
         if board.flying.get(&self.key).is_some_and(|flying| flying.number == self.number) {
             board.flying.remove(&self.key);
@@ -116,7 +117,7 @@ impl<K: Eq + Hash, T> Ticket<K, T> {
 
 impl<K: Eq + Hash, T> Drop for Ticket<K, T> {
     fn drop(&mut self) {
-        self.leave();
+        self.close();
     }
 }
 

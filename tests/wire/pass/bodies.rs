@@ -78,6 +78,37 @@ async fn the_first_byte_reaches_the_client_while_the_origin_still_sends() {
 }
 
 #[tokio::test]
+async fn a_request_after_the_head_of_an_answer_that_needs_revalidation_reaches_the_origin() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |seen| {
+            let answer = Script::new(200, format!("first {} ", seen.nth)).with("ETag", "\"same\"");
+            let answer = match seen.target.rsplit_once('?') {
+                Some((_, control)) => answer.with("Cache-Control", control),
+                None => answer,
+            };
+            answer.then_held_by(&gate, "second")
+        }
+    })
+    .await;
+    for target in ["/api/x?max-age=0", "/api/x?no-cache", "/api/x?max-age=0,must-revalidate", "/api/tag"] {
+        let before = origin.count();
+        let mut early = Wire::get(server.public, target).await;
+        early.until("first 1 ").await;
+        let mut late = Wire::get(server.public, target).await;
+        let head = late.until("first 2 ").await;
+        assert!(!head.contains("collapsed"), "{target}: {head}");
+        gate.add_permits(2);
+        for wire in [early, late] {
+            let all = wire.rest().await;
+            assert!(all.contains("second") && all.ends_with("0\r\n\r\n"), "{target}: {all}");
+        }
+        assert_eq!(origin.count(), before + 2, "{target}");
+    }
+}
+
+#[tokio::test]
 async fn framing_is_right_for_every_kind_of_answer_and_client() {
     let (origin, server) = shield(|seen| match seen.target.split('?').next().unwrap() {
         "/api/chunked" => kept("one ").then(Duration::ZERO, "two"),
