@@ -33,13 +33,16 @@ use crate::app::reload::ConfigSource;
 use crate::app::shutdown;
 use crate::app::{Sockets, serve};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig};
+use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, Use};
 use crate::fleet::place::Place;
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
 const EXIT_CONFIG: u8 = 64;
+
+/// What is said of `mirror.enabled` when a command is about snapshots.
+const NO_SNAPSHOTS: &str = "is false, and a shield keeps no snapshots; set it to true";
 
 /// What `--help` says below the commands.
 const AFTER_HELP: &str = "\
@@ -141,8 +144,22 @@ enum Command {
 enum Failure {
     /// The configuration cannot be used.
     Config(ConfigErrors),
+    /// The command line cannot be used.
+    Usage(Box<dyn std::error::Error + Send + Sync>),
     /// Anything else.
     Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Failure {
+    /// The command line cannot be used.
+    fn usage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Usage(Box::new(error))
+    }
+
+    /// The command is about snapshots, and the configuration is that of a shield.
+    fn shield() -> Self {
+        Self::Config(Finding::about("mirror.enabled", &NO_SNAPSHOTS).into())
+    }
 }
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
@@ -181,19 +198,23 @@ pub fn run() -> ExitCode {
             eprintln!("grandstand: the configuration is wrong\n{errors}");
             ExitCode::from(EXIT_CONFIG)
         }
-        Err(Failure::Other(error)) => {
-            let lines: Vec<String> = chain(error.as_ref()).lines().map(plain).collect();
-            eprintln!("grandstand: {}", lines.join("\n"));
-            ExitCode::FAILURE
-        }
+        Err(Failure::Usage(error)) => failed(error.as_ref(), ExitCode::from(EXIT_CONFIG)),
+        Err(Failure::Other(error)) => failed(error.as_ref(), ExitCode::FAILURE),
     }
+}
+
+/// Prints why a command failed.
+fn failed(error: &(dyn std::error::Error + 'static), code: ExitCode) -> ExitCode {
+    let lines: Vec<String> = chain(error).lines().map(plain).collect();
+    eprintln!("grandstand: {}", lines.join("\n"));
+    code
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(errors) => errors.fmt(f),
-            Self::Other(error) => f.write_str(&chain(error.as_ref())),
+            Self::Usage(error) | Self::Other(error) => f.write_str(&chain(error.as_ref())),
         }
     }
 }
@@ -255,6 +276,12 @@ fn examine_to_serve(sources: &Sources) -> Examined {
 /// A configuration without mistakes.
 fn load(sources: &Sources) -> Result<Loaded, Failure> {
     examine(sources).finish().map_err(Failure::Config)
+}
+
+/// A configuration under which snapshots are kept.
+fn load_for_snapshots(sources: &Sources) -> Result<Config, Failure> {
+    let config = load(sources)?.config;
+    if config.usage() == Use::Shield { Err(Failure::shield()) } else { Ok(config) }
 }
 
 fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {

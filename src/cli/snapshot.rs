@@ -13,13 +13,13 @@ use serde_json::Value;
 use crate::admin::snapshots::{self, Action};
 use crate::app::core::open_snapshots;
 use crate::clock::Clock;
-use crate::config::{Loaded, LogConfig, LogLevel, Use};
+use crate::config::{LogConfig, LogLevel};
 use crate::words::counted;
 
 use super::holder::Holder;
 use super::status::ask;
 use super::table::{Align, Paint, Table};
-use super::{Failure, Sources, load, logging, plain};
+use super::{Failure, Sources, load_for_snapshots, logging, plain};
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
@@ -68,8 +68,6 @@ enum Command {
 /// Why a command on snapshots fails.
 #[derive(Debug, thiserror::Error)]
 enum SnapshotError {
-    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
-    Shield,
     #[error("no kept snapshot has an id that begins with {0}; `grandstand snapshot list` shows the kept ones")]
     Unknown(String),
     #[error("the id is empty; `grandstand snapshot list` shows the ids")]
@@ -131,11 +129,8 @@ struct Desk(Holder);
 
 impl Desk {
     fn open(sources: &Sources) -> Result<Self, Failure> {
-        let Loaded { config, .. } = load(sources)?;
+        let config = load_for_snapshots(sources)?;
         logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
-        if config.usage() == Use::Shield {
-            return Err(SnapshotError::Shield.into());
-        }
         Holder::find(&config, open_snapshots).map(Self)
     }
 
@@ -161,7 +156,7 @@ impl Desk {
     /// The full id of the only kept snapshot with this prefix.
     fn resolve(&self, beginning: &str) -> Result<String, Failure> {
         if beginning.is_empty() {
-            return Err(SnapshotError::Nameless.into());
+            return Err(Failure::usage(SnapshotError::Nameless));
         }
         let list = self.list()?;
         let mut ids: Vec<&str> = snapshots_of(&list).filter_map(|one| one["id"].as_str()).collect();

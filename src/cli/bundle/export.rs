@@ -20,9 +20,9 @@ use crate::bundle::trust::open_file;
 use crate::bundle::{Bundle, Manifest};
 use crate::cli::holder::Holder;
 use crate::cli::progress::{Display, bytes_bar};
-use crate::cli::{EXIT_CONFIG, Failure, load, logging};
+use crate::cli::{Failure, load_for_snapshots, logging};
 use crate::clock::WallTime;
-use crate::config::{Config, LogConfig, LogLevel, Use};
+use crate::config::{Config, LogConfig, LogLevel};
 use crate::snapshots::Snapshots;
 use crate::snapshots::export::Exported;
 use crate::store::DataDir;
@@ -59,32 +59,28 @@ pub(super) struct Export {
 /// Why no bundle was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
-    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
-    Shield,
     #[error("{} was not written: {source}", path.display())]
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
+    #[error("--since and --sign are for bundles: leave --format out")]
+    NotForDumps,
     #[error("a bundle cannot be written to standard output, because it is read again to verify it: name a file")]
     NoFile,
 }
 
 impl Export {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let config = load(&self.sources)?.config;
+        let config = load_for_snapshots(&self.sources)?;
         logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        if config.usage() == Use::Shield {
-            return Err(ExportError::Shield.into());
-        }
         if let Some(kind) = self.format.dump() {
             if self.since.is_some() || self.sign.is_some() {
-                eprintln!("grandstand: --since and --sign are for bundles: leave --format out");
-                return Ok(ExitCode::from(EXIT_CONFIG));
+                return Err(Failure::usage(ExportError::NotForDumps));
             }
             return dump::export(&config, kind, &self.file, self.json);
         }
         if self.file.as_os_str() == "-" {
-            return Err(ExportError::NoFile.into());
+            return Err(Failure::usage(ExportError::NoFile));
         }
         // Before the work, so that a wrong password fails at once.
         let password = || signature::ask_password("password of the secret key: ");
@@ -93,7 +89,7 @@ impl Export {
         let mut unfinished = Unfinished::beside(&self.file)?;
         let made = make(&config, unfinished.file(), since.as_deref()).map_err(|failure| match failure {
             Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
-            config @ Failure::Config(_) => config,
+            wrong => wrong,
         })?;
         // Verified as an import will do it.
         let bar = bytes_bar("verifying");
@@ -199,7 +195,7 @@ fn comment(manifest: &Manifest) -> String {
 fn base(since: &str) -> Result<String, Failure> {
     let path = Path::new(since);
     if since.is_empty() {
-        return Err(ExportError::NoBase.into());
+        return Err(Failure::usage(ExportError::NoBase));
     }
     if !since.bytes().all(|byte| byte.is_ascii_hexdigit()) || path.is_file() {
         let bundle = open_file(path).and_then(|file| Ok(Bundle::open(file, &mut |_, _| {})?));

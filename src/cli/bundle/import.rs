@@ -16,7 +16,7 @@ use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
 use crate::bundle::trust::Opened;
 use crate::cli::holder::Holder;
-use crate::cli::{Failure, load, logging};
+use crate::cli::{Failure, load_for_snapshots, logging};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
@@ -43,20 +43,10 @@ pub(super) struct Import {
     file: PathBuf,
 }
 
-/// Why nothing was imported.
-#[derive(Debug, thiserror::Error)]
-enum ImportFailure {
-    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
-    Shield,
-}
-
 impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let config = load(&self.sources)?.config;
+        let config = load_for_snapshots(&self.sources)?;
         logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        if config.usage() == Use::Shield {
-            return Err(ImportFailure::Shield.into());
-        }
         let bundle = opened(&self.file, &trusted(&config)?, config.bundle.max_size)?;
         for doubt in doubts(&config, bundle.bundle.manifest(), Clock::system().now_wall()) {
             eprintln!("warning: {doubt}");
@@ -177,7 +167,7 @@ impl Told {
 /// Imports a bundle before a server starts, unless the data directory is as new.
 pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), Failure> {
     let Some(snapshots) = core.snapshots.as_ref().filter(|_| config.usage() != Use::Shield) else {
-        return Err(ImportFailure::Shield.into());
+        return Err(Failure::shield());
     };
     let Opened { file, bundle, voucher } = opened(path, &trusted(config)?, config.bundle.max_size)?;
     for doubt in doubts(config, bundle.manifest(), core.clock.now_wall()) {

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::config::Use;
 use crate::words::counted;
 
 use super::super::status::ask;
-use super::super::{Failure, Sources, load, sync};
+use super::super::{Failure, Sources, load_for_snapshots, sync};
 
 /// The longest time until an accepted snapshot is published.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -22,8 +21,6 @@ const SETTLES: Duration = Duration::from_secs(5);
 /// Why nothing is accepted.
 #[derive(Debug, thiserror::Error)]
 enum AcceptError {
-    #[error("a shield keeps no snapshots, so none is held back")]
-    Shield,
     #[error("no server is running on {0}; start `grandstand serve` first")]
     NoServer(String),
     #[error("no snapshot is held back")]
@@ -38,10 +35,7 @@ enum AcceptError {
 
 /// Publishes the held-back snapshot.
 pub(super) fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
-    let config = load(sources)?.config;
-    if config.usage() == Use::Shield {
-        return Err(AcceptError::Shield.into());
-    }
+    let config = load_for_snapshots(sources)?;
     let Some(admin) = sync::running(&config.data_dir)? else {
         return Err(AcceptError::NoServer(config.data_dir.display().to_string()).into());
     };

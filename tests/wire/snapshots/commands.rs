@@ -105,12 +105,26 @@ async fn a_shield_and_a_place_without_data_are_told_apart() {
         assert!(code == 1 && said.contains("no data in") && said.contains("none"), "{said}");
         assert!(!data.exists(), "none is made");
         let (code, said) = run(&Setup::shield_of(&origin).arguments(&words, &data)).await;
-        assert!(code == 1 && said.contains("shield"), "{said}");
+        assert!(code == 64 && said.contains("mirror.enabled: is false, and a shield"), "{said}");
     }
     let shield = Setup::shield_of(&origin).start().await;
     shield.ready().await;
     let (code, said) = command(&shield, &["list"]).await;
-    assert!(code == 1 && said.contains("shield"), "{said}");
+    assert!(code == 64 && said.contains("shield"), "{said}");
+    for words in [&["snapshot", "accept"][..], &["bundle", "export", "x.gsb"], &["bundle", "import", "x.gsb"]] {
+        let (code, said) = run(&shield.setup.arguments(words, &shield.data_dir())).await;
+        assert!(code == 64 && said.contains("mirror.enabled: is false, and a shield"), "{words:?}: {said}");
+    }
+    // What no configuration makes possible.
+    for words in [
+        &["bundle", "export", "-"][..],
+        &["bundle", "export", "x.gsb", "--since", ""],
+        &["bundle", "export", "x.csv", "--format", "csv", "--since", "ab"],
+        &["snapshot", "pin", ""],
+    ] {
+        let (code, said) = run(&Setup::offline().arguments(words, shield.data_dir().parent().unwrap())).await;
+        assert_eq!(code, 64, "{words:?}: {said}");
+    }
     assert_eq!(shield.admin(http::Method::GET, "/snapshots").await.status, 409);
     // A directory that is somebody's gets nothing either.
     fs::create_dir(&data).unwrap();
