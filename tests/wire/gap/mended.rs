@@ -7,6 +7,11 @@ use grandstand::sample::{Switches, World};
 use super::{Desk, Everything, LIST, edit, everything, is_one_of, mirrored};
 use crate::harness::{Setup, run};
 
+/// Of the store's file.
+const PAGE: usize = 4096;
+/// Rounds with damage anywhere in the file.
+const SPREAD: usize = 30;
+
 fn lists(all: &Everything) -> Everything {
     all.iter()
         .filter(|(target, _)| target.starts_with(LIST))
@@ -16,7 +21,7 @@ fn lists(all: &Everything) -> Everything {
 
 #[tokio::test]
 async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundle() {
-    let (origin, mirror) = mirrored(400, Switches::default()).await;
+    let (origin, mirror) = mirrored(200, Switches::default()).await;
     let (desk, offline) = (Desk::new(), Setup::offline());
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
     let (old_id, old) = (mirror.snapshot().await, lists(&everything(&mirror).await));
@@ -24,20 +29,22 @@ async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundl
     edit(&origin, &mirror, |world| assert!(ids.iter().all(|id| world.touch(*id)))).await;
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
     let (new_id, new) = (mirror.snapshot().await, everything(&mirror).await);
-    for name in ["old.gsb", "new.gsb"] {
-        desk.does(&offline, &desk.data(), &["import"], name).await;
-    }
     let store = desk.data().join("grandstand.redb");
+    desk.does(&offline, &desk.data(), &["import"], "old.gsb").await;
+    let before = fs::read(&store).unwrap();
+    desk.does(&offline, &desk.data(), &["import"], "new.gsb").await;
     let whole = fs::read(&store).unwrap();
+    let pages = (1..whole.len() / PAGE).map(|page| page * PAGE);
+    let written = pages.filter(|&at| before.get(at..at + PAGE) != Some(&whole[at..at + PAGE]));
     let command = async |words: &[&str]| run(&offline.arguments(words, &desk.data())).await;
     let (mut one, mut others) = (0, 0);
-    // Spread over the file, then on until exactly one snapshot was damaged.
-    let places = (whole.len() - 4300) as u64;
-    for round in 0..400_u64 {
-        if round >= 30 && one > 0 {
+    // Spread over the file; then what the second import wrote, until exactly one snapshot was damaged.
+    let places = whole.len() - PAGE - 200;
+    let spread = (0..SPREAD).map(|round| PAGE + round * 618_033_989 % 1_000_000_000 * places / 1_000_000_000);
+    for (round, at) in spread.chain(written).enumerate() {
+        if round >= SPREAD && one > 0 {
             break;
         }
-        let at = 4096 + (round * 618_033_989 % 1_000_000_000 * places / 1_000_000_000) as usize;
         let mut damaged = whole.clone();
         damaged[at..at + 100].iter_mut().for_each(|byte| *byte ^= 0x55);
         fs::write(&store, &damaged).unwrap();
@@ -49,7 +56,7 @@ async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundl
             "{what}"
         );
         let goes_back = told(&new_id, "damaged") && told(&old_id, "intact");
-        if round >= 30 && !goes_back {
+        if round >= SPREAD && !goes_back {
             continue;
         }
         if goes_back {
