@@ -3,14 +3,16 @@
 //! Callers: [`super::wire`]; [`crate::cli`] for requests to a running server; [`crate::shared_limit`] for TLS.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
-use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
 use super::error::ClientError;
@@ -41,11 +43,68 @@ pub(crate) fn tls(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, Client
     let failed = |error: &dyn std::fmt::Display| ClientError::Tls(error.to_string());
     let provider = Arc::new(ring::default_provider());
     let more = ca_file.map(read_ca_file).transpose()?.unwrap_or_default();
-    let verifier = Verifier::new_with_extra_roots(more, provider.clone()).map_err(|error| failed(&error))?;
+    for certificate in &more {
+        RootCertStore::empty().add(certificate.clone()).map_err(|error| failed(&error))?;
+    }
+    let verifier = SystemVerifier { provider: provider.clone(), more, verifier: OnceLock::new() };
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(&error))?;
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
+}
+
+/// Reads the system's authorities when the first certificate arrives: without TLS nothing is read.
+#[derive(Debug)]
+struct SystemVerifier {
+    provider: Arc<CryptoProvider>,
+    more: Vec<CertificateDer<'static>>,
+    verifier: OnceLock<Verifier>,
+}
+
+impl SystemVerifier {
+    /// The error is not kept: the next certificate is tried again.
+    fn verifier(&self) -> Result<&Verifier, Error> {
+        if let Some(verifier) = self.verifier.get() {
+            return Ok(verifier);
+        }
+        let verifier = Verifier::new_with_extra_roots(self.more.iter().cloned(), self.provider.clone())?;
+        Ok(self.verifier.get_or_init(|| verifier))
+    }
+}
+
+impl ServerCertVerifier for SystemVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.verifier()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier()?.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier()?.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 /// The certificates of a CA file (PEM).

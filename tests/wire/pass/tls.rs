@@ -142,3 +142,17 @@ async fn certificates_decide_whether_an_unknown_path_is_asked_for() {
         assert!(origin.requests.lock().is_empty(), "{case}");
     }
 }
+
+#[tokio::test]
+async fn the_systems_authorities_are_read_with_the_first_certificate() {
+    let (dir, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    certificate(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
+    certificate(other.path(), "IP:127.0.0.1", &["-days", "2"]);
+    let origin = TlsOrigin::start(dir.path(), &["http/1.1"]).await;
+    let authorities = other.path().join("ca.pem");
+    let variable = format!("SSL_CERT_FILE={}", authorities.display());
+    let server = Setup::shield_of_url(&origin.url("127.0.0.1")).under(&["env", &variable]).start().await;
+    // The server runs, and this authority comes only now.
+    std::fs::copy(dir.path().join("ca.pem"), &authorities).unwrap();
+    assert_eq!(server.get(PATH).await.status, 200);
+}
