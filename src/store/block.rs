@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::coding::{Reader, damaged};
 use super::error::StoreError;
-use super::packing::Unpacker;
+use super::packing::unpack;
 use super::record::BlockKey;
 use crate::api::envelope::Envelope;
 use crate::api::listing::{ListingId, Summary};
@@ -69,8 +69,8 @@ pub(super) fn summaries<'a>(block: impl ExactSizeIterator<Item = &'a Summary> + 
 ///
 /// # Errors
 /// When it is not.
-pub(super) fn open(key: &BlockKey, packed: &[u8], unpacker: &mut Unpacker) -> Result<Bytes, StoreError> {
-    let raw = unpacker.unpack(packed, MAX_BLOCK)?;
+pub(super) fn open(key: &BlockKey, packed: &[u8]) -> Result<Bytes, StoreError> {
+    let raw = unpack(packed, MAX_BLOCK)?;
     if BlockKey::of(&raw) == *key { Ok(raw.into()) } else { Err(damaged("block", "hash")) }
 }
 

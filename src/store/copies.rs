@@ -8,7 +8,7 @@ use redb::{ReadableTable, WriteTransaction};
 use super::coding::{self, Reader};
 use super::error::{StoreError, unless_damaged};
 use super::fault::Fault;
-use super::packing::{Packer, Unpacker};
+use super::packing::{Packer, unpack};
 use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 
@@ -139,7 +139,7 @@ impl Store {
         let read = self.handle.read(|transaction| {
             let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
             let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
-            Ok(Some(Unpacker::new()?.unpack(packed, MAX_BODY)?.into()))
+            Ok(Some(unpack(packed, MAX_BODY)?.into()))
         });
         unless_damaged(read, || format!("the copy of {key}"))
     }
@@ -154,7 +154,7 @@ impl Store {
             let meta = CopyMeta::decode(key, sealed.value())?;
             let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
             let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
-            Ok(Some((meta, Unpacker::new()?.unpack(packed, MAX_BODY)?.into())))
+            Ok(Some((meta, unpack(packed, MAX_BODY)?.into())))
         });
         unless_damaged(read, || format!("the copy of {key}"))
     }

@@ -10,7 +10,7 @@ use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
 use super::fault::Fault;
-use super::packing::{Packer, Unpacker};
+use super::packing::{Packer, unpack};
 use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -109,7 +109,7 @@ fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreError> {
     reader.version(ENCODING)?;
     match reader.u8()? {
         0 => Ok(Bytes::copy_from_slice(reader.rest())),
-        1 => Ok(Unpacker::new()?.unpack(reader.rest(), MAX_BODY)?.into()),
+        1 => Ok(unpack(reader.rest(), MAX_BODY)?.into()),
         _ => Err(damaged(BODY, "tag")),
     }
 }

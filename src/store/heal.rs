@@ -19,7 +19,6 @@ use super::data_dir::{DataDir, Lock};
 use super::error::StoreError;
 use super::files;
 use super::handle::Handle;
-use super::packing::Unpacker;
 use super::record::{self, SnapshotRecord};
 use super::tables;
 use super::{Store, block, evidence, opening};
@@ -286,11 +285,10 @@ type Packed = Vec<([u8; 16], Vec<u8>)>;
 
 /// The blocks of a snapshot, still compressed; `None` when one is lost.
 fn whole_blocks(source: &Handle, record: &SnapshotRecord) -> Result<Option<Packed>, StoreError> {
-    let Ok(mut unpacker) = Unpacker::new() else { return Ok(None) };
     let mut blocks = Vec::new();
     for key in record.block_keys() {
         let Some(packed) = value!(source, tables::BLOCKS, key.as_bytes())? else { return Ok(None) };
-        if block::open(&key, &packed, &mut unpacker).is_err() {
+        if block::open(&key, &packed).is_err() {
             return Ok(None);
         }
         blocks.push((*key.as_bytes(), packed));

@@ -10,7 +10,6 @@ use redb::{ReadOnlyTable, ReadTransaction};
 use super::coding::damaged;
 use super::error::StoreError;
 use super::fault::Fault;
-use super::packing::Unpacker;
 use super::record::{BlockKey, SnapshotRecord};
 use super::tables::{self, Sealed};
 use super::{Store, block, parallel};
@@ -52,17 +51,16 @@ impl Store {
 /// Reads and verifies blocks.
 pub(super) struct BlockReader {
     table: ReadOnlyTable<&'static [u8; 16], Sealed>,
-    unpacker: Unpacker,
 }
 
 impl BlockReader {
     pub(super) fn new(transaction: &ReadTransaction) -> Result<Self, Fault> {
-        Ok(Self { table: transaction.open_table(tables::BLOCKS)?, unpacker: Unpacker::new()? })
+        Ok(Self { table: transaction.open_table(tables::BLOCKS)? })
     }
 
-    pub(super) fn read(&mut self, key: &BlockKey) -> Result<Bytes, Fault> {
+    pub(super) fn read(&self, key: &BlockKey) -> Result<Bytes, Fault> {
         let packed = self.table.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
-        Ok(block::open(key, packed.value(), &mut self.unpacker)?)
+        Ok(block::open(key, packed.value())?)
     }
 }
 
@@ -78,9 +76,9 @@ fn content<T: Clone + Default + Send>(
     read: &(impl Fn(&[Summary]) -> Vec<T> + Sync),
 ) -> Result<(Content, Vec<T>), Fault> {
     let blocks = &record.blocks;
-    let mut reader = BlockReader::new(transaction)?;
+    let reader = BlockReader::new(transaction)?;
     let envelope = block::read_envelope(&reader.read(&blocks.envelope)?)?;
-    let mut taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
+    let taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
         Ok(block::read_taxonomy(&reader.read(&blocks.taxonomies[kind])?)?.into())
     };
     let taxonomies = [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?];

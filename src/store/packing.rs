@@ -2,6 +2,7 @@
 //!
 //! Callers: [`super::block`], [`super::copies`], [`super::details`].
 
+use parking_lot::Mutex;
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::coding::damaged;
@@ -13,8 +14,9 @@ const LEN: usize = 4;
 /// A compressor, worth keeping for a run of texts.
 pub(super) struct Packer(Compressor<'static>);
 
-/// A decompressor, worth keeping for a run of texts.
-pub(super) struct Unpacker(Decompressor<'static>);
+/// Idle decompressors, about 150 KiB each: to set one up costs more than to unpack a short text.
+static IDLE: Mutex<Vec<Decompressor<'static>>> = Mutex::new(Vec::new());
+const MOST_IDLE: usize = 4;
 
 impl Packer {
     /// # Errors
@@ -37,27 +39,27 @@ impl Packer {
     }
 }
 
-impl Unpacker {
-    /// # Errors
-    /// When zstd cannot be set up.
-    pub(super) fn new() -> Result<Self, StoreError> {
-        Decompressor::new().map(Self).map_err(failed)
+/// Undoes [`Packer::pack`].
+///
+/// # Errors
+/// When the recorded length is above `most` or wrong, or zstd cannot be set up.
+pub(super) fn unpack(packed: &[u8], most: usize) -> Result<Vec<u8>, StoreError> {
+    let wrong = || damaged("compressed bytes", "length");
+    let (len, frame) = packed.split_first_chunk::<LEN>().ok_or_else(wrong)?;
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > most {
+        return Err(wrong());
     }
-
-    /// Undoes [`Packer::pack`].
-    ///
-    /// # Errors
-    /// When the recorded length is above `most` or wrong.
-    pub(super) fn unpack(&mut self, packed: &[u8], most: usize) -> Result<Vec<u8>, StoreError> {
-        let wrong = || damaged("compressed bytes", "length");
-        let (len, frame) = packed.split_first_chunk::<LEN>().ok_or_else(wrong)?;
-        let len = u32::from_le_bytes(*len) as usize;
-        if len > most {
-            return Err(wrong());
-        }
-        let raw = self.0.decompress(frame, len).map_err(|_| damaged("compressed bytes", "frame"))?;
-        if raw.len() == len { Ok(raw) } else { Err(wrong()) }
+    let idle = IDLE.lock().pop();
+    let mut decompressor = idle.map_or_else(Decompressor::new, Ok).map_err(failed)?;
+    let raw = decompressor.decompress(frame, len);
+    let mut idle = IDLE.lock();
+    if idle.len() < MOST_IDLE {
+        idle.push(decompressor);
     }
+    drop(idle);
+    let raw = raw.map_err(|_| damaged("compressed bytes", "frame"))?;
+    if raw.len() == len { Ok(raw) } else { Err(wrong()) }
 }
 
 fn failed(error: std::io::Error) -> StoreError {
@@ -73,14 +75,13 @@ mod tests {
         #[test]
         fn bytes_come_back_and_nonsense_is_refused(raw in any::<Vec<u8>>(), at: usize, xor in 1_u8..) {
             let mut packed = Packer::new().unwrap().pack(&raw).unwrap();
-            let mut unpacker = Unpacker::new().unwrap();
-            prop_assert_eq!(unpacker.unpack(&packed, raw.len()).unwrap(), raw.clone());
+            prop_assert_eq!(unpack(&packed, raw.len()).unwrap(), raw.clone());
             if !raw.is_empty() {
-                prop_assert!(unpacker.unpack(&packed, raw.len() - 1).is_err());
+                prop_assert!(unpack(&packed, raw.len() - 1).is_err());
             }
             let at = at % packed.len();
             packed[at] ^= xor;
-            let _ = unpacker.unpack(&packed, 1 << 20);
+            let _ = unpack(&packed, 1 << 20);
         }
     }
 }

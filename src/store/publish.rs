@@ -11,7 +11,7 @@ use super::coding::{self, check_size, damaged};
 use super::details::{self, DetailStream};
 use super::error::StoreError;
 use super::fault::Fault;
-use super::packing::{Packer, Unpacker};
+use super::packing::Packer;
 use super::record::{self, BlockKey, Blocks, SnapshotRecord};
 use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, parallel, tables};
 use crate::api::hash::ContentHash;
@@ -153,7 +153,7 @@ impl Store {
         let read = self.handle.read(|transaction| {
             let blocks = transaction.open_table(tables::BLOCKS)?;
             let Some(packed) = blocks.get(key.as_bytes())? else { return Ok(false) };
-            block::open(key, packed.value(), &mut Unpacker::new()?)?;
+            block::open(key, packed.value())?;
             Ok(true)
         });
         match read {

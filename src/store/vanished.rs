@@ -28,7 +28,7 @@ impl Store {
                 // Without snapshots no listing is known, and the details are all data.
                 return Ok(Vec::new());
             }
-            let mut reader = BlockReader::new(transaction)?;
+            let reader = BlockReader::new(transaction)?;
             let blocks: HashSet<_> = records.iter().flat_map(|record| record.blocks.order.iter().copied()).collect();
             let mut listed = HashSet::new();
             for key in &blocks {
