@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::client::{Reply, plain_client};
-use crate::harness::{Server, Setup, edit, origin_with, run};
+use crate::harness::{Server, Setup, breath, edit, origin_with, run};
 
 pub const LIST: &str = "/api/listings.json";
 
@@ -170,6 +170,7 @@ impl Load {
                     let response = client.get(format!("http://{public}{target}")).send().await;
                     let reply = Reply::of(response.unwrap_or_else(|error| panic!("{target}: {error:?}"))).await;
                     replies.push((target.clone(), reply));
+                    breath().await;
                 }
                 replies
             })

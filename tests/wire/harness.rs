@@ -94,6 +94,12 @@ pub async fn quickest(mut something: impl AsyncFnMut()) -> Duration {
     shortest
 }
 
+/// A pause between the requests of a client that loads a server for as long as something takes: the load is there, and
+/// leaves the processors to other tests.
+pub async fn breath() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+}
+
 /// How many cases of a table run at once.
 const AT_ONCE: usize = 8;
 

@@ -8,7 +8,7 @@ use grandstand::sample::World;
 use http::Method;
 
 use crate::client::{Reply, header_map, plain_client};
-use crate::harness::{Server, Setup, origin, wait_until};
+use crate::harness::{Server, Setup, breath, origin, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -105,6 +105,7 @@ async fn hot_answers_under_load_survive_publications_and_never_contradict_each_o
                     let request = request.headers(header_map(&[("accept-encoding", coding)]));
                     let reply = Reply::of(request.send().await.unwrap()).await;
                     witness.lock().unwrap().hear(target, &reply);
+                    breath().await;
                 }
             }
         })

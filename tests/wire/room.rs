@@ -7,13 +7,13 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
+use crate::harness::{Script, Seen, Server, Setup, Upstream, breath, wait_until};
 
 const MEBIBYTE: u64 = 1 << 20;
-/// `limits.origin_bytes`: a quarter of the default, so that a test takes seconds.
-const ROOM: u64 = 32;
+/// `limits.origin_bytes`: an eighth of the default, so that a test takes seconds.
+const ROOM: u64 = 16;
 /// The largest body, in MiB: it just fits into that room.
-const LARGEST: usize = 8;
+const LARGEST: usize = 4;
 /// The most that the server may ever use: the room, its other needs (more without optimisation), and the allocator's
 /// short-lived reserve.
 const MOST: u64 = (2 * ROOM + 48) * MEBIBYTE;
@@ -87,6 +87,7 @@ async fn attack(server: &Server, targets: &[String]) -> Duration {
                 longest = longest.max(begun.elapsed());
             }
         }
+        breath().await;
     }
 }
 

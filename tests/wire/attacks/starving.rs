@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use grandstand::sample::FaultRule;
 
-use crate::harness::{Script, Setup, Upstream, origin, wait_until};
+use crate::harness::{Script, Setup, Upstream, breath, origin, wait_until};
 use crate::origin_faults::Fault;
 
 fn from(address: &str) -> (&str, &str) {
@@ -84,6 +84,7 @@ async fn unknown_paths_that_fail_do_not_keep_the_mirror_from_its_crawl() {
             let next = |_| asked.fetch_add(1, Ordering::Relaxed);
             let targets: Vec<_> = (0..4).map(next).map(|number| format!("/api/attack/{number}")).collect();
             join_all(targets.iter().map(|target| server.get(target))).await;
+            breath().await;
         }
     };
     let published = async {

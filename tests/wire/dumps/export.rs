@@ -55,7 +55,7 @@ async fn what_an_export_cannot_do_is_said_at_once() {
         (&[file.as_str(), "--format", "xml"][..], 64, "geojson"),
         (&[&file, "--format", "csv", "--since", "abc"], 64, "--since"),
         (&[&file, "--format", "csv", "--sign", "key"], 64, "--sign"),
-        (&["-"], 1, "name a file"),
+        (&["-"], 64, "name a file"),
         (&["/nowhere/out.csv", "--format", "csv"], 1, "/nowhere/out.csv"),
     ] {
         let (ended, said) = run(&arguments(&server.setup, &data, words)).await;

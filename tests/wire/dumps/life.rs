@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::contents::{Texts, answers, lines, mirror_of, origin_of};
 use super::{ALL, CSV, DETAILS, NDJSON, mirrored};
@@ -20,7 +20,7 @@ fn times(said: &str, dump: &str) -> usize {
 
 /// Listings far too large for the buffers of a connection.
 fn large(count: u64, word: &str) -> (Vec<Texts>, Vec<Texts>) {
-    let listing = |id| (id, format!("{{\"id\":{id},\"text\":\"{}\"}}", word.repeat(300_000 / word.len())));
+    let listing = |id| (id, format!("{{\"id\":{id},\"text\":\"{}\"}}", word.repeat(100_000 / word.len())));
     ((1..=count).map(listing).collect(), (1..=count).map(|id| (id, "{}".to_owned())).collect())
 }
 
@@ -57,7 +57,9 @@ async fn a_download_that_a_publication_overtakes_ends_as_it_began() {
     let (listings, details) = large(60, "old ");
     let origin = origin_of(listings, details).await;
     let server = mirror_of(&origin).await;
-    let mut slow = TcpStream::connect(server.public).await.unwrap();
+    let slow = TcpSocket::new_v4().unwrap();
+    slow.set_recv_buffer_size(64 << 10).unwrap();
+    let mut slow = slow.connect(server.public).await.unwrap();
     let request = format!("GET {NDJSON} HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n\r\n");
     slow.write_all(request.as_bytes()).await.unwrap();
     let mut got = vec![0; 100];
@@ -65,7 +67,7 @@ async fn a_download_that_a_publication_overtakes_ends_as_it_began() {
     // A client that reads nothing for long is cut off.
     let (hurry, mut hurried) = tokio::sync::oneshot::channel();
     let reading = tokio::spawn(async move {
-        let mut piece = [0; 16 << 10];
+        let mut piece = [0; 8 << 10];
         while hurried.try_recv().is_err() {
             let read = slow.read(&mut piece).await.unwrap();
             got.extend_from_slice(&piece[..read]);

@@ -11,7 +11,8 @@ use crate::origin_faults::{Fault, Raw, Tamper};
 async fn is_lived_with(fault: Fault) {
     let origin = origin(130).await;
     origin.set(|switches| switches.faults = vec![FaultRule::always("", fault.clone())]);
-    let server = restless(&origin).start().await;
+    // Nothing is withheld: a busy machine may take its time.
+    let server = restless(&origin).set("origin.timeout", "20s").start().await;
     complete(&server).await;
     everything_is_the_origins(&server, &origin).await;
     let (id, before) = (origin.world(World::ids)[3], server.snapshot().await);

@@ -10,6 +10,11 @@ use tempfile::TempDir;
 use crate::gap::{Desk, Everything, everything, is_one_of, names};
 use crate::harness::{Server, Setup, until, wait_until};
 
+/// Removes a directory into which a publisher may be writing.
+pub async fn lost(dir: &Path) {
+    wait_until("the directory is gone", || async { fs::remove_dir_all(dir).is_ok() || !dir.exists() }).await;
+}
+
 /// A head, taken apart.
 #[derive(Clone, Debug)]
 pub struct Head {

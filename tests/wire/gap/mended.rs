@@ -9,8 +9,10 @@ use crate::harness::{Setup, run};
 
 /// Of the store's file.
 const PAGE: usize = 4096;
+/// Bytes at once.
+const DAMAGED: usize = 100;
 /// Rounds with damage anywhere in the file.
-const SPREAD: usize = 30;
+const SPREAD: usize = 16;
 
 fn lists(all: &Everything) -> Everything {
     all.iter()
@@ -21,7 +23,7 @@ fn lists(all: &Everything) -> Everything {
 
 #[tokio::test]
 async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundle() {
-    let (origin, mirror) = mirrored(200, Switches::default()).await;
+    let (origin, mirror) = mirrored(120, Switches::default()).await;
     let (desk, offline) = (Desk::new(), Setup::offline());
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
     let (old_id, old) = (mirror.snapshot().await, lists(&everything(&mirror).await));
@@ -34,19 +36,19 @@ async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundl
     let before = fs::read(&store).unwrap();
     desk.does(&offline, &desk.data(), &["import"], "new.gsb").await;
     let whole = fs::read(&store).unwrap();
-    let pages = (1..whole.len() / PAGE).map(|page| page * PAGE);
-    let written = pages.filter(|&at| before.get(at..at + PAGE) != Some(&whole[at..at + PAGE]));
+    let steps = (PAGE..whole.len() - PAGE).step_by(PAGE / 4).map(|at| at + PAGE / 8);
+    let written = steps.filter(|&at| before.get(at..at + DAMAGED) != Some(&whole[at..at + DAMAGED]));
     let command = async |words: &[&str]| run(&offline.arguments(words, &desk.data())).await;
     let (mut one, mut others) = (0, 0);
     // Spread over the file; then what the second import wrote, until exactly one snapshot was damaged.
-    let places = whole.len() - PAGE - 200;
+    let places = whole.len() - PAGE - DAMAGED;
     let spread = (0..SPREAD).map(|round| PAGE + round * 618_033_989 % 1_000_000_000 * places / 1_000_000_000);
     for (round, at) in spread.chain(written).enumerate() {
         if round >= SPREAD && one > 0 {
             break;
         }
         let mut damaged = whole.clone();
-        damaged[at..at + 100].iter_mut().for_each(|byte| *byte ^= 0x55);
+        damaged[at..at + DAMAGED].iter_mut().for_each(|byte| *byte ^= 0x55);
         fs::write(&store, &damaged).unwrap();
         let (code, verified) = command(&["snapshot", "verify"]).await;
         let told = |id: &str, what: &str| verified.contains(&format!("{id}  {what}"));

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{Sockets, with_sockets};
 use crate::client::http2_client;
-use crate::harness::{Process, Setup, origin, wait_until};
+use crate::harness::{Process, Setup, breath, origin, wait_until};
 use crate::tls;
 
 const TARGET: &str = "/api/listings.json?per_page=100";
@@ -146,6 +146,7 @@ async fn http1(place: &Place, keeps: bool, stop: &AtomicBool, answered: &AtomicU
         let reusable = exchange(&mut stream).await?;
         answered.fetch_add(1, Ordering::Relaxed);
         kept = Some(stream).filter(|_| keeps && reusable);
+        breath().await;
     }
     Ok(())
 }
@@ -163,6 +164,7 @@ async fn http2(place: &Place, keeps: bool, stop: &AtomicBool, answered: &AtomicU
         if !keeps {
             client = place.http2_client();
         }
+        breath().await;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{DAYS, NAME, address, certified, client, connect, with_tls};
 use crate::harness::openssl::signed;
-use crate::harness::{Server, Setup, wait_until};
+use crate::harness::{Server, Setup, breath, wait_until};
 
 /// The certificate that new connections get.
 async fn served(address: SocketAddr, dir: &Path) -> Vec<u8> {
@@ -59,6 +59,7 @@ async fn a_new_certificate_is_taken_under_load_and_no_request_fails() {
                     let reply = client.get(format!("https://{address}/nothing")).send().await.unwrap();
                     assert_eq!(reply.status(), 404);
                     answered.fetch_add(1, Ordering::Relaxed);
+                    breath().await;
                 }
             })
         })

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::change;
-use crate::fleet::store::{Store, age, leads_to, publishing};
+use crate::fleet::store::{Store, age, leads_to, lost, publishing};
 use crate::harness::{Setup, wait_until};
 
 const DAY: u64 = 86_400;
@@ -18,7 +18,7 @@ async fn without_a_head_everything_is_written_again() {
     let store = Store::new();
     let (origin, server) = publishing(120, &store.url(), |setup| setup).await;
     let before = store.has(&server).await;
-    fs::remove_dir_all(store.root()).unwrap();
+    lost(&store.root()).await;
     server.refreshed(&origin).await;
     let after = store.until("another head", |_| true).await;
     assert!(after.sequence() > before.sequence() && after.deltas().is_empty());

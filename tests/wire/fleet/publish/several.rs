@@ -48,8 +48,8 @@ async fn two_publishers_at_once_on_a_store_with_conditions_do_no_harm() {
         }
         let before = last;
         wait_until("a later head", || async {
-            let head = Head::parse(&s3.get("both", "head.json").await.body);
-            head.sequence() > before
+            let head = s3.get("both", "head.json").await;
+            head.status == 200 && Head::parse(&head.body).sequence() > before
         })
         .await;
         let head = Head::parse(&s3.get("both", "head.json").await.body);

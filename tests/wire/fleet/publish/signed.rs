@@ -8,19 +8,21 @@ use super::change;
 use crate::fleet::store::{Store, publishing, told};
 use crate::harness::{Setup, wait_until};
 
-/// Makes a key; without a password if it is none.
-fn key(dir: &Path, password: Option<&str>) {
+/// The password of a fixture, whose key costs little: the tool's own keys take a second and a gigabyte.
+const PASSWORD: &str = "correct horse";
+
+/// Makes a key without a password.
+fn key(dir: &Path) {
     let mut tool = Command::new("minisign");
-    tool.args(["-G", "-p", "k.pub", "-s", "k.key"]).current_dir(dir).stdout(Stdio::null());
-    if password.is_none() {
-        tool.arg("-W");
+    tool.args(["-G", "-W", "-p", "k.pub", "-s", "k.key"]).current_dir(dir).stdout(Stdio::null());
+    assert!(tool.status().expect("the tool `minisign` is there: setup.sh installs it").success());
+}
+
+/// Lays down a key with a password.
+fn encrypted_key(dir: &Path) {
+    for (fixture, name) in [("encrypted.pub", "k.pub"), ("encrypted.key", "k.key")] {
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(fixture), dir.join(name)).unwrap();
     }
-    let mut child = tool.stdin(Stdio::piped()).spawn().expect("the tool `minisign` is there: setup.sh installs it");
-    if let Some(password) = password {
-        use std::io::Write as _;
-        child.stdin.take().unwrap().write_all(format!("{password}\n{password}\n").as_bytes()).unwrap();
-    }
-    assert!(child.wait().unwrap().success());
 }
 
 fn verifies(dir: &Path, file: &Path, signature: &Path) -> bool {
@@ -42,11 +44,13 @@ fn signing(dir: &Path) -> impl FnOnce(Setup) -> Setup {
 
 #[tokio::test]
 async fn the_head_and_every_bundle_are_signed() {
-    for password in [None, Some("correct horse")] {
+    for password in [None, Some(PASSWORD)] {
         let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
-        key(dir.path(), password);
         if let Some(password) = password {
+            encrypted_key(dir.path());
             fs::write(dir.path().join("password"), format!("{password}\n")).unwrap();
+        } else {
+            key(dir.path());
         }
         let (origin, server) = publishing(200, &store.url(), signing(dir.path())).await;
         store.has(&server).await;
@@ -62,14 +66,14 @@ async fn the_head_and_every_bundle_are_signed() {
             let signature = store.root().join(format!("{key}.minisig"));
             assert!(verifies(dir.path(), &store.root().join(key), &signature), "{key}");
         }
-        assert!(!fs::read_to_string(&text).unwrap().contains("correct"), "no password travels");
+        assert!(!fs::read_to_string(&text).unwrap().contains(PASSWORD), "no password travels");
     }
 }
 
 #[tokio::test]
 async fn an_altered_signature_is_noticed_and_told_until_everything_was_read_back() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
-    key(dir.path(), None);
+    key(dir.path());
     // The objects are checked every five seconds.
     let often = |setup| signing(dir.path())(setup).set("publish.keep", "80s");
     let (_origin, server) = publishing(60, &store.url(), often).await;
@@ -94,7 +98,7 @@ async fn another_key_begins_another_chain() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
     let (origin, mut server) = publishing(60, &store.url(), |setup| setup).await;
     let unsigned = store.has(&server).await;
-    key(dir.path(), None);
+    key(dir.path());
     server.restart_with("publish.sign_key", dir.path().join("k.key").to_str().unwrap()).await;
     server.settled(&origin).await;
     let signed = store.until("a signed head", |head| head.outer["signature"].is_string()).await;
@@ -106,7 +110,7 @@ async fn another_key_begins_another_chain() {
 #[tokio::test]
 async fn a_key_without_its_password_publishes_nothing_and_says_so() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
-    key(dir.path(), Some("secret"));
+    encrypted_key(dir.path());
     let (_origin, server) = publishing(60, &store.url(), signing(dir.path())).await;
     wait_until("it is told", || async {
         told(&server).await["why"].as_str().is_some_and(|why| why.contains("publish.sign_password_file"))

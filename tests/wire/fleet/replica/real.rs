@@ -6,7 +6,7 @@ use grandstand::sample::{Origin, World};
 use http::Method;
 
 use super::super::s3::{S3, with_options};
-use super::super::store::{Store, publishing};
+use super::super::store::{Store, lost, publishing};
 use crate::gap::{Everything, everything, is_one_of};
 use crate::harness::{Server, Setup, edit, origin, soon, wait_until};
 
@@ -83,7 +83,7 @@ async fn replicas_follow_through_changes_rollbacks_restarts_and_the_loss_of_the_
     }
     for name in crate::gap::names(&store.root()) {
         let path = store.root().join(name);
-        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        if path.is_dir() { lost(&path).await } else { fs::remove_file(path).unwrap() }
     }
     publisher.refreshed(&origin).await;
     change(&origin, &publisher, 4).await;
