@@ -46,19 +46,20 @@
 //!    connection, and sends together what is ready together.
 //! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, loop, size, path, route, method,
 //!    body, query, coding. [`serve::public`] calls it.
-//! 4. [`answer::find`] finds the answer, and may wait for the origin. Dumps, other paths and [`shared_limit`] wait
-//!    outside it. The answer is a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored
-//!    text, or a stored detail, or the origin's ([`proxy`]), or from an older snapshot that the client names
-//!    ([`snapshots::loaded`]). A reply is cached when it is asked for again, and stays when a new snapshot does not change
-//!    it. Unknown paths go to [`proxy`] at once, which streams bodies.
+//! 4. [`answer::find`] finds the answer, and may wait for the origin. The answer is a reply in [`cache`], or rendered
+//!    from the [`snapshot`] by copying slices of stored text, or a stored detail, or the origin's ([`proxy`]), or from
+//!    an older snapshot that the client names ([`snapshots::loaded`]). A rendered reply enters the cache at its second
+//!    request, and stays there if a new snapshot does not change it. Three waits happen elsewhere: [`answer::respond`]
+//!    waits for [`shared_limit`] (before step 3) and for dumps, and `serve::pass` for other paths, whose bodies
+//!    [`proxy`] streams.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
 //! A dump ([`dumps`]) is the current snapshot as one file. It is written when a client first asks for it, and streamed.
 //!
-//! Documents of this server (`/`, `/docs`, `/explore` ...) take the same way: [`pages`] renders them off the threads that
-//! serve clients, and [`cache`] keeps them with a strong entity tag for each coding. Pages and their assets have a limiter
-//! of their own.
+//! Documents of this server (`/`, `/docs`, `/explore` ...) go through steps 1 to 5, too: [`pages`] renders them off the
+//! threads that serve clients, and [`cache`] keeps them with a strong entity tag for each coding. Pages and their
+//! assets have a limiter of their own.
 //!
 //! `/changes.json` reads the journal of publications ([`snapshot::journal`]), which has ids but no contents.
 //!
@@ -66,9 +67,9 @@
 //!
 //! [`proxy`] is an HTTP cache as RFC 9111 defines it; a shield consists of it. Plain functions in
 //! [`semantics::caching`] decide what may be stored, how long it is fresh, which requests it answers, and what a 304
-//! changes. [`cache`] stores, bounded by bytes, under one policy together with rendered replies. The proxy decides
-//! whether to ask the origin, once for all clients that wait ([`upstream::flight`], `proxy::together`). Requests to
-//! known endpoints and to other paths take the same steps. They differ in this:
+//! changes. [`cache`] stores the origin's answers and the rendered replies together, under one bound in bytes and one
+//! policy. The proxy decides whether to ask the origin, once for all clients that wait ([`upstream::flight`],
+//! `proxy::together`). Requests to known endpoints and to other paths take the same steps. They differ in this:
 //!
 //! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|
@@ -92,30 +93,33 @@
 //! not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an unusual header.
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
-//! resource is fetched when there is a slot; such fetches and cache misses take turns, the most wanted first. A cache miss
-//! waits only if its slot comes within `origin.wait`, judging by its place and by the slots that become free
-//! ([`upstream::budget`]); otherwise it is refused at once and told when its turn comes. Under overload (in the last
-//! minute, more cache misses were refused than twice the number of slots) slots are given out over time and not all at
-//! once. What several households were refused is then fetched although no client waits (`proxy::wanted`). Only one read
-//! at a time is promised a slot: the read of the household that was served longest ago.
+//! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most
+//! wanted goes first; of the misses, the one of the household that was served longest ago. A cache miss waits only if
+//! its slot comes within `origin.wait`, judging by its place and by the slots that become free ([`upstream::budget`]);
+//! otherwise it is refused at once and told when its turn comes. Under overload (in the last minute, more cache misses
+//! were refused than twice the number of slots) slots are given out over time and not all at once. What several
+//! households were refused is then fetched although no client waits (`proxy::wanted`). A new cache miss may then wait
+//! only if it has the next turn: its household was served longer ago than every household that waits.
 //!
-//! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room in order. Streamed bodies are
-//! cached only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside the threads that
-//! serve clients. The mirror refuses objects and arrays with more than 100,000 members.
+//! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room, first come, first served.
+//! Streamed bodies are cached only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside
+//! the threads that serve clients. The mirror refuses objects and arrays with more than 100,000 members.
 //!
-//! **An origin that is down** (three failures in a row, on at least two resources; 5xx for clients, details and
-//! background checks: on three) is paused for longer and longer, up to 5 s. Then about one request at a time tries it;
-//! refreshes, crawl, stale reads and waiting clients take turns. An error counts if there was no connection, or if no
-//! single client can have caused it ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s; a
-//! longer `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. With a client's
-//! headers, it pauses only its resource, until several clients get 429 for three resources.
+//! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. If they are
+//! 5xx answers to requests for clients, details or background checks, three resources are needed. An origin that is
+//! down is paused for longer and longer, up to 5 s. Then about one request at a time tries it; refreshes, crawl, stale
+//! reads and waiting clients take turns. An error counts if there was no connection, or if no single client can have
+//! caused it ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s; a longer `Retry-After`
+//! counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request that carried a
+//! client's headers pauses only that resource; if several clients get 429 for three resources, everything pauses.
 //!
 //! # The life of a refresh
 //!
 //! Of a mirror's tasks, only [`mirror::task`] publishes; `mirror::plan` says what it does next. A first crawl
 //! ([`mirror::crawl`]) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
-//! consistent list, it is published. Closing rounds then confirm the rest, until there is one instant at which every
-//! copy was current. Between rounds the origin's CDN has time to drop old copies, and refreshes continue.
+//! consistent list, it is published. Closing rounds then revalidate the pages and taxonomies that were not confirmed
+//! since the latest change, until there is one instant at which every copy was current. Between rounds the origin's CDN
+//! has time to drop old copies, and refreshes continue.
 //!
 //! A refresh (`mirror::refresh`) sends at most five conditional requests. If the answers differ from the newest
 //! snapshot, `mirror::amend` places the changed listings by the rules that explain the origin's order
@@ -129,8 +133,8 @@
 //! | `incremental` | a refresh of a full or incremental snapshot: meanwhile first page, taxonomies and probe did not change, and all else follows from them |
 //! | `best-effort` | three tries gave no proof; `/status` says what is not proven |
 //!
-//! **What a refresh cannot see,** beyond the first page and if the counts of the terms stay the same: a change that
-//! does not move `modified`; a deletion together with the insertion of a listing with an old `modified`.
+//! **What a refresh cannot see,** if it is not on the first page and the counts of the terms stay the same: a change
+//! that does not move `modified`; a deletion together with the insertion of a listing with an old `modified`.
 //! [`mirror::sweep`] reads every page from time to time and finds them. A change of a detail that does not change its
 //! summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to everything.
 //!
@@ -143,8 +147,9 @@
 //! checked once (`mirror::assumptions`).
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
-//! [`mirror::edges`] asks two probes for each case, and whether the list of a city outside a state is empty. A request
-//! counts as odd only if the query parser says so, or if it selects no listing.
+//! [`mirror::edges`] sends the origin two test requests for each case. It also tests whether two kinds of lists are
+//! empty: for a city outside the given state, and for several terms with commas between them. A request counts as odd
+//! only if the query parser says so, or if it selects no listing.
 //!
 //! Each fetched page and taxonomy is stored with its validators ([`mirror::copies`]). It is valid for an interval of
 //! the *origin's* time: from when its content was first seen to when it was last confirmed. An answer is dated by
@@ -172,13 +177,13 @@
 //!
 //! # Kept snapshots and bundles
 //!
-//! [`snapshots`] is the one place that changes the *newest* snapshot, which the mirror refreshes,
-//! and the *current* one, which clients get. They differ only during a rollback. Each change is one
-//! transaction with the snapshot, its certificate, the rollback and the journal entry. Only after that do clients get
-//! the other snapshot. A publication names the newest snapshot that it builds on; if an import has replaced that
-//! meanwhile, the mirror continues with the imported one. Details belong to no snapshot: they stay as long as a kept
-//! snapshot lists them. The origin's lists for terms belong to a snapshot: when the next one replaces it, its lists are
-//! stored with it, and go into its bundles.
+//! [`snapshots`] is the one place that changes the *newest* snapshot, which the mirror refreshes, and the *current*
+//! one, which clients get. They differ only during a rollback. Each change is one transaction with the snapshot, its
+//! certificate, the rollback and the journal entry. Only after the transaction do clients get the new current snapshot.
+//! A publication names the newest snapshot that it builds on; if an import has replaced that meanwhile, the mirror
+//! continues with the imported one. Details belong to no snapshot: they stay as long as a kept snapshot lists them. The
+//! origin's lists for terms belong to a snapshot. When another snapshot replaces the newest one, the lists of the old
+//! one are stored with the old one, and go into its bundles.
 //!
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
 //! changes. The whole bundle is verified before [`snapshots`] imports it, in one transaction with its details and the
@@ -189,17 +194,19 @@
 //!
 //! [`fleet::publisher`] writes the current snapshot to an object store: bundles that follow each other (a *chain*), the
 //! journal, and one *head* that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next;
-//! [`snapshots::chain`] exports what a holder of the chain lacks. The publisher writes objects, then its ledger in this
-//! server's store, then the head. So a crash never leaves a head without its objects. For the publisher, a refresh, a
-//! rollback and an import are the same: it only sees that the current snapshot has changed ([`snapshot::pointer`]).
+//! [`snapshots::chain`] exports what a holder of the chain lacks. The publisher writes objects, then a record of the
+//! chain in this server's store, then the head. So a crash never leaves a head without its objects. For the publisher,
+//! a refresh, a rollback and an import are the same: it only sees that the current snapshot has changed
+//! ([`snapshot::pointer`]).
 //!
 //! [`fleet::replica`] polls the head of an object store. What it does about a head is one pure function,
 //! [`fleet::follow`]: nothing, note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files
 //! in the data directory whose names are the hashes of the objects, so that the next process can continue an unfinished
 //! download. Bundles are applied in memory and imported in one transaction, together with where the replica then stands
 //! ([`snapshots::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a repair,
-//! removes the digest; the same head is then taken again. A bundle that cannot be used ends an attempt, which is repeated
-//! later; the publisher reads its objects back (`fleet::publisher::read_back`) and replaces the chain.
+//! removes the digest; the same head is then taken again. If a bundle cannot be used, the replica ends the attempt and
+//! tries again later. Independently, the publisher reads its objects back (`fleet::publisher::read_back`); if one is
+//! lost or altered, it writes a new chain.
 //!
 //! # Reload, restart
 //!
@@ -216,22 +223,23 @@
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.
 //! * A detail of a known listing that is fetched for a client is stored first and then answered as from the snapshot,
 //!   with our entity tag, so the tag does not change when the next request finds it stored.
-//! * On unknown paths, caches forward a client's cache directives and other end-to-end fields with a GET (RFC 9111 §5.2,
-//!   RFC 9110 §7.6). This one forwards only those in `passthrough.request_headers`. With `["*"]`, headers that no stored
-//!   `Vary` names are forwarded although the answer may be cached, apart from the guards above: only the answer's `Vary`
-//!   says whether they matter.
+//! * On unknown paths, caches forward a client's cache directives and other end-to-end fields with a GET (RFC 9111
+//!   §5.2, RFC 9110 §7.6). This one forwards only those in `passthrough.request_headers`. With `["*"]`, a header is
+//!   forwarded even if no stored `Vary` lists it, and the answer may still be cached; only the answer's `Vary` says
+//!   whether the header matters. The guards above still apply.
 //! * If the budget is spent, a request with a stale answer gets it at once instead of waiting first.
 //! * Before the first snapshot, a client may fetch a list or taxonomy that the crawl is fetching, too. What clients fetch is
 //!   used for the snapshot.
-//! * After each new certificate a page of the list is rendered and compressed again, even if its entity tag stays, because
-//!   it names the instant. Details and taxonomies stay as they are.
+//! * After each new certificate a page of the list is rendered and compressed again, even if its entity tag stays,
+//!   because the page contains the instant of confirmation (`generated_at`). Details and taxonomies stay as they are.
 //! * `Date` is the time of sending, also for stored answers. `Age` is counted accordingly.
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
-//! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is cached only if
-//!   it says `public`. This is stricter than RFC 9111, whose §7.3 warns of it.
-//! * From a client's `Via` and `CDN-Loop`, a read of a known endpoint forwards only the names of this program's processes
-//!   (RFC 9110 §7.6.3). The read serves all waiting clients, and one client's header must not get it refused. Answers carry
-//!   no `Via`, which that section leaves to a gateway, so that no client learns the name.
+//! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is cached
+//!   only if it says `public`. This is stricter than RFC 9111, which only warns (§7.3) that answers with cookies may be
+//!   shared.
+//! * From a client's `Via` and `CDN-Loop`, a read of a known endpoint forwards only the names of this program's
+//!   processes (RFC 9110 §7.6.3). The read serves all waiting clients, and one client's header must not get it refused.
+//!   Answers carry no `Via`, so that no client learns the name; that section lets a gateway omit it.
 //! * Interim answers of the origin are limited to 16 over HTTP/1. Over HTTP/2 hyper does not report them, and
 //!   `origin.timeout` ends them, with 503.
 //! * A query about a term in doubt is 503 in a snapshot that is not the newest: the origin can only answer for its present data.

@@ -1,7 +1,7 @@
 //! The ladder of the cache: what to do about a GET or HEAD, given the stored answer and the origin's state.
 //!
-//! One decision for known endpoints and other paths. Pure: it asks [`Facts`] in order of cost and does nothing itself.
-//! Callers: [`super`].
+//! One decision for known endpoints and other paths. Pure: it asks [`Facts`] one by one, only as far as needed, and
+//! does nothing itself. Callers: [`super`].
 
 use crate::semantics::caching::{Reuse, ValidationReason};
 
@@ -28,13 +28,13 @@ pub(super) trait Facts {
 pub(super) enum Step<K, E> {
     /// The cached answer is served.
     Serve(K),
-    /// The cached answer is served and fetched in the background.
+    /// The cached answer is served, and revalidated in the background.
     ServeWhileRevalidating(K),
-    /// The cached answer stands in and is fetched as soon as the budget has room.
+    /// The cached answer is served, and revalidated as soon as the budget has room.
     StandIn(K),
     /// Nothing may be served.
     Nothing,
-    /// The resource is paused: the cached answer stands in if it may; else the failure stands.
+    /// The resource is paused: the client gets the cached answer if that may stand in, otherwise the failure.
     Rest(E),
     /// The origin is asked.
     Fetch {

@@ -68,8 +68,8 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The stored confirmation instant, if it is in the future; `confirmed_ms` then has a past one in its place.
-    /// `None`: the stored instant is past. Only in memory.
+    /// The confirmation instant on disk, if it lies in the future; `confirmed_ms` then has a past instant instead.
+    /// `None`: the instant on disk is past. This field is not stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.

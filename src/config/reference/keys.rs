@@ -119,7 +119,7 @@ const KEYS: &[Key] = &[
         "ttl",
         Duration("100ms", "1d"),
         ALL,
-        "How long clients may cache an answer. A mirror refreshes early enough to stay below it. In a shield: how long an answer is fresh if the origin does not say. `/status` of a mirror or replica is 503 when its data was not confirmed for three times `ttl`.",
+        "How long clients may cache an answer. A mirror refreshes early enough that the data normally stays younger than this. In a shield: how long an answer is fresh if the origin does not say. `/status` of a mirror or replica is 503 when its data was not confirmed for three times `ttl`.",
     ),
     key("drain", Duration("0s", "1h"), ALL, "How long a stop (SIGTERM, Ctrl-C) waits for requests in flight."),
     unset(
@@ -265,7 +265,7 @@ const KEYS: &[Key] = &[
         "rate_limit.store_timeout",
         Duration("1ms", "10s"),
         ALL,
-        "How long one decision waits for that server. After that, this process counts by itself until that server answers again.",
+        "How long one decision waits for Redis or Valkey. After that, this process counts by itself until the server answers again.",
     ),
     unset(
         "rate_limit.override.network",
@@ -341,7 +341,7 @@ const KEYS: &[Key] = &[
         "passthrough.methods",
         Words("list of methods"),
         ONLINE,
-        "Methods that are forwarded there. Answers to methods other than `GET`, `HEAD` and (RFC 9110 §9.3.3) `POST` are not cached. Methods other than `GET` and `HEAD` may have a body of at most 1 MiB. A successful request with an unsafe method removes the cached answers of its address.",
+        "Methods that are forwarded there. Answers to methods other than `GET`, `HEAD` and (RFC 9110 §9.3.3) `POST` are not cached. Methods other than `GET` and `HEAD` may have a body of at most 1 MiB. A successful request with an unsafe method removes the cached answers of its URL.",
     ),
     key(
         "passthrough.request_headers",

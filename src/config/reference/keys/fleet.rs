@@ -38,7 +38,7 @@ pub(super) const KEYS: &[Key] = &[
         "publish.keep",
         Duration("1m", "3650d"),
         KEPT,
-        "Bundles that no head names and that were written longer ago than this are removed. Bundles in use are written again after half of this time. So a replica that is behind by less than half of it can finish its downloads.",
+        "A bundle that is not listed in the head is removed this long after it was written. Bundles in use are written again after half of this time. So a replica that is behind by less than half of it can finish its downloads.",
     ),
     unset(
         "publish.options",
