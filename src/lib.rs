@@ -22,13 +22,14 @@
 //! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`snapshots`], [`upstream`], [`shared_limit`] | which snapshots are kept and which one is current; the only way to the origin; the one limit of a fleet, in Redis |
-//! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
-//! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes, the only user of moka, exact limits, settings |
+//! | 2 | [`store`], [`bundle`] | disk: the durable store; the file that crosses an air gap |
+//! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes; cached answers (the only user of moka); exact limits; settings |
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
 //! | ground | [`clock`], [`telemetry`], [`words`] | time, counters, singular and plural |
 //!
 //! Two rooms belong to no floor. [`sample`] is an origin with synthetic data for `demo`, `origin`, tests and benches;
-//! it imports only [`clock`]. [`parts`] is what tests and benches can reach. Except `run`, all else is private.
+//! it imports only [`clock`]. [`parts`] exports what tests and benches use. Only `run`, `sample` and `parts` are
+//! public.
 //!
 //! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From
 //! pingora come the services, and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin go over hyper;
@@ -44,14 +45,15 @@
 //! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and within
 //!    `limits.head`. pingora's session parses the complete head. `serve::http2` accepts the streams of an HTTP/2
 //!    connection, and sends together what is ready together.
-//! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, loop, size, path, route, method,
-//!    body, query, coding. [`serve::public`] calls it.
-//! 4. [`answer::find`] finds the answer, and may wait for the origin. The answer is a reply in [`cache`], or rendered
-//!    from the [`snapshot`] by copying slices of stored text, or a stored detail, or the origin's ([`proxy`]), or from
-//!    an older snapshot that the client names ([`snapshots::loaded`]). A rendered reply enters the cache at its second
-//!    request, and stays there if a new snapshot does not change it. Three waits happen elsewhere: [`answer::respond`]
-//!    waits for [`shared_limit`] (before step 3) and for dumps, and `serve::pass` for other paths, whose bodies
-//!    [`proxy`] streams.
+//! 3. [`answer::respond`] calls this step and the next two. [`answer::admit`] checks, in this order: client address,
+//!    preflight, limit, host, loop, size, path, route, method, body, query, coding.
+//! 4. [`answer::find`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a
+//!    reply rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::loaded`]), by
+//!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); the
+//!    origin's answer ([`proxy`]). A rendered reply enters the cache at its second request, and stays there if a new
+//!    snapshot does not change it. Three waits happen elsewhere: [`answer::respond`] waits for [`shared_limit`] (before
+//!    step 3) and for dumps. `serve::pass` waits for the origin's answers on other paths; [`proxy`] streams their
+//!    bodies.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
@@ -77,9 +79,9 @@
 //! | body | read whole, checked to be JSON, `api_url` rewritten, compressed for each client | streamed; also collected if it will be cached |
 //! | lifetime | the origin's, else `ttl` | the origin's, else a tenth of the time since `Last-Modified` |
 //! | a client's `no-cache` and `max-age` | ignored | one revalidation per resource in 10 s |
-//! | stale while revalidating | `cache.stale_while_revalidate`, or the origin's value | only the origin's value |
+//! | stale while revalidating | the origin's value, else `cache.stale_while_revalidate` | only the origin's value |
 //! | stale while the origin takes more than 2 s to answer | yes, if stale is allowed when the origin fails | no |
-//! | stale if the origin fails | `cache.stale_if_error`, or the origin's value; not with `must-revalidate`, `proxy-revalidate`, `no-cache` | the same, and not with `s-maxage` |
+//! | stale if the origin fails | the origin's value, else `cache.stale_if_error`; not with `must-revalidate`, `proxy-revalidate`, `no-cache` | the same, and not with `s-maxage` |
 //!
 //! Why not pingora-cache: out of the box it passes 112 of the 160 required and 73 of the 105 optimal cases of the public
 //! HTTP cache test suite. It lacks the upstream's `Age`, request directives, invalidation, the complete update by a 304 and
@@ -87,31 +89,33 @@
 //! this cache does not store errors that a client's header may have caused, and does not share answers with cookies:
 //! `tests/cache_suite` runs the suite and says why.
 //!
-//! **Cache poisoning.** On known endpoints no client header is forwarded. On other paths only the headers in
-//! `passthrough.request_headers` are forwarded with GET; `["*"]` forwards all but those that are known to change answers
-//! without `Vary` (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a request header
-//! not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an unusual header.
+//! **Cache poisoning.** On known endpoints no client header is forwarded, except the names of this program's processes
+//! in `Via` and `CDN-Loop`. On other paths `Via`, `CDN-Loop` and the headers in `passthrough.request_headers` are
+//! forwarded with GET; `["*"]` forwards all but those that are known to change answers without `Vary`
+//! (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a request header not
+//! listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an unusual header.
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most
 //! wanted goes first; of the misses, the one of the household that was served longest ago. A cache miss waits only if
 //! its slot comes within `origin.wait`, judging by its place and by the slots that become free ([`upstream::budget`]);
 //! otherwise it is refused at once and told when its turn comes. Under overload (in the last minute, more cache misses
-//! were refused than twice the number of slots) slots are given out over time and not all at once. What several
-//! households were refused is then fetched although no client waits (`proxy::wanted`). A new cache miss may then wait
-//! only if it has the next turn: its household was served longer ago than every household that waits.
+//! were refused than twice the number of slots) slots are given out over time and not all at once. A resource that was
+//! refused to several households is then fetched, although no client waits for it (`proxy::wanted`). A new cache miss
+//! may then wait only if it has the next turn: its household was served longer ago than every household that waits.
 //!
 //! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room, first come, first served.
 //! Streamed bodies are cached only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside
 //! the threads that serve clients. The mirror refuses objects and arrays with more than 100,000 members.
 //!
-//! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. If they are
-//! 5xx answers to requests for clients, details or background checks, three resources are needed. An origin that is
-//! down is paused for longer and longer, up to 5 s. Then about one request at a time tries it; refreshes, crawl, stale
-//! reads and waiting clients take turns. An error counts if there was no connection, or if no single client can have
-//! caused it ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s; a longer `Retry-After`
-//! counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request that carried a
-//! client's headers pauses only that resource; if several clients get 429 for three resources, everything pauses.
+//! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. If the
+//! failures are 5xx answers to requests on behalf of clients, for details or for background checks, they must concern
+//! three resources. An origin that is down is paused for longer and longer, up to 5 s. Then about one request at a time
+//! tries it; refreshes, crawl, stale reads and waiting clients take turns. An error counts if there was no connection,
+//! or if no single client can have caused it ([`upstream::health`]). A resource that fails alone is paused for 1, 2,
+//! then 4 s; a longer `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But
+//! a 429 to a request that carried a client's headers pauses only that resource; if several clients get 429 for three
+//! resources, everything pauses.
 //!
 //! # The life of a refresh
 //!
@@ -133,18 +137,19 @@
 //! | `incremental` | a refresh of a full or incremental snapshot: meanwhile first page, taxonomies and probe did not change, and all else follows from them |
 //! | `best-effort` | three tries gave no proof; `/status` says what is not proven |
 //!
-//! **What a refresh cannot see,** if it is not on the first page and the counts of the terms stay the same: a change
-//! that does not move `modified`; a deletion together with the insertion of a listing with an old `modified`.
-//! [`mirror::sweep`] reads every page from time to time and finds them. A change of a detail that does not change its
-//! summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to everything.
+//! **A refresh misses two things,** if they are not on the first page and the counts of the terms stay the same: a
+//! change that leaves `modified` as it was; and a deletion together with the insertion of a listing with an old
+//! `modified`. [`mirror::sweep`] reads every page from time to time and finds them. A change of a detail that does not
+//! change its summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to
+//! everything.
 //!
 //! [`mirror::details`] fetches details independently and publishes nothing. [`audit`] compares answers with the origin's,
 //! regularly or on request, and only tells the other tasks what to fetch again.
 //!
 //! Which listings belong to a slug is known only from evidence ([`snapshot::membership`]): from names and counts, if
-//! they allow one answer only; else from the origin's own list for the term (`mirror::terms`); and, for the last of
-//! several terms with one name, from the lists of the others. Unknown slugs match no listing. What filters mean is
-//! checked once (`mirror::assumptions`).
+//! they allow one answer only; else from the origin's own list for the term (`mirror::terms`). If several terms share a
+//! name and the listings of all but one are known, the remaining listings with this name belong to that one, if their
+//! number is its count. Unknown slugs match no listing. What filters mean is checked once (`mirror::assumptions`).
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
 //! [`mirror::edges`] sends the origin two test requests for each case. It also tests whether two kinds of lists are
@@ -171,9 +176,9 @@
 //! ([`snapshot::content::SnapshotId`]) is a hash of the logical content and does not depend on blocks. Details, copies,
 //! evidence and certificates are stored beside the snapshots, as state of the synchronisation.
 //!
-//! A full or read-only disk is still read. A damaged file is replaced by what can be read of it, and the rest is fetched
-//! again, from the origin or from the object store that a replica follows ([`app::keeper`] does both). Offline, a
-//! damaged file is an error at start, and an import repairs it.
+//! A full or read-only disk is still read. [`app::keeper`] replaces a damaged file by what can be read of it. The rest
+//! is fetched again: from the origin, or from the object store that a replica follows. Offline, a damaged file is an
+//! error at start, and an import repairs it.
 //!
 //! # Kept snapshots and bundles
 //!
@@ -194,10 +199,10 @@
 //!
 //! [`fleet::publisher`] writes the current snapshot to an object store: bundles that follow each other (a *chain*), the
 //! journal, and one *head* that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next;
-//! [`snapshots::chain`] exports what a holder of the chain lacks. The publisher writes objects, then a record of the
-//! chain in this server's store, then the head. So a crash never leaves a head without its objects. For the publisher,
-//! a refresh, a rollback and an import are the same: it only sees that the current snapshot has changed
-//! ([`snapshot::pointer`]).
+//! [`snapshots::chain`] exports what is missing from the bundles that the chain already has. The publisher writes
+//! objects, then a record of the chain in this server's store, then the head. So a crash never leaves a head without
+//! its objects. For the publisher, a refresh, a rollback and an import are the same: it only sees that the current
+//! snapshot has changed ([`snapshot::pointer`]).
 //!
 //! [`fleet::replica`] polls the head of an object store. What it does about a head is one pure function,
 //! [`fleet::follow`]: nothing, note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files
@@ -211,22 +216,23 @@
 //! # Reload, restart
 //!
 //! [`config::Settings`] is the configuration in effect. A module that uses a key that can change keeps the `Settings`,
-//! and reads the key at each use, without a lock. What costs more to make (rules of requests, repeated headers, quotas,
-//! the certificate) is replaced by [`app::reload`]. `config::merge` says which keys can change; a key that it does not
-//! name needs a restart.
+//! and reads the key at each use, without a lock. [`app::reload`] replaces what costs more to make: the rules for
+//! requests, the headers that are the same in every answer, the quotas, the certificate. `config::merge` says which
+//! keys can change; a key that it does not name needs a restart.
 //!
 //! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. A stop answers what has
 //! arrived, tells clients that their connection ends, and leaves what has not been accepted to the next process.
 //!
 //! # Deviations
 //!
-//! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.
+//! * A detail counts as confirmed as long as its summary is confirmed. So its `Age` and `Mirror-Confirmed` are those of
+//!   the snapshot.
 //! * A detail of a known listing that is fetched for a client is stored first and then answered as from the snapshot,
 //!   with our entity tag, so the tag does not change when the next request finds it stored.
 //! * On unknown paths, caches forward a client's cache directives and other end-to-end fields with a GET (RFC 9111
-//!   §5.2, RFC 9110 §7.6). This one forwards only those in `passthrough.request_headers`. With `["*"]`, a header is
-//!   forwarded even if no stored `Vary` lists it, and the answer may still be cached; only the answer's `Vary` says
-//!   whether the header matters. The guards above still apply.
+//!   §5.2, RFC 9110 §7.6). This one forwards only `Via`, `CDN-Loop` and those in `passthrough.request_headers`. With
+//!   `["*"]`, a header is forwarded even if no stored `Vary` lists it, and the answer may still be cached; only the
+//!   answer's `Vary` says whether the header matters. The guards above still apply.
 //! * If the budget is spent, a request with a stale answer gets it at once instead of waiting first.
 //! * Before the first snapshot, a client may fetch a list or taxonomy that the crawl is fetching, too. What clients fetch is
 //!   used for the snapshot.
@@ -234,11 +240,11 @@
 //!   because the page contains the instant of confirmation (`generated_at`). Details and taxonomies stay as they are.
 //! * `Date` is the time of sending, also for stored answers. `Age` is counted accordingly.
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
-//! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is cached
-//!   only if it says `public`. This is stricter than RFC 9111, which only warns (§7.3) that answers with cookies may be
-//!   shared.
-//! * From a client's `Via` and `CDN-Loop`, a read of a known endpoint forwards only the names of this program's
-//!   processes (RFC 9110 §7.6.3). The read serves all waiting clients, and one client's header must not get it refused.
+//! * A request with `Cookie` is treated like a request with `Authorization` (RFC 9111 §3.5), unless `Vary` names
+//!   `Cookie`. An answer with `Set-Cookie` is cached only if it says `public`. This is stricter than RFC 9111, which
+//!   only warns (§7.3) that answers with cookies may be shared.
+//! * On known endpoints, only the names of this program's processes are forwarded from a client's `Via` and `CDN-Loop`
+//!   (RFC 9110 §7.6.3). The read serves all waiting clients, and one client's header must not get it refused.
 //!   Answers carry no `Via`, so that no client learns the name; that section lets a gateway omit it.
 //! * Interim answers of the origin are limited to 16 over HTTP/1. Over HTTP/2 hyper does not report them, and
 //!   `origin.timeout` ends them, with 503.

@@ -18,7 +18,8 @@ pub(super) trait Facts {
     fn has_room(&self) -> bool;
     /// Whether the request forbids to ask the origin (`only-if-cached`).
     fn only_if_cached(&self) -> bool;
-    /// Whether the answer is for this client alone, so that answers for others say nothing.
+    /// Whether the answer is for this client alone. Then the fetch is not shared, and a pause of the resource does not
+    /// apply.
     fn is_alone(&self) -> bool;
     /// The failure that pauses the resource.
     fn resting(&self) -> Option<Self::Failure>;

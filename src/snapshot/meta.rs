@@ -68,8 +68,8 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The confirmation instant on disk, if it lies in the future; `confirmed_ms` then has a past instant instead.
-    /// `None`: the instant on disk is past. This field is not stored.
+    /// The stored `confirmed_ms`, if it was in the future when it was read; `confirmed_ms` in memory then has a past
+    /// instant instead. `None`: the stored value was not in the future. `claimed_ms` itself is never stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.

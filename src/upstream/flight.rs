@@ -55,7 +55,7 @@ pub(crate) struct Ticket<K: Eq + Hash, T> {
 pub(crate) struct Passenger<T>(watch::Receiver<Option<T>>);
 
 impl<T: Clone> Passenger<T> {
-    /// The flight's result; `None` when it was lost.
+    /// The flight's result; `None`: the ticket was dropped without a result.
     pub(crate) async fn landed(mut self) -> Option<T> {
         let landed = self.0.wait_for(Option::is_some).await;
         landed.ok().and_then(|landed| landed.clone())
@@ -77,7 +77,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
         Boarding::First(Ticket { flights: self.clone(), key: key.clone(), number, landing }, Passenger(landed))
     }
 
-    /// Whether a fetch for `key` runs that a request would join.
+    /// Whether a request for `key` would join a running fetch.
     pub(crate) fn flies(&self, key: &K) -> bool {
         self.0.lock().flying.contains_key(key)
     }

@@ -226,7 +226,7 @@ const KEYS: &[Key] = &[
         "mirror.keep_daily",
         Whole(0, 3660),
         KEPT,
-        "Of how many days the last snapshot (UTC) is kept as well. Days without a new snapshot do not count.",
+        "In addition to `mirror.keep`: for how many days the last snapshot of each day (UTC) is kept. Days without a new snapshot do not count.",
     ),
     key("mirror.changes_for", Duration("0s", "3650d"), KEPT, "How far back `/changes.json` answers."),
     key(

@@ -2,8 +2,8 @@
 //! asked for, and two terms with a comma between them.
 //!
 //! Several filters mean AND, so a city outside its state has an empty list. Some origins let the city win instead, or
-//! refuse. No term has a slug with a comma, so such a list is empty, too. Some origins take it for an OR, or refuse.
-//! Pure. Callers: [`super`].
+//! refuse. No slug has a comma, so a value with a comma has an empty list, too. Some origins take it for an OR, or
+//! refuse. Pure. Callers: [`super`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
