@@ -3,9 +3,10 @@
 //! One binary has four uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and answers
 //! the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. A **replica** follows
 //! the bundles that a mirror writes to an object store. An **offline** server answers from an imported snapshot and makes
-//! no outgoing connection, unless `publish.url` or `rate_limit.store` is set. A mirror and a shield follow one rule: if
-//! the snapshot covers a request, the answer comes from it. Otherwise the request is forwarded to the origin, once for
-//! all clients that wait, and the answer is cached. Replicas and offline servers forward nothing.
+//! no outgoing connection, unless `publish.url` or `rate_limit.store` is set. A mirror answers a request from its
+//! snapshot if the snapshot covers the request. Mirrors and shields forward other requests to the origin, unless the
+//! answer is in their cache. Clients that wait for the same answer share one request to the origin, and the answer is
+//! cached. Replicas and offline servers forward nothing.
 //!
 //! # The layers
 //!
@@ -108,14 +109,14 @@
 //! Streamed bodies are cached only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside
 //! the threads that serve clients. The mirror refuses objects and arrays with more than 100,000 members.
 //!
-//! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. If the
-//! failures are 5xx answers to requests on behalf of clients, for details or for background checks, they must concern
-//! three resources. An origin that is down is paused for longer and longer, up to 5 s. Then about one request at a time
-//! tries it; refreshes, crawl, stale reads and waiting clients take turns. An error counts if there was no connection,
-//! or if no single client can have caused it ([`upstream::health`]). A resource that fails alone is paused for 1, 2,
-//! then 4 s; a longer `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But
-//! a 429 to a request that carried a client's headers pauses only that resource; if several clients get 429 for three
-//! resources, everything pauses.
+//! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. A failure
+//! counts for this only if there was no connection, or if no single client can have caused it ([`upstream::health`]).
+//! 5xx answers to clients' requests, to fetches of details and to background checks are weaker evidence: if the last
+//! failure is such an answer, at least three resources must have failed. An origin that is down is paused for longer
+//! and longer, up to 5 s. Then about one request at a time tries it; refreshes, crawl, stale reads and waiting clients
+//! take turns. A resource that fails alone is paused for 1, 2, then 4 s; a longer `Retry-After` counts. A 429 pauses
+//! everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request that carried a client's headers
+//! pauses only that resource; if several clients get 429 for three resources, everything pauses.
 //!
 //! # The life of a refresh
 //!
@@ -147,9 +148,10 @@
 //! regularly or on request, and only tells the other tasks what to fetch again.
 //!
 //! Which listings belong to a slug is known only from evidence ([`snapshot::membership`]): from names and counts, if
-//! they allow one answer only; else from the origin's own list for the term (`mirror::terms`). If several terms share a
-//! name and the listings of all but one are known, the remaining listings with this name belong to that one, if their
-//! number is its count. Unknown slugs match no listing. What filters mean is checked once (`mirror::assumptions`).
+//! they allow one answer only; else from the origin's own list for the term (`mirror::terms`). Suppose several terms
+//! share a name, and grandstand knows the listings of each of these terms except one. Then the remaining listings with
+//! this name belong to that one term, provided that there are as many of them as the term's count says. Unknown slugs
+//! match no listing. What filters mean is checked once (`mirror::assumptions`).
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
 //! [`mirror::edges`] sends the origin two test requests for each case. It also tests whether two kinds of lists are
@@ -229,14 +231,15 @@
 //!   the snapshot.
 //! * A detail of a known listing that is fetched for a client is stored first and then answered as from the snapshot,
 //!   with our entity tag, so the tag does not change when the next request finds it stored.
-//! * On unknown paths, caches forward a client's cache directives and other end-to-end fields with a GET (RFC 9111
-//!   §5.2, RFC 9110 §7.6). This one forwards only `Via`, `CDN-Loop` and those in `passthrough.request_headers`. With
-//!   `["*"]`, a header is forwarded even if no stored `Vary` lists it, and the answer may still be cached; only the
-//!   answer's `Vary` says whether the header matters. The guards above still apply.
+//! * On other paths, the RFCs expect a cache to forward a client's cache directives and other end-to-end fields with a
+//!   GET (RFC 9111 §5.2, RFC 9110 §7.6). grandstand forwards only `Via`, `CDN-Loop` and the headers in
+//!   `passthrough.request_headers`. With `["*"]`, a header is forwarded even if no stored `Vary` lists it, and the
+//!   answer may still be cached; only the answer's `Vary` says whether the header matters. The rules under *Cache
+//!   poisoning* still apply.
 //! * If the budget is spent, a request with a stale answer gets it at once instead of waiting first.
 //! * Before the first snapshot, a client may fetch a list or taxonomy that the crawl is fetching, too. What clients fetch is
 //!   used for the snapshot.
-//! * After each new certificate a page of the list is rendered and compressed again, even if its entity tag stays,
+//! * After each new confirmation, a page of the list is rendered and compressed again, even if its entity tag stays,
 //!   because the page contains the instant of confirmation (`generated_at`). Details and taxonomies stay as they are.
 //! * `Date` is the time of sending, also for stored answers. `Age` is counted accordingly.
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
@@ -244,13 +247,15 @@
 //!   `Cookie`. An answer with `Set-Cookie` is cached only if it says `public`. This is stricter than RFC 9111, which
 //!   only warns (§7.3) that answers with cookies may be shared.
 //! * On known endpoints, only the names of this program's processes are forwarded from a client's `Via` and `CDN-Loop`
-//!   (RFC 9110 §7.6.3). The read serves all waiting clients, and one client's header must not get it refused.
-//!   Answers carry no `Via`, so that no client learns the name; that section lets a gateway omit it.
-//! * Interim answers of the origin are limited to 16 over HTTP/1. Over HTTP/2 hyper does not report them, and
-//!   `origin.timeout` ends them, with 503.
+//!   (RFC 9110 §7.6.3). One request to the origin serves all waiting clients, and one client's header must not make the
+//!   origin refuse it. Answers carry no `Via`, so that no client learns this process's name; RFC 9110 §7.6.3 lets a
+//!   gateway omit `Via`.
+//! * Interim answers of the origin are limited to 16 over HTTP/1. Over HTTP/2, hyper does not report them, so they are
+//!   not counted; if they do not stop, the request ends after `origin.timeout`, and the client gets 503.
 //! * A query about a term in doubt is 503 in a snapshot that is not the newest: the origin can only answer for its present data.
 //! * Parts (206) are not stored. Interim answers are not sent over HTTP/2: pingora cannot.
-//! * If a stored detail is answered 404, it stays until a second 404 confirms that it is gone.
+//! * If the origin answers 404 for a stored detail, the detail stays stored until a second 404 confirms that it is
+//!   gone.
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
 #![warn(unreachable_pub)]

@@ -1,7 +1,7 @@
 //! One fetch per key at a time: the first request starts it, all others wait for its result.
 //!
-//! The fetch (a *flight*) is a task of its own: a client that leaves does not end it. If it panics, the next request
-//! starts another one. Callers: [`crate::mirror::details`], [`crate::proxy`].
+//! The fetch (a *flight*) runs in a task that the caller spawns: a client that leaves does not end it. If the task
+//! panics, the next request starts another fetch. Callers: [`crate::mirror::details`], [`crate::proxy`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -37,9 +37,9 @@ impl<K, T> Default for Flights<K, T> {
 
 /// A place on a flight.
 pub(crate) enum Boarding<K: Eq + Hash, T> {
-    /// No fetch runs: the caller fetches, and hands the result to the ticket.
+    /// No fetch can be joined: the caller starts a task that fetches and hands the result to the ticket.
     First(Ticket<K, T>, Passenger<T>),
-    /// One runs.
+    /// A fetch runs, and the caller has joined it.
     Joined(Passenger<T>),
 }
 

@@ -315,8 +315,8 @@ const KEYS: &[Key] = &[
     key(
         "bundle.trusted_keys",
         Words("list of minisign public keys (`RW...`)"),
-        KEPT,
-        "If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve --bundle` and the admin listener. A replica accepts only heads that one of them signed.",
+        ALL,
+        "If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve --bundle` and the admin listener. A replica accepts only heads that one of them signed. In a shield, only `bundle verify` and `bundle inspect` use the keys.",
     ),
     unset(
         "bundle.max_age",
