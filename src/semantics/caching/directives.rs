@@ -14,7 +14,7 @@ use crate::semantics::freshness::{MAX_AGE_SECONDS, parse_seconds};
 
 /// The directives of an answer. `Default`: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own, and they combine freely")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a directive of its own, and they combine freely")]
 pub struct ResponseDirectives {
     pub no_store: bool,
     /// `no-cache`, qualified or not.

@@ -32,7 +32,6 @@ pub struct Exchange {
 
 /// The terms of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own, and they combine freely")]
 pub struct Terms {
     /// How long it is fresh, counted in age; at most 2^31 seconds.
     pub lifetime: Duration,
