@@ -90,11 +90,12 @@
 //! this cache does not store errors that a client's header may have caused, and does not share answers with cookies:
 //! `tests/cache_suite` runs the suite and says why.
 //!
-//! **Cache poisoning.** On known endpoints no client header is forwarded, except the names of this program's processes
-//! in `Via` and `CDN-Loop`. On other paths `Via`, `CDN-Loop` and the headers in `passthrough.request_headers` are
-//! forwarded with GET; `["*"]` forwards all but those that are known to change answers without `Vary`
-//! (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a request header not
-//! listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an unusual header.
+//! **Cache poisoning.** On known endpoints no client header is forwarded, except the entries in `Via` and `CDN-Loop`
+//! that grandstand processes wrote; they show loops. On other paths `Via`, `CDN-Loop` and the headers in
+//! `passthrough.request_headers` are forwarded with GET; `["*"]` forwards all but those that are known to change
+//! answers without `Vary` (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a
+//! request header not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an
+//! unusual header.
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most
@@ -135,7 +136,7 @@
 //! |---|---|
 //! | `provisional` | every page was read and they fit together, but perhaps not at one instant |
 //! | `full` | there is one instant at which the origin had exactly this data |
-//! | `incremental` | a refresh of a full or incremental snapshot: meanwhile first page, taxonomies and probe did not change, and all else follows from them |
+//! | `incremental` | a refresh of a full or incremental snapshot. While it ran, the first page, the taxonomies and the answer to the probe did not change; the rest of the list is derived from them and from the snapshot before |
 //! | `best-effort` | three tries gave no proof; `/status` says what is not proven |
 //!
 //! **A refresh misses two things,** if they are not on the first page and the counts of the terms stay the same: a
@@ -246,7 +247,7 @@
 //! * A request with `Cookie` is treated like a request with `Authorization` (RFC 9111 §3.5), unless `Vary` names
 //!   `Cookie`. An answer with `Set-Cookie` is cached only if it says `public`. This is stricter than RFC 9111, which
 //!   only warns (§7.3) that answers with cookies may be shared.
-//! * On known endpoints, only the names of this program's processes are forwarded from a client's `Via` and `CDN-Loop`
+//! * On known endpoints, only entries of grandstand processes are forwarded from a client's `Via` and `CDN-Loop`
 //!   (RFC 9110 §7.6.3). One request to the origin serves all waiting clients, and one client's header must not make the
 //!   origin refuse it. Answers carry no `Via`, so that no client learns this process's name; RFC 9110 §7.6.3 lets a
 //!   gateway omit `Via`.

@@ -33,7 +33,7 @@ pub(super) enum Step<K, E> {
     ServeWhileRevalidating(K),
     /// The cached answer is served, and revalidated as soon as the budget has room.
     StandIn(K),
-    /// Nothing may be served.
+    /// No cached answer may be served, and the request forbids asking the origin (`only-if-cached`).
     Nothing,
     /// The resource is paused: the client gets the cached answer if that may stand in, otherwise the failure.
     Rest(E),

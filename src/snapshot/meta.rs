@@ -17,7 +17,8 @@ pub enum Certificate {
     Provisional,
     /// Closing rounds found every page unchanged: there is one instant at which the origin had exactly this data.
     Full,
-    /// Refreshed from a full or incremental snapshot; probe, first page and taxonomies did not change meanwhile.
+    /// Refreshed from a full or incremental snapshot. While the refresh ran, the first page, the taxonomies and the
+    /// answer to the probe did not change.
     Incremental,
     /// No proof within three tries.
     BestEffort,

@@ -1,4 +1,4 @@
-//! One fetch per key at a time: the first request starts it, all others wait for its result.
+//! Requests for one key share a fetch: the first starts it, later ones wait for its result, until it ends or is closed.
 //!
 //! The fetch (a *flight*) runs in a task that the caller spawns: a client that leaves does not end it. If the task
 //! panics, the next request starts another fetch. Callers: [`crate::mirror::details`], [`crate::proxy`].
@@ -96,7 +96,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
 impl<K: Eq + Hash, T> Ticket<K, T> {
     /// Hands out the result. Further requests may join until the ticket is dropped.
     pub(crate) fn land(&self, what: T) {
-        // Perhaps nobody waits any more.
+        // Unlike `send`, this keeps the result for requests that join later.
         let _ = self.landing.send_replace(Some(what));
     }
 
