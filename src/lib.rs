@@ -1,12 +1,12 @@
 //! A caching reverse proxy and mirror of the Public Sports Venue Listings API.
 //!
-//! One binary has four uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and answers
-//! the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. A **replica** follows
-//! the bundles that a mirror writes to an object store. An **offline** server answers from an imported snapshot and makes
-//! no outgoing connection, unless `publish.url` or `rate_limit.store` is set. A mirror answers a request from its
-//! snapshot if the snapshot covers the request. Mirrors and shields forward other requests to the origin, unless the
-//! answer is in their cache. Clients that wait for the same answer share one request to the origin, and the answer is
-//! cached. Replicas and offline servers forward nothing.
+//! One binary has four uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and
+//! answers the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. A
+//! **replica** follows the bundles that a mirror writes to an object store. An **offline** server answers from an
+//! imported snapshot and makes no outgoing connection, unless `publish.url` or `rate_limit.store` is set. A mirror
+//! answers a request from its snapshot if the snapshot covers the request. Mirrors and shields forward other requests
+//! to the origin, unless the answer is in their cache. Clients that wait for the same answer share one request to the
+//! origin, and the answer is cached. Replicas and offline servers forward nothing.
 //!
 //! # The layers
 //!
@@ -43,9 +43,9 @@
 //!
 //! 1. [`serve::gate`] accepts a connection if there is room ([`serve::connections`]) and detects its protocol. Behind a
 //!    load balancer, [`serve::proxy_header`] first reads who the client is. [`serve::tls`] does the TLS handshake.
-//! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and within
-//!    `limits.head`. pingora's session parses the complete head. `serve::http2` accepts the streams of an HTTP/2
-//!    connection, and sends together what is ready together.
+//! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and
+//!    within `limits.head`. pingora's session parses the complete head. `serve::http2` accepts the streams of an HTTP/2
+//!    connection, and sends answers that are ready at the same time with one write.
 //! 3. [`answer::respond`] calls this step and the next two. [`answer::admit`] checks, in this order: client address,
 //!    preflight, limit, host, loop, size, path, route, method, body, query, coding.
 //! 4. [`answer::find`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a
@@ -71,8 +71,9 @@
 //! [`proxy`] is an HTTP cache as RFC 9111 defines it; a shield consists of it. Plain functions in
 //! [`semantics::caching`] decide what may be stored, how long it is fresh, which requests it answers, and what a 304
 //! changes. [`cache`] stores the origin's answers and the rendered replies together, under one bound in bytes and one
-//! policy. The proxy decides whether to ask the origin, once for all clients that wait ([`upstream::flight`],
-//! `proxy::together`). Requests to known endpoints and to other paths take the same steps. They differ in this:
+//! policy. For each request, the proxy decides whether to ask the origin. Clients that wait for the same answer share
+//! one request ([`upstream::flight`], `proxy::together`). Requests to known endpoints and to other paths take the same
+//! steps. They differ in this:
 //!
 //! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|
@@ -84,11 +85,11 @@
 //! | stale while the origin takes more than 2 s to answer | yes, if stale is allowed when the origin fails | no |
 //! | stale if the origin fails | the origin's value, else `cache.stale_if_error`; not with `must-revalidate`, `proxy-revalidate`, `no-cache` | the same, and not with `s-maxage` |
 //!
-//! Why not pingora-cache: out of the box it passes 112 of the 160 required and 73 of the 105 optimal cases of the public
-//! HTTP cache test suite. It lacks the upstream's `Age`, request directives, invalidation, the complete update by a 304 and
-//! `CDN-Cache-Control`, and stores a body for each coding. This cache passes 157 and 82. Most other cases fail because
-//! this cache does not store errors that a client's header may have caused, and does not share answers with cookies:
-//! `tests/cache_suite` runs the suite and says why.
+//! Why not pingora-cache: out of the box it passes 112 of the 160 required and 73 of the 105 optimal cases of the
+//! public HTTP cache test suite. It lacks the upstream's `Age`, request directives, invalidation, the complete update
+//! by a 304 and `CDN-Cache-Control`, and stores a body for each coding. This cache passes 157 and 82. Most other cases
+//! fail because this cache does not store errors that a client's header may have caused, and does not share answers
+//! with cookies: `tests/cache_suite` runs the suite and says why.
 //!
 //! **Cache poisoning.** On known endpoints no client header is forwarded, except the entries in `Via` and `CDN-Loop`
 //! that grandstand processes wrote; they show loops. On other paths `Via`, `CDN-Loop` and the headers in
@@ -129,8 +130,9 @@
 //!
 //! A refresh (`mirror::refresh`) sends at most five conditional requests. If the answers differ from the newest
 //! snapshot, `mirror::amend` places the changed listings by the rules that explain the origin's order
-//! (`mirror::order`), and finds deleted listings by bisection. If doubt remains, every page is read again. In both
-//! cases the five requests are sent once more, and the list is published if they show no further change.
+//! (`mirror::order`), and finds deleted listings by bisection. If doubt remains, every page is read again. Whether the
+//! list was amended or read again, the conditional requests are then sent once more, and the list is published if they
+//! show no further change.
 //!
 //! | certificate | what it says |
 //! |---|---|
@@ -145,8 +147,8 @@
 //! change its summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to
 //! everything.
 //!
-//! [`mirror::details`] fetches details independently and publishes nothing. [`audit`] compares answers with the origin's,
-//! regularly or on request, and only tells the other tasks what to fetch again.
+//! [`mirror::details`] fetches details independently and publishes nothing. [`audit`] compares answers with the
+//! origin's, regularly or on request, and only tells the other tasks what to fetch again.
 //!
 //! Which listings belong to a slug is known only from evidence ([`snapshot::membership`]): from names and counts, if
 //! they allow one answer only; else from the origin's own list for the term (`mirror::terms`). Suppose several terms
@@ -161,9 +163,9 @@
 //!
 //! Each fetched page and taxonomy is stored with its validators ([`mirror::copies`]). It is valid for an interval of
 //! the *origin's* time: from when its content was first seen to when it was last confirmed. An answer is dated by
-//! `Date` minus `Age`, so that an old copy of the CDN cannot certify newer data, and cannot replace it. A
-//! `generated_at` in the body makes the date earlier, unless [`upstream::stamps`] finds that it is not a time of
-//! generation.
+//! `Date` minus `Age`: never too late, whether the CDN keeps the origin's `Date` or sets its own. So an old copy in the
+//! CDN can neither certify nor replace newer data. A `generated_at` in the body makes the date earlier, unless
+//! [`upstream::stamps`] finds that it is not a time of generation.
 //!
 //! Every request takes a slot of one budget ([`upstream::budget`]). The slot is free again 60 s after the *answer*. The
 //! ledger survives a kill -9.
@@ -174,8 +176,8 @@
 //! # What is stored
 //!
 //! One redb file; `benches/runs/2026-11-20-store.md` says why not immutable packs. A snapshot is a tree of
-//! content-addressed blocks: summaries by ranges of listing ids, the origin's order in content-defined chunks, taxonomies
-//! and envelope. Snapshots share blocks, and publication switches a pointer. The public id
+//! content-addressed blocks: summaries by ranges of listing ids, the origin's order in content-defined chunks,
+//! taxonomies and envelope. Snapshots share blocks, and publication switches a pointer. The public id
 //! ([`snapshot::content::SnapshotId`]) is a hash of the logical content and does not depend on blocks. Details, copies,
 //! evidence and certificates are stored beside the snapshots, as state of the synchronisation.
 //!
@@ -223,8 +225,9 @@
 //! requests, the headers that are the same in every answer, the quotas, the certificate. `config::merge` says which
 //! keys can change; a key that it does not name needs a restart.
 //!
-//! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. A stop answers what has
-//! arrived, tells clients that their connection ends, and leaves what has not been accepted to the next process.
+//! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. At a stop, the
+//! process answers the requests that have arrived, and tells clients that their connection ends. Connections that it
+//! has not accepted yet are left to the next process.
 //!
 //! # Deviations
 //!
@@ -238,8 +241,8 @@
 //!   answer may still be cached; only the answer's `Vary` says whether the header matters. The rules under *Cache
 //!   poisoning* still apply.
 //! * If the budget is spent, a request with a stale answer gets it at once instead of waiting first.
-//! * Before the first snapshot, a client may fetch a list or taxonomy that the crawl is fetching, too. What clients fetch is
-//!   used for the snapshot.
+//! * Before the first snapshot, a client may fetch a list or taxonomy that the crawl is fetching, too. What clients
+//!   fetch is used for the snapshot.
 //! * After each new confirmation, a page of the list is rendered and compressed again, even if its entity tag stays,
 //!   because the page contains the instant of confirmation (`generated_at`). Details and taxonomies stay as they are.
 //! * `Date` is the time of sending, also for stored answers. `Age` is counted accordingly.
@@ -253,7 +256,8 @@
 //!   gateway omit `Via`.
 //! * Interim answers of the origin are limited to 16 over HTTP/1. Over HTTP/2, hyper does not report them, so they are
 //!   not counted; if they do not stop, the request ends after `origin.timeout`, and the client gets 503.
-//! * A query about a term in doubt is 503 in a snapshot that is not the newest: the origin can only answer for its present data.
+//! * A query about a term in doubt is 503 in a snapshot that is not the newest: the origin can only answer for its
+//!   present data.
 //! * Parts (206) are not stored. Interim answers are not sent over HTTP/2: pingora cannot.
 //! * If the origin answers 404 for a stored detail, the detail stays stored until a second 404 confirms that it is
 //!   gone.

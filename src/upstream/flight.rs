@@ -1,4 +1,5 @@
-//! Requests for one key share a fetch: the first starts it, later ones wait for its result, until it ends or is closed.
+//! Requests for one key share a fetch: the first starts it, and later ones join until it ends or is closed. All get its
+//! result.
 //!
 //! The fetch (a *flight*) runs in a task that the caller spawns: a client that leaves does not end it. If the task
 //! panics, the next request starts another fetch. Callers: [`crate::mirror::details`], [`crate::proxy`].
@@ -96,7 +97,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
 impl<K: Eq + Hash, T> Ticket<K, T> {
     /// Hands out the result. Further requests may join until the ticket is dropped.
     pub(crate) fn land(&self, what: T) {
-        // Unlike `send`, this keeps the result for requests that join later.
+        // Unlike `send`, this does not fail if nobody waits any more.
         let _ = self.landing.send_replace(Some(what));
     }
 
