@@ -102,8 +102,8 @@
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most
 //! wanted goes first; of the misses, the one of the household that was served longest ago. A cache miss waits only if
 //! its slot comes within `origin.wait`, judging by its place and by the slots that become free ([`upstream::budget`]);
-//! otherwise it is refused at once and told when its turn comes. Under overload (in the last minute, more cache misses
-//! were refused than twice the number of slots) slots are given out over time and not all at once. A resource that was
+//! otherwise it is refused at once and told when its turn comes. *Overload* means that in the last minute more than two
+//! cache misses per slot were refused. Then slots are given out evenly over time, not all at once. A resource that was
 //! refused to several households is then fetched, although no client waits for it (`proxy::wanted`). A new cache miss
 //! may then wait only if it has the next turn: its household was served longer ago than every household that waits.
 //!
@@ -112,13 +112,14 @@
 //! the threads that serve clients. The mirror refuses objects and arrays with more than 100,000 members.
 //!
 //! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. A failure
-//! counts for this only if there was no connection, or if no single client can have caused it ([`upstream::health`]).
-//! 5xx answers to clients' requests, to fetches of details and to background checks are weaker evidence: if the last
-//! failure is such an answer, at least three resources must have failed. An origin that is down is paused for longer
-//! and longer, up to 5 s. Then about one request at a time tries it; refreshes, crawl, stale reads and waiting clients
-//! take turns. A resource that fails alone is paused for 1, 2, then 4 s; a longer `Retry-After` counts. A 429 pauses
-//! everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request that carried a client's headers
-//! pauses only that resource; if several clients get 429 for three resources, everything pauses.
+//! does not count if one client alone could have caused it; a missing connection always counts ([`upstream::health`]).
+//! Of the failures that count, 5xx answers to clients' requests, to fetches of details and to background checks are
+//! weaker evidence: if the last failure is such an answer, at least three resources must have failed. An origin that is
+//! down is paused for longer and longer, up to 5 s. Then about one request at a time tries it; refreshes, crawl, stale
+//! reads and waiting clients take turns. A resource that fails alone is paused for 1, 2, then 4 s; a longer
+//! `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request
+//! that carried a client's headers pauses only that resource; if several clients get 429 for three resources,
+//! everything pauses.
 //!
 //! # The life of a refresh
 //!
@@ -192,8 +193,8 @@
 //! certificate, the rollback and the journal entry. Only after the transaction do clients get the new current snapshot.
 //! A publication names the newest snapshot that it builds on; if an import has replaced that meanwhile, the mirror
 //! continues with the imported one. Details belong to no snapshot: they stay as long as a kept snapshot lists them. The
-//! origin's lists for terms belong to a snapshot. When another snapshot replaces the newest one, the lists of the old
-//! one are stored with the old one, and go into its bundles.
+//! origin's lists for terms belong to a snapshot. When another snapshot becomes the newest, the term lists of the
+//! previous newest snapshot are stored with that snapshot, and go into its bundles.
 //!
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
 //! changes. The whole bundle is verified before [`snapshots`] imports it, in one transaction with its details and the

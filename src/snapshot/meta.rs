@@ -69,8 +69,8 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The stored `confirmed_ms`, if it was in the future when it was read; `confirmed_ms` in memory then has a past
-    /// instant instead. `None`: the stored value was not in the future. `claimed_ms` itself is never stored.
+    /// If the `confirmed_ms` read from disk was in the future: that value. The field `confirmed_ms` then holds a past
+    /// instant. `None`: the stored value was not in the future. `claimed_ms` itself is never stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.
