@@ -52,9 +52,9 @@
 //!    reply rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::loaded`]), by
 //!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); the
 //!    origin's answer ([`proxy`]). A rendered reply enters the cache at its second request, and stays there if a new
-//!    snapshot does not change it. Three waits happen elsewhere: [`answer::respond`] waits for [`shared_limit`] (before
-//!    step 3) and for dumps. `serve::pass` waits for the origin's answers on other paths; [`proxy`] streams their
-//!    bodies.
+//!    snapshot does not change it. Three other waits are elsewhere: [`answer::respond`] waits for [`shared_limit`],
+//!    before step 3, and for dumps; `serve::pass` waits for the origin's answers on other paths; [`proxy`] streams the
+//!    bodies of these answers.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
@@ -86,10 +86,10 @@
 //! | stale if the origin fails | the origin's value, else `cache.stale_if_error`; not with `must-revalidate`, `proxy-revalidate`, `no-cache` | the same, and not with `s-maxage` |
 //!
 //! Why not pingora-cache: out of the box it passes 112 of the 160 required and 73 of the 105 optimal cases of the
-//! public HTTP cache test suite. It lacks the upstream's `Age`, request directives, invalidation, the complete update
-//! by a 304 and `CDN-Cache-Control`, and stores a body for each coding. This cache passes 157 and 82. Most other cases
-//! fail because this cache does not store errors that a client's header may have caused, and does not share answers
-//! with cookies: `tests/cache_suite` runs the suite and says why.
+//! public HTTP cache test suite. It lacks five things: the upstream's `Age`, request directives, invalidation,
+//! `CDN-Cache-Control`, and the complete update by a 304. It also stores a separate body for each coding. This cache
+//! passes 157 and 82. Most other cases fail because this cache does not store errors that a client's header may have
+//! caused, and does not share answers with cookies: `tests/cache_suite` runs the suite and says why.
 //!
 //! **Cache poisoning.** On known endpoints no client header is forwarded, except the entries in `Via` and `CDN-Loop`
 //! that grandstand processes wrote; they show loops. On other paths `Via`, `CDN-Loop` and the headers in
@@ -193,8 +193,8 @@
 //! certificate, the rollback and the journal entry. Only after the transaction do clients get the new current snapshot.
 //! A publication names the newest snapshot that it builds on; if an import has replaced that meanwhile, the mirror
 //! continues with the imported one. Details belong to no snapshot: they stay as long as a kept snapshot lists them. The
-//! origin's lists for terms belong to a snapshot. When another snapshot becomes the newest, the term lists of the
-//! previous newest snapshot are stored with that snapshot, and go into its bundles.
+//! origin's lists for terms belong to a snapshot. A snapshot that is replaced as the newest keeps its own term lists:
+//! they are stored with it, and go into its bundles.
 //!
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
 //! changes. The whole bundle is verified before [`snapshots`] imports it, in one transaction with its details and the
