@@ -87,8 +87,8 @@ struct Serve {
     sources: Sources,
     /// Import this bundle first
     ///
-    /// Nothing is imported if the data directory already holds newer data, or the bundle's snapshot with all its
-    /// details.
+    /// Nothing is imported if the data directory already holds newer data, or if it already holds the bundle's snapshot
+    /// and all its details.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
@@ -99,8 +99,8 @@ enum Command {
     ///
     /// The configuration decides what the server is. With origin.url it is a mirror, or a shield if mirror.enabled =
     /// false. Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C
-    /// stop the server; requests in flight get up to `drain` (a configuration key) to finish. On SIGHUP the server
-    /// reads its configuration again.
+    /// stop the server; requests in flight then have the time in the configuration key `drain` to finish. On SIGHUP the
+    /// server reads its configuration again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///

@@ -1,12 +1,12 @@
 //! A caching reverse proxy and mirror of the Public Sports Venue Listings API.
 //!
 //! One binary has four uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and
-//! answers the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. A
-//! **replica** follows the bundles that a mirror writes to an object store. An **offline** server answers from an
-//! imported snapshot and makes no outgoing connection, unless `publish.url` or `rate_limit.store` is set. A mirror
-//! answers a request from its snapshot if the snapshot covers the request. Mirrors and shields forward other requests
-//! to the origin, unless the answer is in their cache. Clients that wait for the same answer share one request to the
-//! origin, and the answer is cached. Replicas and offline servers forward nothing.
+//! answers from it. A **shield** crawls nothing and caches the answers that clients ask for. A **replica** follows the
+//! bundles that a mirror writes to an object store. An **offline** server answers from an imported snapshot and makes
+//! no outgoing connection, unless `publish.url` or `rate_limit.store` is set. A mirror answers a request from its
+//! snapshot if the snapshot covers the request. Mirrors and shields forward other requests to the origin, unless the
+//! answer is in their cache. Clients that wait for the same answer share one request to the origin, and the answer is
+//! cached. Replicas and offline servers forward nothing.
 //!
 //! # The layers
 //!
@@ -46,15 +46,15 @@
 //! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and
 //!    within `limits.head`. pingora's session parses the complete head. `serve::http2` accepts the streams of an HTTP/2
 //!    connection, and sends answers that are ready at the same time with one write.
-//! 3. [`answer::respond`] calls this step and the next two. [`answer::admit`] checks, in this order: client address,
+//! 3. [`answer::respond`] calls steps 3 to 5. Step 3 is [`answer::admit`]: it checks, in this order: client address,
 //!    preflight, limit, host, loop, size, path, route, method, body, query, coding.
 //! 4. [`answer::find`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a
 //!    reply rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::loaded`]), by
 //!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); the
 //!    origin's answer ([`proxy`]). A rendered reply enters the cache at its second request, and stays there if a new
-//!    snapshot does not change it. Three other waits are elsewhere: [`answer::respond`] waits for [`shared_limit`],
-//!    before step 3, and for dumps; `serve::pass` waits for the origin's answers on other paths; [`proxy`] streams the
-//!    bodies of these answers.
+//!    snapshot does not change it. Requests wait in three other places, too. [`answer::respond`] waits for
+//!    [`shared_limit`] before step 3, and for a dump that is being written. `serve::pass` waits for the origin's answer
+//!    on other paths; [`proxy`] then streams its body.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
@@ -105,7 +105,8 @@
 //! otherwise it is refused at once and told when its turn comes. *Overload* means that in the last minute more than two
 //! cache misses per slot were refused. Then slots are given out evenly over time, not all at once. A resource that was
 //! refused to several households is then fetched, although no client waits for it (`proxy::wanted`). A new cache miss
-//! may then wait only if it has the next turn: its household was served longer ago than every household that waits.
+//! may then wait only if it has the next turn, that is, if every waiting household was served more recently than its
+//! own.
 //!
 //! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room, first come, first served.
 //! Streamed bodies are cached only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside
@@ -113,8 +114,8 @@
 //!
 //! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. A failure
 //! does not count if one client alone could have caused it; a missing connection always counts ([`upstream::health`]).
-//! Of the failures that count, 5xx answers to clients' requests, to fetches of details and to background checks are
-//! weaker evidence: if the last failure is such an answer, at least three resources must have failed. An origin that is
+//! Some failures that count are weaker evidence: a 5xx answer to a client's request, to a fetch of a detail, or to a
+//! background check. If the last failure is one of these, at least three resources must have failed. An origin that is
 //! down is paused for longer and longer, up to 5 s. Then about one request at a time tries it; refreshes, crawl, stale
 //! reads and waiting clients take turns. A resource that fails alone is paused for 1, 2, then 4 s; a longer
 //! `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request
@@ -164,8 +165,9 @@
 //!
 //! Each fetched page and taxonomy is stored with its validators ([`mirror::copies`]). It is valid for an interval of
 //! the *origin's* time: from when its content was first seen to when it was last confirmed. An answer is dated by
-//! `Date` minus `Age`: never too late, whether the CDN keeps the origin's `Date` or sets its own. So an old copy in the
-//! CDN can neither certify nor replace newer data. A `generated_at` in the body makes the date earlier, unless
+//! `Date` minus `Age`. This date is never later than the true one, whether the CDN keeps the origin's `Date` or sets
+//! its own. So an old copy in the CDN can neither certify nor replace newer data. A `generated_at` in the body makes
+//! the date earlier, unless
 //! [`upstream::stamps`] finds that it is not a time of generation.
 //!
 //! Every request takes a slot of one budget ([`upstream::budget`]). The slot is free again 60 s after the *answer*. The
@@ -191,10 +193,10 @@
 //! [`snapshots`] is the one place that changes the *newest* snapshot, which the mirror refreshes, and the *current*
 //! one, which clients get. They differ only during a rollback. Each change is one transaction with the snapshot, its
 //! certificate, the rollback and the journal entry. Only after the transaction do clients get the new current snapshot.
-//! A publication names the newest snapshot that it builds on; if an import has replaced that meanwhile, the mirror
-//! continues with the imported one. Details belong to no snapshot: they stay as long as a kept snapshot lists them. The
-//! origin's lists for terms belong to a snapshot. A snapshot that is replaced as the newest keeps its own term lists:
-//! they are stored with it, and go into its bundles.
+//! A publication says on which newest snapshot it was built. If an import has replaced that snapshot meanwhile, the
+//! mirror continues with the imported one. Details belong to no snapshot: they stay as long as a kept snapshot lists
+//! them. The origin's lists for terms belong to a snapshot. A snapshot that is replaced as the newest keeps its own
+//! term lists: they are stored with it, and go into its bundles.
 //!
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
 //! changes. The whole bundle is verified before [`snapshots`] imports it, in one transaction with its details and the
@@ -221,10 +223,10 @@
 //!
 //! # Reload, restart
 //!
-//! [`config::Settings`] is the configuration in effect. A module that uses a key that can change keeps the `Settings`,
-//! and reads the key at each use, without a lock. [`app::reload`] replaces what costs more to make: the rules for
-//! requests, the headers that are the same in every answer, the quotas, the certificate. `config::merge` says which
-//! keys can change; a key that it does not name needs a restart.
+//! [`config::Settings`] is the configuration in effect. Some keys can change while the server runs. A module that uses
+//! such a key keeps the `Settings`, and reads the key at each use, without a lock. [`app::reload`] replaces what costs
+//! more to make: the rules for requests, the headers that are the same in every answer, the quotas, the certificate.
+//! `config::merge` says which keys can change; a key that it does not name needs a restart.
 //!
 //! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. At a stop, the
 //! process answers the requests that have arrived, and tells clients that their connection ends. Connections that it

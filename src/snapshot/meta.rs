@@ -69,7 +69,7 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// If the `confirmed_ms` read from disk was in the future: that value. The field `confirmed_ms` then holds a past
+    /// The `confirmed_ms` that was read from disk, if it was in the future. The field `confirmed_ms` then holds a past
     /// instant. `None`: the stored value was not in the future. `claimed_ms` itself is never stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
