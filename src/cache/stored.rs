@@ -41,7 +41,7 @@ impl Stored {
         self.terms.initial_age.saturating_add(now.since(self.arrived))
     }
 
-    /// Seconds of freshness left, rounded towards the past; negative when it is stale.
+    /// Seconds of freshness left, rounded down; negative when it is stale.
     pub fn ttl(&self, now: Monotonic) -> i64 {
         let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
         let (age, lifetime) = (self.age(now), self.terms.lifetime);
@@ -64,14 +64,16 @@ impl Stored {
     }
 }
 
-/// The cached answers for one resource, newest first; each serves other requests (`Vary`).
+/// The cached answers for one resource, newest first. Each is for requests with different values of the headers in
+/// `Vary`.
 #[derive(Clone, Debug, Default)]
 pub struct Variants(Vec<Variant>);
 
 #[derive(Clone, Debug)]
 struct Variant {
     stored: Arc<Stored>,
-    /// The place of its question in the order of all.
+    /// The number of the request to the origin that brought this answer or last confirmed it; later requests have
+    /// higher ones.
     asked: u64,
 }
 
