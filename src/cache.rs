@@ -7,6 +7,7 @@
 //! stays; otherwise its successor takes its place. Callers: [`crate::answer`], [`crate::proxy`], [`crate::mirror`],
 //! [`crate::admin`], [`crate::upstream`].
 
+pub(crate) mod asking;
 pub(crate) mod coded;
 pub(crate) mod doorkeeper;
 pub(crate) mod recoder;
@@ -27,6 +28,7 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::path;
 
+use asking::{Asking, UnderWay};
 use doorkeeper::Doorkeeper;
 use recoder::Recoder;
 use rendered::Rendered;
@@ -89,34 +91,6 @@ enum Kept {
     Rendered(Arc<Rendered>),
 }
 
-/// When a request was sent: its answer is not cached if it was purged since, and does not replace the answer to a later
-/// request.
-#[derive(Clone, Copy, Debug)]
-pub struct Purges {
-    /// The number of purges by then.
-    counts: Counts,
-    /// The place in the order of all questions.
-    number: u64,
-}
-
-/// Numbers of purges: of everything, and of one resource (and others that share its counter).
-type Counts = (u64, u64);
-
-/// Counters of purges. If resources share a counter, an answer may needlessly not be cached.
-struct Counters {
-    all: AtomicU64,
-    some: Box<[AtomicU64]>,
-    /// How many questions were asked.
-    asked: AtomicU64,
-}
-
-impl Counters {
-    fn of(&self, key: &Key) -> &AtomicU64 {
-        let hash = foldhash::fast::FixedState::default().hash_one(key);
-        &self.some[hash as usize % self.some.len()]
-    }
-}
-
 /// Outcomes of rendered replies that were cache misses, since the start. Hits count as answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -160,7 +134,7 @@ struct Tallied {
 pub struct Cache {
     kept: Moka<Key, Kept, foldhash::fast::RandomState>,
     max_bytes: u64,
-    purges: Arc<Counters>,
+    under_way: UnderWay,
     door: Arc<Doorkeeper>,
     /// For the doorkeeper's hashes: seeded, so that nobody can choose requests that push others out.
     seed: foldhash::quality::RandomState,
@@ -190,15 +164,10 @@ impl Cache {
             .max_capacity(max_bytes)
             .weigher(weigh)
             .build_with_hasher(foldhash::fast::RandomState::default());
-        let purges = Counters {
-            all: AtomicU64::new(0),
-            some: (0..4096).map(|_| AtomicU64::new(0)).collect(),
-            asked: AtomicU64::new(0),
-        };
         Self {
             kept,
             max_bytes,
-            purges: Arc::new(purges),
+            under_way: UnderWay::default(),
             door: Arc::default(),
             seed: foldhash::quality::RandomState::default(),
             recoder: Recoder::start(),
@@ -305,22 +274,22 @@ impl Cache {
         }
     }
 
-    /// Caches an answer of the origin to a request sent at `asked`. `false`: not cached, because it was purged since or
-    /// a later request is answered already.
-    pub fn keep_stored(&self, key: &Key, stored: &Arc<Stored>, asked: Purges) -> bool {
-        self.keep(key, asked, |old| old.with(stored, asked.number))
+    /// Caches the origin's answer to a request. `false`: not cached, because it was purged meanwhile or a later request
+    /// is answered already.
+    pub fn keep_stored(&self, key: &Key, stored: &Arc<Stored>, asking: &Asking) -> bool {
+        self.keep(key, asking, |old| old.with(stored, asking.number()))
     }
 
     /// Replaces `kept` by its confirmed form; `false`: not cached, because `kept` is not cached any more.
-    pub fn keep_confirmed(&self, key: &Key, kept: &Arc<Stored>, stored: &Arc<Stored>, asked: Purges) -> bool {
-        self.keep(key, asked, |old| old.confirmed(kept, stored, asked.number))
+    pub fn keep_confirmed(&self, key: &Key, kept: &Arc<Stored>, stored: &Arc<Stored>, asking: &Asking) -> bool {
+        self.keep(key, asking, |old| old.confirmed(kept, stored, asking.number()))
     }
 
-    fn keep(&self, key: &Key, asked: Purges, change: impl FnOnce(&Variants) -> Option<Variants>) -> bool {
+    fn keep(&self, key: &Key, asking: &Asking, change: impl FnOnce(&Variants) -> Option<Variants>) -> bool {
         let mut keeps = false;
         self.kept.entry_by_ref(key).and_compute_with(|old| {
             // A purge counts first and removes then: an answer that is stored in between is not stored, or removed.
-            if self.counts(key) != asked.counts {
+            if asking.is_purged() {
                 return Op::Nop;
             }
             let variants = match old.map(moka::Entry::into_value) {
@@ -352,24 +321,20 @@ impl Cache {
         self.kept.invalidate(key);
     }
 
-    /// The instant of a question about a resource.
-    pub fn purges(&self, key: &Key) -> Purges {
-        Purges { counts: self.counts(key), number: self.purges.asked.fetch_add(1, Ordering::SeqCst) }
-    }
-
-    fn counts(&self, key: &Key) -> Counts {
-        (self.purges.all.load(Ordering::SeqCst), self.purges.of(key).load(Ordering::SeqCst))
+    /// A request to the origin for a resource begins.
+    pub fn asking(&self, key: &Key) -> Asking {
+        self.under_way.begin(key)
     }
 
     /// Purges one resource; answers on their way are not cached either. `true` if anything was cached.
     pub fn purge(&self, key: &Key) -> bool {
-        self.purges.of(key).fetch_add(1, Ordering::SeqCst);
+        self.under_way.purge(key);
         self.kept.remove(key).is_some()
     }
 
     /// [`purge`](Self::purge) of every answer at some paths, with any query; returns their number.
     pub fn purge_paths(&self, paths: &[Vec<u8>]) -> u64 {
-        self.purges.all.fetch_add(1, Ordering::SeqCst);
+        self.under_way.purge_all();
         let named = self.kept.iter().filter(|(key, _)| paths.iter().any(|path| key.is_at(path)));
         let keys: Vec<_> = named.map(|(key, _)| key).collect();
         keys.iter().filter(|key| self.kept.remove(&***key).is_some()).count() as u64
@@ -377,7 +342,7 @@ impl Cache {
 
     /// [`purge`](Self::purge) of everything; returns the number.
     pub fn purge_all(&self) -> u64 {
-        self.purges.all.fetch_add(1, Ordering::SeqCst);
+        self.under_way.purge_all();
         self.kept.run_pending_tasks();
         let count = self.kept.entry_count();
         self.kept.invalidate_all();

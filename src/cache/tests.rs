@@ -28,28 +28,39 @@ fn shown(cache: &Cache, key: &Key) -> Vec<u8> {
 #[test]
 fn an_answer_never_replaces_one_that_was_asked_for_later() {
     let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
-    let (early, late) = (cache.purges(&key), cache.purges(&key));
-    assert!(cache.keep_stored(&key, &answer("late"), late));
-    assert!(!cache.keep_stored(&key, &answer("early"), early));
+    let (early, late) = (cache.asking(&key), cache.asking(&key));
+    assert!(cache.keep_stored(&key, &answer("late"), &late));
+    assert!(!cache.keep_stored(&key, &answer("early"), &early));
     assert_eq!(shown(&cache, &key), b"late");
-    assert!(cache.keep_stored(&key, &answer("later"), cache.purges(&key)));
+    assert!(cache.keep_stored(&key, &answer("later"), &cache.asking(&key)));
     assert_eq!(shown(&cache, &key), b"later");
+}
+
+#[test]
+fn a_purge_hits_no_other_answer_on_its_way() {
+    let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
+    let (asked, purged) = (cache.asking(&key), cache.asking(&Key::origin("/7")));
+    for number in 0..10_000 {
+        cache.purge(&Key::origin(format!("/{number}")));
+    }
+    assert!(cache.keep_stored(&key, &answer("kept"), &asked));
+    assert!(!cache.keep_stored(&Key::origin("/7"), &answer("purged"), &purged));
 }
 
 #[test]
 fn a_confirmation_counts_only_for_what_is_still_kept() {
     let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
     let (first, second) = (answer("first"), answer("second"));
-    assert!(cache.keep_stored(&key, &first, cache.purges(&key)));
+    assert!(cache.keep_stored(&key, &first, &cache.asking(&key)));
     let confirmed = answer("first, confirmed");
-    assert!(cache.keep_confirmed(&key, &first, &confirmed, cache.purges(&key)));
-    let asked = cache.purges(&key);
-    assert!(cache.keep_stored(&key, &second, cache.purges(&key)));
-    assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), asked));
-    assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), cache.purges(&key)));
+    assert!(cache.keep_confirmed(&key, &first, &confirmed, &cache.asking(&key)));
+    let asked = cache.asking(&key);
+    assert!(cache.keep_stored(&key, &second, &cache.asking(&key)));
+    assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), &asked));
+    assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), &cache.asking(&key)));
     assert_eq!(shown(&cache, &key), b"second");
     cache.purge(&key);
-    assert!(!cache.keep_confirmed(&key, &second, &answer("gone"), cache.purges(&key)));
+    assert!(!cache.keep_confirmed(&key, &second, &answer("gone"), &cache.asking(&key)));
     assert!(cache.stored(&key).is_none());
 }
 

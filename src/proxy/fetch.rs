@@ -73,12 +73,12 @@ impl Proxy {
     ) -> Result<Fetched, AskError> {
         let inner = &*self.0;
         let Fetch { question, key, names, kept, asker } = &fetch;
-        let asked = inner.cache.purges(key);
+        let asking = inner.cache.asking(key);
         let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
         // A failure that one client's headers may have caused does not count against the resource.
         let bare = purpose(question, kept.as_deref()) == Purpose::Store && is_bare(&sent, &Vary::Nothing);
         let error = match question.endpoint {
-            Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, asked).await {
+            Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, &asking).await {
                 Ok((stored, fwd_status, is_kept)) => {
                     inner.failures.answered(key);
                     if let Some(waiting) = waiting {
@@ -99,7 +99,7 @@ impl Proxy {
                     asker: asker.clone(),
                 };
                 match inner.upstream.send(sending, interim).await {
-                    Ok(arrived) => return Ok(self.arrived(fetch, waiting, sent, arrived, asked).await),
+                    Ok(arrived) => return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await),
                     Err(error) => error,
                 }
             }

@@ -53,7 +53,7 @@ impl Proxy {
             inner.flights.close_where(|(key, _)| *key == void);
         }
         let key = Key::origin(&question.target);
-        let asked = inner.cache.purges(&key);
+        let asking = inner.cache.asking(&key);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
         let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
         let keeping =
@@ -62,7 +62,7 @@ impl Proxy {
                 let selecting = Selecting::of(&vary, &selectable(question, &inner.config.allowed));
                 let stored =
                     self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
-                Keeping { key, stored, asked, sent: sent.clone(), vary }
+                Keeping { key, stored, asking, sent: sent.clone(), vary }
             });
         let keeping = keeping
             .filter(|keeping| is_for_others(&sent, &keeping.stored.fields, &inner.config.allowed))

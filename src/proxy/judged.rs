@@ -12,7 +12,7 @@ use http::header::{AGE, CACHE_CONTROL, EXPIRES, HeaderMap, HeaderValue, VARY};
 use http::{Method, StatusCode};
 
 use crate::api::route::Route;
-use crate::cache::Purges;
+use crate::cache::asking::Asking;
 use crate::cache::stored::Stored;
 use crate::semantics::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary, may_store};
 use crate::upstream::client::{Answer, AskError, Asker, Validators};
@@ -35,7 +35,7 @@ impl Proxy {
         &self,
         fetch: &Fetch,
         rewrites: bool,
-        asked: Purges,
+        asking: &Asking,
     ) -> Result<(Arc<Stored>, u16, bool), AskError> {
         let inner = &*self.0;
         let client = inner.upstream.origin();
@@ -62,7 +62,7 @@ impl Proxy {
             early.offer(&path, &answer).await;
         }
         let stored = Arc::new(stored);
-        let is_kept = may_keep && inner.cache.keep_stored(key, &stored, asked);
+        let is_kept = may_keep && inner.cache.keep_stored(key, &stored, asking);
         Ok((stored, answer.status, is_kept))
     }
 

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use http::header::{AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, Method, StatusCode};
 
+use crate::cache::Key;
+use crate::cache::asking::Asking;
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
-use crate::cache::{Key, Purges};
 use crate::semantics::caching::{
     Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
     end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
@@ -47,7 +48,7 @@ fn failure(question: &Question, arrived: &Arrived) -> AskError {
 pub(super) struct Keeping {
     pub key: Key,
     pub stored: Stored,
-    pub asked: Purges,
+    pub asking: Asking,
     pub sent: HeaderMap,
     pub vary: Vary,
 }
@@ -60,7 +61,7 @@ impl Proxy {
         waiting: Waiting,
         sent: HeaderMap,
         arrived: Arrived,
-        asked: Purges,
+        asking: Asking,
     ) -> Fetched {
         let inner = &*self.0;
         let Fetch { question, key, kept, .. } = &fetch;
@@ -75,14 +76,14 @@ impl Proxy {
             inner.failures.answered(key);
         }
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
-            self.learn_from_head(key, kept, &sent, &arrived, asked);
+            self.learn_from_head(key, kept, &sent, &arrived, &asking);
         }
         // A 304 confirms only what the request asked for: one to a client's conditions, or to HEAD, confirms no cached answer.
         let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
         if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
             let keeps = self.keeps(question, key, &sent, &stored, &arrived);
-            let is_kept = keeps == Keeps::Kept && inner.cache.keep_confirmed(key, kept, &stored, asked);
+            let is_kept = keeps == Keeps::Kept && inner.cache.keep_confirmed(key, kept, &stored, &asking);
             if keeps == Keeps::Private {
                 inner.cache.forget_stored(key, kept);
             }
@@ -95,7 +96,7 @@ impl Proxy {
             }
             return Fetched::Whole { stored, fwd_status: 304, is_kept };
         }
-        self.arriving(&fetch, waiting, sent, arrived, asked).await
+        self.arriving(&fetch, waiting, sent, arrived, asking).await
     }
 
     /// Whether an answer may be cached for others.
@@ -164,7 +165,7 @@ impl Proxy {
     }
 
     /// What an answer to HEAD says about the cached one (RFC 9111 §4.3.5).
-    fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, sent: &HeaderMap, arrived: &Arrived, asked: Purges) {
+    fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, sent: &HeaderMap, arrived: &Arrived, asking: &Asking) {
         if arrived.status != StatusCode::OK || kept.status != StatusCode::OK {
             return;
         }
@@ -184,7 +185,7 @@ impl Proxy {
             stored.terms.stale_while_revalidate = Some(Duration::ZERO);
             stored
         };
-        self.0.cache.keep_confirmed(key, kept, &Arc::new(stored), asked);
+        self.0.cache.keep_confirmed(key, kept, &Arc::new(stored), asking);
     }
 
     /// Lets the body run, for the client and for the cache.
@@ -194,7 +195,7 @@ impl Proxy {
         mut waiting: Waiting,
         sent: HeaderMap,
         arrived: Arrived,
-        asked: Purges,
+        asking: Asking,
     ) -> Fetched {
         let Fetch { question, key, names, kept, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
@@ -248,7 +249,7 @@ impl Proxy {
                 waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
             }
         }
-        let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asked, sent, vary });
+        let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asking, sent, vary });
         let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
         let pumping = async move {
             let kept = this.pump(spool, arrived.body, keeping).await;
@@ -308,12 +309,12 @@ impl Proxy {
 
     /// Caches a whole body, unless it shows something of the request.
     fn keep(&self, keeping: Keeping, whole: Bytes) -> Option<Arc<Stored>> {
-        let Keeping { key, mut stored, asked, sent, vary } = keeping;
+        let Keeping { key, mut stored, asking, sent, vary } = keeping;
         if reflects(&sent, &vary, &stored.fields, &whole) {
             return None;
         }
         stored.body = Arc::new(Coded::new(whole));
         let stored = Arc::new(stored);
-        self.0.cache.keep_stored(&key, &stored, asked).then_some(stored)
+        self.0.cache.keep_stored(&key, &stored, &asking).then_some(stored)
     }
 }
