@@ -51,7 +51,8 @@ impl HaProxy {
         let names = lines.next()?;
         let server = lines.find(|line| line.get(1) == Some(&"grandstand"))?;
         let cell = |name: &str| names.iter().position(|known| *known == name).and_then(|at| server.get(at).copied());
-        Some((cell("check_status")?.to_owned(), cell("chkfail")?.parse().ok()?))
+        // While the next check runs, "* " stands before the last one's result.
+        Some((cell("check_status")?.trim_start_matches("* ").to_owned(), cell("chkfail")?.parse().ok()?))
     }
 }
 
