@@ -83,7 +83,7 @@ pub struct Config {
     pub public_url: BaseUrl,
     /// Whether the operator named a `public_url`.
     pub public_url_is_set: bool,
-    /// Where the snapshot and the sync state live. A relative path is relative to the working directory.
+    /// The directory of the snapshots and of the ledger. A relative path starts at the working directory.
     pub data_dir: PathBuf,
     /// How long clients may cache, and the time within which a refresh must happen; 100 ms to 24 h.
     pub ttl: Duration,

@@ -64,8 +64,7 @@ impl Stored {
     }
 }
 
-/// The cached answers for one resource, newest first. Each is for requests with different values of the headers in
-/// `Vary`.
+/// The cached answers for one resource, newest first. No two are for the same values of the headers in `Vary`.
 #[derive(Clone, Debug, Default)]
 pub struct Variants(Vec<Variant>);
 

@@ -12,8 +12,7 @@ pub(super) trait Facts {
     type Failure;
     /// The cached answer that the request could use, and how; `None` without one.
     fn kept(&self) -> Option<(Self::Kept, Reuse)>;
-    /// Whether the cached answer may be served when the origin cannot be asked: it fails, its resource is paused, or
-    /// the budget is spent.
+    /// Whether the cached answer may be served when the origin fails, the resource is paused, or the budget is spent.
     fn stands_in(&self) -> bool;
     /// Whether the budget has a slot for a client now.
     fn has_room(&self) -> bool;

@@ -82,7 +82,7 @@ pub struct SnapshotMeta {
     pub volatile_values: BTreeMap<String, String>,
     /// Envelope fields that differed between pages and are omitted.
     pub left_out: Vec<String>,
-    /// What is not proven, for people.
+    /// What is not proven, in words.
     pub open_points: Vec<String>,
     /// The disproved assumptions; `None`: not checked yet.
     #[serde(default)]

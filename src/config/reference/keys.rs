@@ -113,7 +113,7 @@ const KEYS: &[Key] = &[
         "data_dir",
         Words("path"),
         ALL,
-        "Where snapshots are stored, and the record of the requests to the origin (the *ledger*). A relative path is relative to the working directory. Only one server can use it at a time.",
+        "The directory of the snapshots and of the *ledger*, the record of the requests to the origin. Only one server can use it at a time. A relative path starts at the working directory.",
     ),
     key(
         "ttl",
