@@ -99,7 +99,7 @@ enum Command {
     ///
     /// The configuration decides what the server is. With origin.url it is a mirror, or a shield if mirror.enabled =
     /// false. Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C
-    /// stop the server; requests in flight then have the time in the configuration key `drain` to finish. On SIGHUP the
+    /// stop the server; requests in flight may then take as long as the configuration key `drain` says. On SIGHUP the
     /// server reads its configuration again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
