@@ -87,7 +87,7 @@ impl Variants {
         self.0.iter().map(|variant| &variant.stored)
     }
 
-    /// Adds an answer, which replaces the one for the same requests; `None` if that one was requested later.
+    /// Adds an answer in place of the old one for the same requests; `None` if the old one has a higher number.
     pub fn with(&self, stored: &Arc<Stored>, asked: u64) -> Option<Self> {
         const MOST: usize = 16;
         let same = |other: &&Variant| other.stored.selecting == stored.selecting;

@@ -75,7 +75,7 @@ pub struct SnapshotMeta {
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.
     pub published_ms: i64,
-    /// Top-level fields that are not part of the content.
+    /// Names of the origin's fields that are not content.
     pub volatile: VolatileKeys,
     /// The last values of volatile fields, as JSON text. Keys: `<path> <field>`; for the envelope, `list
     /// <field>`.
