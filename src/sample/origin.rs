@@ -34,6 +34,8 @@ const BACKLOG: u32 = 1_024;
 pub struct Origin {
     shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
+    /// The address after a shutdown: bound, so that nobody else gets it, and not listened on.
+    reserved: Mutex<Option<TcpSocket>>,
 }
 
 #[derive(Debug)]
@@ -50,10 +52,10 @@ impl Origin {
     /// When it cannot listen there.
     #[expect(clippy::unused_async, reason = "so that it cannot be called outside of a runtime")]
     pub async fn start(listen: SocketAddr, world: World, switches: Switches) -> io::Result<Self> {
-        let listener = bind(listen)?;
+        let listener = bound(listen)?.listen(BACKLOG)?;
         let shared = Arc::new(shared(listener.local_addr()?, world, switches, Clock::system()));
         let running = Mutex::new(Some(run(&shared, listener)));
-        Ok(Self { shared, running })
+        Ok(Self { shared, running, reserved: Mutex::default() })
     }
 
     /// One without a socket, on the given clock, which also dates its world's edits: only [`ask`](Self::ask) reaches
@@ -61,7 +63,7 @@ impl Origin {
     pub fn within(world: World, switches: Switches, clock: Clock) -> Self {
         let world = world.with_clock(clock.clone());
         let shared = shared(SocketAddr::from(([127, 0, 0, 1], 1)), world, switches, clock);
-        Self { shared: Arc::new(shared), running: Mutex::default() }
+        Self { shared: Arc::new(shared), running: Mutex::default(), reserved: Mutex::default() }
     }
 
     /// What a request over a socket gets: the same delays, log, limit, faults and answers. The body may be in the
@@ -85,7 +87,8 @@ impl Origin {
         self.shared.addr
     }
 
-    /// Stops listening and cuts all connections. World, switches, log, limit and CDN stay.
+    /// Stops listening and cuts all connections: clients are refused. World, switches, log, limit and CDN stay, and
+    /// nobody else gets the address.
     pub async fn shutdown(&self) {
         let running = self.running.lock().take();
         if let Some(Running { stop, task }) = running {
@@ -93,6 +96,7 @@ impl Origin {
             if let Err(error) = task.await {
                 tracing::warn!(%error, "the sample origin ended with an error");
             }
+            *self.reserved.lock() = bound(self.addr()).ok();
         }
     }
 
@@ -103,7 +107,8 @@ impl Origin {
     /// When the address is taken by now.
     pub async fn restart(&self) -> io::Result<()> {
         self.shutdown().await;
-        let listener = bind(self.addr())?;
+        let reserved = self.reserved.lock().take();
+        let listener = reserved.map_or_else(|| bound(self.addr()), Ok)?.listen(BACKLOG)?;
         *self.running.lock() = Some(run(&self.shared, listener));
         Ok(())
     }
@@ -217,12 +222,12 @@ fn shared(addr: SocketAddr, world: World, switches: Switches, clock: Clock) -> S
     }
 }
 
-fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+fn bound(listen: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if listen.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // So that it can come back while old connections linger.
     socket.set_reuseaddr(true)?;
     socket.bind(listen)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 fn run(shared: &Arc<Shared>, listener: TcpListener) -> Running {
