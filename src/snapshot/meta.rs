@@ -69,8 +69,8 @@ pub struct SnapshotMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The value of `confirmed_ms` on disk, if it was in the future when read; the field above then holds a past instant.
-    /// `None`: it was not in the future. This field is never stored.
+    /// The value of `confirmed_ms` on disk, if it was in the future when read; the field above then holds a past
+    /// instant. `None`: it was not in the future. This field is never stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.

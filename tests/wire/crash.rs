@@ -9,7 +9,7 @@ use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the
 use crate::harness::{PUBLIC, Setup, origin, wait_until};
 
 const LIST: &str = "/api/listings.json";
-/// An answer that came this long before a kill has to be durable: a second is promised, and the rest is for a busy machine.
+/// An answer that came this long before a kill has to be durable. A second is promised; the rest is for a busy machine.
 pub const DURABLE: Duration = Duration::from_secs(6);
 
 /// When a killed process was surely dead: when the origin, which runs beside the test, has handled what was still on
@@ -39,7 +39,7 @@ pub fn nothing_was_fetched_twice(origin: &Origin, kills: &[Instant]) {
 #[tokio::test]
 async fn a_first_crawl_that_is_killed_again_and_again_goes_on_where_it_was() {
     let origin = origin(700).await;
-    // So slow that a round takes longer than it takes to become durable.
+    // So slow that each round lasts longer than `DURABLE`: no younger answer is judged.
     origin.set(|switches| switches.jitter_ms = (200, 1_000));
     let mut server = Setup::mirror_of(&origin).start().await;
     let mut kills = Vec::new();
@@ -56,6 +56,7 @@ async fn a_first_crawl_that_is_killed_again_and_again_goes_on_where_it_was() {
     }
     origin.set(|switches| switches.jitter_ms = (0, 0));
     server.settled(&origin).await;
+    assert!(kills.windows(2).all(|kills| kills[1] - kills[0] > DURABLE), "nothing was judged: {kills:?}");
     nothing_was_fetched_twice(&origin, &kills);
     for page in 1..=14 {
         list_is_the_origins(&server, &origin, &format!("{LIST}?page={page}")).await;

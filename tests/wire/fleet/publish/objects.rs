@@ -46,12 +46,14 @@ async fn a_head_of_a_newer_version_is_not_replaced() {
     let (_origin, server) = publishing(60, &store.url(), |setup| setup).await;
     store.has(&server).await;
     let newer = serde_json::json!({ "head": "{\"format\":2}", "signature": null }).to_string();
-    let file = store.root().join("head.json");
+    let (file, beside) = (store.root().join("head.json"), store.root().join("newer"));
     let is_there = || fs::read_to_string(&file).is_ok_and(|text| text == newer);
     let is_told = async || told(&server).await["why"].as_str().is_some_and(|why| why.contains("format 2"));
     // A head that is being written meanwhile may replace it. The next one may not.
     for _ in 0..3 {
-        fs::write(&file, &newer).unwrap();
+        // In one step: half a head would be replaced.
+        fs::write(&beside, &newer).unwrap();
+        fs::rename(&beside, &file).unwrap();
         server.refresh().await;
         wait_until("it is told or replaced", || async { is_told().await || !is_there() }).await;
         if is_told().await {
