@@ -40,8 +40,19 @@ pub struct DataDir {
 #[derive(Debug)]
 pub(crate) struct Lock {
     /// The locked directory and file; at least one of them.
-    _locked: Vec<File>,
+    locked: Vec<File>,
     set_aside: AtomicBool,
+}
+
+/// Closing the files is not enough: a child process that was just forked has them open, too, until its program starts.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        for file in &self.locked {
+            if let Err(error) = file.unlock() {
+                tracing::debug!(%error, "a lock ends only when its file is closed");
+            }
+        }
+    }
 }
 
 impl Lock {
@@ -84,11 +95,11 @@ impl DataDir {
         files::prepare_directory(path).map_err(|error| OpenError::of_io(error, path))?;
         let path = resolved(path).map_err(|error| OpenError::of_io(error, path))?;
         let (file, store) = (path.join(LOCK), path.join(STORE));
-        let mut locked = Vec::new();
+        let mut lock = Lock { locked: Vec::new(), set_aside: AtomicBool::new(false) };
         // First, because a process that could not create the file may hold only this lock.
         match File::open(&path) {
             Ok(directory) => match acquire(&directory, &path, &path) {
-                Ok(()) => locked.push(directory),
+                Ok(()) => lock.locked.push(directory),
                 Err(error @ (OpenError::Held { .. } | OpenError::Locked { .. })) => return Err(error),
                 Err(error) => tracing::debug!(%error, "the directory cannot be locked; a file in it is locked instead"),
             },
@@ -101,15 +112,16 @@ impl DataDir {
             }
         }
         match lock_file(&file, &store) {
-            Ok(lock) => {
-                acquire(&lock, &path, &file)?;
-                locked.push(lock);
+            Ok(opened) => {
+                acquire(&opened, &path, &file)?;
+                lock.locked.push(opened);
             }
-            Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) if store.is_file() && !locked.is_empty() => {}
+            Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. })
+                if store.is_file() && !lock.locked.is_empty() => {}
             Err(error) => return Err(error),
         }
         migration::refuse_unknown(&store)?;
-        let dir = Self { path, lock: Arc::new(Lock { _locked: locked, set_aside: AtomicBool::new(false) }) };
+        let dir = Self { path, lock: Arc::new(lock) };
         match dir.write(None) {
             Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) => {}
             written => written?,
@@ -129,9 +141,7 @@ impl DataDir {
     pub fn holder(path: impl AsRef<Path>) -> Option<Holder> {
         let path = path.as_ref();
         let file = files::read(&path.join(LOCK)).ok();
-        // Dropping a file gives the shared lock back.
-        let held = |file: &File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-        if !file.as_ref().is_some_and(held) && !File::open(path).as_ref().is_ok_and(held) {
+        if !file.as_ref().is_some_and(is_held) && !File::open(path).as_ref().is_ok_and(is_held) {
             return None;
         }
         let Some(file) = file else { return Some(Holder::UNKNOWN) };
@@ -215,6 +225,18 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
     Err(OpenError::Held { path, pid: named.pid, admin: named.admin, untrusted: named.untrusted })
 }
 
+/// Whether another process holds the lock.
+fn is_held(file: &File) -> bool {
+    match file.try_lock_shared() {
+        Ok(()) => {
+            // For the reason given at [`Lock`].
+            let _ = file.unlock();
+            false
+        }
+        Err(error) => matches!(error, TryLockError::WouldBlock),
+    }
+}
+
 fn read(mut file: &File) -> Holder {
     let mut text = String::new();
     let whole = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(LOCK_LEN as u64).read_to_string(&mut text));
@@ -248,6 +270,19 @@ mod tests {
         drop(dir);
         assert_eq!(DataDir::holder(&path), None);
         assert!(DataDir::open(&path).is_ok(), "the file of an earlier process does not block");
+    }
+
+    #[test]
+    fn the_lock_ends_with_its_holder_although_a_child_that_is_about_to_start_has_it_open() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = DataDir::open(temp.path()).unwrap();
+        // What a child has between `fork` and `exec`.
+        let inherited: Vec<File> = dir.lock.locked.iter().map(|file| file.try_clone().unwrap()).collect();
+        assert_eq!(inherited.len(), 2);
+        drop(dir);
+        assert_eq!(DataDir::holder(temp.path()), None);
+        assert!(DataDir::open(temp.path()).is_ok());
+        drop(inherited);
     }
 
     #[test]
