@@ -203,7 +203,9 @@ impl Bundles {
         let _turn = self.turn.lock().await;
         blocking(move || {
             let signed = signature.map(|signature| signature.verify(&file, &trusted)).transpose()?;
-            let bundle = Bundle::open(&file, &mut |_, _| {})?;
+            let known = snapshots.newest().get().map(|newest| newest.dataset.clone());
+            let bundle = Bundle::open_beside(&file, known.as_deref(), &mut |_, _| {})?;
+            drop(known);
             if signed.as_ref().is_some_and(|signed| signed.file_hash != bundle.file_hash()) {
                 return Err(BundleError::Changed.into());
             }

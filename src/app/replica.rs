@@ -26,6 +26,7 @@ pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>,
         place: place.map_err(|why| AppError::Place { key: "replica.options", why: why.to_string() })?,
         data_dir: core.data_dir.path().to_owned(),
         most: config.bundle.max_size,
+        newest: snapshots.newest().clone(),
         status: core.replica.clone(),
     };
     let (details, clock) = (core.details.clone(), core.clock.clone());

@@ -22,6 +22,7 @@ use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
 
@@ -77,6 +78,19 @@ impl Bundle {
     /// # Errors
     /// For the first problem; see [`BundleError`].
     pub fn open(file: impl Read + Seek, progress: Progress<'_>) -> Result<Self, BundleError> {
+        Self::open_beside(file, None, progress)
+    }
+
+    /// The same beside data in memory: equal summaries share their texts, so a bundle of almost the same data needs
+    /// little memory.
+    ///
+    /// # Errors
+    /// As for [`Bundle::open`].
+    pub fn open_beside(
+        file: impl Read + Seek,
+        known: Option<&Dataset>,
+        progress: Progress<'_>,
+    ) -> Result<Self, BundleError> {
         let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file))?;
         let manifest = read_manifest(&parts.one(Kind::Manifest)?)?;
         let envelope = read_envelope(&parts.one(Kind::Envelope)?)?;
@@ -91,10 +105,13 @@ impl Bundle {
         let order = manifest.base.as_ref().map(|base| read_order(&mut parts, &manifest, base)).transpose()?;
         let mut summaries = Vec::new();
         while let Some(part) = some(&mut parts, Kind::Summaries)? {
-            let mut reader = Reader(&part.raw);
+            let (mut reader, first) = (Reader(&part.raw), summaries.len());
             while !reader.0.is_empty() {
                 parts.hold(part.at, held::SUMMARY)?;
                 summaries.push(records::summary(&part.raw, &mut reader).map_err(|wrong| part.malformed(wrong))?);
+            }
+            if let Some(known) = known {
+                share(&mut summaries[first..], known);
             }
             if summaries.len() as u64 > manifest.listings {
                 agree("summaries at most", manifest.listings, summaries.len() as u64)?;
@@ -191,6 +208,23 @@ fn some<R: Read>(parts: &mut PartReader<R>, kind: Kind) -> Result<Option<Part>, 
     match parts.another(kind)? {
         Some(part) if part.raw.is_empty() => Err(part.malformed("it is empty")),
         other => Ok(other),
+    }
+}
+
+/// Takes the texts of the summaries of a part from known equal ones. If most are known, the others get texts of their
+/// own, so that the part does not stay in memory for them.
+fn share(summaries: &mut [Summary], known: &Dataset) {
+    let mut new = Vec::new();
+    for (at, summary) in summaries.iter_mut().enumerate() {
+        match known.summary(summary.id).filter(|known| known.raw == summary.raw) {
+            Some(known) => summary.raw = known.raw.clone(),
+            None => new.push(at),
+        }
+    }
+    if new.len() * 2 < summaries.len() {
+        for at in new {
+            summaries[at] = summaries[at].detached();
+        }
     }
 }
 

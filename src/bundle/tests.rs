@@ -22,6 +22,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::{Evidence, ListedTerm};
 use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
 

@@ -71,6 +71,30 @@ fn a_delta_names_its_base_and_refuses_any_other() {
 }
 
 #[test]
+fn a_bundle_beside_equal_data_shares_its_texts_and_keeps_no_part_for_the_few_that_differ() {
+    let known = World::of(1..60);
+    let dataset = Dataset::build(known.content.clone(), &Evidence::new()).unwrap();
+    let mut world = known.clone();
+    world.content.summaries.push(summary(60, 1));
+    world.content.summaries[9] = summary(10, 2);
+    let bytes = world.full();
+    let bundle = Bundle::open_beside(Cursor::new(&bytes), Some(&dataset), &mut |_, _| {}).unwrap();
+    let content = bundle.content().unwrap();
+    assert_eq!(content, &world.content);
+    for (at, summary) in content.summaries.iter().enumerate() {
+        let is_shared = known.content.summaries.get(at).is_some_and(|known| known.raw.as_ptr() == summary.raw.as_ptr());
+        assert_eq!(is_shared, ![10, 60].contains(&summary.id.0), "{}", summary.id);
+        assert!(is_shared || summary.raw.is_unique(), "{}", summary.id);
+    }
+    // Of other data, nothing is shared, and nothing is copied: the texts lie in the part.
+    let other = Dataset::build(World::of(100..160).content, &Evidence::new()).unwrap();
+    let bundle = Bundle::open_beside(Cursor::new(&bytes), Some(&other), &mut |_, _| {}).unwrap();
+    let content = bundle.content().unwrap();
+    assert_eq!(content, &world.content);
+    assert!(content.summaries.iter().all(|summary| !summary.raw.is_unique()));
+}
+
+#[test]
 fn an_empty_snapshot_travels_too() {
     let world = World::of([]);
     let bytes = world.full();

@@ -17,7 +17,9 @@ use crate::fleet::journal::{self, BadJournal};
 use crate::fleet::keys::{Digest, Key};
 use crate::fleet::place::{Found, Place, PlaceError};
 use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Journal;
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::follow::Step;
 use crate::store::files;
 use crate::words::counted;
@@ -80,6 +82,8 @@ pub(crate) struct Fetcher {
     pub data_dir: PathBuf,
     /// The largest bundle, in bytes.
     pub most: u64,
+    /// The data that is served: equal texts are not kept twice.
+    pub newest: SnapshotPointer,
     pub status: ReplicaStatus,
 }
 
@@ -98,9 +102,10 @@ impl Fetcher {
         }
         let path = self.path(&named.blake3);
         let file = self.file(named, &path, what).await?;
-        let (named, before) = (named.clone(), before.cloned());
+        let (named, before, newest) = (named.clone(), before.cloned(), self.newest.clone());
         let opened = blocking(move || {
-            let opened = open(&file, &named, before.as_ref());
+            let known = newest.get().map(|newest| newest.dataset.clone());
+            let opened = open(&file, &named, before.as_ref(), known.as_deref());
             Ok(opened.map(|bundle| Step { bundle, file }))
         });
         opened.await?.map_err(|why| {
@@ -219,10 +224,14 @@ impl Fetcher {
 }
 
 /// Opens a bundle, and compares it with what the head says of it and of the bundle before it.
-fn open(file: &File, named: &NamedBundle, before: Option<&SnapshotId>) -> Result<Bundle, String> {
-    let mut file = file;
+fn open(
+    mut file: &File,
+    named: &NamedBundle,
+    before: Option<&SnapshotId>,
+    known: Option<&Dataset>,
+) -> Result<Bundle, String> {
     file.rewind().map_err(|error| error.to_string())?;
-    let bundle = Bundle::open(file, &mut |_, _| {}).map_err(|error: BundleError| error.to_string())?;
+    let bundle = Bundle::open_beside(file, known, &mut |_, _| {}).map_err(|error: BundleError| error.to_string())?;
     if Digest::from(bundle.file_hash()) != named.blake3 {
         return Err("its hash is another one".to_owned());
     }
