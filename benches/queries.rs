@@ -27,7 +27,7 @@ use grandstand::parts::snapshot::dataset::Dataset;
 use grandstand::parts::snapshot::membership::Evidence;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const SPORTS: u64 = 16;
 const STATES: u64 = 51;

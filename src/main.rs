@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-/// Chosen by measurement: see `benches/runs`.
+/// Chosen by measurement: see `benches/runs/2026-11-23-soak-memory.md`.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     grandstand::run()
