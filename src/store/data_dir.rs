@@ -49,7 +49,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         for file in &self.locked {
             if let Err(error) = file.unlock() {
-                tracing::debug!(%error, "a lock ends only when its file is closed");
+                tracing::debug!(%error, "a lock could not be released; it ends when its file is closed");
             }
         }
     }
@@ -225,7 +225,7 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
     Err(OpenError::Held { path, pid: named.pid, admin: named.admin, untrusted: named.untrusted })
 }
 
-/// Whether another process holds the lock.
+/// Whether the lock is taken.
 fn is_held(file: &File) -> bool {
     match file.try_lock_shared() {
         Ok(()) => {

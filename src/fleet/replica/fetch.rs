@@ -82,7 +82,7 @@ pub(crate) struct Fetcher {
     pub data_dir: PathBuf,
     /// The largest bundle, in bytes.
     pub most: u64,
-    /// The data that is served: equal texts are not kept twice.
+    /// The newest data here: a bundle shares its equal texts.
     pub newest: SnapshotPointer,
     pub status: ReplicaStatus,
 }
