@@ -17,6 +17,10 @@ use super::MAX_PART;
 /// | time | 1 | 1.4 | 2.0 | 2.2 | 6.9 | 51 |
 pub(super) const LEVEL: i32 = 12;
 
+/// The size of the encoder's table, as a power of two. The level's own is 21: 11 MiB of memory in place of 1.8 MiB, for
+/// bundles that are 1 % smaller.
+const HASH_LOG: u32 = 18;
+
 /// The largest window of a frame, in bytes: a streaming reader keeps so much. It is the longest part, rounded up to a
 /// power of two.
 const MAX_WINDOW: u64 = (MAX_PART as u64).next_power_of_two();
@@ -27,6 +31,7 @@ impl Packer {
     pub(super) fn new(level: i32) -> io::Result<Self> {
         let mut compressor = Compressor::new(level)?;
         compressor.set_parameter(CParameter::ChecksumFlag(true))?;
+        compressor.set_parameter(CParameter::HashLog(HASH_LOG))?;
         Ok(Self(compressor))
     }
 
