@@ -1,4 +1,5 @@
-//! How often a hot request allocates, counted in the whole process while a real client asks over a real socket.
+//! How often a hot request allocates, counted in the whole process while a real client asks over a real socket; and
+//! whether zstd uses our allocator.
 //!
 //! Not how long anything takes. The mirror runs inside the test, so that its allocator can count. The client reuses its
 //! buffer. What other threads allocate meanwhile only adds to a count, so rounds are repeated until one of them is quiet.
@@ -21,6 +22,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
+/// One test at a time counts.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 const REQUESTS: usize = 200;
 /// Allocations in a whole round that no request makes: timers and the like.
 const SLACK: usize = REQUESTS / 10;
@@ -222,7 +225,19 @@ fn count(known: usize, mut ask: impl FnMut()) -> usize {
 }
 
 #[test]
+fn zstd_has_its_memory_from_our_allocator() {
+    let alone = ALONE.lock();
+    let region = Region::new(ALLOCATOR);
+    // An encoder of this level needs 11 MiB for such a text.
+    zstd::bulk::Compressor::new(12).unwrap().compress(&vec![7; 1 << 20]).unwrap();
+    let taken = region.change().bytes_allocated;
+    drop(alone);
+    assert!(taken > 8 << 20, "{taken} bytes: is `with-rust-allocator` on in Cargo.toml?");
+}
+
+#[test]
 fn a_hot_answer_allocates_no_more_often_than_is_known() {
+    let _alone = ALONE.lock();
     let (public, admin, _directory) = start();
     settle(admin);
     let mut client = Client::new(public);
