@@ -9,7 +9,7 @@ A mirror publishes signed bundles to a directory, nginx serves that directory, a
 with `replica.poll` of 10 s. Five venues change at the origin; how long each replica takes to serve the new snapshot is
 read from its log, what it moved from nginx's. At the end every replica is compared with the publisher, entity tag by
 entity tag. Then head.json is removed: the publisher writes a new full bundle, and every replica fetches it. Needs the
-Debian packages nginx-light and minisign, and about 60 MiB of memory for each replica, up to 1.3 GiB with a million listings.
+Debian packages nginx-light and minisign, and about 60 MiB of memory for each replica, up to 1 GiB with a million listings.
 """
 
 import collections
