@@ -19,11 +19,11 @@ SPOKEN = {
 
 
 class LoadedRow(Row):
-    """`way`: which port, and how it is spoken to."""
+    """`way`: which port, and how it is spoken to. `conditional`: each server is asked with its own tag."""
 
-    def __init__(self, title, target, coding, way, goal):
+    def __init__(self, title, target, coding, way, goal, conditional=False):
         super().__init__(title, {"nginx": goal} if goal else {})
-        self.target, self.way = target, way
+        self.target, self.way, self.conditional, self.tags = target, way, conditional, {}
         self.headers = {"Accept-Encoding": coding} if coding else {}
 
     def prepare(self, servers, core):
@@ -33,8 +33,10 @@ class LoadedRow(Row):
         for name, (ports, _, plain_port) in servers.items():
             said[name] = decoded(self.port(ports), self.target, self.headers, *SPOKEN[self.way])
             check(said[name] == said[OURS], f"{self.title}: the body of {name} differs")
-            get(plain_port, self.target, self.headers)
-            self.bodies[name] = len(raw_answer(plain_port, self.target, self.headers)[1])
+            tag = get(plain_port, self.target, self.headers)[1]["ETag"]
+            self.tags[name] = {"If-None-Match": tag} if self.conditional else {}
+            asked = self.headers | self.tags[name]
+            self.bodies[name] = len(raw_answer(plain_port, self.target, asked)[1])
             self.load(name, ports, core, 1)
 
     def port(self, ports):
@@ -53,7 +55,8 @@ class LoadedRow(Row):
             scheme, http1 = ("http" if self.way == "h2c" else "https"), self.way == "https1"
             streams = 1 if http1 else STREAMS
             url = f"{scheme}://127.0.0.1:{port}{self.target}"
-            result = h2load(core, url, seconds, self.headers, streams, http1)
+            expected = "3xx" if self.conditional else "2xx"
+            result = h2load(core, url, seconds, self.headers | self.tags[name], streams, http1, expected)
             mean, size = result["bytes"] / result["requests"], self.bodies[name]
             # Bodies of answers that were not complete at the end.
             check(abs(mean - size) < 0.03 * size + 8, f"{self.title}, {name}: bodies of {mean} bytes, not {size}")
@@ -69,6 +72,7 @@ def rows_of(detail, with_tls):
             LoadedRow(f"{title}: detail, identity", detail, None, way, 1.0),
             LoadedRow(f"{title}: list page of 50, identity", LIST, None, way, 1.1),
             LoadedRow(f"{title}: list page of 50, `Accept-Encoding: {BROWSER}`", LIST, BROWSER, way, 0.95),
+            LoadedRow(f"{title}: list page, 304", LIST, None, way, 1.0, True),
         ]
     if with_tls:
         rows.append(
