@@ -65,7 +65,7 @@ type Reply = Response<Vec<u8>>;
 /// The answer to unknown paths.
 const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
-                     /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
+                     /snapshots/verify, /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
 fn reply(status: StatusCode, content_type: &str, body: impl Into<Vec<u8>>) -> Reply {
     let body = body.into();

@@ -26,7 +26,7 @@ use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
-use crate::store::{DetailState, StoreError, nameless};
+use crate::store::{StoreError, nameless};
 
 pub(crate) use built::{Built, Part};
 
@@ -221,12 +221,11 @@ impl DumpsState {
     fn write_plain(&self, kind: DumpKind) -> Result<Ready, DumpError> {
         let published = self.current.get().ok_or(DumpError::Nothing)?;
         let revision = self.details.revision();
-        let detail = |id| {
-            let record = self.details.get(id)?.filter(|record| record.meta.state == DetailState::Present);
-            Ok(record.map(|record| record.body))
-        };
+        let ids = write::detailed(kind, &published.dataset);
         let file = nameless::create(&self.data_dir, nameless::DUMP)?;
-        let fill = |out: &mut dyn io::Write| write::write(kind, &published.dataset, &detail, out, &mut |_, _| {});
+        let fill = |out: &mut dyn io::Write| {
+            write::write(kind, &published.dataset, Box::new(self.details.bodies(&ids)), out, &mut |_, _| {})
+        };
         let written = built::written(file, fill)?;
         let built = Arc::new(written.of(published.dataset.id.clone(), revision, self.clock.now_mono()));
         tracing::info!(dump = kind.as_str(), bytes = built.length, snapshot = %built.snapshot, "a dump was written");

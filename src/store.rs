@@ -45,6 +45,7 @@ mod fault;
 mod garbage;
 mod handle;
 mod heal;
+mod in_turn;
 mod learned;
 mod load;
 mod locker;
@@ -61,6 +62,7 @@ mod tables;
 mod tests;
 mod trouble;
 mod vanished;
+mod verify;
 
 pub(crate) use copies::CopyMeta;
 pub use data_dir::DataDir;
@@ -77,6 +79,7 @@ pub use record::BlockKey;
 pub(crate) use record::SnapshotRecord;
 pub(crate) use state::States;
 pub(crate) use tables::FORMAT;
+pub(crate) use verify::Verification;
 
 use handle::Handle;
 

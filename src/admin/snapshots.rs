@@ -1,5 +1,5 @@
-//! `GET /snapshots`, and the commands on them: `POST /snapshots/{id}/rollback`, `/pin`, `/unpin`, `/verify`, and
-//! `POST /snapshots/release`.
+//! `GET /snapshots`, and the commands on them: `POST /snapshots/{id}/rollback`, `/pin`, `/unpin`, `/verify`,
+//! `POST /snapshots/verify` and `/snapshots/release`.
 //!
 //! [`Snapshots`] executes them, in a thread that may block. Callers: [`super::Admin`].
 
@@ -24,8 +24,10 @@ pub(crate) enum Action {
     Pin(String),
     /// Unpin a snapshot.
     Unpin(String),
-    /// Read every block of a kept snapshot and compare it with its hash.
+    /// Read every block of a kept snapshot with its details, and compare them with their hashes.
     Verify(String),
+    /// The same with every kept snapshot.
+    VerifyAll,
 }
 
 impl Action {
@@ -35,6 +37,7 @@ impl Action {
         let (first, second, rest) = (segments.next()?, segments.next(), segments.next());
         match (first, second, rest) {
             ("release", None, None) => Some(Self::Release),
+            ("verify", None, None) => Some(Self::VerifyAll),
             (id, Some("rollback"), None) => Some(Self::Rollback(id.to_owned())),
             (id, Some("pin"), None) => Some(Self::Pin(id.to_owned())),
             (id, Some("unpin"), None) => Some(Self::Unpin(id.to_owned())),
@@ -51,6 +54,7 @@ impl Action {
             Self::Pin(id) => format!("/snapshots/{id}/pin"),
             Self::Unpin(id) => format!("/snapshots/{id}/unpin"),
             Self::Verify(id) => format!("/snapshots/{id}/verify"),
+            Self::VerifyAll => "/snapshots/verify".to_owned(),
         }
     }
 
@@ -83,6 +87,17 @@ impl Action {
                     Err(StoreError::Damaged(detail)) => json!({ "verified": id, "whole": false, "damage": detail }),
                     Err(error) => return Err(error.into()),
                 }
+            }
+            Self::VerifyAll => {
+                let found = snapshots.verify_all()?;
+                let one = |(kept, damage): &(KeptSnapshot, Option<String>)| json!({ "id": kept.id, "listings": kept.listings, "intact": damage.is_none(), "damage": damage });
+                let damage = snapshots.store().damage();
+                json!({
+                    "intact": damage.is_none() && found.iter().all(|(_, damage)| damage.is_none()),
+                    "snapshots": found.iter().map(one).collect::<Vec<_>>(),
+                    // The list may be incomplete.
+                    "damage": damage,
+                })
             }
         })
     }

@@ -180,35 +180,27 @@ fn text(value: &Value) -> &str {
 }
 
 fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
-    let list = desk.list()?;
-    if snapshots_of(&list).next().is_none() {
+    let told = desk.perform(&Action::VerifyAll)?;
+    if snapshots_of(&told).next().is_none() {
         println!("no snapshot is kept");
     }
-    let mut intact = true;
-    for one in snapshots_of(&list) {
+    for one in snapshots_of(&told) {
         let id = text(&one["id"]);
-        let told = match desk.perform(&Action::Verify(id.to_owned())) {
-            Err(failure) if snapshots_of(&desk.list()?).any(|one| text(&one["id"]) == id) => return Err(failure),
-            Err(_) => {
-                println!("{id}  removed meanwhile");
-                continue;
-            }
-            Ok(told) => told,
-        };
-        match told["damage"].as_str() {
+        match one["damage"].as_str() {
             None => println!("{id}  intact, {}", counted(one["listings"].as_u64().unwrap_or(0), "listing")),
-            Some(damage) => {
-                intact = false;
-                println!("{id}  damaged: {damage}");
-            }
+            Some(damage) => println!("{id}  damaged: {damage}"),
         }
     }
-    // The list may be incomplete.
-    if let Some(damage) = desk.list()?["damage"].as_str().filter(|_| intact) {
-        intact = false;
+    let all_intact = snapshots_of(&told).all(|one| one["intact"] == true);
+    if let Some(damage) = told["damage"].as_str().filter(|_| all_intact) {
         println!("the store is damaged: {damage}");
     }
-    Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(&told))
+}
+
+/// The exit code of a check.
+fn code(told: &Value) -> ExitCode {
+    if told["intact"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The list as a table.

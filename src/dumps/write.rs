@@ -16,17 +16,26 @@ use super::{DumpError, csv, geojson};
 /// Is told how much is done, and of how much.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Where the text of a detail comes from; `None`: it is not mirrored, or the origin has none. Blocks.
-pub(crate) type DetailText<'a> = &'a dyn Fn(ListingId) -> Result<Option<Bytes>, StoreError>;
+/// The texts of details in turn; `None`: it is not mirrored, or the origin has none. Blocks.
+pub(crate) type Texts<'a> = Box<dyn Iterator<Item = Result<Option<Bytes>, StoreError>> + 'a>;
 
-/// Writes one dump of a snapshot, in the origin's order. `out` should be buffered.
+/// The listings whose details a dump needs, in turn.
+pub(crate) fn detailed(kind: DumpKind, dataset: &Dataset) -> Vec<ListingId> {
+    match kind {
+        DumpKind::Details => dataset.content.summaries.iter().map(|summary| summary.id).collect(),
+        DumpKind::Ndjson | DumpKind::Csv | DumpKind::Geojson => Vec::new(),
+    }
+}
+
+/// Writes one dump of a snapshot, in the origin's order. `details` are those of the [`detailed`] listings. `out` should be
+/// buffered.
 ///
 /// # Errors
 /// When reading or writing fails; see [`DumpError`].
 pub(crate) fn write(
     kind: DumpKind,
     dataset: &Dataset,
-    detail: DetailText<'_>,
+    mut details: Texts<'_>,
     out: &mut dyn Write,
     progress: Progress<'_>,
 ) -> Result<(), DumpError> {
@@ -37,7 +46,7 @@ pub(crate) fn write(
             Ok(())
         }),
         DumpKind::Details => lines(dataset, out, progress, |Summary { id, .. }, line| {
-            if let Some(body) = detail(*id)? {
+            if let Some(body) = details.next().transpose()?.flatten() {
                 line.extend_from_slice(format!("{{\"id\":{id},\"detail\":").as_bytes());
                 put_line(line, body.trim_ascii());
                 line.extend_from_slice(b"}\n");
@@ -53,7 +62,7 @@ fn lines(
     dataset: &Dataset,
     out: &mut dyn Write,
     progress: Progress<'_>,
-    put: impl Fn(&Summary, &mut Vec<u8>) -> Result<(), DumpError>,
+    mut put: impl FnMut(&Summary, &mut Vec<u8>) -> Result<(), DumpError>,
 ) -> Result<(), DumpError> {
     let of = dataset.content.summaries.len() as u64;
     let mut line = Vec::new();

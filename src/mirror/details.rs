@@ -24,7 +24,7 @@ use crate::api::listing::ListingId;
 use crate::cache::{Cache, Key};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
-use crate::store::{DetailRecord, Store, StoreError};
+use crate::store::{DetailRecord, DetailState, Store, StoreError};
 
 use super::blocking::blocking;
 
@@ -123,6 +123,18 @@ impl Details {
             self.lost(id, &known);
         }
         Ok(found)
+    }
+
+    /// The bodies of many in the order of the ids, as [`Details::get`] finds them; `None` also where the origin has none.
+    /// Blocks. The error is one of the store.
+    pub fn bodies<'a>(&'a self, ids: &'a [ListingId]) -> impl Iterator<Item = Result<Option<Bytes>, StoreError>> + 'a {
+        self.0.store.bodies_in_turn(ids).map(|(id, stored)| match stored {
+            // What arrived is newer.
+            Ok(Some(body)) if !self.0.arrivals.hold().contains_key(&id) => {
+                Ok(Some(body).filter(|body| !body.is_empty()))
+            }
+            _ => Ok(self.get(id)?.filter(|record| record.meta.state == DetailState::Present).map(|record| record.body)),
+        })
     }
 
     /// Forgets a detail that the index has and the store lacks, unless it arrived meanwhile.

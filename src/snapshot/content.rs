@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::api::envelope::Envelope;
-use crate::api::listing::Summary;
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::TaxonomyKind;
 
 /// Summaries per job.
@@ -56,55 +57,69 @@ impl Content {
         &self.taxonomies[kind.index()]
     }
 
-    /// The id: BLAKE3 over a version word, the envelope, the taxonomies, and id and hash of every summary in order.
+    /// The id: see [`SnapshotId::of`].
     pub fn id(&self) -> SnapshotId {
+        let listed = self.summaries.iter().map(|summary| (summary.id, summary.hash));
+        SnapshotId::of(&self.envelope, &self.taxonomies, listed)
+    }
+}
+
+impl SnapshotId {
+    /// The id of a content: BLAKE3 over a version word, the envelope, the taxonomies, and id and hash of every summary
+    /// in order.
+    pub fn of(
+        envelope: &Envelope,
+        taxonomies: &[Arc<str>; 3],
+        listed: impl Iterator<Item = (ListingId, ContentHash)>,
+    ) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
         };
         part(b"grandstand snapshot 1");
-        part(&self.envelope_text());
-        for kind in TaxonomyKind::ALL {
-            part(self.taxonomy(kind).as_bytes());
+        part(&envelope_text(envelope));
+        for taxonomy in taxonomies {
+            part(taxonomy.as_bytes());
         }
         // In pieces as large as the hash likes them.
-        let mut buffer = Vec::with_capacity(PIECE * 24);
-        for piece in self.summaries.chunks(PIECE) {
-            buffer.clear();
-            for summary in piece {
-                buffer.extend_from_slice(&summary.id.0.to_le_bytes());
-                buffer.extend_from_slice(&summary.hash.to_bytes());
+        let mut piece = Vec::with_capacity(PIECE * 24);
+        for (id, hash) in listed {
+            piece.extend_from_slice(&id.0.to_le_bytes());
+            piece.extend_from_slice(&hash.to_bytes());
+            if piece.len() == PIECE * 24 {
+                hasher.update(&piece);
+                piece.clear();
             }
-            hasher.update(&buffer);
         }
+        hasher.update(&piece);
         let hex = hasher.finalize().to_hex();
-        SnapshotId(hex[..32].into())
+        Self(hex[..32].into())
     }
+}
 
-    /// The envelope as bytes to hash.
-    pub fn envelope_text(&self) -> Vec<u8> {
-        // Written field by field, because debug output is not a stable format.
-        let mut text = self.envelope.empty_filters.clone().into_bytes();
-        for field in &self.envelope.fields {
-            use crate::api::envelope::EnvelopeField as F;
-            let (tag, key, value) = match field {
-                F::GeneratedAt => ("g", "", ""),
-                F::Page => ("p", "", ""),
-                F::PerPage => ("q", "", ""),
-                F::Total => ("t", "", ""),
-                F::TotalPages => ("u", "", ""),
-                F::Filters => ("f", "", ""),
-                F::Items => ("i", "", ""),
-                F::Carried { key, value } => ("c", key.as_str(), value.as_str()),
-                // A volatile field takes no part in the id, not even by its presence.
-                F::Volatile { .. } => continue,
-            };
-            for piece in [tag, key, value] {
-                text.extend_from_slice(&(piece.len() as u64).to_le_bytes());
-                text.extend_from_slice(piece.as_bytes());
-            }
+/// An envelope as bytes to hash.
+pub(super) fn envelope_text(envelope: &Envelope) -> Vec<u8> {
+    // Written field by field, because debug output is not a stable format.
+    let mut text = envelope.empty_filters.clone().into_bytes();
+    for field in &envelope.fields {
+        use crate::api::envelope::EnvelopeField as F;
+        let (tag, key, value) = match field {
+            F::GeneratedAt => ("g", "", ""),
+            F::Page => ("p", "", ""),
+            F::PerPage => ("q", "", ""),
+            F::Total => ("t", "", ""),
+            F::TotalPages => ("u", "", ""),
+            F::Filters => ("f", "", ""),
+            F::Items => ("i", "", ""),
+            F::Carried { key, value } => ("c", key.as_str(), value.as_str()),
+            // A volatile field takes no part in the id, not even by its presence.
+            F::Volatile { .. } => continue,
+        };
+        for piece in [tag, key, value] {
+            text.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+            text.extend_from_slice(piece.as_bytes());
         }
-        text
     }
+    text
 }

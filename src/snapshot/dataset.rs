@@ -14,7 +14,7 @@ use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 
 use super::beside::beside;
 use super::columns::{Columns, Names, Traits};
-use super::content::{Content, SnapshotId};
+use super::content::{Content, SnapshotId, envelope_text};
 use super::ids::Ids;
 use super::index::{Index, Matches};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
@@ -172,7 +172,7 @@ impl Dataset {
             id,
             doubtful,
             name_keys,
-            envelope_hash: ContentHash::of(&content.envelope_text()),
+            envelope_hash: ContentHash::of(&envelope_text(&content.envelope)),
             since,
             modified_known: !modified().any(|at| at == i64::MIN),
             names: groups.names(),

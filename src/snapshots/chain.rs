@@ -3,15 +3,13 @@
 //! Unlike exports for people ([`super::export`]), the base is the end of one known chain, and its details are known
 //! exactly. Everything here blocks. Callers: [`crate::fleet`].
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs::File;
 
 use foldhash::fast::RandomState;
 
-use super::export::{ExportError, Hold, Output, exported};
+use super::export::{ExportError, Hold, Output};
 use super::{Snapshots, SnapshotsError};
-use crate::api::hash::ContentHash;
-use crate::api::listing::ListingId;
 use crate::bundle::Written;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::Snapshot;
@@ -53,8 +51,7 @@ impl Snapshots {
         let dataset = dataset.as_ref().map(|base| &*base.dataset);
         let before = base.map(|base| &base.details[..]);
         let Output { written, known, .. } = self.write_bundle(out, served, dataset, before, &mut |_, _| {})?;
-        let details = known.iter().map(|(id, meta)| exported(*id, meta)).collect();
-        let end = ChainEnd { snapshot: served.dataset.id.clone(), details };
+        let end = ChainEnd { snapshot: served.dataset.id.clone(), details: known };
         Ok(Link { written, end, _hold: hold })
     }
 
@@ -63,10 +60,8 @@ impl Snapshots {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) fn has_more_details(&self, served: &Snapshot, base: &ChainEnd) -> Result<bool, StoreError> {
-        let before: HashMap<ListingId, ContentHash, RandomState> =
-            base.details.iter().map(|detail| (detail.id, detail.hash)).collect();
-        let known = self.known(&served.dataset)?;
-        Ok(known.iter().any(|(id, meta)| before.get(id) != Some(&exported(*id, meta).hash)))
+        let before: HashSet<&ExportedDetail, RandomState> = base.details.iter().collect();
+        Ok(self.known(&served.dataset)?.iter().any(|detail| !before.contains(detail)))
     }
 
     /// Keeps the newest stored copy of a snapshot, from now on instead of the one named before: the next link builds on

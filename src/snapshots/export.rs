@@ -4,21 +4,20 @@
 //! commands.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 
 use foldhash::fast::RandomState;
 
-use super::notes::{self, ExportedDetail};
+use super::notes::{self, ExportedDetail, exported};
 use super::{Snapshots, SnapshotsError};
-use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::bundle::{self, Counts, Detail, Export, Progress, WriteError, Written};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
-use crate::store::{DetailMeta, DetailRecord, DetailState, StoreError};
+use crate::store::{DetailMeta, DetailRecord, StoreError};
 
 /// Tries of an export while details change.
 const TRIES: u32 = 5;
@@ -40,14 +39,14 @@ pub enum ExportError {
     Write(#[from] WriteError<StoreError>),
 }
 
-/// The metadata of the exported details, in ascending id order.
-pub(super) type Known = Vec<(ListingId, DetailMeta)>;
+/// Details in ascending id order.
+pub(super) type Known = Vec<ExportedDetail>;
 
-/// What was written: the bundle, the details that there are, and those that are in it.
+/// What was written: the bundle, the details that there are, and, of a delta, those that are in it.
 pub(super) struct Output {
     pub written: Written,
     pub known: Known,
-    wanted: Known,
+    wanted: Option<Known>,
 }
 
 /// Keeps a snapshot for as long as it lives.
@@ -103,8 +102,7 @@ impl Snapshots {
         let Output { written, known, wanted } = self.write_bundle(out, &served, base, before.as_deref(), progress)?;
         let is_exact = base.is_none() || before.is_some();
         // Without a record, the details of the base are unknown.
-        let held = if is_exact { known } else { wanted };
-        let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
+        let held = wanted.filter(|_| !is_exact).unwrap_or(known);
         let base = base.map(|base| base.id.clone());
         let is_whole = self.store().damage().is_none();
         Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold })
@@ -126,11 +124,9 @@ impl Snapshots {
         let mut tries = 0;
         loop {
             let mut known = self.known(&served.dataset)?;
-            known.retain(|(id, _)| !lost.borrow().contains(id));
-            let wanted = match base {
-                None => known.clone(),
-                Some(base) => changed(&known, before, base, &served.dataset),
-            };
+            known.retain(|detail| !lost.borrow().contains(&detail.id));
+            let wanted = base.map(|base| changed(&known, before, base, &served.dataset));
+            let all_wanted = wanted.as_ref().unwrap_or(&known);
             let export = Export {
                 content: &served.dataset.content,
                 meta: &served.meta,
@@ -138,11 +134,21 @@ impl Snapshots {
                 learned: learned.as_deref(),
                 base: base.map(|base| &base.content),
                 coverage: counts(&known),
-                details: counts(&wanted),
+                details: counts(all_wanted),
             };
             out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
             let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);
-            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, served, &lost).transpose());
+            let ids: Vec<ListingId> = all_wanted.iter().map(|detail| detail.id).collect();
+            let read = all_wanted.iter().zip(self.store().details_in_turn(&ids));
+            let details = read.filter_map(|(expected, (id, read))| match read {
+                Ok(record) => record.map(|record| Ok((id, for_export(expected, record, &served.dataset)))),
+                Err(StoreError::Damaged(detail)) => {
+                    tracing::warn!(%id, detail, "a stored detail is damaged; it is missing in the bundle");
+                    lost.borrow_mut().insert(id);
+                    None
+                }
+                Err(error) => Some(Err(error)),
+            });
             let written = bundle::write(&mut buffered, &export, details, progress);
             match written {
                 // A detail came or went meanwhile, or cannot be read.
@@ -168,40 +174,29 @@ impl Snapshots {
         self.remember_export(written.manifest.snapshot.as_str(), base, held)
     }
 
-    /// The metadata of the stored details of a data set's listings.
+    /// The stored details of a data set's listings.
     pub(super) fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
-        let mut known = self.store().detail_metas()?;
-        known.retain(|(id, _)| dataset.position(*id).is_some());
-        known.sort_unstable_by_key(|(id, _)| *id);
+        // Only what is needed of each: with all of its metadata, a million take hundreds of MiB.
+        let known = self.store().detail_index(|meta| exported(&meta))?;
+        let mut known: Known = known.into_iter().map(|(id, hash)| ExportedDetail { id, hash }).collect();
+        known.retain(|detail| dataset.position(detail.id).is_some());
+        known.sort_unstable_by_key(|detail| detail.id);
         Ok(known)
     }
+}
 
-    /// One detail for export; `None` if it was removed meanwhile, or is `lost`.
-    fn detail(
-        &self,
-        id: ListingId,
-        expected: &DetailMeta,
-        served: &Snapshot,
-        lost: &RefCell<HashSet<ListingId>>,
-    ) -> Result<Option<(ListingId, Detail)>, StoreError> {
-        let found = match self.store().detail(id) {
-            Err(StoreError::Damaged(detail)) => {
-                tracing::warn!(%id, detail, "a stored detail is damaged; it is missing in the bundle");
-                lost.borrow_mut().insert(id);
-                None
-            }
-            found => found?,
-        };
-        let Some(DetailRecord { meta, body }) = found else { return Ok(None) };
-        let is_same = meta.state == expected.state && meta.hash == expected.hash;
-        // A detail is provisional if its instant is before its summary's.
-        let modified_ms = served.dataset.modified_of(id).map(|at| at.div_euclid(1_000_000));
-        let is_settled = modified_ms.is_none_or(|modified| modified <= meta.origin_time_ms);
-        let is_its = served.dataset.summary(id).is_some_and(|summary| summary.hash == meta.summary_hash);
-        let current = is_same && is_its && is_settled;
-        let DetailMeta { state, etag, last_modified, .. } = meta;
-        Ok(Some((id, Detail { state, body, current, etag, last_modified })))
-    }
+/// A stored detail as it travels.
+fn for_export(expected: &ExportedDetail, record: DetailRecord, dataset: &Dataset) -> Detail {
+    let DetailRecord { meta, body } = record;
+    let id = expected.id;
+    let is_same = exported(&meta) == expected.hash;
+    // A detail is provisional if its instant is before its summary's.
+    let modified_ms = dataset.modified_of(id).map(|at| at.div_euclid(1_000_000));
+    let is_settled = modified_ms.is_none_or(|modified| modified <= meta.origin_time_ms);
+    let is_its = dataset.summary(id).is_some_and(|summary| summary.hash == meta.summary_hash);
+    let current = is_same && is_its && is_settled;
+    let DetailMeta { state, etag, last_modified, .. } = meta;
+    Detail { state, body, current, etag, last_modified }
 }
 
 /// The details that a holder of the base still needs. If the export of the base was recorded, compare with it;
@@ -209,22 +204,13 @@ impl Snapshots {
 fn changed(known: &Known, before: Option<&[ExportedDetail]>, base: &Dataset, next: &Dataset) -> Known {
     let Some(before) = before else {
         let hash = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
-        return known.iter().filter(|(id, _)| hash(base, *id) != hash(next, *id)).cloned().collect();
+        return known.iter().filter(|detail| hash(base, detail.id) != hash(next, detail.id)).copied().collect();
     };
-    let before: HashMap<ListingId, ContentHash, RandomState> =
-        before.iter().map(|detail| (detail.id, detail.hash)).collect();
-    known.iter().filter(|(id, meta)| before.get(id) != Some(&exported(*id, meta).hash)).cloned().collect()
-}
-
-pub(super) fn exported(id: ListingId, meta: &DetailMeta) -> ExportedDetail {
-    let hash = match meta.state {
-        DetailState::Present => meta.hash,
-        DetailState::Gone => ContentHash::default(),
-    };
-    ExportedDetail { id, hash }
+    let before: HashSet<&ExportedDetail, RandomState> = before.iter().collect();
+    known.iter().filter(|detail| !before.contains(detail)).copied().collect()
 }
 
 fn counts(known: &Known) -> Counts {
-    let present = known.iter().filter(|(_, meta)| meta.state == DetailState::Present).count() as u64;
-    Counts { present, gone: known.len() as u64 - present }
+    let gone = known.iter().filter(|detail| detail.is_gone()).count() as u64;
+    Counts { present: known.len() as u64 - gone, gone }
 }

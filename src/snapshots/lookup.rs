@@ -8,8 +8,7 @@ use std::sync::atomic::Ordering;
 use super::{KeptSnapshot, RolledBack, Snapshots, SnapshotsError};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
-use crate::store::StoreError;
-use crate::words::counted;
+use crate::store::{StoreError, Verification};
 
 impl Snapshots {
     /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current snapshot.
@@ -82,24 +81,26 @@ impl Snapshots {
     /// # Errors
     /// When it is not kept, damaged or unreadable.
     pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
-        let record = self.0.store.snapshot(seq)?.ok_or(StoreError::NoSuchSnapshot(seq))?;
-        let content = self.0.store.load(&record)?;
-        let (mut damaged, mut first) = (0_usize, None);
-        for summary in &content.summaries {
-            match self.0.store.detail(summary.id) {
-                Err(StoreError::Damaged(why)) => {
-                    damaged += 1;
-                    first.get_or_insert((summary.id, why));
-                }
-                read => drop(read?),
+        Verification::of(&self.0.store).check(seq)
+    }
+
+    /// The same for all kept snapshots, the newest first, and what is damaged of each. Details that several have are
+    /// read once.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn verify_all(&self) -> Result<Vec<(KeptSnapshot, Option<String>)>, StoreError> {
+        let mut verification = Verification::of(&self.0.store);
+        let mut found = Vec::new();
+        for kept in self.kept().iter().cloned() {
+            match verification.check(kept.seq) {
+                Ok(()) => found.push((kept, None)),
+                Err(StoreError::Damaged(why)) => found.push((kept, Some(why))),
+                // It was removed meanwhile.
+                Err(StoreError::NoSuchSnapshot(_)) => {}
+                Err(error) => return Err(error),
             }
         }
-        match first {
-            None => Ok(()),
-            Some((id, why)) => Err(StoreError::Damaged(format!(
-                "{}, the first of listing {id}: {why}",
-                counted(damaged as u64, "damaged detail")
-            ))),
-        }
+        Ok(found)
     }
 }

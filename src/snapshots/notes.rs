@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
-use crate::store::{States, Store, StoreError};
+use crate::store::{DetailMeta, DetailState, States, Store, StoreError};
 
 /// How many exports can be the base of a delta.
 pub(crate) const EXPORTS: usize = 3;
@@ -35,6 +35,21 @@ pub(crate) struct ExportedDetail {
     pub id: ListingId,
     /// The hash of its detail, without volatile values; of an empty body if the origin has none.
     pub hash: ContentHash,
+}
+
+/// [`ExportedDetail::hash`] of a stored detail.
+pub(super) fn exported(meta: &DetailMeta) -> ContentHash {
+    match meta.state {
+        DetailState::Present => meta.hash,
+        DetailState::Gone => ContentHash::default(),
+    }
+}
+
+impl ExportedDetail {
+    /// Whether the origin has none.
+    pub(super) fn is_gone(&self) -> bool {
+        self.hash == ContentHash::default()
+    }
 }
 
 /// Bytes of one [`ExportedDetail`].

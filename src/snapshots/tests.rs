@@ -251,7 +251,10 @@ fn what_is_being_exported_stays_until_somebody_has_it() {
 #[test]
 fn every_kept_snapshot_can_be_verified() {
     let rig = Rig::new(9);
-    rig.publish(&[1], 1);
+    let ids = [rig.publish(&[1, 2], 1), rig.publish(&[2, 3], 2)];
+    let verified = rig.snapshots.verify_all().unwrap();
+    let told: Vec<_> = verified.iter().map(|(kept, damage)| (kept.id.to_string(), damage.clone())).collect();
+    assert_eq!(told, ids.map(|id| (id, None)).into_iter().rev().collect::<Vec<_>>());
     for kept in rig.snapshots.kept().iter() {
         rig.snapshots.verify(kept.seq).unwrap();
     }

@@ -5,12 +5,13 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
 use super::fault::Fault;
 use super::packing::{Packer, unpack};
+use super::tables::Sealed;
 use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -136,6 +137,33 @@ pub(super) fn write_all(
     Ok(())
 }
 
+/// Both tables.
+pub(super) struct Tables {
+    metas: ReadOnlyTable<u64, Sealed>,
+    bodies: ReadOnlyTable<u64, Sealed>,
+}
+
+impl Tables {
+    pub(super) fn open(transaction: &ReadTransaction) -> Result<Self, Fault> {
+        Ok(Self {
+            metas: transaction.open_table(tables::DETAIL_META)?,
+            bodies: transaction.open_table(tables::DETAILS)?,
+        })
+    }
+
+    pub(super) fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, Fault> {
+        let Some(sealed) = self.metas.get(id.0)? else { return Ok(None) };
+        let meta = DetailMeta::decode(id, sealed.value())?;
+        let body = self.body(id)?.ok_or_else(|| damaged(BODY, "key"))?;
+        Ok(Some(DetailRecord { meta, body }))
+    }
+
+    pub(super) fn body(&self, id: ListingId) -> Result<Option<Bytes>, Fault> {
+        let sealed = self.bodies.get(id.0)?;
+        Ok(sealed.map(|sealed| decode_body(id, sealed.value())).transpose()?)
+    }
+}
+
 impl Store {
     /// Stores details, all or none; they replace those with the same ids.
     ///
@@ -167,13 +195,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be read or the detail is damaged.
     pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
-        self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::DETAIL_META)?.get(id.0)? else { return Ok(None) };
-            let meta = DetailMeta::decode(id, sealed.value())?;
-            let body = transaction.open_table(tables::DETAILS)?.get(id.0)?;
-            let body = body.ok_or_else(|| damaged(BODY, "key"))?;
-            Ok(Some(DetailRecord { meta, body: decode_body(id, body.value())? }))
-        })
+        self.handle.read(|transaction| Tables::open(transaction)?.detail(id))
     }
 
     /// `of` applied to the metadata of each detail, by id. Bodies are not read. Damaged ones are left out: all on a

@@ -10,9 +10,10 @@ use redb::{ReadOnlyTable, ReadTransaction};
 use super::coding::damaged;
 use super::error::StoreError;
 use super::fault::Fault;
-use super::record::{BlockKey, SnapshotRecord};
+use super::record::{BlockKey, Blocks, SnapshotRecord};
 use super::tables::{self, Sealed};
 use super::{Store, block, parallel};
+use crate::api::envelope::Envelope;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 
@@ -62,6 +63,15 @@ impl BlockReader {
         let packed = self.table.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
         Ok(block::open(key, packed.value())?)
     }
+
+    /// The envelope and the taxonomies of a snapshot.
+    pub(super) fn frame(&self, blocks: &Blocks) -> Result<(Envelope, [Arc<str>; 3]), Fault> {
+        let taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
+            Ok(block::read_taxonomy(&self.read(&blocks.taxonomies[kind])?)?.into())
+        };
+        let envelope = block::read_envelope(&self.read(&blocks.envelope)?)?;
+        Ok((envelope, [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?]))
+    }
 }
 
 /// The content of one block.
@@ -76,12 +86,7 @@ fn content<T: Clone + Default + Send>(
     read: &(impl Fn(&[Summary]) -> Vec<T> + Sync),
 ) -> Result<(Content, Vec<T>), Fault> {
     let blocks = &record.blocks;
-    let reader = BlockReader::new(transaction)?;
-    let envelope = block::read_envelope(&reader.read(&blocks.envelope)?)?;
-    let taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
-        Ok(block::read_taxonomy(&reader.read(&blocks.taxonomies[kind])?)?.into())
-    };
-    let taxonomies = [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?];
+    let (envelope, taxonomies) = BlockReader::new(transaction)?.frame(blocks)?;
     let summary_blocks = blocks.summaries.len();
     let parts = parallel::run(
         summary_blocks + blocks.order.len(),

@@ -1,6 +1,6 @@
 //! The same job on many items, on all cores.
 //!
-//! Callers: [`super::publish`], [`super::load`].
+//! Callers: [`super::publish`], [`super::load`], [`super::verify`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

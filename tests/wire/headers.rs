@@ -267,6 +267,7 @@ async fn the_admin_listener_names_the_methods_of_a_path() {
         ("/snapshots/some/pin", "POST"),
         ("/snapshots/some/unpin", "POST"),
         ("/snapshots/some/verify", "POST"),
+        ("/snapshots/verify", "POST"),
     ] {
         for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
             let reply = server.admin(method.clone(), target).await;

@@ -6,12 +6,14 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use bytes::Bytes;
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::remote;
 use super::unfinished::Unfinished;
 use crate::api::dump::DumpKind;
+use crate::api::listing::ListingId;
 use crate::app::core::open_snapshots;
 use crate::cli::Failure;
 use crate::cli::holder::Holder;
@@ -19,7 +21,7 @@ use crate::cli::progress::Display;
 use crate::config::Config;
 use crate::dumps::{DumpError, write};
 use crate::snapshots::Snapshots;
-use crate::store::{DetailState, StoreError};
+use crate::store::StoreError;
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,17 +100,20 @@ fn make(config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<Done, Fa
 fn here(snapshots: &Snapshots, kind: DumpKind, out: &mut dyn Write) -> Result<Done, Failure> {
     let published = snapshots.current().get().ok_or(DumpError::Nothing)?;
     let damaged = std::cell::Cell::new(0);
-    let detail = |id| match snapshots.store().detail(id) {
+    let body = |(_, read): (ListingId, Result<Option<Bytes>, StoreError>)| match read {
         Err(StoreError::Damaged(_)) => {
             damaged.set(damaged.get() + 1);
             Ok(None)
         }
-        found => Ok(found?.filter(|record| record.meta.state == DetailState::Present).map(|record| record.body)),
+        // The origin has none.
+        read => Ok(read?.filter(|body| !body.is_empty())),
     };
+    let ids = write::detailed(kind, &published.dataset);
+    let details = Box::new(snapshots.store().bodies_in_turn(&ids).map(body));
     let mut out = BufWriter::with_capacity(1 << 18, out);
     let mut display = Display::new();
     let progress = &mut |done, of| display.count(0, "listings", done, of);
-    let written = write::write(kind, &published.dataset, &detail, &mut out, progress);
+    let written = write::write(kind, &published.dataset, details, &mut out, progress);
     let written = written.and_then(|()| Ok(out.flush()?));
     display.finish();
     written?;

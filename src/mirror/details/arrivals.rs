@@ -8,24 +8,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 use crate::api::listing::ListingId;
 use crate::store::{DetailRecord, Store, StoreError};
 
 /// With so many waiting for the disk, no more should be fetched.
-const MOST: usize = 4096;
+pub(super) const MOST: usize = 8192;
+/// So many are committed at once. Details of all ids share few pages: a commit of a hundred writes about as many pages
+/// for each as one of ten, a commit of thousands far fewer.
+const MANY: usize = MOST / 2;
+/// For so long a commit waits for more.
+const TOGETHER: Duration = Duration::from_millis(400);
 
 /// Details that are not durable yet.
 pub(super) struct Arrivals {
     store: Arc<Store>,
     waiting: Mutex<HashMap<ListingId, DetailRecord>>,
     arrived: Condvar,
+    drained: Notify,
 }
 
 impl Arrivals {
     /// Starts the thread that makes arrivals durable.
     pub(super) fn start(store: Arc<Store>) -> Result<Arc<Self>, StoreError> {
-        let this = Arc::new(Self { store, waiting: Mutex::default(), arrived: Condvar::new() });
+        let this = Arc::new(Self { store, waiting: Mutex::default(), arrived: Condvar::new(), drained: Notify::new() });
         let writer = Arc::downgrade(&this);
         // A thread and not a task: it commits, and a commit blocks.
         let work = move || {
@@ -43,8 +50,14 @@ impl Arrivals {
     }
 
     pub(super) fn put(&self, id: ListingId, record: DetailRecord) {
-        self.waiting.lock().insert(id, record);
-        self.arrived.notify_one();
+        let waiting = {
+            let mut waiting = self.waiting.lock();
+            waiting.insert(id, record);
+            waiting.len()
+        };
+        if waiting == 1 || waiting >= MANY {
+            self.arrived.notify_one();
+        }
     }
 
     /// While this is held, no detail arrives and none is committed.
@@ -55,6 +68,21 @@ impl Arrivals {
     /// Whether too many wait to fetch more.
     pub(super) fn is_backed_up(&self) -> bool {
         self.waiting.lock().len() > MOST
+    }
+
+    /// Waits for the disk while too many wait to fetch more; `false` if that takes longer than `patience`.
+    pub(super) async fn room(&self, patience: Duration) -> bool {
+        let room = async {
+            loop {
+                // Before the look, so that no commit is missed between.
+                let drained = self.drained.notified();
+                if !self.is_backed_up() {
+                    return;
+                }
+                drained.await;
+            }
+        };
+        tokio::time::timeout(patience, room).await.is_ok()
     }
 
     /// Makes all arrived details and copies durable now; `false` if the disk does not accept them within some seconds.
@@ -85,6 +113,9 @@ impl Arrivals {
             if waiting.is_empty() {
                 self.arrived.wait_for(&mut waiting, Duration::from_millis(500));
             }
+            if !waiting.is_empty() {
+                self.arrived.wait_while_for(&mut waiting, |waiting| waiting.len() < MANY, TOGETHER);
+            }
         }
         if let Err(error) = self.commit() {
             tracing::error!(%error, waiting = self.waiting.lock().len(), "received details cannot be stored; trying again");
@@ -105,6 +136,8 @@ impl Arrivals {
                     waiting.remove(id);
                 }
             }
+            drop(waiting);
+            self.drained.notify_waiters();
         }
         // Copies wait in the store; a commit of details has made them durable, too.
         self.store.sync()

@@ -17,6 +17,19 @@ fn known(fetched_ms: i64) -> Known {
     Known { summary_hash: ContentHash::of(b"summary"), origin_time_ms: 0, fetched_ms }
 }
 
+fn record() -> DetailRecord {
+    let meta = DetailMeta {
+        state: DetailState::Present,
+        etag: None,
+        last_modified: None,
+        origin_time_ms: 1,
+        fetched_ms: 1,
+        summary_hash: ContentHash::of(b"summary"),
+        hash: ContentHash::of(b"body"),
+    };
+    DetailRecord { meta, body: Bytes::from_static(b"body") }
+}
+
 #[test]
 fn a_detail_that_is_not_in_the_store_is_forgotten_unless_it_arrived_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
@@ -58,16 +71,7 @@ async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
     let (store, details) = open(dir.path());
     let id = ListingId(1);
-    let meta = DetailMeta {
-        state: DetailState::Present,
-        etag: None,
-        last_modified: None,
-        origin_time_ms: 1,
-        fetched_ms: 1,
-        summary_hash: ContentHash::of(b"summary"),
-        hash: ContentHash::of(b"body"),
-    };
-    details.put(id, DetailRecord { meta, body: Bytes::from_static(b"body") }, None);
+    details.put(id, record(), None);
     assert!(details.flush());
     let (held, is_held) = tokio::sync::oneshot::channel();
     let (release, released) = std::sync::mpsc::channel();
@@ -91,4 +95,36 @@ async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
     release.send(()).unwrap();
     assert_eq!(reading.await.unwrap().unwrap().unwrap().body, "body");
     disk.join().unwrap();
+}
+
+#[tokio::test]
+async fn who_fetches_waits_while_the_disk_takes_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, details) = open(dir.path());
+    let patience = Duration::from_secs(20);
+    assert!(details.0.arrivals.room(patience).await);
+    let (held, is_held) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel();
+    let disk = std::thread::spawn(move || {
+        store.stands_still(|| {
+            held.send(()).unwrap();
+            released.recv_timeout(patience).expect("nobody waited");
+        });
+    });
+    is_held.await.unwrap();
+    let ids = 0..=arrivals::MOST as u64;
+    ids.clone().for_each(|id| details.0.arrivals.put(ListingId(id), record()));
+    assert!(!details.0.arrivals.room(Duration::from_millis(50)).await);
+    let waiting = tokio::spawn({
+        let details = details.clone();
+        async move { details.0.arrivals.room(patience).await }
+    });
+    release.send(()).unwrap();
+    assert!(waiting.await.unwrap());
+    disk.join().unwrap();
+    assert!(details.flush());
+    // All of them are there, together and each by itself.
+    let ids: Vec<ListingId> = ids.map(ListingId).chain([ListingId(1 << 40)]).collect();
+    let found: Vec<_> = details.0.store.details_in_turn(&ids).map(|(_, read)| read.unwrap()).collect();
+    assert!(found.iter().rev().skip(1).all(|found| *found == Some(record())) && found.last() == Some(&None));
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -98,16 +98,22 @@ impl DetailWorker {
         }
     }
 
-    /// Fetches these, several at once; stops early when another data set is served.
+    /// Fetches these, several at once; stops early when another data set is served, or the disk takes no more.
     async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
         const AT_ONCE: usize = 8;
-        let still_served = || {
-            let served = self.newest.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
-            served && !self.details.0.arrivals.is_backed_up()
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let is_full = AtomicBool::new(false);
+        let goes_on = || {
+            let is_served = self.newest.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
+            is_served && !is_full.load(Ordering::Relaxed)
         };
         let failed: Vec<ListingId> = futures_util::stream::iter(ids)
-            .take_while(|_| std::future::ready(still_served()))
-            .map(|id| async move {
+            .take_while(|_| std::future::ready(goes_on()))
+            .map(async |id| {
+                if !self.details.0.arrivals.room(PATIENCE).await {
+                    is_full.store(true, Ordering::Relaxed);
+                    return None;
+                }
                 let summary = dataset.summary(id)?;
                 let volatile = self.volatile.read().clone();
                 let error = self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await.err()?;

@@ -1,0 +1,77 @@
+//! Reads many details in any order: ahead, and in the order of the file, in which neighbours share a page. Each by itself
+//! takes several times as long.
+//!
+//! Callers: [`crate::snapshots`], [`crate::mirror`] and the commands, through [`Store`]; [`super::verify`].
+
+use bytes::Bytes;
+
+use super::details::Tables;
+use super::error::StoreError;
+use super::fault::Fault;
+use super::{DetailRecord, Store};
+use crate::api::listing::ListingId;
+
+/// Details that are read ahead at most, in one transaction: one that stays keeps the pages that writers free.
+pub(super) const PIECE: usize = 4096;
+/// Bytes that are read ahead at most, and one detail. The others are read when it is their turn.
+const AHEAD: usize = 16 << 20;
+
+/// Details in turn, and the error of each that cannot be read. `None`: it was never fetched.
+pub(crate) struct InTurn<'a, T> {
+    store: &'a Store,
+    read: fn(&Tables, ListingId) -> Result<Option<T>, Fault>,
+    size: fn(&T) -> usize,
+    left: &'a [ListingId],
+    piece: std::vec::IntoIter<(ListingId, Option<Option<T>>)>,
+}
+
+impl Store {
+    /// Details with their metadata, in the order of the ids.
+    pub(crate) fn details_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, DetailRecord> {
+        let size = |record: &DetailRecord| record.body.len();
+        InTurn { store: self, read: Tables::detail, size, left: ids, piece: Vec::new().into_iter() }
+    }
+
+    /// The bodies alone; that of a detail which the origin does not have is empty.
+    pub(crate) fn bodies_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, Bytes> {
+        InTurn { store: self, read: Tables::body, size: Bytes::len, left: ids, piece: Vec::new().into_iter() }
+    }
+}
+
+impl<T> InTurn<'_, T> {
+    /// Reads ahead. What cannot be read is left out, and so is all of the piece if a page is damaged.
+    fn read_ahead(&mut self) {
+        let (ids, left) = self.left.split_at(self.left.len().min(PIECE));
+        self.left = left;
+        let mut by_id: Vec<(ListingId, usize)> = ids.iter().copied().zip(0..).collect();
+        by_id.sort_unstable();
+        let nothing = || ids.iter().map(|id| (*id, None)).collect::<Vec<_>>();
+        let read = self.store.handle.read(|transaction| {
+            let tables = Tables::open(transaction)?;
+            let (mut read, mut bytes) = (nothing(), 0);
+            for (id, place) in &by_id {
+                let found = (self.read)(&tables, *id)?;
+                bytes += found.as_ref().map_or(0, self.size);
+                read[*place].1 = Some(found);
+                if bytes > AHEAD {
+                    break;
+                }
+            }
+            Ok(read)
+        });
+        self.piece = read.unwrap_or_else(|_| nothing()).into_iter();
+    }
+}
+
+impl<T> Iterator for InTurn<'_, T> {
+    type Item = (ListingId, Result<Option<T>, StoreError>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.piece.len() == 0 {
+            self.read_ahead();
+        }
+        let (id, read) = self.piece.next()?;
+        let one = || self.store.handle.read(|transaction| (self.read)(&Tables::open(transaction)?, id));
+        Some((id, read.map_or_else(one, Ok)))
+    }
+}
