@@ -3,7 +3,6 @@
 //! In memory: one part of each kind, and the packed validators of all details, some tens of bytes for each. Callers:
 //! exports.
 
-use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use super::details::Detail;
@@ -15,7 +14,7 @@ use super::records::{self, BODY_HEAD, Body, Validators};
 use super::{FORMAT, MAX_PART, MAX_TEXT, Progress, WITHOUT_LESSONS, held, most_unpacked, open, script};
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
-use crate::api::listing::{DetailState, ListingId};
+use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
@@ -73,10 +72,12 @@ pub(super) fn write_with<W: Write, E>(
 ) -> Result<Written, WriteError<E>> {
     let format = if export.learned.is_some() { FORMAT } else { WITHOUT_LESSONS };
     let mut parts = PartWriter::begin(out, level, format)?;
-    let manifest = manifest_of(export);
+    let before = export.base.map(Hashes::of);
+    let manifest = manifest_of(export, before.as_ref());
     manifest.check().map_err(|why| unwritable("the manifest", why))?;
     parts.json(Kind::Manifest, &manifest)?;
-    content(&mut parts, export)?;
+    content(&mut parts, export, before.as_ref())?;
+    drop(before);
     let mut evidence = Batch::new(Kind::Evidence);
     for (term, listed) in export.evidence {
         let mut record = Vec::new();
@@ -110,16 +111,14 @@ fn unwritable<E>(what: impl Into<String>, why: impl Into<String>) -> WriteError<
     WriteError::Unwritable { what: what.into(), why: why.into() }
 }
 
-fn manifest_of(export: &Export<'_>) -> Manifest {
+fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
     let Export { content, meta, .. } = *export;
-    let base = export.base.map(|base| {
-        let before = hashes(base);
-        let known = |id| before.get(id);
+    let base = export.base.zip(before).map(|(base, before)| {
         let (mut added, mut changed) = (0, 0);
         for summary in &content.summaries {
-            match known(&summary.id) {
+            match before.get(summary.id) {
                 None => added += 1,
-                Some(hash) => changed += u64::from(*hash != summary.hash),
+                Some(hash) => changed += u64::from(hash != summary.hash),
             }
         }
         let listings = base.summaries.len() as u64;
@@ -146,11 +145,26 @@ fn manifest_of(export: &Export<'_>) -> Manifest {
     }
 }
 
-fn hashes(content: &Content) -> HashMap<ListingId, ContentHash> {
-    content.summaries.iter().map(|summary| (summary.id, summary.hash)).collect()
+/// The hashes of the summaries of a base, by id: a million in half the memory of a hash table.
+struct Hashes(Vec<(ListingId, ContentHash)>);
+
+impl Hashes {
+    fn of(content: &Content) -> Self {
+        let mut hashes: Vec<_> = content.summaries.iter().map(|summary| (summary.id, summary.hash)).collect();
+        hashes.sort_unstable_by_key(|(id, _)| *id);
+        Self(hashes)
+    }
+
+    fn get(&self, id: ListingId) -> Option<ContentHash> {
+        self.0.binary_search_by_key(&id, |(id, _)| *id).ok().map(|found| self.0[found].1)
+    }
 }
 
-fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Result<(), WriteError<E>> {
+fn content<W: Write, E>(
+    parts: &mut PartWriter<W>,
+    export: &Export<'_>,
+    before: Option<&Hashes>,
+) -> Result<(), WriteError<E>> {
     let Export { content, base, .. } = *export;
     open::check_envelope(&content.envelope).map_err(|why| unwritable("the envelope", why))?;
     parts.json(Kind::Envelope, &content.envelope)?;
@@ -166,8 +180,7 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
             Some(base) => parts.part(Kind::Taxonomy, &script::text(&base.taxonomies[n], text))?,
         }
     }
-    let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
-    if ids.len() < content.summaries.len() {
+    if listed(content).windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(unwritable("the snapshot", "it has a listing twice"));
     }
     if let Some(base) = base {
@@ -183,9 +196,9 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
         result?;
         parts.flush(&mut order)?;
     }
-    let before = base.map(hashes).unwrap_or_default();
+    let is_known = |summary: &Summary| before.and_then(|before| before.get(summary.id)) == Some(summary.hash);
     let mut summaries = Batch::new(Kind::Summaries);
-    for summary in content.summaries.iter().filter(|summary| before.get(&summary.id) != Some(&summary.hash)) {
+    for summary in content.summaries.iter().filter(|summary| !is_known(summary)) {
         let name = || format!("the summary of listing {}", summary.id);
         records::check_summary(summary).map_err(|why| unwritable(name(), why))?;
         let mut record = Vec::with_capacity(4 + summary.raw.len());
@@ -193,6 +206,13 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
         parts.push(&mut summaries, &record, name)?;
     }
     parts.flush(&mut summaries)
+}
+
+/// The ids of all listings, ascending.
+fn listed(content: &Content) -> Vec<ListingId> {
+    let mut listed: Vec<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
+    listed.sort_unstable();
+    listed
 }
 
 /// Compressed parts, with their raw lengths.
@@ -204,9 +224,7 @@ fn write_details<W: Write, E>(
     details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
     progress: Progress<'_>,
 ) -> Result<Packed, WriteError<E>> {
-    let mut listed: Vec<ListingId> = export.content.summaries.iter().map(|summary| summary.id).collect();
-    listed.sort_unstable();
-    let mut listed = listed.into_iter();
+    let mut listed = listed(export.content).into_iter();
     let (mut bodies, mut validators, mut packed) = (Batch::new(Kind::Details), Vec::new(), Packed::new());
     let mut counts = Counts::default();
     for detail in details {

@@ -22,7 +22,14 @@ pub(crate) struct InTurn<'a, T> {
     read: fn(&Tables, ListingId) -> Result<Option<T>, Fault>,
     size: fn(&T) -> usize,
     left: &'a [ListingId],
-    piece: std::vec::IntoIter<(ListingId, Option<Option<T>>)>,
+    piece: std::vec::IntoIter<(ListingId, Ahead<T>)>,
+}
+
+/// What was read ahead of one detail.
+enum Ahead<T> {
+    Read(Option<T>),
+    /// It is read when it is its turn.
+    Nothing,
 }
 
 impl Store {
@@ -39,20 +46,20 @@ impl Store {
 }
 
 impl<T> InTurn<'_, T> {
-    /// Reads ahead. What cannot be read is left out, and so is all of the piece if a page is damaged.
+    /// Reads ahead: nothing if one of them cannot be read.
     fn read_ahead(&mut self) {
         let (ids, left) = self.left.split_at(self.left.len().min(PIECE));
         self.left = left;
         let mut by_id: Vec<(ListingId, usize)> = ids.iter().copied().zip(0..).collect();
         by_id.sort_unstable();
-        let nothing = || ids.iter().map(|id| (*id, None)).collect::<Vec<_>>();
+        let nothing = || ids.iter().map(|id| (*id, Ahead::Nothing)).collect::<Vec<_>>();
         let read = self.store.handle.read(|transaction| {
             let tables = Tables::open(transaction)?;
             let (mut read, mut bytes) = (nothing(), 0);
             for (id, place) in &by_id {
                 let found = (self.read)(&tables, *id)?;
                 bytes += found.as_ref().map_or(0, self.size);
-                read[*place].1 = Some(found);
+                read[*place].1 = Ahead::Read(found);
                 if bytes > AHEAD {
                     break;
                 }
@@ -71,7 +78,10 @@ impl<T> Iterator for InTurn<'_, T> {
             self.read_ahead();
         }
         let (id, read) = self.piece.next()?;
-        let one = || self.store.handle.read(|transaction| (self.read)(&Tables::open(transaction)?, id));
-        Some((id, read.map_or_else(one, Ok)))
+        let read = match read {
+            Ahead::Read(found) => Ok(found),
+            Ahead::Nothing => self.store.handle.read(|transaction| (self.read)(&Tables::open(transaction)?, id)),
+        };
+        Some((id, read))
     }
 }

@@ -331,7 +331,7 @@ fn a_damaged_detail_is_told_of_every_snapshot_with_its_listing() {
 #[test]
 fn many_and_large_details_are_read_in_turn() {
     let store = Temp::new();
-    let text = |id: u64| if id % 1000 == 0 { "large ".repeat(1 << 19) } else { id.to_string() };
+    let text = |id: u64| if id.is_multiple_of(1000) { "large ".repeat(1 << 19) } else { id.to_string() };
     let mut ids: Vec<u64> = (0..10_000).collect();
     for some in ids.chunks(1000) {
         let details: Vec<_> = some.iter().map(|id| (ListingId(*id), detail(&text(*id)))).collect();

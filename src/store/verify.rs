@@ -75,29 +75,31 @@ impl<'a> Verification<'a> {
             };
             let count = blocks.summaries.len() + blocks.order.len();
             let parts = parallel::run(count, || BlockReader::new(transaction), read)?;
-            let (mut read, mut listed, mut order) = (HashMap::new(), Vec::new(), Vec::new());
+            let (mut read, mut order) = (Vec::new(), Vec::new());
             for part in parts {
                 match part {
                     Part::Order(some) => order.extend(some),
-                    Part::Summaries(key, some) => {
-                        listed.extend_from_slice(&some);
-                        read.insert(key, some);
-                    }
+                    Part::Summaries(key, some) => read.push((key, some)),
                 }
             }
-            let hash_of = |id: &ListingId| {
-                let found = listed.binary_search_by_key(id, |(id, _)| *id).map(|found| listed[found]);
-                found.map_err(|_| damaged("snapshot", "order"))
+            // The blocks are in the order of their ids, and so are the listings of each.
+            let found = |id: &ListingId| {
+                let block = read.partition_point(|(_, listed)| listed.last().is_some_and(|(last, _)| last < id));
+                let listed = &read.get(block)?.1;
+                listed.binary_search_by_key(id, |(id, _)| *id).ok().map(|found| listed[found])
             };
-            let in_order: Vec<_> = order.iter().map(hash_of).collect::<Result<_, _>>()?;
-            let id = SnapshotId::of(&envelope, &taxonomies, in_order.into_iter());
-            if id != record.id || listed.len() != order.len() || listed.len() as u64 != record.listings {
+            if !order.iter().all(|id| found(id).is_some()) {
+                return Err(damaged("snapshot", "order").into());
+            }
+            let id = SnapshotId::of(&envelope, &taxonomies, order.iter().filter_map(found));
+            let count = read.iter().map(|(_, listed)| listed.len()).sum::<usize>();
+            if id != record.id || count != order.len() || count as u64 != record.listings {
                 return Err(damaged("snapshot", "id").into());
             }
             order.sort_unstable();
             Ok((order, read))
         })?;
-        self.blocks = read;
+        self.blocks = read.into_iter().collect();
         Ok(ids)
     }
 

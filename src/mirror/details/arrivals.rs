@@ -18,7 +18,8 @@ pub(super) const MOST: usize = 8192;
 /// So many are committed at once. Details of all ids share few pages: a commit of a hundred writes about as many pages
 /// for each as one of ten, a commit of thousands far fewer.
 const MANY: usize = MOST / 2;
-/// For so long a commit waits for more.
+/// After a commit of this many, the next one waits for so long for more: few at a time are durable at once.
+const BUSY: usize = 64;
 const TOGETHER: Duration = Duration::from_millis(400);
 
 /// Details that are not durable yet.
@@ -36,8 +37,9 @@ impl Arrivals {
         let writer = Arc::downgrade(&this);
         // A thread and not a task: it commits, and a commit blocks.
         let work = move || {
+            let mut last = 0;
             while let Some(arrivals) = writer.upgrade() {
-                arrivals.write();
+                last = arrivals.write(last);
             }
         };
         let started = std::thread::Builder::new().name("details".into()).spawn(work);
@@ -106,25 +108,27 @@ impl Arrivals {
         }
     }
 
-    /// Waits for arrivals, briefly, and commits them together.
-    fn write(&self) {
+    /// Waits for arrivals, briefly, and commits them together; returns how many. `last`: how many there were last time.
+    fn write(&self, last: usize) -> usize {
         {
             let mut waiting = self.waiting.lock();
             if waiting.is_empty() {
                 self.arrived.wait_for(&mut waiting, Duration::from_millis(500));
             }
-            if !waiting.is_empty() {
+            if !waiting.is_empty() && last >= BUSY {
                 self.arrived.wait_while_for(&mut waiting, |waiting| waiting.len() < MANY, TOGETHER);
             }
         }
-        if let Err(error) = self.commit() {
+        self.commit().unwrap_or_else(|error| {
             tracing::error!(%error, waiting = self.waiting.lock().len(), "received details cannot be stored; trying again");
             // Disk full or read-only: arrivals stay in memory and are tried again.
             std::thread::sleep(Duration::from_secs(1));
-        }
+            0
+        })
     }
 
-    fn commit(&self) -> Result<(), StoreError> {
+    /// Returns how many details were committed.
+    fn commit(&self) -> Result<usize, StoreError> {
         let batch: Vec<(ListingId, DetailRecord)> =
             self.waiting.lock().iter().map(|(id, record)| (*id, record.clone())).collect();
         if !batch.is_empty() {
@@ -140,6 +144,7 @@ impl Arrivals {
             self.drained.notify_waiters();
         }
         // Copies wait in the store; a commit of details has made them durable, too.
-        self.store.sync()
+        self.store.sync()?;
+        Ok(batch.len())
     }
 }
