@@ -5,7 +5,7 @@
 //! | the directory and its lock; opening files in it | [`data_dir`], [`files`] |
 //! | published snapshots, as trees of content-addressed blocks | [`record`], `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
-//! | details by listing id | [`details`] |
+//! | details by listing id | [`details`], `placed`, `in_turn` |
 //! | small blobs by name, the evidence on terms among them | `state`, `evidence`, `learned` |
 //!
 //! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
@@ -55,6 +55,7 @@ mod overlay;
 mod owner;
 mod packing;
 mod parallel;
+mod placed;
 mod publish;
 mod state;
 mod tables;

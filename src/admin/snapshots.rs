@@ -90,7 +90,14 @@ impl Action {
             }
             Self::VerifyAll => {
                 let found = snapshots.verify_all()?;
-                let one = |(kept, damage): &(KeptSnapshot, Option<String>)| json!({ "id": kept.id, "listings": kept.listings, "intact": damage.is_none(), "damage": damage });
+                let one = |(kept, damage): &(KeptSnapshot, Option<String>)| {
+                    json!({
+                        "id": kept.id,
+                        "listings": kept.listings,
+                        "intact": damage.is_none(),
+                        "damage": damage,
+                    })
+                };
                 let damage = snapshots.store().damage();
                 json!({
                     "intact": damage.is_none() && found.iter().all(|(_, damage)| damage.is_none()),

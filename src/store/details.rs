@@ -5,13 +5,13 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
 use super::fault::Fault;
 use super::packing::{Packer, unpack};
-use super::tables::Sealed;
+use super::placed::{Reader as Placed, Writer, split};
 use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -52,8 +52,8 @@ pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, De
 /// The most details for which memory is reserved in advance.
 const MOST_RESERVED: usize = 1 << 22;
 
-const META: &str = "detail_meta";
-const BODY: &str = "details";
+pub(super) const META: &str = "detail_meta";
+pub(super) const BODY: &str = "details";
 const ENCODING: u8 = 1;
 /// A body longer than this is compressed.
 const COMPRESSED_ABOVE: usize = 512;
@@ -76,7 +76,7 @@ impl DetailMeta {
         coding::seal(META, &id.0.to_le_bytes(), out)
     }
 
-    fn decode(id: ListingId, sealed: &[u8]) -> Result<Self, StoreError> {
+    pub(super) fn decode(id: ListingId, sealed: &[u8]) -> Result<Self, StoreError> {
         let mut reader = Reader::new(META, coding::unseal(META, &id.0.to_le_bytes(), sealed)?);
         reader.version(ENCODING)?;
         let state = match reader.u8()? {
@@ -105,7 +105,7 @@ fn encode_body(id: ListingId, body: &[u8], packer: &mut Packer) -> Result<Vec<u8
     Ok(coding::seal(BODY, &id.0.to_le_bytes(), out))
 }
 
-fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreError> {
+pub(super) fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreError> {
     let mut reader = Reader::new(BODY, coding::unseal(BODY, &id.0.to_le_bytes(), sealed)?);
     reader.version(ENCODING)?;
     match reader.u8()? {
@@ -121,47 +121,18 @@ pub(super) fn write_all(
     details: DetailStream<'_>,
     stays: &dyn Fn(ListingId, &DetailMeta, &DetailRecord) -> bool,
 ) -> Result<(), Fault> {
-    let mut metas = transaction.open_table(tables::DETAIL_META)?;
-    let mut bodies = transaction.open_table(tables::DETAILS)?;
+    let mut writer = Writer::open(transaction)?;
     let mut packer = Packer::new()?;
     for detail in details {
         let (id, record) = detail?;
-        // A damaged one counts as absent.
-        let known = metas.get(id.0)?.and_then(|sealed| DetailMeta::decode(id, sealed.value()).ok());
+        let place = writer.place(id)?;
+        let known = place.map(|place| writer.meta(id, place)).transpose()?.flatten();
         if known.is_some_and(|known| stays(id, &known, &record)) {
             continue;
         }
-        metas.insert(id.0, record.meta.encode(id).as_slice())?;
-        bodies.insert(id.0, encode_body(id, &record.body, &mut packer)?.as_slice())?;
+        writer.put_at(id, place, &record.meta.encode(id), &encode_body(id, &record.body, &mut packer)?)?;
     }
     Ok(())
-}
-
-/// Both tables.
-pub(super) struct Tables {
-    metas: ReadOnlyTable<u64, Sealed>,
-    bodies: ReadOnlyTable<u64, Sealed>,
-}
-
-impl Tables {
-    pub(super) fn open(transaction: &ReadTransaction) -> Result<Self, Fault> {
-        Ok(Self {
-            metas: transaction.open_table(tables::DETAIL_META)?,
-            bodies: transaction.open_table(tables::DETAILS)?,
-        })
-    }
-
-    pub(super) fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, Fault> {
-        let Some(sealed) = self.metas.get(id.0)? else { return Ok(None) };
-        let meta = DetailMeta::decode(id, sealed.value())?;
-        let body = self.body(id)?.ok_or_else(|| damaged(BODY, "key"))?;
-        Ok(Some(DetailRecord { meta, body }))
-    }
-
-    pub(super) fn body(&self, id: ListingId) -> Result<Option<Bytes>, Fault> {
-        let sealed = self.bodies.get(id.0)?;
-        Ok(sealed.map(|sealed| decode_body(id, sealed.value())).transpose()?)
-    }
 }
 
 impl Store {
@@ -176,17 +147,12 @@ impl Store {
         let mut packer = Packer::new()?;
         let encoded = details
             .iter()
-            .map(|(id, detail)| Ok((id.0, detail.meta.encode(*id), encode_body(*id, &detail.body, &mut packer)?)))
+            .map(|(id, detail)| Ok((*id, detail.meta.encode(*id), encode_body(*id, &detail.body, &mut packer)?)))
             .collect::<Result<Vec<_>, StoreError>>()?;
         let needed: usize = encoded.iter().map(|(_, meta, body)| meta.len() + body.len() + 8192).sum();
         self.handle.write(needed as u64, |transaction| {
-            let mut metas = transaction.open_table(tables::DETAIL_META)?;
-            let mut bodies = transaction.open_table(tables::DETAILS)?;
-            for (id, meta, body) in &encoded {
-                metas.insert(id, meta.as_slice())?;
-                bodies.insert(id, body.as_slice())?;
-            }
-            Ok(())
+            let mut writer = Writer::open(transaction)?;
+            encoded.iter().try_for_each(|(id, meta, body)| writer.put(*id, meta, body))
         })
     }
 
@@ -195,7 +161,10 @@ impl Store {
     /// # Errors
     /// When the file cannot be read or the detail is damaged.
     pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
-        self.handle.read(|transaction| Tables::open(transaction)?.detail(id))
+        self.handle.read(|transaction| {
+            let tables = Placed::open(transaction)?;
+            tables.place(id)?.map(|place| tables.detail(id, place)).transpose()
+        })
     }
 
     /// `of` applied to the metadata of each detail, by id. Bodies are not read. Damaged ones are left out: all on a
@@ -216,10 +185,11 @@ impl Store {
                     found.reserve(usize::try_from(table.len()?).unwrap_or(0).min(MOST_RESERVED));
                 }
                 while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
-                    let (id, sealed) = entry?;
-                    let id = ListingId(id.value());
-                    match DetailMeta::decode(id, sealed.value()) {
-                        Ok(meta) => found.push((id, of(meta))),
+                    let (_, value) = entry?;
+                    let decoded =
+                        split(value.value()).and_then(|(id, sealed)| Ok((id, DetailMeta::decode(id, sealed)?)));
+                    match decoded {
+                        Ok((id, meta)) => found.push((id, of(meta))),
                         Err(error) => wrong = Some(error),
                     }
                 }
@@ -240,7 +210,10 @@ impl Store {
                     "stored details are damaged; they are treated as not mirrored"
                 );
             }
-            walked => walked?,
+            walked => {
+                walked?;
+                found.sort_unstable_by_key(|(id, _)| *id);
+            }
         }
         Ok(found)
     }
@@ -251,11 +224,14 @@ impl Store {
     /// When the file cannot be read.
     pub fn detail_metas_of(&self, ids: &[ListingId]) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
         self.handle.read(|transaction| {
-            let table = transaction.open_table(tables::DETAIL_META)?;
+            let tables = Placed::open(transaction)?;
             let mut found = Vec::with_capacity(ids.len());
             for id in ids {
-                let known = table.get(id.0)?.and_then(|sealed| DetailMeta::decode(*id, sealed.value()).ok());
-                found.extend(known.map(|known| (*id, known)));
+                let Some(place) = tables.place(*id)? else { continue };
+                match tables.meta(*id, place) {
+                    Err(Fault::Store(StoreError::Damaged(_))) => {}
+                    meta => found.push((*id, meta?)),
+                }
             }
             Ok(found)
         })
@@ -278,13 +254,8 @@ impl Store {
             return Ok(());
         }
         self.handle.write(1 << 20, |transaction| {
-            let mut metas = transaction.open_table(tables::DETAIL_META)?;
-            let mut bodies = transaction.open_table(tables::DETAILS)?;
-            for id in ids {
-                metas.remove(id.0)?;
-                bodies.remove(id.0)?;
-            }
-            Ok(())
+            let mut writer = Writer::open(transaction)?;
+            ids.iter().try_for_each(|id| writer.remove(*id))
         })
     }
 }

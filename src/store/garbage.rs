@@ -52,6 +52,7 @@ macro_rules! of_each_table {
             $look(&$transaction.open_table(tables::VERSION_META)?)?,
             $look(&$transaction.open_table(tables::COPY_META)?)?,
             $look(&$transaction.open_table(tables::COPY_BODY)?)?,
+            $look(&$transaction.open_table(tables::DETAIL_PLACES)?)?,
             $look(&$transaction.open_table(tables::DETAIL_META)?)?,
             $look(&$transaction.open_table(tables::DETAILS)?)?,
             $look(&$transaction.open_table(tables::STATE)?)?,

@@ -21,7 +21,8 @@ use super::files;
 use super::handle::Handle;
 use super::record::{self, SnapshotRecord};
 use super::tables;
-use super::{Store, block, evidence, opening};
+use super::{Store, block, evidence, opening, placed};
+use crate::api::listing::ListingId;
 use crate::snapshot::content::Content;
 use crate::snapshot::meta::SnapshotMeta;
 use crate::words::counted;
@@ -297,30 +298,29 @@ fn whole_blocks(source: &Handle, record: &SnapshotRecord) -> Result<Option<Packe
 }
 
 fn copy_details(source: &Handle, target: &Store) -> Result<usize, StoreError> {
-    let metas: BTreeMap<u64, Vec<u8>> = reachable!(source, tables::DETAIL_META, |id: u64| id);
+    let old = unless_lost(source.read(opening::format_of))? == Some(1);
+    let metas = if old { tables::DETAIL_META_1 } else { tables::DETAIL_META };
+    let bodies = if old { tables::DETAILS_1 } else { tables::DETAILS };
+    let metas: BTreeMap<u64, Vec<u8>> = reachable!(source, metas, |key: u64| key);
     let mut copied = 0;
     let mut batch = Vec::new();
     let mut entries = metas.into_iter().peekable();
-    while let Some((id, meta)) = entries.next() {
-        let sealed = |table, value: &[u8]| coding::unseal(table, &id.to_le_bytes(), value).is_ok();
-        if let Some(body) = value!(source, tables::DETAILS, id)?
-            && sealed("details", &body)
-            && sealed("detail_meta", &meta)
+    while let Some((key, meta)) = entries.next() {
+        let split = if old { Ok((ListingId(key), meta.as_slice())) } else { placed::split(&meta) };
+        if let Ok((id, meta)) = split
+            && let Some(body) = value!(source, bodies, key)?
+            && coding::unseal("details", &id.0.to_le_bytes(), &body).is_ok()
+            && coding::unseal("detail_meta", &id.0.to_le_bytes(), meta).is_ok()
         {
-            batch.push((id, meta, body));
+            batch.push((id, meta.to_vec(), body));
         }
         let bytes: usize = batch.iter().map(|(_, meta, body): &(_, Vec<u8>, Vec<u8>)| meta.len() + body.len()).sum();
         if bytes < BATCH && batch.len() < 1000 && entries.peek().is_some() {
             continue;
         }
         target.handle.write(bytes as u64 * 2, |transaction| {
-            let mut metas = transaction.open_table(tables::DETAIL_META)?;
-            let mut bodies = transaction.open_table(tables::DETAILS)?;
-            for (id, meta, body) in &batch {
-                metas.insert(id, meta.as_slice())?;
-                bodies.insert(id, body.as_slice())?;
-            }
-            Ok(())
+            let mut writer = placed::Writer::open(transaction)?;
+            batch.iter().try_for_each(|(id, meta, body)| writer.put(*id, meta, body))
         })?;
         copied += batch.len();
         batch.clear();

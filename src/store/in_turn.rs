@@ -5,21 +5,21 @@
 
 use bytes::Bytes;
 
-use super::details::Tables;
 use super::error::StoreError;
 use super::fault::Fault;
+use super::placed::Reader;
 use super::{DetailRecord, Store};
 use crate::api::listing::ListingId;
 
 /// Details that are read ahead at most, in one transaction: one that stays keeps the pages that writers free.
-pub(super) const PIECE: usize = 4096;
+const PIECE: usize = 4096;
 /// Bytes that are read ahead at most, and one detail. The others are read when it is their turn.
 const AHEAD: usize = 16 << 20;
 
 /// Details in turn, and the error of each that cannot be read. `None`: it was never fetched.
 pub(crate) struct InTurn<'a, T> {
     store: &'a Store,
-    read: fn(&Tables, ListingId) -> Result<Option<T>, Fault>,
+    read: fn(&Reader, ListingId, u64) -> Result<T, Fault>,
     size: fn(&T) -> usize,
     left: &'a [ListingId],
     piece: std::vec::IntoIter<(ListingId, Ahead<T>)>,
@@ -36,12 +36,28 @@ impl Store {
     /// Details with their metadata, in the order of the ids.
     pub(crate) fn details_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, DetailRecord> {
         let size = |record: &DetailRecord| record.body.len();
-        InTurn { store: self, read: Tables::detail, size, left: ids, piece: Vec::new().into_iter() }
+        InTurn { store: self, read: Reader::detail, size, left: ids, piece: Vec::new().into_iter() }
+    }
+
+    /// Those of these details that are stored, in the order of the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub(super) fn in_file_order(&self, ids: &[ListingId]) -> Result<Vec<ListingId>, StoreError> {
+        self.handle.read(|transaction| {
+            let tables = Reader::open(transaction)?;
+            let mut placed = Vec::with_capacity(ids.len());
+            for id in ids {
+                placed.extend(tables.place(*id)?.map(|place| (place, *id)));
+            }
+            placed.sort_unstable();
+            Ok(placed.into_iter().map(|(_, id)| id).collect())
+        })
     }
 
     /// The bodies alone; that of a detail which the origin does not have is empty.
     pub(crate) fn bodies_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, Bytes> {
-        InTurn { store: self, read: Tables::body, size: Bytes::len, left: ids, piece: Vec::new().into_iter() }
+        InTurn { store: self, read: Reader::body, size: Bytes::len, left: ids, piece: Vec::new().into_iter() }
     }
 }
 
@@ -50,16 +66,17 @@ impl<T> InTurn<'_, T> {
     fn read_ahead(&mut self) {
         let (ids, left) = self.left.split_at(self.left.len().min(PIECE));
         self.left = left;
-        let mut by_id: Vec<(ListingId, usize)> = ids.iter().copied().zip(0..).collect();
-        by_id.sort_unstable();
         let nothing = || ids.iter().map(|id| (*id, Ahead::Nothing)).collect::<Vec<_>>();
         let read = self.store.handle.read(|transaction| {
-            let tables = Tables::open(transaction)?;
+            let tables = Reader::open(transaction)?;
             let (mut read, mut bytes) = (nothing(), 0);
-            for (id, place) in &by_id {
-                let found = (self.read)(&tables, *id)?;
+            let places = ids.iter().zip(0..).map(|(id, n)| Ok((tables.place(*id)?, *id, n)));
+            let mut places = places.collect::<Result<Vec<(Option<u64>, ListingId, usize)>, Fault>>()?;
+            places.sort_unstable();
+            for (place, id, n) in places {
+                let found = place.map(|place| (self.read)(&tables, id, place)).transpose()?;
                 bytes += found.as_ref().map_or(0, self.size);
-                read[*place].1 = Ahead::Read(found);
+                read[n].1 = Ahead::Read(found);
                 if bytes > AHEAD {
                     break;
                 }
@@ -80,7 +97,10 @@ impl<T> Iterator for InTurn<'_, T> {
         let (id, read) = self.piece.next()?;
         let read = match read {
             Ahead::Read(found) => Ok(found),
-            Ahead::Nothing => self.store.handle.read(|transaction| (self.read)(&Tables::open(transaction)?, id)),
+            Ahead::Nothing => self.store.handle.read(|transaction| {
+                let tables = Reader::open(transaction)?;
+                tables.place(id)?.map(|place| (self.read)(&tables, id, place)).transpose()
+            }),
         };
         Some((id, read))
     }

@@ -1,16 +1,16 @@
 //! Migrates the file from an older format, step by step in one transaction.
 //!
-//! There is only format 1 yet, so [`STEPS`] is empty; the first change of the format puts its step there. Callers:
-//! [`super::Store::open`], [`super::data_dir`].
+//! Callers: [`super::Store::open`], [`super::data_dir`].
 
 use std::path::Path;
 
-use redb::{ReadableDatabase, WriteTransaction};
+use redb::{ReadableDatabase, ReadableTable, WriteTransaction};
 
 use super::error::{OpenError, StoreError};
 use super::fault::{Fault, guarded};
 use super::handle::Handle;
-use super::{coding, files, opening, tables};
+use super::{coding, files, opening, placed, tables};
+use crate::api::listing::ListingId;
 
 /// The step from one format to the next.
 pub(super) struct Step {
@@ -21,7 +21,27 @@ pub(super) struct Step {
 }
 
 /// Every step that this program knows.
-pub(super) const STEPS: &[Step] = &[];
+pub(super) const STEPS: &[Step] = &[Step { from: 1, run: place_details }];
+
+/// Format 2 keeps details by place instead of by listing id.
+fn place_details(transaction: &WriteTransaction) -> Result<(), Fault> {
+    let mut writer = placed::Writer::open(transaction)?;
+    {
+        let (metas, bodies) =
+            (transaction.open_table(tables::DETAIL_META_1)?, transaction.open_table(tables::DETAILS_1)?);
+        for entry in metas.iter()? {
+            let (id, meta) = entry?;
+            // One without a body is damaged; it is fetched again.
+            if let Some(body) = bodies.get(id.value())? {
+                writer.put(ListingId(id.value()), meta.value(), body.value())?;
+            }
+        }
+    }
+    drop(writer);
+    transaction.delete_table(tables::DETAIL_META_1)?;
+    transaction.delete_table(tables::DETAILS_1)?;
+    Ok(())
+}
 
 /// The steps from format `found` to `supported`, in order; none when they are the same.
 ///
@@ -92,15 +112,16 @@ mod tests {
         let format = || handle.read(opening::format_of).unwrap();
         let moved = || handle.read(|t| Ok(t.open_table(tables::STATE)?.get("moved")?.is_some())).unwrap();
 
-        let broken = [Step { from: 1, run: rename }, Step { from: 2, run: fail }];
-        assert!(migrate(&handle, &plan(1, 3, &broken).unwrap()).is_err());
-        assert_eq!((format(), moved()), (1, false), "half a migration");
+        let [first, second, third] = [tables::FORMAT, tables::FORMAT + 1, tables::FORMAT + 2];
+        let broken = [Step { from: first, run: rename }, Step { from: second, run: fail }];
+        assert!(migrate(&handle, &plan(first, third, &broken).unwrap()).is_err());
+        assert_eq!((format(), moved()), (first, false), "half a migration");
 
-        let whole = [Step { from: 2, run: rename }, Step { from: 1, run: rename }];
-        let way = plan(1, 3, &whole).unwrap();
-        assert_eq!(way.iter().map(|step| step.from).collect::<Vec<_>>(), [1, 2]);
+        let whole = [Step { from: second, run: rename }, Step { from: first, run: rename }];
+        let way = plan(first, third, &whole).unwrap();
+        assert_eq!(way.iter().map(|step| step.from).collect::<Vec<_>>(), [first, second]);
         migrate(&handle, &way).unwrap();
-        assert_eq!((format(), moved()), (3, true));
+        assert_eq!((format(), moved()), (third, true));
     }
 
     #[test]

@@ -106,6 +106,7 @@ fn fill(unfinished: &Path) -> Result<(), Fault> {
         transaction.open_table(tables::VERSION_META)?;
         transaction.open_table(tables::COPY_META)?;
         transaction.open_table(tables::COPY_BODY)?;
+        transaction.open_table(tables::DETAIL_PLACES)?;
         transaction.open_table(tables::DETAIL_META)?;
         transaction.open_table(tables::DETAILS)?;
         transaction.open_table(tables::STATE)?;

@@ -5,7 +5,7 @@
 use redb::TableDefinition;
 
 /// The number of the format that this program reads and writes.
-pub(crate) const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 2;
 
 /// Bytes, checksummed by [`super::coding::seal`] unless they are a block.
 pub(super) type Sealed = &'static [u8];
@@ -32,10 +32,19 @@ pub(super) const COPY_META: TableDefinition<'static, &str, Sealed> = TableDefini
 /// Bodies of copies, compressed, by canonical path and query.
 pub(super) const COPY_BODY: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_body");
 
-/// [`super::DetailMeta`] by listing id; without bodies, so that reading all is fast.
-pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("detail_meta");
-/// Bodies of details by listing id.
-pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("details");
+/// The place of each detail by listing id. Details take the next place when they first arrive, and keep it. So new ones
+/// share pages, whatever their ids, and those that arrived one after the other lie beside each other.
+pub(super) const DETAIL_PLACES: TableDefinition<'static, u64, u64> = TableDefinition::new("detail_places");
+/// The listing id (8 bytes, little endian) and [`super::DetailMeta`] by place; without bodies, so that reading all is
+/// fast.
+pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("placed_detail_meta");
+/// Bodies of details by place.
+pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("placed_details");
+
+/// Format 1: [`super::DetailMeta`] by listing id.
+pub(super) const DETAIL_META_1: TableDefinition<'static, u64, Sealed> = TableDefinition::new("detail_meta");
+/// Format 1: bodies of details by listing id.
+pub(super) const DETAILS_1: TableDefinition<'static, u64, Sealed> = TableDefinition::new("details");
 
 /// Small JSON blobs by name.
 pub(super) const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");

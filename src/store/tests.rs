@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use redb::WriteTransaction;
+use redb::{ReadableTable, WriteTransaction};
 
 use super::*;
 use crate::api::envelope::{Envelope, EnvelopeField};
@@ -16,10 +16,12 @@ use crate::snapshot::meta::SnapshotMeta;
 
 mod crash;
 mod damage;
+mod details;
 mod failure;
 mod formats;
 mod heal;
 mod soon;
+mod verify;
 
 impl Store {
     /// Lets nobody read or write for as long as `hold` takes: a disk that stands still. Blocks.
@@ -276,123 +278,6 @@ fn copies_are_kept_renewed_and_removed() {
     assert!(matches!(store.put_copies(&[("/l".into(), copy(1), Some(&large))]), Err(StoreError::TooLarge { .. })));
     store.put_copies(&[("/l".into(), copy(1), Some(&large[1..]))]).unwrap();
     assert_eq!(store.copy_body("/l").unwrap().unwrap().len(), MAX_BODY);
-}
-
-#[test]
-fn details_are_kept_and_removed() {
-    let mut store = Temp::new();
-    let gone = DetailRecord {
-        meta: DetailMeta { state: DetailState::Gone, etag: None, ..detail("").meta },
-        body: Bytes::new(),
-    };
-    let (short, long) = (detail("short"), detail(&"long ".repeat(1000)));
-    let ids = [ListingId(u64::MAX), ListingId(0), ListingId(7)];
-    store.put_details(&[(ids[0], short.clone()), (ids[1], long.clone()), (ids[2], gone.clone())]).unwrap();
-    store.reopen();
-    assert_eq!(store.detail(ids[0]).unwrap(), Some(short.clone()));
-    assert_eq!(store.detail(ids[1]).unwrap(), Some(long.clone()));
-    assert_eq!(store.detail(ListingId(1)).unwrap(), None);
-    assert_eq!(store.detail_metas().unwrap(), [(ids[1], long.meta.clone()), (ids[2], gone.meta), (ids[0], short.meta)]);
-    store.remove_details(&[ids[0], ListingId(5)]).unwrap();
-    assert_eq!(store.detail(ids[0]).unwrap(), None);
-}
-
-#[test]
-fn a_damaged_detail_is_told_of_every_snapshot_with_its_listing() {
-    let store = Temp::new();
-    let publish =
-        |ids: [u64; 2], at| store.publish(&content_of(ids.map(|id| summary(id, "x")).to_vec()), &meta(at)).unwrap().seq;
-    let (older, newer) = (publish([1, 2], 1), publish([3, 2], 2));
-    store.put_details(&[1, 2, 3].map(|id| (ListingId(id), detail("d")))).unwrap();
-    let told = || {
-        let mut verification = Verification::of(&store);
-        [newer, older].map(|seq| verification.check(seq).map_err(|error| error.to_string()).err().unwrap_or_default())
-    };
-    let damage = |id: u64| {
-        let write = |transaction: &WriteTransaction| {
-            transaction.open_table(tables::DETAILS)?.insert(id, b"other".as_slice())?;
-            Ok(())
-        };
-        store.handle.write(0, write).unwrap();
-    };
-    assert_eq!(told(), ["", ""]);
-    damage(1);
-    let [of_newer, of_older] = told();
-    assert!(of_newer.is_empty() && of_older.contains("1 damaged detail, the first of listing 1"), "{of_older}");
-    damage(2);
-    let [of_newer, of_older] = told();
-    assert!(of_newer.contains("1 damaged detail, the first of listing 2"), "{of_newer}");
-    assert!(of_older.contains("2 damaged details, the first of listing 1"), "{of_older}");
-    let ids = [3, 2, 7, 1].map(ListingId);
-    let read: Vec<_> = store.details_in_turn(&ids).map(|(id, read)| (id.0, read.ok())).collect();
-    assert_eq!(read, [(3, Some(Some(detail("d")))), (2, None), (7, Some(None)), (1, None)]);
-}
-
-#[test]
-fn many_and_large_details_are_read_in_turn() {
-    let store = Temp::new();
-    let text = |id: u64| if id.is_multiple_of(1000) { "large ".repeat(1 << 19) } else { id.to_string() };
-    let mut ids: Vec<u64> = (0..10_000).collect();
-    for some in ids.chunks(1000) {
-        let details: Vec<_> = some.iter().map(|id| (ListingId(*id), detail(&text(*id)))).collect();
-        store.put_details(&details).unwrap();
-    }
-    // Backwards, and one that is not there.
-    ids.reverse();
-    ids.insert(5000, 1 << 40);
-    let ids: Vec<ListingId> = ids.into_iter().map(ListingId).collect();
-    let mut count = 0;
-    for ((id, body), (asked, record)) in store.bodies_in_turn(&ids).zip(store.details_in_turn(&ids)) {
-        let expected = (id.0 < 10_000).then(|| Bytes::from(text(id.0)));
-        let record = record.unwrap().map(|record| record.body);
-        assert!(id == ids[count] && asked == id && body.unwrap() == expected && record == expected, "{id}");
-        count += 1;
-    }
-    assert_eq!(count, ids.len());
-}
-
-#[test]
-fn a_snapshot_is_damaged_if_a_block_of_its_own_is() {
-    let store = Temp::new();
-    let mut other = content(3000);
-    other.summaries[1500] = summary(other.summaries[1500].id.0, "changed");
-    let [older, newer] = [(content(3000), 1), (other, 2)].map(|(of, at)| store.publish(&of, &meta(at)).unwrap());
-    let shared: HashSet<_> = newer.block_keys().collect();
-    let own = older.block_keys().find(|key| !shared.contains(key)).unwrap();
-    let write = |transaction: &WriteTransaction| {
-        transaction.open_table(tables::BLOCKS)?.insert(own.as_bytes(), b"other".as_slice())?;
-        Ok(())
-    };
-    store.handle.write(0, write).unwrap();
-    for order in [[&newer, &older], [&older, &newer]] {
-        let mut verification = Verification::of(&store);
-        for record in order {
-            let checked = verification.check(record.seq);
-            assert_eq!(checked.is_ok(), record.seq == newer.seq, "{checked:?}");
-            assert!(matches!(checked, Ok(()) | Err(StoreError::Damaged(_))), "{checked:?}");
-        }
-    }
-}
-
-#[test]
-fn details_of_listings_that_no_kept_snapshot_has_are_forgotten() {
-    let store = Temp::new();
-    let ids = |ids: &[u64]| ids.iter().map(|id| ListingId(*id)).collect::<Vec<_>>();
-    let listed = |listed: &[u64]| content_of(listed.iter().map(|id| summary(*id, "x")).collect());
-    let kept = |store: &Store| store.detail_metas().unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-    store.put_details(&ids(&[1, 2, 3, 9]).into_iter().map(|id| (id, detail("d"))).collect::<Vec<_>>()).unwrap();
-    assert!(store.forget_vanished().unwrap().is_empty(), "without a snapshot nothing is known to have vanished");
-    store.publish(&listed(&[1, 2, 3]), &meta(1)).unwrap();
-    store.publish(&listed(&[1, 3, 4]), &meta(2)).unwrap();
-    assert_eq!(store.forget_vanished().unwrap(), ids(&[9]));
-    assert_eq!(kept(&store), ids(&[1, 2, 3]), "a kept snapshot still has 2");
-    store.collect_garbage(&[]).unwrap();
-    assert_eq!(store.forget_vanished().unwrap(), ids(&[2]));
-    assert_eq!((kept(&store), store.detail(ListingId(2)).unwrap()), (ids(&[1, 3]), None));
-    let many: Vec<_> = (100..1300).map(|id| (ListingId(id), detail("d"))).collect();
-    store.put_details(&many).unwrap();
-    assert_eq!(store.forget_vanished().unwrap().len(), 1200);
-    assert_eq!(kept(&store), ids(&[1, 3]));
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Store {
                 listed.extend(block::read_order(&reader.read(key)?)?);
             }
             let mut vanished = Vec::new();
-            for entry in transaction.open_table(tables::DETAIL_META)?.iter()? {
+            for entry in transaction.open_table(tables::DETAIL_PLACES)?.iter()? {
                 let id = ListingId(entry?.0.value());
                 if !listed.contains(&id) {
                     vanished.push(id);

@@ -106,7 +106,9 @@ impl<'a> Verification<'a> {
     /// Reads the details of those listings that were not read yet.
     fn read_details(&mut self, listed: &[ListingId]) -> Result<(), StoreError> {
         let new: Vec<ListingId> = listed.iter().filter(|id| self.read.binary_search(id).is_err()).copied().collect();
-        for (id, read) in self.store.details_in_turn(&new) {
+        // If the places are damaged, each detail tells.
+        let stored = self.store.in_file_order(&new).unwrap_or_else(|_| new.clone());
+        for (id, read) in self.store.details_in_turn(&stored) {
             match read {
                 Err(StoreError::Damaged(why)) => self.damaged.push((id, why)),
                 read => drop(read?),

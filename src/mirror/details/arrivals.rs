@@ -129,8 +129,10 @@ impl Arrivals {
 
     /// Returns how many details were committed.
     fn commit(&self) -> Result<usize, StoreError> {
-        let batch: Vec<(ListingId, DetailRecord)> =
+        let mut batch: Vec<(ListingId, DetailRecord)> =
             self.waiting.lock().iter().map(|(id, record)| (*id, record.clone())).collect();
+        // Those that arrived together are read together.
+        batch.sort_unstable_by_key(|(id, record)| (record.meta.fetched_ms, *id));
         if !batch.is_empty() {
             self.store.put_details(&batch)?;
             let mut waiting = self.waiting.lock();

@@ -5,8 +5,8 @@ use crate::store::files::aside_of;
 use crate::store::heal::salvage;
 
 /// Flips a bit in every place of the store's file that holds the start of `needle`, or a later piece of it where a page
-/// ends within that, and opens it again.
-fn damage(store: &mut Temp, needle: &[u8]) {
+/// ends within that. The store is closed.
+pub(super) fn flip(store: &mut Temp, needle: &[u8]) {
     let path = store.path().to_owned();
     drop(store.store.take());
     let mut file = std::fs::read(&path).unwrap();
@@ -20,6 +20,11 @@ fn damage(store: &mut Temp, needle: &[u8]) {
         file[at] ^= 1;
     }
     std::fs::write(&path, file).unwrap();
+}
+
+/// Does so and opens it again.
+fn damage(store: &mut Temp, needle: &[u8]) {
+    flip(store, needle);
     store.store = Some(open(store.dir.path()).unwrap());
 }
 
