@@ -194,9 +194,9 @@
 //! one, which clients get. They differ only during a rollback. Each change is one transaction with the snapshot, its
 //! certificate, the rollback and the journal entry. Only after the transaction do clients get the new current snapshot.
 //! A publication says on which newest snapshot it was built. If an import has replaced that snapshot meanwhile, the
-//! mirror continues with the imported one. Details belong to no snapshot: they stay as long as a kept snapshot lists
-//! them. The origin's lists for terms belong to a snapshot. A snapshot that is replaced as the newest keeps its own
-//! term lists: they are stored with it, and go into its bundles.
+//! mirror continues with the imported one. Details belong to no snapshot: they lie in the order of their arrival, and
+//! stay as long as a kept snapshot lists them. The origin's lists for terms belong to a snapshot. A snapshot that is
+//! replaced as the newest keeps its own term lists: they are stored with it, and go into its bundles.
 //!
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
 //! changes. The whole bundle is verified before [`snapshots`] imports it, in one transaction with its details and the

@@ -120,8 +120,14 @@ impl Store {
         let handle = Handle::open(path, opener)?;
         let fail = |error| OpenError::of_store(error, handle.path());
         let found = handle.read(opening::format_of).map_err(fail)?;
-        migration::migrate(&handle, &migration::plan(found, FORMAT, migration::STEPS)?).map_err(fail)?;
-        Ok(Self::new(handle, dir.lock()))
+        let steps = migration::plan(found, FORMAT, migration::STEPS)?;
+        migration::migrate(&handle, &steps).map_err(fail)?;
+        let store = Self::new(handle, dir.lock());
+        if !steps.is_empty() {
+            // The file still has the room of both formats. It is whole without this, too.
+            let _ = store.compact();
+        }
+        Ok(store)
     }
 
     fn new(handle: Handle, lock: Arc<data_dir::Lock>) -> Self {

@@ -145,7 +145,7 @@ impl Store {
         })
     }
 
-    fn compact(&self) -> Result<bool, StoreError> {
+    pub(super) fn compact(&self) -> Result<bool, StoreError> {
         self.handle.exclusively(|database| {
             // Refused only while a transaction is open elsewhere, which cannot be while we have the database alone.
             let compacted = database.compact()?;

@@ -106,7 +106,7 @@ impl<'a> Verification<'a> {
     /// Reads the details of those listings that were not read yet.
     fn read_details(&mut self, listed: &[ListingId]) -> Result<(), StoreError> {
         let new: Vec<ListingId> = listed.iter().filter(|id| self.read.binary_search(id).is_err()).copied().collect();
-        // If the places are damaged, each detail tells.
+        // If the places cannot be read, each detail gives the error.
         let stored = self.store.in_file_order(&new).unwrap_or_else(|_| new.clone());
         for (id, read) in self.store.details_in_turn(&stored) {
             match read {

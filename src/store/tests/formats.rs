@@ -85,8 +85,9 @@ fn a_store_of_format_1_is_migrated_with_all_its_details() {
     let mut store = Temp::new();
     let record = store.publish(&content(1200), &meta(1)).unwrap();
     let details: Vec<_> =
-        (0..3000_u64).map(|n| (ListingId(n * 7919 % 100_003), detail(&format!("detail {n}")))).collect();
+        (0..30_000_u64).map(|n| (ListingId(n * 7919 % 100_003), detail(&format!("detail {n}")))).collect();
     store.put_details(&details).unwrap();
+    let before = store.file_len().unwrap();
     to_format_1(&store);
     store.reopen();
     assert_eq!(store.handle.read(opening::format_of).unwrap(), FORMAT);
@@ -98,6 +99,8 @@ fn a_store_of_format_1_is_migrated_with_all_its_details() {
     // Nothing of format 1 is left, and what is written next is kept.
     let old = store.handle.read(|transaction| Ok(transaction.open_table(tables::DETAILS_1).is_ok())).unwrap();
     assert!(!old);
+    let after = store.file_len().unwrap();
+    assert!(after < before * 3 / 2, "the room of both formats: {before} {after}");
     store.put_details(&[(ListingId(1 << 40), detail("new"))]).unwrap();
     store.reopen();
     assert_eq!(store.detail(ListingId(1 << 40)).unwrap(), Some(detail("new")));
