@@ -3,10 +3,7 @@
 //! Unlike exports for people ([`super::export`]), the base is the end of one known chain, and its details are known
 //! exactly. Everything here blocks. Callers: [`crate::fleet`].
 
-use std::collections::HashSet;
 use std::fs::File;
-
-use foldhash::fast::RandomState;
 
 use super::export::{ExportError, Hold, Output};
 use super::{Snapshots, SnapshotsError};
@@ -60,8 +57,7 @@ impl Snapshots {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) fn has_more_details(&self, served: &Snapshot, base: &ChainEnd) -> Result<bool, StoreError> {
-        let before: HashSet<&ExportedDetail, RandomState> = base.details.iter().collect();
-        Ok(self.known(&served.dataset)?.iter().any(|detail| !before.contains(detail)))
+        Ok(self.known(&served.dataset)?.iter().any(|detail| !detail.is_in(&base.details)))
     }
 
     /// Keeps the newest stored copy of a snapshot, from now on instead of the one named before: the next link builds on

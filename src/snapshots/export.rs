@@ -8,8 +8,6 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 
-use foldhash::fast::RandomState;
-
 use super::notes::{self, ExportedDetail, exported};
 use super::{Snapshots, SnapshotsError};
 use crate::api::listing::ListingId;
@@ -206,8 +204,7 @@ fn changed(known: &Known, before: Option<&[ExportedDetail]>, base: &Dataset, nex
         let hash = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
         return known.iter().filter(|detail| hash(base, detail.id) != hash(next, detail.id)).copied().collect();
     };
-    let before: HashSet<&ExportedDetail, RandomState> = before.iter().collect();
-    known.iter().filter(|detail| !before.contains(detail)).copied().collect()
+    known.iter().filter(|detail| !detail.is_in(before)).copied().collect()
 }
 
 fn counts(known: &Known) -> Counts {

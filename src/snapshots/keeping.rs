@@ -79,11 +79,11 @@ impl Snapshots {
         self.find(id)?;
         if let Some(before) = exported_details(&self.0.store, id)?.filter(|_| notes.exports.iter().any(|own| own == id))
         {
-            let before: HashSet<ExportedDetail> = before.into_iter().collect();
-            details.retain(|detail| before.contains(detail));
+            details.retain(|detail| detail.is_in(&before));
         }
         let (mut next, mut states) = (notes.clone(), States::default());
         next.exported(id, base, &details, &mut states)?;
+        drop(details);
         self.0.store.put_states(&states)?;
         self.take(&mut notes, next);
         self.set_kept(self.list_or_say(&notes, self.served()));

@@ -30,7 +30,7 @@ pub(super) struct Notes {
 }
 
 /// A record of a detail in an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportedDetail {
     pub id: ListingId,
     /// The hash of its detail, without volatile values; of an empty body if the origin has none.
@@ -46,6 +46,11 @@ pub(super) fn exported(meta: &DetailMeta) -> ContentHash {
 }
 
 impl ExportedDetail {
+    /// Whether it is one of these, which are sorted by id.
+    pub(super) fn is_in(&self, sorted: &[Self]) -> bool {
+        sorted.binary_search_by_key(&self.id, |detail| detail.id).is_ok_and(|at| sorted[at] == *self)
+    }
+
     /// Whether the origin has none.
     pub(super) fn is_gone(&self) -> bool {
         self.hash == ContentHash::default()

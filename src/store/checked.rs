@@ -18,6 +18,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const PAGE: u64 = 4096;
 const SUM: u64 = 8;
 const SLOT: u64 = SUM + PAGE;
+/// Pages that are read or written at once: a value of many MiB has as many pages.
+const AT_ONCE: usize = 256;
 
 /// A file whose pages are verified as they are read.
 #[derive(Debug)]
@@ -40,15 +42,18 @@ impl<B: StorageBackend> Checked<B> {
     /// Reads whole pages from `first`, which is not 0, into `out`.
     fn read_pages(&self, first: u64, out: &mut [u8]) -> io::Result<()> {
         let pages = out.len() / PAGE as usize;
-        let mut slots = vec![0; pages * SLOT as usize];
-        self.0.read(place(first), &mut slots)?;
-        let slots = slots.chunks_exact(SLOT as usize);
-        for ((page, slot), out) in (first..).zip(slots).zip(out.chunks_exact_mut(PAGE as usize)) {
-            let (sum, bytes) = slot.split_at(SUM as usize);
-            if *sum != checksum(page, bytes) && slot.iter().any(|byte| *byte != 0) {
-                return Err(invalid("its checksum is wrong", page));
+        let mut slots = vec![0; pages.min(AT_ONCE) * SLOT as usize];
+        for (first, out) in (first..).step_by(AT_ONCE).zip(out.chunks_mut(AT_ONCE * PAGE as usize)) {
+            let slots = &mut slots[..out.len() / PAGE as usize * SLOT as usize];
+            self.0.read(place(first), slots)?;
+            let slots = slots.chunks_exact(SLOT as usize);
+            for ((page, slot), out) in (first..).zip(slots).zip(out.chunks_exact_mut(PAGE as usize)) {
+                let (sum, bytes) = slot.split_at(SUM as usize);
+                if *sum != checksum(page, bytes) && slot.iter().any(|byte| *byte != 0) {
+                    return Err(invalid("its checksum is wrong", page));
+                }
+                out.copy_from_slice(bytes);
             }
-            out.copy_from_slice(bytes);
         }
         Ok(())
     }
@@ -98,12 +103,16 @@ impl<B: StorageBackend> StorageBackend for Checked<B> {
             // redb writes whole pages only.
             return Err(invalid("write of a part", first));
         }
-        let mut slots = Vec::with_capacity(data.len() / PAGE as usize * SLOT as usize);
-        for (page, bytes) in (first..).zip(data.chunks_exact(PAGE as usize)) {
-            slots.extend_from_slice(&checksum(page, bytes));
-            slots.extend_from_slice(bytes);
+        let mut slots = Vec::with_capacity((data.len() / PAGE as usize).min(AT_ONCE) * SLOT as usize);
+        for (first, data) in (first..).step_by(AT_ONCE).zip(data.chunks(AT_ONCE * PAGE as usize)) {
+            slots.clear();
+            for (page, bytes) in (first..).zip(data.chunks_exact(PAGE as usize)) {
+                slots.extend_from_slice(&checksum(page, bytes));
+                slots.extend_from_slice(bytes);
+            }
+            self.0.write(place(first), &slots)?;
         }
-        self.0.write(place(first), &slots)
+        Ok(())
     }
 
     fn close(&self) -> io::Result<()> {
@@ -161,6 +170,14 @@ mod tests {
         assert!(part == data[4000..9000]);
         assert!(file.write(PAGE + 1, &[0; 4]).is_err() && file.set_len(PAGE + 1).is_err());
         assert!(file.read(4 * PAGE, &mut part).is_err(), "beyond the end");
+
+        // More than is read and written at once.
+        let large: Vec<u8> = (0..(2 * AT_ONCE as u64 + 3) * PAGE).map(|n| (n % 253) as u8).collect();
+        file.set_len(large.len() as u64 + 9 * PAGE).unwrap();
+        file.write(6 * PAGE, &large).unwrap();
+        let mut read = vec![0; large.len() + PAGE as usize];
+        file.read(6 * PAGE, &mut read).unwrap();
+        assert!(read[..large.len()] == large && read[large.len()..].iter().all(|byte| *byte == 0));
 
         file.0.write(place(2) + 100, &[0xff]).unwrap();
         assert!(file.read(PAGE, &mut part[..4096]).is_ok());

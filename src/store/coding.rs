@@ -12,6 +12,8 @@ const SUM_LEN: usize = 8;
 /// Appends a checksum over table, key and payload, which reveals flipped bits and values under another key.
 pub(super) fn seal(table: &str, key: &[u8], mut payload: Vec<u8>) -> Vec<u8> {
     let sum = checksum(table, key, &payload);
+    // Some payloads are tens of MiB, and would double.
+    payload.reserve_exact(SUM_LEN);
     payload.extend_from_slice(&sum.to_le_bytes());
     payload
 }

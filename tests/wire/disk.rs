@@ -190,7 +190,7 @@ fn sealed(number: u64) -> Vec<u8> {
 /// Writes another format number into a store's file, with the checksums of the pages that it is on.
 fn set_format(file: &Path, number: u64) {
     const SLOT: usize = 8 + 4096;
-    let (old, new) = (sealed(1), sealed(number));
+    let (old, new) = (sealed(2), sealed(number));
     let mut bytes = fs::read(file).unwrap();
     let places: Vec<usize> = (0..bytes.len() - 16).filter(|at| bytes[*at..*at + 16] == old[..]).collect();
     assert!(!places.is_empty());
@@ -220,7 +220,7 @@ async fn a_store_of_another_format_is_refused_and_not_one_byte_changes() {
     let mut server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     server.process.kill();
-    for (format, without_lock) in [(2, false), (2, true), (0, false)] {
+    for (format, without_lock) in [(3, false), (3, true), (0, false)] {
         let dir = tempfile::tempdir().unwrap();
         for (name, bytes) in contents(&server.data_dir()) {
             fs::write(dir.path().join(name), bytes).unwrap();
