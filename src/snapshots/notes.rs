@@ -134,14 +134,16 @@ impl Notes {
 /// # Errors
 /// When the store cannot be read.
 pub(crate) fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<ExportedDetail>>, StoreError> {
-    let Some(bytes) = store.state(&format!("{EXPORT_DETAILS}{id}"))? else { return Ok(None) };
-    let (entries, rest) = bytes.as_chunks::<DETAIL_BYTES>();
     let read = |entry: &[u8; DETAIL_BYTES]| {
         let (id, hash) = entry.split_at(8);
         let id = ListingId(u64::from_le_bytes(id.try_into().ok()?));
         Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
     };
-    Ok(if rest.is_empty() { entries.iter().map(read).collect() } else { None })
+    let all = |bytes: &[u8]| {
+        let (entries, rest) = bytes.as_chunks::<DETAIL_BYTES>();
+        if rest.is_empty() { entries.iter().map(read).collect() } else { None }
+    };
+    Ok(store.state_as(&format!("{EXPORT_DETAILS}{id}"), all)?.flatten())
 }
 
 fn list<T: Default + for<'a> Deserialize<'a>>(store: &Store, key: &str) -> Result<T, StoreError> {

@@ -114,9 +114,17 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn state(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.state_as(key, <[u8]>::to_vec)
+    }
+
+    /// `of` applied to the blob of that name, which is not copied; `None` if it is absent or damaged.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn state_as<T>(&self, key: &str, of: impl Fn(&[u8]) -> T) -> Result<Option<T>, StoreError> {
         let read = self.handle.read(|transaction| {
             let Some(sealed) = transaction.open_table(tables::STATE)?.get(key)? else { return Ok(None) };
-            Ok(Some(coding::unseal(TABLE, key.as_bytes(), sealed.value())?.to_vec()))
+            Ok(Some(of(coding::unseal(TABLE, key.as_bytes(), sealed.value())?)))
         });
         unless_damaged(read, || format!("state {key}"))
     }
