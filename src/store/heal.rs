@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::ReadableTable;
+use redb::{ReadableTable, TableDefinition};
 
 use super::coding;
 use super::data_dir::{DataDir, Lock};
@@ -297,17 +297,32 @@ fn whole_blocks(source: &Handle, record: &SnapshotRecord) -> Result<Option<Packe
     Ok(Some(blocks))
 }
 
+/// Copies the details of every format: only the tables of one are in the file.
 fn copy_details(source: &Handle, target: &Store) -> Result<usize, StoreError> {
-    let old = unless_lost(source.read(opening::format_of))? == Some(1);
-    let metas = if old { tables::DETAIL_META_1 } else { tables::DETAIL_META };
-    let bodies = if old { tables::DETAILS_1 } else { tables::DETAILS };
+    let by_id = copy_details_of(source, target, (tables::DETAIL_META_1, tables::DETAILS_1), |id, meta| {
+        Ok((ListingId(id), meta))
+    })?;
+    let by_place =
+        copy_details_of(source, target, (tables::DETAIL_META, tables::DETAILS), |_, value| placed::split(value))?;
+    Ok(by_id + by_place)
+}
+
+type Details = TableDefinition<'static, u64, tables::Sealed>;
+/// The id and the encoded metadata of a key and a value.
+type Split = fn(u64, &[u8]) -> Result<(ListingId, &[u8]), StoreError>;
+
+fn copy_details_of(
+    source: &Handle,
+    target: &Store,
+    (metas, bodies): (Details, Details),
+    split: Split,
+) -> Result<usize, StoreError> {
     let metas: BTreeMap<u64, Vec<u8>> = reachable!(source, metas, |key: u64| key);
     let mut copied = 0;
     let mut batch = Vec::new();
     let mut entries = metas.into_iter().peekable();
     while let Some((key, meta)) = entries.next() {
-        let split = if old { Ok((ListingId(key), meta.as_slice())) } else { placed::split(&meta) };
-        if let Ok((id, meta)) = split
+        if let Ok((id, meta)) = split(key, &meta)
             && let Some(body) = value!(source, bodies, key)?
             && coding::unseal("details", &id.0.to_le_bytes(), &body).is_ok()
             && coding::unseal("detail_meta", &id.0.to_le_bytes(), meta).is_ok()

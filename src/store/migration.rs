@@ -80,7 +80,9 @@ pub(super) fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
 pub(super) fn migrate(handle: &Handle, steps: &[&Step]) -> Result<(), StoreError> {
     let Some(last) = steps.last() else { return Ok(()) };
     tracing::info!(from = steps[0].from, to = last.from + 1, "migrating the store to the format of this program");
-    handle.write(1 << 20, |transaction| {
+    // Both formats are in the file until it is done.
+    let needed = std::fs::metadata(handle.path()).map_or(1 << 20, |file| file.len());
+    handle.write(needed, |transaction| {
         for step in steps {
             (step.run)(transaction)?;
         }

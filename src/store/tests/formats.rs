@@ -113,6 +113,12 @@ fn a_damaged_store_of_format_1_gives_what_can_be_read_of_it() {
         (0..300).map(|n| (ListingId(n), detail(&format!("needle {n:04} {}", "x".repeat(400))))).collect();
     store.put_details(&details).unwrap();
     to_format_1(&store);
+    // Which format it is cannot be read any more either.
+    let change = |transaction: &redb::WriteTransaction| {
+        transaction.open_table(tables::META)?.insert(tables::META_FORMAT, b"no number".as_slice())?;
+        Ok(())
+    };
+    store.handle.write(0, change).unwrap();
     heal::flip(&mut store, b"needle 0017");
     let dir = DataDir::open(store.dir.path()).unwrap();
     assert!(matches!(Store::open(&dir), Err(OpenError::Damaged { .. })));
