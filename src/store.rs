@@ -6,6 +6,7 @@
 //! | published snapshots, as trees of content-addressed blocks | [`record`], `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
 //! | details by listing id | [`details`], `placed`, `in_turn` |
+//! | checks of everything with its hash | `verify` |
 //! | small blobs by name, the evidence on terms among them | `state`, `evidence`, `learned` |
 //!
 //! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
@@ -124,7 +125,7 @@ impl Store {
         migration::migrate(&handle, &steps).map_err(fail)?;
         let store = Self::new(handle, dir.lock());
         if !steps.is_empty() {
-            // The file still has the room of both formats. It is whole without this, too.
+            // The file has room for both formats. If this fails, it only stays large.
             let _ = store.compact();
         }
         Ok(store)

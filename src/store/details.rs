@@ -11,7 +11,7 @@ use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
 use super::fault::Fault;
 use super::packing::{Packer, unpack};
-use super::placed::{Reader as Placed, Writer, split};
+use super::placed::{Tables, Writer, split};
 use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -162,7 +162,7 @@ impl Store {
     /// When the file cannot be read or the detail is damaged.
     pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
         self.handle.read(|transaction| {
-            let tables = Placed::open(transaction)?;
+            let tables = Tables::open(transaction)?;
             tables.place(id)?.map(|place| tables.detail(id, place)).transpose()
         })
     }
@@ -224,7 +224,7 @@ impl Store {
     /// When the file cannot be read.
     pub fn detail_metas_of(&self, ids: &[ListingId]) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
         self.handle.read(|transaction| {
-            let tables = Placed::open(transaction)?;
+            let tables = Tables::open(transaction)?;
             let mut found = Vec::with_capacity(ids.len());
             for id in ids {
                 let Some(place) = tables.place(*id)? else { continue };

@@ -21,7 +21,7 @@ use super::files;
 use super::handle::Handle;
 use super::record::{self, SnapshotRecord};
 use super::tables;
-use super::{Store, block, evidence, opening, placed};
+use super::{Store, block, details, evidence, opening, placed};
 use crate::api::listing::ListingId;
 use crate::snapshot::content::Content;
 use crate::snapshot::meta::SnapshotMeta;
@@ -297,7 +297,7 @@ fn whole_blocks(source: &Handle, record: &SnapshotRecord) -> Result<Option<Packe
     Ok(Some(blocks))
 }
 
-/// Copies the details of every format: only the tables of one are in the file.
+/// Copies the details, whatever the format of the file: it has the tables of one format only.
 fn copy_details(source: &Handle, target: &Store) -> Result<usize, StoreError> {
     let by_id = copy_details_of(source, target, (tables::DETAIL_META_1, tables::DETAILS_1), |id, meta| {
         Ok((ListingId(id), meta))
@@ -324,8 +324,8 @@ fn copy_details_of(
     while let Some((key, meta)) = entries.next() {
         if let Ok((id, meta)) = split(key, &meta)
             && let Some(body) = value!(source, bodies, key)?
-            && coding::unseal("details", &id.0.to_le_bytes(), &body).is_ok()
-            && coding::unseal("detail_meta", &id.0.to_le_bytes(), meta).is_ok()
+            && coding::unseal(details::BODY, &id.0.to_le_bytes(), &body).is_ok()
+            && coding::unseal(details::META, &id.0.to_le_bytes(), meta).is_ok()
         {
             batch.push((id, meta.to_vec(), body));
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::error::StoreError;
 use super::fault::Fault;
-use super::placed::Reader;
+use super::placed::Tables;
 use super::{DetailRecord, Store};
 use crate::api::listing::ListingId;
 
@@ -19,7 +19,7 @@ const AHEAD: usize = 16 << 20;
 /// Details in turn, and the error of each that cannot be read. `None`: it was never fetched.
 pub(crate) struct InTurn<'a, T> {
     store: &'a Store,
-    read: fn(&Reader, ListingId, u64) -> Result<T, Fault>,
+    read: fn(&Tables, ListingId, u64) -> Result<T, Fault>,
     size: fn(&T) -> usize,
     left: &'a [ListingId],
     piece: std::vec::IntoIter<(ListingId, Ahead<T>)>,
@@ -36,7 +36,7 @@ impl Store {
     /// Details with their metadata, in the order of the ids.
     pub(crate) fn details_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, DetailRecord> {
         let size = |record: &DetailRecord| record.body.len();
-        InTurn { store: self, read: Reader::detail, size, left: ids, piece: Vec::new().into_iter() }
+        InTurn { store: self, read: Tables::detail, size, left: ids, piece: Vec::new().into_iter() }
     }
 
     /// Those of these details that are stored, in the order of the file.
@@ -45,7 +45,7 @@ impl Store {
     /// When the file cannot be read or is damaged.
     pub(super) fn in_file_order(&self, ids: &[ListingId]) -> Result<Vec<ListingId>, StoreError> {
         self.handle.read(|transaction| {
-            let tables = Reader::open(transaction)?;
+            let tables = Tables::open(transaction)?;
             let mut placed = Vec::with_capacity(ids.len());
             for id in ids {
                 placed.extend(tables.place(*id)?.map(|place| (place, *id)));
@@ -57,7 +57,7 @@ impl Store {
 
     /// The bodies alone; that of a detail which the origin does not have is empty.
     pub(crate) fn bodies_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, Bytes> {
-        InTurn { store: self, read: Reader::body, size: Bytes::len, left: ids, piece: Vec::new().into_iter() }
+        InTurn { store: self, read: Tables::body, size: Bytes::len, left: ids, piece: Vec::new().into_iter() }
     }
 }
 
@@ -68,7 +68,7 @@ impl<T> InTurn<'_, T> {
         self.left = left;
         let nothing = || ids.iter().map(|id| (*id, Ahead::Nothing)).collect::<Vec<_>>();
         let read = self.store.handle.read(|transaction| {
-            let tables = Reader::open(transaction)?;
+            let tables = Tables::open(transaction)?;
             let (mut read, mut bytes) = (nothing(), 0);
             let places = ids.iter().zip(0..).map(|(id, n)| Ok((tables.place(*id)?, *id, n)));
             let mut places = places.collect::<Result<Vec<(Option<u64>, ListingId, usize)>, Fault>>()?;
@@ -98,7 +98,7 @@ impl<T> Iterator for InTurn<'_, T> {
         let read = match read {
             Ahead::Read(found) => Ok(found),
             Ahead::Nothing => self.store.handle.read(|transaction| {
-                let tables = Reader::open(transaction)?;
+                let tables = Tables::open(transaction)?;
                 tables.place(id)?.map(|place| (self.read)(&tables, id, place)).transpose()
             }),
         };

@@ -1,8 +1,7 @@
 //! The tables of the details, and where each lies.
 //!
-//! A detail takes the next place when it first arrives, and keeps it until it is removed. New details of whatever ids so
-//! share the last pages, which are written once and full; by id, each would rewrite two pages of its own, more of them
-//! the more details there are. Callers: [`super::details`], [`super::in_turn`], [`super::heal`], [`super::migration`].
+//! A detail takes the next place when it first arrives, and keeps it until it is removed. So new details share the last
+//! pages, whatever their ids. If they lay by id, each would rewrite two pages of its own. Callers: [`super::details`], [`super::in_turn`], [`super::heal`], [`super::migration`].
 
 use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, Table, WriteTransaction};
@@ -89,13 +88,13 @@ fn decode(id: ListingId, value: &[u8]) -> Result<DetailMeta, StoreError> {
 }
 
 /// The tables, for reading.
-pub(super) struct Reader {
+pub(super) struct Tables {
     places: ReadOnlyTable<u64, u64>,
     metas: ReadOnlyTable<u64, Sealed>,
     bodies: ReadOnlyTable<u64, Sealed>,
 }
 
-impl Reader {
+impl Tables {
     pub(super) fn open(transaction: &ReadTransaction) -> Result<Self, Fault> {
         Ok(Self {
             places: transaction.open_table(tables::DETAIL_PLACES)?,

@@ -15,10 +15,11 @@ use crate::store::{DetailRecord, Store, StoreError};
 
 /// With so many waiting for the disk, no more should be fetched.
 pub(super) const MOST: usize = 8192;
-/// So many are committed at once. Details of all ids share few pages: a commit of a hundred writes about as many pages
-/// for each as one of ten, a commit of thousands far fewer.
+/// So many are committed at once. Each commit writes pages all over the index by id, which only thousands of details
+/// share.
 const MANY: usize = MOST / 2;
-/// After a commit of this many, the next one waits for so long for more: few at a time are durable at once.
+/// After a commit of this many, the next one waits for more, but not longer than [`TOGETHER`]. After a smaller one it
+/// does not wait.
 const BUSY: usize = 64;
 const TOGETHER: Duration = Duration::from_millis(400);
 
