@@ -246,7 +246,8 @@ fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &Volatil
     let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
         return false;
     };
-    let unlisted = dataset.content.envelope.stated_total().map_or(0, |(total, _)| total.saturating_sub(dataset.len() as u64));
+    let unlisted =
+        dataset.content.envelope.stated_total().map_or(0, |(total, _)| total.saturating_sub(dataset.len() as u64));
     if page.total < found.total || page.total - found.total > unlisted {
         return false;
     }

@@ -184,7 +184,7 @@ impl Mirror {
     async fn perform(&mut self, step: Step) -> Result<(), MirrorError> {
         match step {
             Step::Refresh => self.refresh().await,
-            Step::Begin(purpose) => self.begin_reading(purpose, None),
+            Step::Begin(purpose) => self.begin_reading(purpose, None, false),
             Step::Continue => self.go_on().await,
             Step::Learn => self.learn().await,
             Step::Wait(_) => Ok(()),

@@ -2,12 +2,14 @@
 //! what no list shows. The mirror serves what there is, is right wherever it answers by itself, and is not greedy.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use grandstand::sample::{Origin, Switches, World};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::harness::nginx::OnPort;
 use crate::harness::{Server, Setup, origin_with, quiet, wait_until};
 
 const LISTINGS: usize = 350;
@@ -213,4 +215,48 @@ async fn a_total_that_lags_behind_delays_nothing_for_ever() {
     origin.set(|switches| switches.cached_total = None);
     server.refresh().await;
     wait_until("the total is right", || async { mirrored(&server).await.0 == LISTINGS as u64 + 1 }).await;
+}
+
+#[tokio::test]
+async fn copies_that_disagree_are_not_asked_for_again_and_again() {
+    const TTL: Duration = Duration::from_secs(8);
+    let listings = 450;
+    let origin = origin_with(listings, Switches { cache_control: None, ..Switches::default() }).await;
+    let seconds = TTL.as_secs();
+    let cache = OnPort::cache_of(origin.addr(), &format!("proxy_cache_valid 200 {seconds}s;")).await;
+    let setup = Setup::mirror_of(&origin).set("origin.url", &cache.url());
+    let server = setup.set("origin.cache_ttl", &format!("{seconds}s")).start().await;
+    copied(&server, &origin).await;
+    wait_until("the copy is proven", || async { certificate(&server).await == "full" }).await;
+    let before = server.snapshot().await;
+    let list_requests = || cache.requests().into_iter().filter(|path| !path.contains("/listings/")).count();
+    // The copies of some pages are older than those of others.
+    server.refresh().await;
+    wait_until("the first page was asked for", || async { origin.count() > 0 }).await;
+    let sent = list_requests();
+    let ids = origin.world(World::ids);
+    origin.edit(|world| {
+        for id in ids.iter().step_by(50) {
+            assert!(world.touch(*id) && world.insert_like(*id, "New").is_some());
+        }
+        assert!(world.remove(ids[1]));
+    });
+    let start = Instant::now();
+    server.refresh().await;
+    let (mut within, mut told) = (0, 0);
+    wait_until("all of it shows", || {
+        if start.elapsed() < TTL {
+            within = list_requests() - sent;
+        }
+        told = server.process.said().matches("do not fit").count();
+        async {
+            let shown =
+                server.snapshot().await != before && mirrored(&server).await.1.len() == origin.world(World::len);
+            shown && !server.status().await["snapshot"]["id"].is_null()
+        }
+    })
+    .await;
+    let most = 2 * listings.div_ceil(100) + 20;
+    assert!(within <= most, "{within} requests: {:#?}", &cache.requests()[sent..]);
+    assert!(told < 5, "{told}");
 }

@@ -55,7 +55,7 @@ impl Mirror {
             Verdict::Changed(Difference::Unprobed) if self.work.unsettled() + 1 < TRIES => {
                 // Without a probe only pages that are proven to be of one instant confirm a list.
                 self.work.did_not_settle();
-                self.begin_reading(Purpose::Follow, Some(started_ms))?;
+                self.begin_reading(Purpose::Follow, Some(started_ms), false)?;
                 return Ok(Next::Done);
             }
             Verdict::Changed(Difference::Unprobed) => {

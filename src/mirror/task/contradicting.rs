@@ -77,9 +77,9 @@ impl Contradictions {
 
     /// Whether this is what a snapshot lives with already.
     fn is_accepted(&self, snapshot: Option<&SnapshotId>, contradiction: &Contradiction) -> bool {
-        self.accepted.as_ref().is_some_and(|accepted| {
-            Some(&accepted.snapshot) == snapshot && accepted.contradiction == *contradiction
-        })
+        self.accepted
+            .as_ref()
+            .is_some_and(|accepted| Some(&accepted.snapshot) == snapshot && accepted.contradiction == *contradiction)
     }
 
     fn accept(&mut self, accepted: Accepted) -> Result<(), MirrorError> {

@@ -28,8 +28,13 @@ const STARTED: &str = "pass";
 
 impl Mirror {
     /// Begins to read every page, except those fetched since `started_ms`. Without it, an unfinished reading resumes
-    /// after a restart, and a requested one begins from scratch.
-    pub(super) fn begin_reading(&mut self, purpose: Purpose, started_ms: Option<i64>) -> Result<(), MirrorError> {
+    /// after a restart, and a requested one begins from scratch. `expects_news`: an answer has shown a change.
+    pub(super) fn begin_reading(
+        &mut self,
+        purpose: Purpose,
+        started_ms: Option<i64>,
+        expects_news: bool,
+    ) -> Result<(), MirrorError> {
         let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest.get());
         let started_ms = match (started_ms, purpose) {
             (Some(started), _) => started,
@@ -47,7 +52,8 @@ impl Mirror {
         }
         self.status.set_pass(Some(Progress { done: 0, of: 0 }));
         let now = (now_ms, self.clock.now_mono());
-        let reading = Reading::new(purpose, started_ms, newest.as_deref(), now);
+        let mut reading = Reading::new(purpose, started_ms, newest.as_deref(), now);
+        reading.expects_news = expects_news;
         self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
         Ok(())
     }
@@ -86,8 +92,17 @@ impl Mirror {
             Err(error) => return self.does_not_fit(reading, &pass, error).await,
         };
         self.contradictions.ended()?;
+        let is_news = self.is_news(&assembled.content);
+        if reading.expects_news && !is_news {
+            // An answer showed a change that no page has: these are old copies. They are read again, once.
+            let (pause, now) = (self.crawler.apart(), self.clock.now_mono());
+            tracing::debug!(seconds = pause.as_secs(), "no page has the change yet; all are read again after a pause");
+            reading.read_all_again(self.clock.now_wall().as_millis());
+            (reading.expects_news, reading.began) = (false, now.plus(pause));
+            return Ok(Next::Again(pause));
+        }
         // The same content takes nothing back, however old its confirmation is.
-        let is_old = pass.until_ms() < reading.floor_ms && self.is_news(&assembled.content);
+        let is_old = pass.until_ms() < reading.floor_ms && is_news;
         if pass.is_full() && !is_old {
             self.publish_assembled(assembled, Proof::of(Certificate::Full, pass.until_ms())).await?;
             return self.settled(reading.before.as_ref());
@@ -195,12 +210,17 @@ impl Mirror {
         if reading.purpose() == Purpose::Certify {
             self.newest.store().put_instant(STARTED, now_ms)?;
         }
+        reading.misfits += 1;
         reading.read_all_again(now_ms);
         let pause = self.pause_after_misfit(reading, is_first);
         reading.began = self.clock.now_mono().plus(pause);
         let seconds = pause.as_secs();
         if is_news {
-            tracing::warn!(error = text, seconds, "the pages do not fit together; every page is read again after a pause");
+            tracing::warn!(
+                error = text,
+                seconds,
+                "the pages do not fit together; every page is read again after a pause"
+            );
         } else {
             tracing::debug!(error = text, seconds, "the pages still do not fit together");
         }

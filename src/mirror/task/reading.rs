@@ -52,6 +52,8 @@ pub(super) struct Reading {
     pub(super) began: Monotonic,
     /// How many passes did not fit together.
     pub(super) misfits: u32,
+    /// An answer has shown a change that the pages must have.
+    pub(super) expects_news: bool,
 }
 
 impl Reading {
@@ -74,6 +76,7 @@ impl Reading {
             before: newest.map(|newest| newest.dataset.id.clone()),
             began,
             misfits: 0,
+            expects_news: false,
         }
     }
 
@@ -97,10 +100,9 @@ impl Reading {
         self.round += 1;
     }
 
-    /// Begins a pass over all pages: what was read did not fit together.
+    /// Begins a pass over all pages.
     pub(super) fn read_all_again(&mut self, now_ms: i64) {
         (self.round, self.done, self.started_ms) = (0, 0, now_ms);
-        self.misfits += 1;
         self.next_round(Vec::new());
     }
 

@@ -108,7 +108,7 @@ impl Mirror {
     ) -> Result<(), MirrorError> {
         let newest = self.newest.get();
         if newest.as_ref().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
-            return self.begin_reading(Purpose::Follow, Some(started_ms));
+            return self.begin_reading(Purpose::Follow, Some(started_ms), answers.probe.is_some());
         }
         let amending = Amending { crawler: &self.crawler, order: &mut self.order, terms: &self.terms, newest };
         match amending.amend(base, answers).await {
@@ -119,7 +119,7 @@ impl Mirror {
             }
             Err(NotAmended::Doubtful(reason)) => {
                 tracing::debug!(reason, "every page is read");
-                self.begin_reading(Purpose::Follow, Some(started_ms))
+                self.begin_reading(Purpose::Follow, Some(started_ms), answers.probe.is_some())
             }
             Err(NotAmended::Failed(error)) => Err(error),
         }
