@@ -11,9 +11,13 @@ use crate::origin_faults::{Fault, Tamper};
 const LIST: &str = "/api/listings.json";
 const MARK: &str = "\u{feff}";
 
-async fn tampered(prefix: &str, tamper: Tamper) -> Origin {
+/// An origin with something else in all its details, and in the answers to requests that start so. Its 404s stay.
+async fn tampered(prefixes: &[&str], tamper: Tamper) -> Origin {
     let origin = origin(60).await;
-    origin.set(|switches| switches.faults = vec![FaultRule::always(prefix, Fault::Tampered(tamper))]);
+    let details = origin.world(World::ids).into_iter().map(detail);
+    let all = prefixes.iter().map(|&prefix| prefix.to_owned()).chain(details);
+    let faults = all.map(|prefix| FaultRule::always(&prefix, Fault::Tampered(tamper))).collect();
+    origin.set(|switches| switches.faults = faults);
     origin
 }
 
@@ -37,7 +41,7 @@ async fn is_equal(server: &Server) {
 
 #[tokio::test]
 async fn details_that_are_arrays_are_mirrored_served_dumped_compared_and_carried_over_the_gap() {
-    let origin = tampered("/api/listings/", Tamper::InArray).await;
+    let origin = tampered(&[], Tamper::InArray).await;
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     serves_arrays(&server, &origin).await;
@@ -54,7 +58,7 @@ async fn details_that_are_arrays_are_mirrored_served_dumped_compared_and_carried
 
 #[tokio::test]
 async fn a_detail_that_is_an_array_is_read_through_by_a_mirror_and_by_a_shield() {
-    let origin = tampered("/api/listings/", Tamper::InArray).await;
+    let origin = tampered(&[], Tamper::InArray).await;
     let mirror = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
     mirror.ready().await;
     let shield = Setup::shield_of(&origin).start().await;
@@ -81,7 +85,7 @@ async fn an_empty_array_and_a_bare_value_are_no_detail() {
 
 #[tokio::test]
 async fn a_byte_order_mark_before_any_document_is_skipped_and_not_kept() {
-    let origin = tampered("", Tamper::Bom).await;
+    let origin = tampered(&[LIST, "/api/sports", "/api/states", "/api/cities"], Tamper::Bom).await;
     let mirror = Setup::mirror_of(&origin).start().await;
     mirror.settled(&origin).await;
     let shield = Setup::shield_of(&origin).start().await;

@@ -167,7 +167,8 @@ fn origin(status: &Status, reading: &Reading) -> Origin {
         lines.push(Line::new("Last error", words::sentence(&error.message)).with([at]));
     }
     let mut bars = Vec::new();
-    bars.extend(picture.pass.map(|pass| Bar { name: "Pages of the running pass", done: pass.done, of: pass.of }));
+    let pass = picture.pass.filter(|pass| pass.of > 0);
+    bars.extend(pass.map(|pass| Bar { name: "Pages of the running pass", done: pass.done, of: pass.of }));
     bars.extend(reading.details.map(|(covered, of)| Bar {
         name: "Details",
         done: covered.mirrored as u64,

@@ -61,12 +61,16 @@ impl Retries {
     }
 
     /// Forgets details answered since, perhaps to a client; `fetched_ms` tells when a detail was last answered, in
-    /// milliseconds. `is_down`: the origin fails as a whole, which has a pause of its own; nothing rests when it is back.
+    /// milliseconds. `is_down`: the origin fails as a whole, which has a pause of its own; when it is back, a detail is
+    /// requested at once.
     pub(super) fn look(&mut self, is_down: bool, fetched_ms: impl Fn(ListingId) -> Option<i64>) {
         let before = self.each.len();
         self.each.retain(|id, failed| fetched_ms(*id).is_none_or(|fetched| fetched <= failed.last.as_millis()));
-        if self.each.len() < before || (std::mem::replace(&mut self.was_down, is_down) && !is_down) {
+        if self.each.len() < before {
             self.answered();
+        }
+        if std::mem::replace(&mut self.was_down, is_down) && !is_down {
+            self.row.until = None;
         }
     }
 
@@ -233,12 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_rests_when_the_origin_is_back() {
+    fn when_the_origin_is_back_a_detail_is_requested_at_once() {
         let mut retries = Retries::default();
         (0..8).for_each(|id| fail(&mut retries, id, 0));
         for (is_down, rests) in [(false, true), (true, true), (false, false)] {
             retries.look(is_down, |_| None);
             assert_eq!(retries.rests(at(0)).is_some(), rests, "{is_down}");
         }
+        assert_eq!(retries.chosen((0..100).map(ListingId).collect()).len(), 1);
     }
 }
