@@ -28,6 +28,7 @@ mod clocks;
 mod codings;
 mod conditional;
 mod connections;
+mod contradictions;
 mod corpus;
 mod cost;
 mod crash;

@@ -53,6 +53,32 @@ impl Retry {
     }
 }
 
+/// What was sent to the origin since its answers began to disagree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outlay(Option<(Monotonic, u64)>);
+
+impl Outlay {
+    /// How long `more` requests have to wait, so that not more than `most` are sent within `apart` of the first
+    /// disagreement. `sent` counts all requests so far.
+    pub(super) fn wait(&mut self, now: Monotonic, sent: u64, more: u64, most: u64, apart: Duration) -> Duration {
+        match self.0 {
+            Some((began, before)) if now.since(began) <= apart => {
+                let fits = sent.saturating_sub(before) + more <= most;
+                if fits { Duration::ZERO } else { began.plus(apart + Duration::from_millis(1)).since(now) }
+            }
+            _ => {
+                self.0 = Some((now, sent));
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// The answers agree.
+    pub(super) const fn ended(&mut self) {
+        self.0 = None;
+    }
+}
+
 /// When the next refresh and the next reading of every page are due.
 #[derive(Debug)]
 pub(super) struct Schedule {
@@ -70,6 +96,7 @@ pub(super) struct Schedule {
     is_pass_asked: bool,
     /// When a reading last tried to settle the data.
     tried: Option<Monotonic>,
+    pub(super) outlay: Outlay,
 }
 
 impl Schedule {
@@ -84,6 +111,7 @@ impl Schedule {
             is_refresh_asked: false,
             is_pass_asked: false,
             tried: None,
+            outlay: Outlay::default(),
         }
     }
 
