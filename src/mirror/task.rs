@@ -235,6 +235,10 @@ impl Mirror {
         let jittered = |pause| self.crawler.client().jittered(pause);
         let failures = self.schedule.failed(step, self.clock.now_mono(), jittered);
         let failures = failures.unwrap_or_else(|| self.work.failures());
+        if error.wants_no_pause() {
+            self.schedule.hurry();
+            self.work.hurry();
+        }
         if error.is_damage() {
             // The keeper heals the store and sets `last_error`: this is no fault of the origin.
             tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");

@@ -52,6 +52,11 @@ impl MirrorError {
         }
     }
 
+    /// Whether the origin wants the next request at once.
+    pub(super) fn wants_no_pause(&self) -> bool {
+        matches!(self, Self::Copy(CopyError::Ask(error)) if error.wants_no_pause())
+    }
+
     /// Whether the store is damaged: no fault of the origin.
     pub(super) const fn is_damage(&self) -> bool {
         matches!(self, Self::Store(StoreError::Damaged(_)) | Self::Copy(CopyError::Store(StoreError::Damaged(_))))

@@ -31,6 +31,13 @@ impl Retry {
         self.at.map_or(Duration::ZERO, |at| at.since(now))
     }
 
+    /// The origin wants the next try at once: a first failure waits for nothing.
+    pub(super) fn hurry(&mut self) {
+        if self.failures == 1 {
+            self.at = None;
+        }
+    }
+
     /// Records a failure and waits, at most `longest`; `jittered` shortens a pause at random. Returns the failures in a
     /// row.
     pub(super) fn failed(
@@ -208,6 +215,12 @@ impl Schedule {
         Some(retry.failed(now, longest, jittered))
     }
 
+    /// The origin wants what failed again at once.
+    pub(super) fn hurry(&mut self) {
+        self.refresh.hurry();
+        self.reading.hurry();
+    }
+
     /// A reading was begun.
     pub(super) fn begun(&mut self) {
         self.reading = Retry::default();
@@ -266,9 +279,14 @@ mod tests {
             );
         }
         assert_eq!(schedule.failed(Step::Learn, at(0), |pause| pause), None);
+        schedule.hurry();
+        assert_eq!(schedule.reading.wait(at(0)), Duration::from_secs(60), "it has failed too often");
         schedule.looked(at(0));
         assert_eq!(schedule.refresh_in(at(0), Duration::ZERO), TTL.mul_f64(0.7));
         schedule.begun();
         assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO);
+        schedule.failed(begin, at(0), |pause| pause);
+        schedule.hurry();
+        assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO, "the origin wants it at once");
     }
 }

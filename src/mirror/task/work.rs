@@ -116,6 +116,13 @@ impl WorkInHand {
         self.now = Some(work);
     }
 
+    /// The origin wants the failed step again at once.
+    pub(super) fn hurry(&mut self) {
+        if let Some(work) = &mut self.now {
+            work.due.hurry();
+        }
+    }
+
     /// Forgets all work: it was about another snapshot.
     pub(super) fn abandon(&mut self) {
         (self.now, self.parked) = (None, None);
