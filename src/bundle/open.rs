@@ -15,7 +15,7 @@ use super::part::{Digest, Kind};
 use super::parts::{Known, Part, PartReader};
 use super::records::{self, Body, Reader, Validators};
 use super::script::Step;
-use super::{MAX_TEXT, Progress};
+use super::{MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
 use crate::api::edges::lesson::Learned;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
@@ -120,7 +120,11 @@ impl Bundle {
             progress(done, of);
         }
         let evidence = read_evidence(&mut parts)?;
-        let learned = if parts.format() >= 2 { Some(read_lessons(&parts.one(Kind::Lessons)?)?) } else { None };
+        let learned = match parts.format() {
+            WITHOUT_LESSONS => None,
+            WITH_LESSONS => Some(read_lessons(&parts.one(Kind::Lessons)?)?),
+            _ => parts.another(Kind::Lessons)?.map(|part| read_lessons(&part)).transpose()?,
+        };
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();
         let twice = |pair: &[ListingId]| matches!(pair, [one, other] if one == other).then(|| pair[0]);
