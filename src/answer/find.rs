@@ -181,7 +181,13 @@ impl Finder {
         let past = || beside.is_some() || (self.is_behind)();
         if let Some(assumption) = disproved(&published).or_else(|| beside.as_deref().and_then(disproved)) {
             let found = self.ask(&published, past(), query, client).await;
-            return found.because(|| format!("This server cannot answer for the origin, because it is not true there that {} ({})", assumption.says(), assumption.as_str()));
+            return found.because(|| {
+                format!(
+                    "This server cannot answer for the origin, because it is not true there that {} ({})",
+                    assumption.says(),
+                    assumption.as_str()
+                )
+            });
         }
         match published.dataset.find(query) {
             Ok(found) => {

@@ -39,6 +39,7 @@ pub struct DetailHash {
 /// A bundle whose every part is verified.
 #[derive(Debug)]
 pub struct Bundle {
+    format: u16,
     manifest: Manifest,
     digest: Digest,
     file_hash: blake3::Hash,
@@ -145,8 +146,24 @@ impl Bundle {
         read_end(&mut parts, &digest)?;
         let (done, of) = parts.progress();
         progress(done, of);
+        let format = parts.format();
         let file_hash = parts.end()?;
-        Ok(Self { manifest, digest, file_hash, carried, evidence, learned, details, parts: [bodies, validators] })
+        Ok(Self {
+            format,
+            manifest,
+            digest,
+            file_hash,
+            carried,
+            evidence,
+            learned,
+            details,
+            parts: [bodies, validators],
+        })
+    }
+
+    /// The format of the file.
+    pub const fn format(&self) -> u16 {
+        self.format
     }
 
     /// The manifest.

@@ -107,8 +107,12 @@ impl Inquiry {
         self.asked.push(Asked { question, answer, agreement });
         if self.open.is_empty() && self.stage == Stage::First {
             self.stage = Stage::Simpler;
-            let wrong: Vec<&Question> =
-                self.asked.iter().filter(|asked| asked.agreement == Agreement::None).map(|asked| &asked.question).collect();
+            let wrong: Vec<&Question> = self
+                .asked
+                .iter()
+                .filter(|asked| asked.agreement == Agreement::None)
+                .map(|asked| &asked.question)
+                .collect();
             let more = questions::simpler(dataset, &wrong).into_iter().chain(questions::seasonal(dataset));
             for question in more {
                 let mut known = self.asked.iter().map(|asked| &asked.question).chain(&self.open);
@@ -146,7 +150,8 @@ impl Inquiry {
 
     pub(super) fn findings(&self) -> Findings {
         let is_borne_out = |asked: &&Asked| asked.agreement != Agreement::None;
-        let borne_out: Vec<Assumption> = self.asked.iter().filter(is_borne_out).flat_map(|asked| &asked.question.shows).copied().collect();
+        let borne_out: Vec<Assumption> =
+            self.asked.iter().filter(is_borne_out).flat_map(|asked| &asked.question.shows).copied().collect();
         let is_open = |one: &Assumption| *one != Assumption::Order && !borne_out.contains(one);
         let mut disproved = Vec::new();
         for asked in self.asked.iter().filter(|asked| asked.agreement == Agreement::None) {
@@ -158,7 +163,8 @@ impl Inquiry {
         }
         disproved.sort_unstable();
         disproved.dedup();
-        let ordered = |asked: &Asked| asked.agreement == Agreement::Whole && asked.question.shows.contains(&Assumption::Order);
+        let ordered =
+            |asked: &Asked| asked.agreement == Agreement::Whole && asked.question.shows.contains(&Assumption::Order);
         let is_proved = |one: &Assumption| match one {
             Assumption::Order => self.asked.iter().any(ordered),
             one => borne_out.contains(one),

@@ -110,7 +110,9 @@ mod tests {
 
     #[test]
     fn a_query_uses_what_its_filters_and_their_spelling_need() {
-        use Assumption::{And, CityHeeded, Midnight, Offset, Order, SinceHeeded, SportHeeded, StateHeeded, Strict, Time};
+        use Assumption::{
+            And, CityHeeded, Midnight, Offset, Order, SinceHeeded, SportHeeded, StateHeeded, Strict, Time,
+        };
         for (query, expected) in [
             ("", &[][..]),
             ("page=2&per_page=7", &[]),
@@ -123,10 +125,7 @@ mod tests {
             ("modified_since=2025-06-01T00:00:00Z", &[SinceHeeded, Strict, Time, Order]),
             ("modified_since=2025-06-01T00:00:00-05:00", &[SinceHeeded, Strict, Time, Order]),
             ("modified_since=2025-06-01T00:00:00+05:00", &[SinceHeeded, Strict, Time, Order]),
-            (
-                "state=ohio&modified_since=2025-06-01",
-                &[StateHeeded, SinceHeeded, And, Strict, Midnight, Order],
-            ),
+            ("state=ohio&modified_since=2025-06-01", &[StateHeeded, SinceHeeded, And, Strict, Midnight, Order]),
         ] {
             assert_eq!(used_by(&Parameters::parse(query).unwrap().list), expected, "{query}");
         }

@@ -6,7 +6,7 @@ use grandstand::sample::{Cdn, Combine, ItemOrder, Origin, Reading, Since, Switch
 use serde_json::{Value, json};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, each, edit, origin, origin_with, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, each, edit, origin, origin_with, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -125,7 +125,7 @@ async fn no_answer_is_wrong_whatever_the_origins_filters_mean() {
 #[tokio::test]
 async fn an_ordinary_origin_bears_out_every_assumption_with_at_most_ten_questions() {
     let origin = origin(400).await;
-    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     assert_eq!(disproved(&server).await, json!([]));
     assert_eq!(server.status().await["unproved"], json!([]));
@@ -153,20 +153,21 @@ async fn an_edit_or_an_old_copy_between_question_and_answer_disproves_nothing() 
     for cdn in [None, cdn] {
         let origin = origin_with(300, Switches { cdn, ..Switches::default() }).await;
         let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "2s").start().await;
-        server.ready().await;
-        // The origin changes all the time while it is asked.
-        let mut edits = 0;
-        while !server.status().await["disproved"].is_array() && edits < 40 {
+        wait_until("the list is certified", || async {
+            server.status().await["snapshot"]["certificate"] == json!("full")
+        })
+        .await;
+        // The origin changes while it is asked.
+        for edit in 0..6 {
             origin.edit(|world| {
                 let ids = world.ids();
-                assert!(world.touch(ids[edits]) && world.remove(ids[ids.len() - 1]));
+                assert!(world.touch(ids[edit]) && world.remove(ids[ids.len() - 1]));
             });
-            edits += 1;
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         server.refresh().await;
         server.settled(&origin).await;
-        assert_eq!(disproved(&server).await, json!([]), "{cdn:?} {edits}");
+        assert_eq!(disproved(&server).await, json!([]), "{cdn:?}");
     }
 }
 
@@ -279,4 +280,32 @@ async fn an_offline_replica_answers_everything_from_what_was_mirrored() {
     assert!(reply.header("mirror-confirmed").is_some());
     server.get("/api/regions.json").await.assert_problem(404, &[]);
     assert_eq!(origin.count(), 0, "offline is offline");
+}
+
+#[tokio::test]
+async fn what_is_disproved_crosses_the_gap_and_is_named_where_nobody_can_be_asked() {
+    let origin = origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    assert_eq!(disproved(&server).await, json!(["city-heeded"]));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("all.gsb");
+    let export = server.setup.arguments(&["bundle", "export", file.to_str().unwrap()], &server.data_dir());
+    let (code, said) = run(&export).await;
+    assert_eq!(code, 0, "{said}");
+    let offline = Setup::offline().start().await;
+    for (command, expected) in [("inspect", "format 3"), ("import", "imported")] {
+        let words = ["bundle", command, file.to_str().unwrap()];
+        let (code, said) = run(&offline.setup.arguments(&words, &offline.data_dir())).await;
+        assert!(code == 0 && said.contains(expected), "{said}");
+    }
+    assert_eq!(disproved(&offline).await, json!(["city-heeded"]));
+    let (sport, _, city) = origin.world(|world| {
+        let (sport, state, city) = world.slugs_of(world.ids()[5]).unwrap();
+        (sport.to_owned(), state, city.to_owned())
+    });
+    let reply = offline.get(&format!("{LIST}?city={city}")).await;
+    reply.assert_problem(503, &["city-heeded", "offline"]);
+    assert!(reply.header("retry-after").is_some());
+    list_is_the_origins(&offline, &origin, &format!("{LIST}?sport={sport}")).await;
 }

@@ -72,7 +72,9 @@ fn shows(dataset: &Dataset, query: &ListQuery, expected: &(u64, Vec<u64>), assum
         Assumption::StateHeeded => differs(without(query, TaxonomyKind::States)),
         Assumption::CityHeeded => differs(without(query, TaxonomyKind::Cities)),
         Assumption::SinceHeeded => differs(ListQuery { modified_since: None, ..query.clone() }),
-        Assumption::And => used_by(query).into_iter().filter(|one| one.is_heeded()).all(|one| shows(dataset, query, expected, one)),
+        Assumption::And => {
+            used_by(query).into_iter().filter(|one| one.is_heeded()).all(|one| shows(dataset, query, expected, one))
+        }
         Assumption::Strict => moved(&|at| at.saturating_sub(1)),
         Assumption::Midnight | Assumption::Offset => ZONES.iter().any(|zone| moved(&|at| at.saturating_add(*zone))),
         Assumption::Time => moved(&|at| at.div_euclid(DAY) * DAY),
@@ -175,7 +177,9 @@ fn slugs(of: &[(TaxonomyKind, &str)]) -> ListQuery {
 fn sport_and_state(dataset: &Dataset) -> Option<Question> {
     use TaxonomyKind::{Sports, States};
     let (sports, states) = (largest(dataset, Sports, 3), largest(dataset, States, 4));
-    let both = |(sport, _): &(&str, _)| states.iter().map(|(state, _)| slugs(&[(Sports, sport), (States, state)])).collect::<Vec<_>>();
+    let both = |(sport, _): &(&str, _)| {
+        states.iter().map(|(state, _)| slugs(&[(Sports, sport), (States, state)])).collect::<Vec<_>>()
+    };
     let alone = [sports.first().map(|(sport, _)| (Sports, *sport)), states.first().map(|(state, _)| (States, *state))];
     best(dataset, sports.iter().flat_map(both).chain(alone.into_iter().flatten().map(|one| slugs(&[one]))))
 }
@@ -188,10 +192,14 @@ fn city_and_time(dataset: &Dataset) -> Option<Question> {
     for (city, members) in &cities {
         for (sport, players) in &sports {
             let query = slugs(&[(Cities, city), (Sports, sport)]);
-            queries.extend(exactly(dataset, &(*members & *players)).map(|since| ListQuery { modified_since: Some(since), ..query }));
+            queries.extend(
+                exactly(dataset, &(*members & *players))
+                    .map(|since| ListQuery { modified_since: Some(since), ..query }),
+            );
         }
         let query = slugs(&[(Cities, city)]);
-        queries.extend(exactly(dataset, members).map(|since| ListQuery { modified_since: Some(since), ..query.clone() }));
+        queries
+            .extend(exactly(dataset, members).map(|since| ListQuery { modified_since: Some(since), ..query.clone() }));
         queries.push(query);
     }
     best(dataset, queries)
@@ -231,7 +239,8 @@ enum Season {
 
 impl Season {
     fn is_at(self, at: i64) -> bool {
-        let month = Timestamp::from_second(at.div_euclid(SECOND)).map_or(1, |at| at.to_zoned(jiff::tz::TimeZone::UTC).month());
+        let month =
+            Timestamp::from_second(at.div_euclid(SECOND)).map_or(1, |at| at.to_zoned(jiff::tz::TimeZone::UTC).month());
         match self {
             Self::Summer => (4..=9).contains(&month),
             Self::Winter => matches!(month, 1 | 2 | 11 | 12),

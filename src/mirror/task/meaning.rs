@@ -86,7 +86,11 @@ impl Mirror {
     }
 
     /// Puts the open questions; returns a pause if something else came in between.
-    async fn put_questions(&mut self, newest: &Snapshot, inquiry: &mut Inquiry) -> Result<Option<Duration>, MirrorError> {
+    async fn put_questions(
+        &mut self,
+        newest: &Snapshot,
+        inquiry: &mut Inquiry,
+    ) -> Result<Option<Duration>, MirrorError> {
         let _work = self.crawler.client().budget().crawl_work();
         while let Some(query) = inquiry.next() {
             if self.is_wanted_elsewhere() {
@@ -235,7 +239,11 @@ mod tests {
 
     #[test]
     fn the_origin_is_asked_once_and_a_week_later() {
-        let meta = |disproved: Option<Vec<Assumption>>, asked_ms| SnapshotMeta { disproved, asked_ms, ..SnapshotMeta::full(1) };
+        let meta = |disproved: Option<Vec<Assumption>>, asked_ms| SnapshotMeta {
+            disproved,
+            asked_ms,
+            ..SnapshotMeta::full(1)
+        };
         let now = 100 * DAY_MS;
         for (meta, expected) in [
             (meta(None, 0), None),
