@@ -165,7 +165,15 @@ fn heads(c: &mut Criterion) {
     ] {
         let headers = headers(&fields);
         let conditional = !headers.is_empty();
-        let asked = Asked { method: &Method::GET, headers: &headers, limit, coding, conditional, passes: false };
+        let asked = Asked {
+            method: &Method::GET,
+            headers: &headers,
+            limit,
+            coding,
+            conditional,
+            passes: false,
+            provisional: false,
+        };
         let found = FromSnapshot { reply: &reply, published: &published, forwarded: None, pinned: false };
         let mut buffer = Vec::new();
         group.bench_function(name, |b| {

@@ -155,7 +155,11 @@ fn content(listings: u64) -> Content {
     let mut order: Vec<u64> = (0..listings).map(|n| n * 3 + 1).collect();
     order.sort_by_key(|id| scramble(*id));
     Content {
-        envelope: Envelope { fields: vec![EnvelopeField::Page, EnvelopeField::Items], empty_filters: "{}".into() },
+        envelope: Envelope {
+            fields: vec![EnvelopeField::Page, EnvelopeField::Items],
+            empty_filters: "{}".into(),
+            ..Envelope::default()
+        },
         taxonomies: ["[]".into(), "[]".into(), "[]".into()],
         summaries: order.into_iter().map(|id| summary(id, 0)).collect(),
     }

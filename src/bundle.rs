@@ -44,7 +44,7 @@ pub(crate) use write::{Export, Written, write};
 /// The newest format that is read. The lowest one is written that holds what there is.
 pub(crate) const FORMAT: u16 = 3;
 
-/// The format of a bundle with lessons that disproves only what older programs know.
+/// The format of a bundle with lessons, if older programs know every name in it.
 const WITH_LESSONS: u16 = 2;
 
 /// The same without lessons.

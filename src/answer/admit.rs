@@ -90,6 +90,8 @@ pub enum Target {
         query: ListQuery,
         /// `snapshot=`: the id of a kept snapshot.
         pin: Option<Box<str>>,
+        /// The raw query, if it may spell a slug otherwise than the canonical query; `None`: it does not.
+        raw: Option<Box<str>>,
     },
     /// An odd query of the list.
     OddList(Box<OddRequest>),
@@ -101,7 +103,7 @@ pub enum Target {
     },
     /// A detail.
     Detail(ListingId),
-    /// A detail whose id is not a number.
+    /// A detail whose id is not a canonical number: the id as it came.
     NoListing(Box<str>),
     /// `/changes.json`.
     Changes {
@@ -342,7 +344,10 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     check_body(view, noted)?;
     match routed.route {
         Route::List => match Parameters::parse(routed.query) {
-            Ok(Parameters { list: query, snapshot: pin, is_odd: false }) => Ok(Target::List { query, pin }),
+            Ok(Parameters { list: query, snapshot: pin, is_odd: false, has_escapes }) => {
+                let raw = (has_escapes && rules.edges).then(|| routed.query.into());
+                Ok(Target::List { query, pin, raw })
+            }
             parsed => odd::target(routed.query, parsed, rules),
         },
         Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),

@@ -29,6 +29,9 @@ pub(crate) use dump::FromDump;
 /// A body is what `Content-Type` says (the Fetch standard).
 pub(crate) const NOSNIFF: &str = "nosniff";
 
+/// For answers that nobody may keep.
+const NO_STORE: &str = "no-store";
+
 /// The fields that scripts of other sites may read (the Fetch standard), in every answer.
 pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, \
                            Mirror-Confirmed";
@@ -63,6 +66,8 @@ pub struct Asked<'a> {
     pub conditional: bool,
     /// Whether the endpoint is one that is passed through.
     pub passes: bool,
+    /// Whether the answer is ours only because the origin gave none: nobody may keep it.
+    pub provisional: bool,
 }
 
 /// What was found in the snapshot.
@@ -189,10 +194,15 @@ impl Standing {
                 head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
             }
         }
-        head.put(&fields::CACHE_CONTROL, &self.cache_control);
+        if asked.provisional {
+            head.put_static(&fields::CACHE_CONTROL, NO_STORE);
+        } else {
+            head.put(&fields::CACHE_CONTROL, &self.cache_control);
+        }
         if ages {
             head.put_number(&fields::AGE, age);
-            head.put_number(&fields::X_ACCEL_EXPIRES, self.left(i64::from(age)));
+            let left = if asked.provisional { 0 } else { self.left(i64::from(age)) };
+            head.put_number(&fields::X_ACCEL_EXPIRES, left);
         }
         if let Some(etag) = &reply.etag {
             head.put(&fields::ETAG, etag);
@@ -252,7 +262,8 @@ impl Standing {
         head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
         head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         head.put_number(&fields::CONTENT_LENGTH, body.len());
-        head.put_static(&fields::CACHE_CONTROL, problem.cache_control());
+        let cache_control = if asked.provisional { NO_STORE } else { problem.cache_control() };
+        head.put_static(&fields::CACHE_CONTROL, cache_control);
         let retry_after = match asked.limit {
             Decision::Refused { retry_after_seconds, .. } => Some(u64::from(retry_after_seconds)),
             _ => retry_after,

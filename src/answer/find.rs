@@ -75,6 +75,8 @@ pub(crate) enum Found {
         /// Seconds after which another try makes sense.
         retry_after: Option<u64>,
     },
+    /// Our own answer where only the origin knows the right one, and gave none: nobody may keep it.
+    Provisional(Box<Found>),
 }
 
 impl From<Problem> for Found {
@@ -133,10 +135,11 @@ impl Finder {
     pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller) -> Found {
         let found = self.look_up(target, coding, &client).await;
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
-        match &found {
+        let shown = if let Found::Provisional(ours) = &found { ours } else { &found };
+        match shown {
             Found::Snapshot { reply, .. } => reply.body.prepare(coding).await,
             Found::Through { stored, .. } => stored.body.prepare(coding).await,
-            Found::Document { .. } | Found::Learned(_) | Found::Problem { .. } => {}
+            Found::Document { .. } | Found::Learned(_) | Found::Problem { .. } | Found::Provisional(_) => {}
         }
         found
     }
@@ -149,8 +152,8 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin } => match self.named(published, pin.as_deref(), client.address).await {
-                Ok(named) => self.list(named, query, client).await,
+            Target::List { query, pin, raw } => match self.named(published, pin.as_deref(), client.address).await {
+                Ok(named) => self.list(named, query, raw.as_deref(), false, client).await,
                 Err(none) => none,
             },
             Target::Taxonomy { kind, pin } => match self.named(published, pin.as_deref(), client.address).await {
@@ -158,7 +161,7 @@ impl Finder {
                 Err(none) => none,
             },
             Target::Detail(id) => self.detail(published, id, client).await,
-            Target::NoListing(id) => self.no_listing(&id),
+            Target::NoListing(id) => self.no_listing(&id, client).await,
             Target::OddList(asked) => self.odd(published, *asked, client).await,
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
@@ -166,7 +169,15 @@ impl Finder {
         }
     }
 
-    async fn list(&self, named: NamedSnapshot, query: ListQuery, client: &Caller) -> Found {
+    /// `raw`: as in [`Target::List`]. `was_asked`: the origin gave no answer to a query that this one stands in for.
+    async fn list(
+        &self,
+        named: NamedSnapshot,
+        query: ListQuery,
+        raw: Option<&str>,
+        was_asked: bool,
+        client: &Caller,
+    ) -> Found {
         let NamedSnapshot { published, pinned, beside } = named;
         let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
@@ -192,13 +203,14 @@ impl Finder {
         match published.dataset.find(query) {
             Ok(found) => {
                 // A query that selects no listing may be odd, which only the data shows.
-                let odd = if found.items.is_empty() { self.looked_up(&published, query) } else { None };
+                let odd = if found.items.is_empty() { self.looked_up(&published, query, raw) } else { None };
                 let is_odd = odd.is_some();
-                if let Some(odd) = odd {
-                    let allowed = !past() && !pinned;
-                    if let Some(found) = self.answer_odd(&published, pinned, odd, allowed, client).await {
-                        return found;
-                    }
+                let may_ask = !past() && !pinned && !was_asked;
+                let is_provisional = may_ask && odd.as_ref().is_some_and(|odd| self.asks_about(odd));
+                if let Some(odd) = odd
+                    && let Some(found) = self.answer_odd(&published, pinned, odd, may_ask, client).await
+                {
+                    return found;
                 }
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let made = render::list(&published, query, found, &self.public_url, pin);
@@ -211,7 +223,8 @@ impl Finder {
                     }
                     made
                 };
-                Found::Snapshot { reply, published, forwarded: None, pinned }
+                let ours = Found::Snapshot { reply, published, forwarded: None, pinned };
+                if is_provisional { ours.provisional() } else { ours }
             }
             // A term of the query is in doubt: the origin knows.
             Err(_doubt) => self.ask(&published, past(), query, client).await,

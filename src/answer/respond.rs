@@ -94,7 +94,7 @@ pub(crate) struct RequestInfo {
 
 impl Responder {
     /// Decides on a request, and makes the answer in `head` where there is one.
-    pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
+    pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, head: H) -> Decided<H> {
         let began = self.clock.now_mono();
         let asked = {
             let rules = self.rules.load();
@@ -116,8 +116,15 @@ impl Responder {
         };
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
-        let mut asked =
-            Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
+        let mut asked = Asked {
+            method: view.method,
+            headers: view.headers,
+            limit,
+            coding: Coding::Identity,
+            conditional,
+            passes,
+            provisional: false,
+        };
         let info = RequestInfo { route, client, began };
         let answer = match admission {
             Admission::Preflight(methods) => self.standing.load().preflight(methods, limit, head),
@@ -140,32 +147,36 @@ impl Responder {
             }
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;
-                match self.finder.find(target, coding, Caller { address: client, trail }).await {
-                    Found::Snapshot { reply, published, forwarded, pinned } => {
-                        let now = self.clock.now_wall();
-                        let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
-                        let answer = self.standing.load().snapshot(asked, found, now, head);
-                        return Decided::Ready { answer, info, now };
-                    }
-                    Found::Through { stored, outcome } => {
-                        let answer = self.standing.load().stored(asked, &stored, outcome, self.clock.now_mono());
-                        let Answer { status, head: fields, body, outcome } = answer;
-                        head.adopt(status, fields);
-                        Answer { status, head, body, outcome }
-                    }
-                    Found::Document { document, published } => {
-                        let now = self.clock.now_wall();
-                        let answer = self.standing.load().document(asked, &document, published.as_ref(), now, head);
-                        return Decided::Ready { answer, info, now };
-                    }
-                    Found::Learned(learned) => self.standing.load().learned(asked, learned, head),
-                    Found::Problem { problem, retry_after } => {
-                        self.standing.load().problem(asked, &problem, retry_after, head)
-                    }
-                }
+                let found = self.finder.find(target, coding, Caller { address: client, trail }).await;
+                let (answer, now) = self.compose(asked, found, head);
+                return Decided::Ready { answer, info, now };
             }
         };
         Decided::Ready { answer, info, now: self.clock.now_wall() }
+    }
+
+    /// The answer made of what was found, in `head`, and when it was made.
+    fn compose<H: Head>(&self, asked: Asked<'_>, found: Found, mut head: H) -> (Answer<H>, WallTime) {
+        let (standing, now) = (self.standing.load(), self.clock.now_wall());
+        let answer = match found {
+            Found::Snapshot { reply, published, forwarded, pinned } => {
+                let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
+                standing.snapshot(asked, found, now, head)
+            }
+            Found::Through { stored, outcome } => {
+                let answer = standing.stored(asked, &stored, outcome, self.clock.now_mono());
+                let Answer { status, head: fields, body, outcome } = answer;
+                head.adopt(status, fields);
+                Answer { status, head, body, outcome }
+            }
+            Found::Document { document, published } => {
+                standing.document(asked, &document, published.as_ref(), now, head)
+            }
+            Found::Learned(learned) => standing.learned(asked, learned, head),
+            Found::Problem { problem, retry_after } => standing.problem(asked, &problem, retry_after, head),
+            Found::Provisional(ours) => return self.compose(Asked { provisional: true, ..asked }, *ours, head),
+        };
+        (answer, now)
     }
 
     /// The answer to a request that passed to the origin, and the rest of its body where that is still on its way.
@@ -229,6 +240,7 @@ impl Responder {
             coding: Coding::Identity,
             conditional: false,
             passes: false,
+            provisional: false,
         };
         let answer = self.standing.load().problem(asked, problem, retry_after, head);
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::json::Field;
+use super::json::{self, Field};
 use super::page::PageError;
 use super::taxonomy::VolatileKeys;
 
@@ -55,6 +55,59 @@ pub struct Envelope {
     pub fields: Vec<EnvelopeField>,
     /// The origin's text for no filters: `{}` or `[]`.
     pub empty_filters: String,
+    /// The origin's numbers of a list without listings.
+    #[serde(default, skip_serializing_if = "EmptyNumbers::are_usual")]
+    pub empty_numbers: EmptyNumbers,
+}
+
+/// `page` and `total_pages` of a list without listings, as JSON text: some origins say that it has one page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmptyNumbers {
+    /// Where page 1 is asked for.
+    pub page: String,
+    /// How many pages there are.
+    pub total_pages: String,
+}
+
+impl Default for EmptyNumbers {
+    fn default() -> Self {
+        Self { page: "1".to_owned(), total_pages: "0".to_owned() }
+    }
+}
+
+impl EmptyNumbers {
+    /// Whether they are those of an origin that counts.
+    pub fn are_usual(&self) -> bool {
+        self.page == "1" && self.total_pages == "0"
+    }
+
+    /// Reads the first page of a list without listings; `None`: it is none.
+    pub fn of(body: &[u8]) -> Option<Self> {
+        let fields = json::fields(std::str::from_utf8(body).ok()?).ok()?;
+        let text = |name: &str| fields.iter().find(|field| field.key == name).map(|field| field.value.trim());
+        let is_empty = text("total")? == "0" && json::elements(text("items")?).is_ok_and(|items| items.is_empty());
+        let usual = Self::default();
+        let page = text("page").map_or(usual.page, str::to_owned);
+        let total_pages = text("total_pages").map_or(usual.total_pages, str::to_owned);
+        Some(Self { page, total_pages }).filter(|numbers| is_empty && numbers.check().is_ok())
+    }
+
+    /// They are copied into answers as they are.
+    ///
+    /// # Errors
+    /// When one is no JSON number, nor `null`.
+    pub fn check(&self) -> Result<(), String> {
+        [&self.page, &self.total_pages].into_iter().try_for_each(|text| {
+            let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("{text:?}: {error}"))?;
+            if value.is_number() || value.is_null() { Ok(()) } else { Err(format!("{text:?} is not a number")) }
+        })
+    }
+}
+
+impl Default for Envelope {
+    fn default() -> Self {
+        Self { fields: Vec::new(), empty_filters: "{}".to_owned(), empty_numbers: EmptyNumbers::default() }
+    }
 }
 
 impl Envelope {
@@ -69,8 +122,8 @@ impl Envelope {
         if fields.len() > Self::MAX_FIELDS {
             return Err(PageError::TooManyFields(fields.len()));
         }
-        let mut empty_filters = String::from("{}");
-        let fields = fields
+        let mut envelope = Self::default();
+        envelope.fields = fields
             .iter()
             .map(|field| match field.key.as_ref() {
                 "generated_at" => EnvelopeField::GeneratedAt,
@@ -80,7 +133,7 @@ impl Envelope {
                 "total_pages" => EnvelopeField::TotalPages,
                 "filters" => {
                     if matches!(field.value, "[]" | "{}" | "null") {
-                        field.value.clone_into(&mut empty_filters);
+                        field.value.clone_into(&mut envelope.empty_filters);
                     }
                     EnvelopeField::Filters
                 }
@@ -89,7 +142,7 @@ impl Envelope {
                 key => EnvelopeField::Carried { key: key.to_owned(), value: field.value.to_owned() },
             })
             .collect();
-        Ok(Self { fields, empty_filters })
+        Ok(envelope)
     }
 
     /// Removes every copied field that `other`, the envelope of another page of the same crawl, does not have with the
@@ -136,7 +189,6 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::json;
 
     fn envelope(text: &str) -> Envelope {
         Envelope::of(&json::fields(text).unwrap(), &VolatileKeys::default()).unwrap()
@@ -151,5 +203,23 @@ mod tests {
         assert_eq!(first.carried("next"), None);
         assert_eq!(first.empty_filters, "[]");
         assert_eq!(first.fields.len(), 4);
+    }
+
+    #[test]
+    fn the_numbers_of_an_empty_list_are_read_from_one() {
+        let of = |text: &str| EmptyNumbers::of(text.as_bytes()).map(|numbers| (numbers.page, numbers.total_pages));
+        let said = |page: &str, pages: &str| Some((page.to_owned(), pages.to_owned()));
+        assert_eq!(of(r#"{"page":1,"total":0,"total_pages":1,"items":[]}"#), said("1", "1"));
+        assert_eq!(of(r#"{"page": 0, "total": 0, "total_pages": null, "items": [ ]}"#), said("0", "null"));
+        assert_eq!(of(r#"{"total":0,"items":[]}"#), said("1", "0"));
+        for other in [
+            r#"{"page":1,"total":1,"total_pages":1,"items":[]}"#,
+            r#"{"page":1,"total":0,"total_pages":1,"items":[{}]}"#,
+            r#"{"page":"<p>","total":0,"total_pages":1,"items":[]}"#,
+            r#"{"error":"no"}"#,
+            "<p>",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 }

@@ -109,7 +109,7 @@ impl<'a> SummaryFields<'a> {
             city: text(city),
             state: text(state),
             sport: text(sport),
-            modified: text(modified).and_then(|value| modified::parse(&value).ok()),
+            modified: text(modified).and_then(|value| modified::parse_any(&value).ok()),
         })
     }
 }

@@ -1,52 +1,201 @@
 //! Instants as the API spells them: `modified` of a listing and the `modified_since` filter.
 //!
-//! Callers: [`crate::api::listing`], [`crate::api::query`].
+//! Two readings. [`parse`]: the spellings whose meaning at the origin is known, a date and the times of RFC 3339, the
+//! offset optional. [`parse_any`]: those and all others of ISO 8601, where nobody can be asked. Callers:
+//! [`crate::api::listing`], [`crate::api::query`], [`crate::audit`].
 
-use jiff::Timestamp;
-use jiff::civil::{Date, DateTime};
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, ISOWeekDate, Weekday};
 
-/// A text that is neither an ISO 8601 date nor a timestamp.
+/// A text that is no instant.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an ISO 8601 date or timestamp")]
 pub(crate) struct NotATime;
 
-/// Reads an ISO 8601 date (00:00:00 UTC of that day) or timestamp (no offset means UTC; a `+` of the offset that
-/// arrived as a space still parses) as nanoseconds since the epoch, saturating at the ends of an `i64`; `i64::MIN`
-/// stays free for unknown instants.
+const SECOND: i64 = 1_000_000_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// Reads `YYYY-MM-DD` (00:00:00 UTC of that day) or a time of RFC 3339 (no offset means UTC; a `+` of the offset that
+/// arrived as a space still parses) as nanoseconds since the epoch, clamped to the range of an `i64`; `i64::MIN` stays
+/// free for unknown instants.
 ///
 /// # Errors
-/// When the text is neither.
+/// When the text is neither, or more than nine digits follow the point.
 pub(crate) fn parse(text: &str) -> Result<i64, NotATime> {
-    const LONGEST: usize = 64;
-    if text.len() > LONGEST || !text.is_ascii() || text.len() < 10 {
-        return Err(NotATime);
-    }
-    if text.as_bytes().get(4) != Some(&b'-') || text.as_bytes().get(7) != Some(&b'-') {
-        return Err(NotATime);
-    }
     if let Some(at) = plain(text.as_bytes()) {
         return Ok(at);
     }
-    if text.len() == 10 {
-        let date: Date = text.parse().map_err(|_| NotATime)?;
-        return zoned(date.to_datetime(jiff::civil::Time::midnight()));
-    }
-    if !matches!(text.as_bytes()[10], b'T' | b't' | b' ') || text.contains('[') {
+    if is_usual(text.as_bytes()) { parse_any(text) } else { Err(NotATime) }
+}
+
+/// Reads any date or time of ISO 8601, in basic or extended form: calendar dates, weeks and ordinal days, months and
+/// years (their first instant), hours and minutes, fractions of any length. A space may stand for the `T`. A leap
+/// second is the first one of the next minute.
+///
+/// # Errors
+/// When the text is not ISO 8601.
+pub(crate) fn parse_any(text: &str) -> Result<i64, NotATime> {
+    const LONGEST: usize = 64;
+    if text.len() > LONGEST {
         return Err(NotATime);
     }
-    let repaired = match text[11..].rfind(' ') {
-        Some(at) => format!("{}+{}", &text[..11 + at], &text[12 + at..]),
-        None => text.to_owned(),
+    let mut text = Text(text.as_bytes());
+    text.instant().filter(|_| text.0.is_empty()).ok_or(NotATime)
+}
+
+/// Whether a text has the form of a date or of a time of RFC 3339 whose offset may be missing, without leap seconds.
+fn is_usual(text: &[u8]) -> bool {
+    let has_form = |text: &[u8], form: &[u8]| {
+        let fits = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
+        text.len() == form.len() && text.iter().zip(form).all(fits)
     };
-    if let Ok(timestamp) = repaired.parse::<Timestamp>() {
-        return Ok(nanoseconds(timestamp));
+    let Some((date, time)) = text.split_at_checked(10) else { return false };
+    if time.is_empty() || !has_form(date, b"0000-00-00") {
+        return has_form(date, b"0000-00-00");
     }
-    let has_offset = repaired[11..].contains(['+', '-', 'Z', 'z']);
-    if has_offset {
-        return Err(NotATime);
+    let [b'T' | b't', time @ ..] = time else { return false };
+    let Some((clock, rest)) = time.split_at_checked(8) else { return false };
+    let offset = match rest {
+        [b'.', fraction @ ..] => {
+            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if !(1..=9).contains(&digits) {
+                return false;
+            }
+            &fraction[digits..]
+        }
+        rest => rest,
+    };
+    let is_offset = match offset {
+        [] | [b'Z' | b'z'] => true,
+        [b'+' | b'-' | b' ', offset @ ..] => has_form(offset, b"00:00"),
+        _ => false,
+    };
+    is_offset && has_form(clock, b"00:00:00") && &clock[..2] < b"24".as_slice() && &clock[6..] < b"60".as_slice()
+}
+
+/// The rest of a text that is being read.
+struct Text<'a>(&'a [u8]);
+
+impl Text<'_> {
+    /// How many digits come next.
+    fn digits(&self) -> usize {
+        self.0.iter().take_while(|byte| byte.is_ascii_digit()).count()
     }
-    zoned(repaired.parse::<DateTime>().map_err(|_| NotATime)?)
+
+    /// Reads so many digits, or none.
+    fn number(&mut self, digits: usize) -> Option<i64> {
+        if self.digits() < digits {
+            return None;
+        }
+        let (number, rest) = self.0.split_at(digits);
+        self.0 = rest;
+        Some(number.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
+    }
+
+    /// Reads one of these characters.
+    fn take(&mut self, any: &[u8]) -> bool {
+        let taken = self.0.first().is_some_and(|first| any.contains(first));
+        self.0 = &self.0[usize::from(taken)..];
+        taken
+    }
+
+    /// A date with or without a time, as nanoseconds since the epoch.
+    fn instant(&mut self) -> Option<i64> {
+        let date = self.date()?;
+        let (mut time, mut offset) = (0, 0);
+        if !self.0.is_empty() {
+            if !self.take(b"Tt ") {
+                return None;
+            }
+            (time, offset) = (self.time()?, self.offset()?);
+        }
+        let days = days([date.year(), date.month().into(), date.day().into()].map(i64::from));
+        let exact = i128::from(days) * i128::from(DAY) + i128::from(time) - i128::from(offset);
+        let clamped = exact.clamp(i128::from(i64::MIN) + 1, i64::MAX.into());
+        i64::try_from(clamped).ok()
+    }
+
+    fn date(&mut self) -> Option<Date> {
+        let year = i16::try_from(self.number(4)?).ok()?;
+        let is_extended = self.take(b"-");
+        if self.take(b"Ww") {
+            let week = self.number(2)? as i8;
+            let has_day = if is_extended { self.take(b"-") } else { self.digits() > 0 };
+            let day = if has_day { self.number(1)? as i8 } else { 1 };
+            let day = Weekday::from_monday_one_offset(day).ok()?;
+            return Some(ISOWeekDate::new(year, week, day).ok()?.date());
+        }
+        let date = |month: i64, day: i64| Date::new(year, month as i8, day as i8).ok();
+        match (is_extended, self.digits()) {
+            (false, 0) => date(1, 1),
+            (_, 3) => {
+                let (first, ordinal) = (date(1, 1)?, self.number(3)?);
+                let is_of_year = (1..=i64::from(first.days_in_year())).contains(&ordinal);
+                first.checked_add(jiff::Span::new().days(ordinal - 1)).ok().filter(|_| is_of_year)
+            }
+            (false, 4) => date(self.number(2)?, self.number(2)?),
+            (true, 2) => {
+                let month = self.number(2)?;
+                date(month, if self.take(b"-") { self.number(2)? } else { 1 })
+            }
+            _ => None,
+        }
+    }
+
+    /// Since midnight, in nanoseconds.
+    fn time(&mut self) -> Option<i64> {
+        let hour = self.number(2)?;
+        let is_extended = self.0.first() == Some(&b':');
+        let mut part = |unit: &mut i64, next: i64| {
+            if !(if is_extended { self.take(b":") } else { self.digits() > 0 }) {
+                return Some(0);
+            }
+            *unit = next;
+            self.number(2)
+        };
+        let mut unit = HOUR;
+        let minute = part(&mut unit, MINUTE)?;
+        let second = if unit == MINUTE { part(&mut unit, SECOND)? } else { 0 };
+        let fraction = if self.take(b".,") { self.fraction(unit)? } else { 0 };
+        let time = hour * HOUR + minute * MINUTE + second * SECOND + fraction;
+        let is_time = hour <= 23 || time == DAY;
+        (is_time && minute <= 59 && second <= 60).then_some(time)
+    }
+
+    /// The digits after the point, as a part of `unit`.
+    fn fraction(&mut self, unit: i64) -> Option<i64> {
+        /// More digits make no difference.
+        const MOST: usize = 15;
+        let digits = self.digits();
+        let counted = digits.min(MOST);
+        let number = self.number(counted).filter(|_| digits > 0)?;
+        self.0 = &self.0[digits - counted..];
+        let part = i128::from(number) * i128::from(unit) / 10_i128.pow(counted as u32);
+        i64::try_from(part).ok()
+    }
+
+    /// The offset, in nanoseconds; none is UTC.
+    fn offset(&mut self) -> Option<i64> {
+        if self.0.is_empty() || self.take(b"Zz") {
+            return Some(0);
+        }
+        let is_west = self.0.first() == Some(&b'-');
+        if !self.take(b"+- ") {
+            return None;
+        }
+        let hour = self.number(2)?;
+        let minute = if self.take(b":") || self.digits() > 0 { self.number(2)? } else { 0 };
+        let offset = hour * HOUR + minute * MINUTE;
+        (hour <= 23 && minute <= 59).then_some(if is_west { -offset } else { offset })
+    }
+}
+
+/// Days since the epoch of year, month and day: years counted from March, so that the odd day comes last.
+const fn days([year, month, day]: [i64; 3]) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
 /// Fast path for the usual spelling, `2024-01-01T00:00:00` with `Z` or an offset such as `+02:00`; `None`: use the full
@@ -58,6 +207,7 @@ fn plain(text: &[u8]) -> Option<i64> {
             .try_fold(0_i64, |number, digit| digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0')))
     };
     let within = |range, most: std::ops::RangeInclusive<i64>| number(range).filter(|number| most.contains(number));
+    let dashed = text.get(4) == Some(&b'-') && text.get(7) == Some(&b'-');
     let separated = text.get(10) == Some(&b'T') && text.get(13) == Some(&b':') && text.get(16) == Some(&b':');
     // Years whose nanoseconds fit; the first 28 days of each month.
     let (year, month, day) = (within(0..4, 1700..=2200)?, within(5..7, 1..=12)?, within(8..10, 1..=28)?);
@@ -70,48 +220,74 @@ fn plain(text: &[u8]) -> Option<i64> {
         }
         _ => return None,
     };
-    if !separated {
+    if !(dashed && separated) {
         return None;
     }
-    // Days since the epoch: years counted from March, so that the odd day comes last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    Some((days * 86_400 + hour * 3600 + minute * 60 + second - offset) * 1_000_000_000)
-}
-
-fn zoned(civil: DateTime) -> Result<i64, NotATime> {
-    let timestamp = TimeZone::UTC.to_timestamp(civil).map_err(|_| NotATime)?;
-    Ok(nanoseconds(timestamp))
-}
-
-fn nanoseconds(timestamp: Timestamp) -> i64 {
-    let exact = timestamp.as_nanosecond();
-    i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }).max(i64::MIN + 1)
+    Some((days([year, month, day]) * 86_400 + hour * 3600 + minute * 60 + second - offset) * SECOND)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::Timestamp;
+    use jiff::tz::TimeZone;
     use proptest::prelude::*;
 
     const MIDNIGHT: i64 = 1_704_067_200_000_000_000;
 
     #[test]
-    fn dates_and_timestamps_parse() {
+    fn dates_and_times_of_rfc_3339_parse() {
         for (text, expected) in [
             ("2024-01-01", MIDNIGHT),
             ("2024-01-01T00:00:00Z", MIDNIGHT),
+            ("2024-01-01t00:00:00z", MIDNIGHT),
             ("2024-01-01T00:00:00", MIDNIGHT),
             ("2024-01-01T02:00:00+02:00", MIDNIGHT),
             ("2024-01-01T02:00:00 02:00", MIDNIGHT),
-            ("2024-01-01 00:00:00", MIDNIGHT),
             ("2023-12-31T19:00:00-05:00", MIDNIGHT),
-            ("2023-12-31T19:00:00-0500", MIDNIGHT),
             ("2024-01-01T00:00:00.000000001Z", MIDNIGHT + 1),
+            ("2024-02-29", MIDNIGHT + 59 * DAY),
+            ("0000-01-01", i64::MIN + 1),
             ("0001-01-01", i64::MIN + 1),
             ("9999-12-30T00:00:00Z", i64::MAX),
+            ("9999-12-31", i64::MAX),
+            ("9999-12-31T23:59:59.999999999-23:59", i64::MAX),
+            ("0000-01-01T00:00:00+23:59", i64::MIN + 1),
         ] {
             assert_eq!(parse(text), Ok(expected), "{text}");
+            assert_eq!(parse_any(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_iso_8601_are_read_only_where_nobody_can_be_asked() {
+        for (text, expected) in [
+            ("20240101", MIDNIGHT),
+            ("20240101T000000Z", MIDNIGHT),
+            ("20240101T0000", MIDNIGHT),
+            ("2024-001", MIDNIGHT),
+            ("2024001T00Z", MIDNIGHT),
+            ("2024-W01-1", MIDNIGHT),
+            ("2024W011", MIDNIGHT),
+            ("2024-W01", MIDNIGHT),
+            ("2025-W22-7", MIDNIGHT + 517 * DAY),
+            ("2025-W22", MIDNIGHT + 511 * DAY),
+            ("2024-01", MIDNIGHT),
+            ("2024", MIDNIGHT),
+            ("2024-366", MIDNIGHT + 365 * DAY),
+            ("2024-01-01 00:00:00", MIDNIGHT),
+            ("2024-01-01T00:00", MIDNIGHT),
+            ("2024-01-01T00Z", MIDNIGHT),
+            ("2023-12-31T24:00:00Z", MIDNIGHT),
+            ("2023-12-31T23:59:60Z", MIDNIGHT),
+            ("2023-12-31T19:00:00-0500", MIDNIGHT),
+            ("2023-12-31T19:00:00-05", MIDNIGHT),
+            ("2024-01-01T00:00:00,5Z", MIDNIGHT + SECOND / 2),
+            ("2024-01-01T00:30,5", MIDNIGHT + 30 * MINUTE + MINUTE / 2),
+            ("2024-01-01T00:00:00.0000000019999999999Z", MIDNIGHT + 1),
+        ] {
+            assert_eq!(parse(text), Err(NotATime), "{text}");
+            assert_eq!(parse_any(text), Ok(expected), "{text}");
         }
     }
 
@@ -120,26 +296,37 @@ mod tests {
         for text in [
             "",
             "yesterday",
-            "2024",
             "2024-13-01",
             "2024-02-30",
-            "20240101",
+            "202401",
             "1704067200",
+            "2023-366",
+            "2024-000",
+            "2024-W54",
+            "2024-W01-8",
             "2024-01-01T25:00:00Z",
+            "2024-01-01T24:00:01Z",
+            "2024-01-01T00:00:61Z",
+            "2024-01-01T00:00:00+25:00",
             "2024-01-01T00:00:00+99:00",
+            "2024-01-01T00:00:00.Z",
+            "2024-01-01T00:0000",
             "2024-01-01T00:00:00Z[UTC]",
+            "2024-01-01Z",
             "2024-01-01x",
             "2024-01-01T",
+            "2024/01/01T00:00:00Z",
             "２024-01-01",
         ] {
             assert_eq!(parse(text), Err(NotATime), "{text}");
+            assert_eq!(parse_any(text), Err(NotATime), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in ".*") {
-            let _ = parse(&text);
+            let _ = (parse(&text), parse_any(&text));
         }
 
         #[test]
@@ -147,7 +334,10 @@ mod tests {
             text in "(1[67]|19|20|2[12])[0-9]{2}-(0[0-9]|1[0-3])-[0-3][0-9][T ][0-2][0-9]:[0-6][0-9]:[0-6][0-9](Z|[+-][0-2][0-9]:[0-6][0-9])?",
         ) {
             if let Some(at) = plain(text.as_bytes()) {
-                prop_assert_eq!(nanoseconds(text.parse::<Timestamp>().unwrap()), at);
+                prop_assert_eq!(parse_any(&text), Ok(at));
+            }
+            if let Ok(at) = parse(&text) {
+                prop_assert_eq!(parse_any(&text), Ok(at));
             }
         }
 
@@ -156,12 +346,13 @@ mod tests {
             let timestamp = Timestamp::from_second(seconds).unwrap();
             let read = plain(timestamp.to_string().as_bytes());
             prop_assert!(read.is_some() || timestamp.to_zoned(TimeZone::UTC).day() > 28);
-            prop_assert_eq!(read.unwrap_or(seconds * 1_000_000_000), seconds * 1_000_000_000);
+            prop_assert_eq!(read.unwrap_or(seconds * SECOND), seconds * SECOND);
+            prop_assert_eq!(parse(&timestamp.to_string()), Ok(seconds * SECOND));
         }
 
         #[test]
-        fn no_text_that_looks_like_a_time_panics(text in "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:. +-]{0,20}") {
-            let _ = parse(&text);
+        fn no_text_that_looks_like_a_time_panics(text in "[0-9]{4}-?[0-9W]{2}-?[0-9]{0,2}[T ][0-9:., +-]{0,20}") {
+            let _ = (parse(&text), parse_any(&text));
         }
     }
 }

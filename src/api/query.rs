@@ -51,8 +51,11 @@ pub struct Parameters {
     pub list: ListQuery,
     /// The snapshot that the client names.
     pub snapshot: Option<Box<str>>,
-    /// Whether a value is empty, or `per_page` above the maximum: the origin may treat it in another way.
+    /// Whether a value is empty, `per_page` above the maximum, or `modified_since` spelled in an unusual way: the origin
+    /// may treat it in another way.
     pub is_odd: bool,
+    /// Whether a slug has an escape: then the same slug can be spelled in other bytes.
+    pub has_escapes: bool,
 }
 
 /// A parameter that cannot be understood.
@@ -91,6 +94,9 @@ impl Parameters {
         }
         let (values, mut is_odd) = values(raw, &KNOWN)?;
         let [page, per_page, sport, state, city, modified_since, snapshot] = values;
+        let has_escapes = [&sport, &state, &city].iter().any(|slug| matches!(slug, Some(Cow::Owned(_))));
+        let since = modified_since.map(|value| since(&value)).transpose()?;
+        is_odd |= since.as_ref().is_some_and(|(_, is_usual)| !is_usual);
         let boxed = |value: Option<Cow<'_, str>>| value.map(|value| value.into_owned().into_boxed_str());
         Ok(Self {
             list: ListQuery {
@@ -101,10 +107,11 @@ impl Parameters {
                     Ok(u16::try_from(size).map_or(ListQuery::MAX_PER_PAGE, |size| size.min(ListQuery::MAX_PER_PAGE)))
                 })?,
                 slugs: [boxed(sport), boxed(state), boxed(city)],
-                modified_since: modified_since.map(|value| since(&value)).transpose()?,
+                modified_since: since.map(|(since, _)| since),
             },
             snapshot: boxed(snapshot),
             is_odd,
+            has_escapes,
         })
     }
 }
@@ -255,22 +262,24 @@ pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
 }
 
 pub(super) fn whole_number(parameter: &'static str, value: &str) -> Result<u64, QueryError> {
-    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-    let number = if digits { value.parse().ok() } else { None };
-    number.filter(|number| *number > 0).ok_or_else(|| QueryError::BadValue {
+    let is_canonical = !value.starts_with('0') && value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if is_canonical { value.parse().ok() } else { None };
+    number.ok_or_else(|| QueryError::BadValue {
         parameter,
         value: value.to_owned(),
         expected: "a whole number from 1 up, with at most 64 bits",
     })
 }
 
-pub(super) fn since(value: &str) -> Result<ModifiedSince, QueryError> {
-    let at = modified::parse(value).map_err(|_| QueryError::BadValue {
+/// Reads an instant, and says whether it is spelled as usual.
+pub(super) fn since(value: &str) -> Result<(ModifiedSince, bool), QueryError> {
+    let usual = modified::parse(value).ok();
+    let at = usual.map_or_else(|| modified::parse_any(value), Ok).map_err(|_| QueryError::BadValue {
         parameter: "modified_since",
         value: value.to_owned(),
         expected: "an ISO 8601 date or timestamp such as 2026-01-31 or 2026-01-31T12:00:00Z",
     })?;
-    Ok(ModifiedSince { text: value.into(), at })
+    Ok((ModifiedSince { text: value.into(), at }, usual.is_some()))
 }
 
 #[cfg(test)]

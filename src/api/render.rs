@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
-use super::envelope::{Envelope, EnvelopeField};
+use super::envelope::{EmptyNumbers, Envelope, EnvelopeField};
 use super::hash::ContentHash;
 use super::json;
 use super::listing::Summary;
@@ -37,12 +37,17 @@ pub struct Frame {
     /// Where in `text` something is filled in, in order.
     slots: Vec<(usize, Slot)>,
     empty_filters: String,
+    empty_numbers: EmptyNumbers,
 }
 
 impl Frame {
     /// Writes an envelope out. `generated_at` is JSON text, quotes included.
     pub fn new(envelope: &Envelope, generated_at: &str, volatile: &VolatileValues) -> Self {
-        let mut frame = Self { empty_filters: envelope.empty_filters.clone(), ..Self::default() };
+        let mut frame = Self {
+            empty_filters: envelope.empty_filters.clone(),
+            empty_numbers: envelope.empty_numbers.clone(),
+            ..Self::default()
+        };
         frame.text.push(b'{');
         for (position, field) in envelope.fields.iter().enumerate() {
             if position > 0 {
@@ -110,11 +115,18 @@ impl ListPage<'_> {
     pub fn body(&self) -> Vec<u8> {
         let mut numbers = [itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new()];
         let [page, per_page, total, total_pages] = &mut numbers;
-        let page = page.format(self.query.page);
+        let empty = (self.total == 0).then_some(&self.frame.empty_numbers);
+        let page = match empty {
+            Some(empty) if self.query.page == 1 => &empty.page,
+            _ => page.format(self.query.page),
+        };
         let page = self.shown.and_then(|shown| shown.page.as_deref()).unwrap_or(page);
         let per_page = per_page.format(self.query.per_page);
         let per_page = self.shown.and_then(|shown| shown.per_page.as_deref()).unwrap_or(per_page);
-        let total_pages = total_pages.format(self.query.total_pages(self.total));
+        let total_pages = match empty {
+            Some(empty) => &empty.total_pages,
+            None => total_pages.format(self.query.total_pages(self.total)),
+        };
         let total = total.format(self.total);
         let filters = self.filters();
         let items = self.items.iter().map(|item| item.raw.len() + 1).sum::<usize>();
@@ -191,6 +203,10 @@ impl ListPage<'_> {
         for item in &self.items {
             text.extend_from_slice(&item.hash.to_bytes());
         }
+        let empty = &self.frame.empty_numbers;
+        if self.total == 0 && !empty.are_usual() {
+            text.extend_from_slice([" empty", &empty.page, &empty.total_pages].join(" ").as_bytes());
+        }
         if let Some(shown) = self.shown {
             // Not as long as any sequence of hashes: nothing else ends like this.
             text.extend_from_slice(format!("odd {shown:?}").as_bytes());
@@ -258,6 +274,27 @@ mod tests {
             body,
             r#"{"@context":"x\/y","generated_at":"now","page":2,"per_page":1,"total":3,"total_pages":3,"filters":[],"note":4.50,"items":[{"id":1,"lat":-97.1230}]}"#
         );
+    }
+
+    #[test]
+    fn an_empty_list_has_the_origins_numbers_and_they_show_in_its_tag_alone() {
+        let one = summary(r#"{"id":1}"#);
+        let empty_numbers = EmptyNumbers { page: "0".to_owned(), total_pages: "1".to_owned() };
+        let [usual, other] = [envelope(), Envelope { empty_numbers, ..envelope() }]
+            .map(|envelope| Frame::new(&envelope, "\"now\"", &VolatileValues::new()));
+        let page = |frame, page, items: &[&'static str]| {
+            let query = ListQuery { page, ..ListQuery::default() };
+            let (envelope_hash, total) = (ContentHash::default(), items.len() as u64);
+            let items = items.iter().map(|_| &one).collect();
+            let page = ListPage { frame, envelope_hash, query: &query, total, items, shown: None };
+            (String::from_utf8(page.body()).unwrap(), page.tag())
+        };
+        for (number, numbers) in [(1, r#""page":0,"per_page":50,"total":0,"total_pages":1,"#), (2, r#""page":2,"#)] {
+            let ((_, before), (body, tag)) = (page(&usual, number, &[]), page(&other, number, &[]));
+            assert!(body.contains(numbers) && body.contains(r#""total_pages":1,"#), "{body}");
+            assert_ne!(tag, before);
+        }
+        assert_eq!(page(&usual, 1, &["x"]), page(&other, 1, &["x"]));
     }
 
     #[test]

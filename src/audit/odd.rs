@@ -31,8 +31,8 @@ pub(super) fn draw(case: Case, dice: &mut StdRng) -> Option<String> {
         Case::PageZero => "page=0".to_owned(),
         Case::PageNegative => format!("page=-{number}"),
         Case::PageWord => format!("page={word}"),
-        Case::PageHuge => format!("page={number}00000000000000000000"),
         Case::PerPageZero => "per_page=0".to_owned(),
+        Case::PerPageNegative => format!("per_page=-{number}"),
         Case::PerPageOver => format!("per_page={}", dice.random_range(101..=200)),
         Case::PerPageWord => format!("per_page={word}"),
         Case::SinceMalformed => format!("modified_since={word}"),
@@ -66,7 +66,7 @@ impl Auditor {
                 match (path.strip_prefix("/api/listings/"), odd::read(query)) {
                     (Some(id), _) => {
                         let id = id.strip_suffix(".json").unwrap_or(id);
-                        return Some(body(edges::of_id(lessons.of_id(id), id)?));
+                        return Some(body(edges::of_id(lessons.lessons.get(&Case::IdWord), id)?));
                     }
                     (None, Some(asked)) => match edges::of_odd(&lessons, dataset, &asked, now) {
                         Decision::AsOurs => Decision::List(Applied::plain(Parameters::parse(query).ok()?.list)),
@@ -90,7 +90,7 @@ impl Auditor {
         };
         match decision {
             Decision::Ours | Decision::AsOurs => None,
-            Decision::Through => Some(Ours::ReadThrough),
+            Decision::Through | Decision::Odd(_) => Some(Ours::ReadThrough),
             Decision::Body(answer, text) => Some(body((answer, text))),
             Decision::List(applied) if relies_on_disproved(&published.meta, &applied.query) => Some(Ours::ReadThrough),
             Decision::List(applied) => match applied.find(dataset) {

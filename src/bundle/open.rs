@@ -273,6 +273,7 @@ pub(super) fn check_envelope(envelope: &Envelope) -> Result<(), String> {
         return Err(format!("{} fields are more than an envelope has", envelope.fields.len()));
     }
     json::check(&envelope.empty_filters).map_err(|error| error.to_string())?;
+    envelope.empty_numbers.check()?;
     envelope.fields.iter().try_for_each(|field| match field {
         EnvelopeField::Carried { key, value } => json::check(value).map_err(|error| format!("{key:?}: {error}")),
         _ => Ok(()),

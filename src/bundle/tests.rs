@@ -58,7 +58,7 @@ impl World {
         };
         Self {
             content: Content {
-                envelope: Envelope { fields, empty_filters: "[]".to_owned() },
+                envelope: Envelope { fields, empty_filters: "[]".to_owned(), ..Envelope::default() },
                 taxonomies: [taxonomy("sports"), taxonomy("states"), taxonomy("cities")],
                 summaries,
             },
@@ -144,6 +144,7 @@ fn details_of(bundle: &Bundle, bytes: &[u8]) -> Result<BTreeMap<ListingId, Detai
     bundle.details(Cursor::new(bytes)).collect()
 }
 
+/// Lessons that format 2 holds.
 fn lessons() -> Learned {
     let body = Template::of(["<p>no 1</p>", "<p>no 2</p>"], [&["1"], &["2"]]).unwrap();
     let answer = Answer { status: 404, media_type: Some("text/html".to_owned()), body };
@@ -152,7 +153,7 @@ fn lessons() -> Learned {
         (Case::PerPageOver, Lesson::List { effect: Effect::AtMost(250), shown: false }),
         (Case::EmptyNumber, Lesson::AsOurs),
     ];
-    let own = [(Case::PageHuge, "the bodies of the two answers differ".to_owned())];
+    let own = [(Case::PageNegative, "the bodies of the two answers differ".to_owned())];
     Learned {
         lessons: lessons.into(),
         elsewhere: false,

@@ -12,6 +12,7 @@ use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{self, Digest, Head, Kind, START_LEN};
 use super::records::{self, BODY_HEAD, Body, Validators};
 use super::{FORMAT, MAX_PART, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS, held, most_unpacked, open, script};
+use crate::api::edges::case::Case;
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
@@ -110,9 +111,14 @@ pub(super) fn write_with<W: Write, E>(
 /// The lowest format that holds what there is.
 fn lowest_format(export: &Export<'_>) -> u16 {
     let mut disproved = export.meta.disproved.iter().flatten();
-    let states_a_total = export.content.envelope.stated_total().is_some();
+    let envelope = &export.content.envelope;
+    let has_new_field = envelope.stated_total().is_some() || !envelope.empty_numbers.are_usual();
+    let new_case = Case::PerPageNegative;
+    let has_new_case =
+        |learned: &Learned| learned.lessons.contains_key(&new_case) || learned.own.contains_key(&new_case);
     match export.learned {
-        _ if states_a_total || disproved.any(|one| !one.is_in_first_formats()) => FORMAT,
+        _ if has_new_field || disproved.any(|one| !one.is_in_first_formats()) => FORMAT,
+        Some(learned) if has_new_case(learned) => FORMAT,
         Some(_) => WITH_LESSONS,
         None => WITHOUT_LESSONS,
     }

@@ -190,7 +190,7 @@ mod tests {
     fn built(text: &[u8]) -> Arc<Built> {
         let fill = |out: &mut dyn Write| out.write_all(text);
         let written = written::<io::Error>(tempfile::tempfile().unwrap(), fill).unwrap();
-        let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+        let envelope = Envelope::default();
         let content = Content { envelope, taxonomies: ["[]".into(), "[]".into(), "[]".into()], summaries: Vec::new() };
         Arc::new(written.of(content.id(), 0, Monotonic::from_seconds(1)))
     }

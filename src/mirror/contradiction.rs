@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn dataset(of: &[u64]) -> Dataset {
-        let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+        let envelope = Envelope::default();
         let content = Content { envelope, taxonomies: [(); 3].map(|()| "[]".into()), summaries: rows(of) };
         Dataset::build(content, &Evidence::new()).unwrap()
     }

@@ -72,7 +72,7 @@ impl Reading {
             (Value::Text(one), Value::Text(other)) => match self {
                 Self::Plain => one.cmp(other),
                 Self::Folded => one.to_lowercase().cmp(&other.to_lowercase()),
-                Self::Instant => modified::parse(one).ok().cmp(&modified::parse(other).ok()),
+                Self::Instant => modified::parse_any(one).ok().cmp(&modified::parse_any(other).ok()),
             },
             _ => one.number().partial_cmp(&other.number()).unwrap_or(Ordering::Equal),
         }
@@ -193,7 +193,7 @@ fn columns(first: &Summary) -> Vec<Column> {
     let fields = json::fields(text).unwrap_or_default();
     let readings = |value: &Value| -> &[Reading] {
         match value {
-            Value::Text(text) if modified::parse(text).is_ok() => &[Reading::Instant],
+            Value::Text(text) if modified::parse_any(text).is_ok() => &[Reading::Instant],
             Value::Text(_) | Value::Missing => &[Reading::Plain, Reading::Folded],
             Value::Integer(_) | Value::Number(_) => &[Reading::Plain],
         }

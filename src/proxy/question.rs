@@ -42,6 +42,8 @@ pub enum Endpoint {
         rewrites: bool,
         /// The processes of this program that the request passed.
         trail: Trail,
+        /// Whether the origin is asked only if that costs others nothing: the client chose the bytes.
+        spare: bool,
     },
     /// Another path: its answers are passed on while they arrive.
     Unknown,
@@ -49,7 +51,7 @@ pub enum Endpoint {
 
 impl Question {
     /// A GET of a canonical path and query of a known endpoint.
-    pub(super) fn known(path: &str, rewrites: bool, client: &Caller) -> Self {
+    pub(super) fn known(path: &str, rewrites: bool, spare: bool, client: &Caller) -> Self {
         Self {
             method: Method::GET,
             target: Bytes::copy_from_slice(path.as_bytes()),
@@ -57,13 +59,18 @@ impl Question {
             body: Bytes::new(),
             client: client.address,
             version: Version::HTTP_11,
-            endpoint: Endpoint::Known { rewrites, trail: client.trail.clone() },
+            endpoint: Endpoint::Known { rewrites, trail: client.trail.clone(), spare },
         }
     }
 
     /// Whether it is about a known endpoint.
     pub(super) const fn is_known(&self) -> bool {
         matches!(self.endpoint, Endpoint::Known { .. })
+    }
+
+    /// Whether the origin is asked only if that costs others nothing.
+    pub(super) const fn is_spare(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Known { spare: true, .. })
     }
 }
 

@@ -149,7 +149,7 @@ impl Proxy {
         selectable: &HeaderMap,
     ) {
         let (inner, budget) = (&*self.0, self.0.upstream.origin().budget());
-        if spent.paused || !budget.is_overloaded() {
+        if spent.paused || question.is_spare() || !budget.is_overloaded() {
             return;
         }
         let household = budget.household(question.client);

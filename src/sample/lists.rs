@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::edges::{BeyondLast, Elsewhere};
 use super::json::Json;
 use super::query::Query;
-use super::switches::EmptyFilters;
+use super::switches::{EmptyFilters, EmptyPages};
 use super::venue::Venue;
 use super::{links, listing};
 
@@ -48,7 +48,7 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
         json.key("page").raw(page);
         json.key("per_page").raw(per_page);
         json.key("total").raw(total);
-        json.key("total_pages").raw(total.div_ceil(per_page));
+        json.key("total_pages").raw(pages(total, per_page, context.switches.empty_pages));
         json.key("filters");
         echo(json, &query.filters, context.switches.empty_filters);
         json.key("items").array(|json| {
@@ -59,6 +59,10 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     });
     let link = links::of_page(context, &query, page, per_page, last);
     Answer { link, ..Answer::json(200, json.finish()) }
+}
+
+fn pages(total: u64, per_page: u64, empty: EmptyPages) -> u64 {
+    total.div_ceil(per_page).max(u64::from(empty == EmptyPages::One))
 }
 
 /// The venues of a page, and how many the query selects in all.

@@ -3,14 +3,17 @@
 //! The selection is a predicate on one venue, without an index. Callers: the listing endpoint.
 
 use jiff::Timestamp;
-use jiff::civil::{Date, DateTime};
+use jiff::civil::{Date, DateTime, ISOWeekDate};
+use jiff::tz::TimeZone;
 use percent_encoding::percent_decode_str;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 use super::edges::{BadNumber, Commas, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
 use super::gazetteer::state_slug;
 use super::places::STATES;
 use super::sports::SPORTS;
-use super::switches::{Combine, ModifiedStyle, Reading, Since, Switches};
+use super::switches::{Combine, Dates, ModifiedStyle, Numbers, Since, Slugs, Switches};
 use super::venue::Venue;
 use super::world::World;
 
@@ -24,6 +27,8 @@ pub(super) struct Query {
     pub(super) per_page: Option<u64>,
     /// Name and decoded value of each non-empty filter, in the order of the echo.
     pub(super) filters: Vec<(&'static str, String)>,
+    /// The same, with slugs as they are compared.
+    folded: Vec<(&'static str, String)>,
     /// The filters whose values are several, with commas between them.
     several: Vec<&'static str>,
     since: Option<Timestamp>,
@@ -58,8 +63,8 @@ impl Query {
         };
         let count = |name: &str| match value_of(name)? {
             None => Ok(None),
-            Some(value) => match value.parse::<u64>() {
-                Ok(number) if number > 0 && !value.starts_with('+') => Ok(Some(number)),
+            Some(value) => match number(&value, switches.numbers) {
+                Some(number) if number > 0 => Ok(Some(number)),
                 _ if edges.bad_number == BadNumber::Default => Ok(None),
                 _ => Err((400, format!("{name}: '{value}' is not a positive integer"))),
             },
@@ -73,13 +78,16 @@ impl Query {
         for name in FILTERS.into_iter().filter(|name| !switches.dropped.contains(name)) {
             let Some(value) = value_of(name)? else { continue };
             if name == "modified_since" {
-                match parse_instant(&value, &switches.reading) {
+                match parse_instant(&value, switches) {
                     Some(at) if at <= now || edges.odd_since == OddSince::Usual => since = Some(at),
                     _ if edges.odd_since == OddSince::Ignored => continue,
                     Some(_) => return Err((400, format!("{name}: '{value}' lies in the future"))),
                     None => return Err((400, format!("{name}: '{value}' is not ISO 8601"))),
                 }
-            } else if !parts(&value, is_several(name)).iter().any(|slug| is_known(world, name, slug)) {
+            } else if !parts(&fold(&value, switches.slugs), is_several(name))
+                .iter()
+                .any(|slug| is_known(world, name, slug))
+            {
                 match edges.unknown_slug {
                     UnknownSlug::Nothing => {}
                     UnknownSlug::Ignored => continue,
@@ -97,12 +105,13 @@ impl Query {
             }
             size => size.map(|size| size.min(edges.largest_page)),
         };
-        Ok(Self { page: count("page")?, per_page, filters, several, since })
+        let folded = filters.iter().map(|(name, value)| (*name, fold(value, switches.slugs))).collect();
+        Ok(Self { page: count("page")?, per_page, filters, folded, several, since })
     }
 
     /// A state and a city, both known and without a common venue, if these are asked for.
     pub(super) fn outside(&self, world: &World) -> Option<(&str, &str)> {
-        let slug = |name: &str| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
+        let slug = |name: &str| self.folded.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
         let (state, city) = (slug("state")?, slug("city")?);
         let is_in = |venue: &Venue, state_too: bool, city_too: bool| {
             let place = &world.map.places[usize::from(venue.place)];
@@ -116,7 +125,7 @@ impl Query {
 
     /// A predicate for the selected venues.
     pub(super) fn selection<'a>(&self, world: &'a World, switches: &Switches) -> impl Fn(&Venue) -> bool + use<'a> {
-        let slug = |name: &str| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
+        let slug = |name: &str| self.folded.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
         // An unknown slug is in no bucket; of several any will do.
         let buckets = |name: &str, find: &dyn Fn(&str) -> Option<usize>| {
             let is_several = self.several.contains(&name);
@@ -152,6 +161,34 @@ impl Query {
     }
 }
 
+/// Reads a whole number; `None`: it is none, or below 0.
+pub(super) fn number(text: &str, numbers: Numbers) -> Option<u64> {
+    let digits = |text: &str| text.len() - text.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+    let whole = |text: &str| (digits(text) > 0).then(|| text[..digits(text)].parse().unwrap_or(u64::MAX));
+    match numbers {
+        Numbers::Strict => text.parse().ok().filter(|number: &u64| number.to_string() == text),
+        Numbers::ParseInt => {
+            let text = text.trim_start();
+            whole(text.strip_prefix('+').unwrap_or(text))
+        }
+        Numbers::Python => {
+            let text = text.trim();
+            let text = text.strip_prefix('+').unwrap_or(text);
+            let is_apart = !text.starts_with('_') && !text.ends_with('_') && !text.contains("__");
+            let plain = text.replace('_', "");
+            whole(&plain).filter(|_| is_apart && digits(&plain) == plain.len())
+        }
+    }
+}
+
+/// A slug as it is compared.
+fn fold(slug: &str, slugs: Slugs) -> String {
+    match slugs {
+        Slugs::Exact => slug.to_owned(),
+        Slugs::Loose => slug.trim().to_lowercase().nfd().filter(|letter| !is_combining_mark(*letter)).collect(),
+    }
+}
+
 /// The slugs of a value.
 fn parts(value: &str, is_several: bool) -> Vec<&str> {
     if is_several { value.split(',').collect() } else { vec![value] }
@@ -177,19 +214,43 @@ fn decode(text: &str) -> String {
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// A date is its first instant; the `+` of an offset may have become a space.
-fn parse_instant(text: &str, reading: &Reading) -> Option<Timestamp> {
+/// A date is its first instant; the `+` of an offset may have become a space. An instant that is too late for the clock
+/// is the last one.
+fn parse_instant(text: &str, Switches { dates, reading, .. }: &Switches) -> Option<Timestamp> {
+    let at = |zone: &TimeZone, civil: DateTime| zone.to_timestamp(civil).unwrap_or(Timestamp::MAX);
+    let day = |date: Date| at(&reading.dates, date.at(0, 0, 0, 0));
     let text = text.replace(' ', "+");
-    let date = |text: &str| reading.dates.to_timestamp(text.parse::<Date>().ok()?.at(0, 0, 0, 0)).ok();
-    if text.len() == "2025-01-31".len() {
-        return date(&text);
+    if *dates == Dates::Iso {
+        let with_day = if text.len() == "2025-W22".len() { format!("{text}-1") } else { text.clone() };
+        let week = with_day.parse::<ISOWeekDate>().ok().filter(|_| text.contains('W'));
+        let date = week.map(ISOWeekDate::date).or_else(|| text.parse().ok().filter(|_| !text.contains('T')));
+        if let Some(date) = date {
+            return Some(day(date));
+        }
+    } else {
+        let has_dashes = [4, 7].iter().all(|at| text.as_bytes().get(*at) == Some(&b'-'));
+        let fraction = text.split_once('.').map_or(0, |(_, rest)| rest.len());
+        if !has_dashes || text.contains([',', 'W']) || fraction > "123456789+00:00".len() {
+            return None;
+        }
+        if text.len() == "2025-01-31".len() {
+            return Some(day(text.parse().ok()?));
+        }
     }
-    let at = match text.parse::<Timestamp>() {
-        Ok(at) => Some(at),
-        Err(_) if text.contains('T') => reading.times.to_timestamp(text.parse::<DateTime>().ok()?).ok(),
-        Err(_) => None,
+    let text = short_fraction(&text.replace(',', "."));
+    let instant = match text.parse::<Timestamp>() {
+        Ok(instant) => instant,
+        Err(_) if text.contains('T') => at(&reading.times, text.parse().ok()?),
+        Err(_) => return None,
     };
-    if reading.only_dates { at.and_then(|_| date(text.get(.."2025-01-31".len())?)) } else { at }
+    if reading.only_dates { Some(day(text.get(.."2025-01-31".len())?.parse().ok()?)) } else { Some(instant) }
+}
+
+/// The same instant with at most nine decimals.
+fn short_fraction(text: &str) -> String {
+    let Some((whole, rest)) = text.split_once('.') else { return text.to_owned() };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    format!("{whole}.{}{}", &rest[..digits.min(9)], &rest[digits..])
 }
 
 #[cfg(test)]
@@ -198,15 +259,55 @@ mod tests {
 
     #[test]
     fn instants_are_read_in_all_documented_shapes() {
-        let read = |text: &str| parse_instant(text, &Reading::default());
-        let midnight = read("2025-01-31").unwrap();
+        let parse_instant = |text: &str| parse_instant(text, &Switches::default());
+        let midnight = parse_instant("2025-01-31").unwrap();
         for text in
             ["2025-01-31T00:00:00Z", "2025-01-31T00:00:00", "2025-01-30T19:00:00-05:00", "2025-01-31T01:00:00 01:00"]
         {
-            assert_eq!(read(text), Some(midnight), "{text}");
+            assert_eq!(parse_instant(text), Some(midnight), "{text}");
         }
-        for text in ["yesterday", "2025-13-01", "2025-01-3", "1738281600", "2025-02-30"] {
-            assert_eq!(read(text), None, "{text}");
+        for text in ["yesterday", "2025-13-01", "2025-01-3", "1738281600", "2025-02-30", "20250131", "2025-W05-5"] {
+            assert_eq!(parse_instant(text), None, "{text}");
+        }
+        assert_eq!(parse_instant("9999-12-31"), Some(Timestamp::MAX), "never");
+    }
+
+    #[test]
+    fn other_spellings_of_instants_are_read_in_that_dialect() {
+        let switches = Switches { dates: Dates::Iso, ..Switches::default() };
+        let parse_instant = |text: &str| parse_instant(text, &switches);
+        let midnight = "2025-01-31T00:00:00Z".parse().unwrap();
+        for text in [
+            "2025-01-31",
+            "20250131",
+            "20250131T000000Z",
+            "2025-W05-5",
+            "2025-01-31T00:00:00,0Z",
+            "2025-01-31T00:00:00.0000000000009Z",
+        ] {
+            assert_eq!(parse_instant(text), Some(midnight), "{text}");
+        }
+        assert_eq!(parse_instant("2025-W05"), "2025-01-27T00:00:00Z".parse().ok());
+        assert_eq!(parse_instant("yesterday"), None);
+    }
+
+    #[test]
+    fn numbers_are_read_in_three_ways() {
+        for (text, strict, parse_int, python) in [
+            ("2", Some(2), Some(2), Some(2)),
+            ("2.0", None, Some(2), None),
+            ("2abc", None, Some(2), None),
+            (" 2", None, Some(2), Some(2)),
+            ("+2", None, Some(2), Some(2)),
+            ("02", None, Some(2), Some(2)),
+            ("1_0", None, Some(1), Some(10)),
+            ("1__0", None, Some(1), None),
+            ("x", None, None, None),
+            ("-2", None, None, None),
+            ("", None, None, None),
+        ] {
+            let read = [Numbers::Strict, Numbers::ParseInt, Numbers::Python].map(|numbers| number(text, numbers));
+            assert_eq!(read, [strict, parse_int, python], "{text:?}");
         }
     }
 

@@ -126,6 +126,48 @@ pub enum EmptyFilters {
     Array,
 }
 
+/// How `page`, `per_page` and ids are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// Canonical decimals only.
+    #[default]
+    Strict,
+    /// As `parseInt` of JavaScript or `(int)` of PHP: the number that the value begins with.
+    ParseInt,
+    /// As `int()` of Python: white space around it, a sign, leading zeros and underscores are fine.
+    Python,
+}
+
+/// How slugs are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slugs {
+    /// Byte by byte.
+    #[default]
+    Exact,
+    /// Without case, accents and white space around them.
+    Loose,
+}
+
+/// Which spellings of `modified_since` are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dates {
+    /// The documented shapes.
+    #[default]
+    Documented,
+    /// Basic forms, weeks, decimal commas and more than nine decimals, too.
+    Iso,
+}
+
+/// `total_pages` of a list without listings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmptyPages {
+    /// 0.
+    #[default]
+    Zero,
+    /// 1, as the pagers of Django, Laravel and Rails say.
+    One,
+}
+
 /// How several filters combine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Combine {
@@ -272,6 +314,14 @@ pub struct Switches {
     pub generated: Generated,
     /// How `filters` looks when empty.
     pub empty_filters: EmptyFilters,
+    /// How many pages an empty list has.
+    pub empty_pages: EmptyPages,
+    /// How numbers are read.
+    pub numbers: Numbers,
+    /// How slugs are compared.
+    pub slugs: Slugs,
+    /// Which spellings of instants are read.
+    pub dates: Dates,
     /// How filters combine.
     pub combine: Combine,
     /// What `modified_since` means.
@@ -329,6 +379,10 @@ impl Default for Switches {
             modified: ModifiedStyle::default(),
             generated: Generated::default(),
             empty_filters: EmptyFilters::default(),
+            empty_pages: EmptyPages::default(),
+            numbers: Numbers::default(),
+            slugs: Slugs::default(),
+            dates: Dates::default(),
             combine: Combine::default(),
             since: Since::default(),
             reading: Reading::default(),

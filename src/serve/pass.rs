@@ -47,6 +47,7 @@ impl Public {
             coding: Coding::Identity,
             conditional: true,
             passes: true,
+            provisional: false,
         };
         let Some(proxy) = &self.answers.proxy else {
             let problem = Problem::unknown_path(&target[..]);

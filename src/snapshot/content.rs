@@ -78,7 +78,12 @@ impl SnapshotId {
             hasher.update(bytes);
         };
         part(b"grandstand snapshot 1");
-        part(&envelope_text(envelope));
+        let mut text = envelope_text(envelope);
+        let empty = &envelope.empty_numbers;
+        if !empty.are_usual() {
+            put(&mut text, ["e", &empty.page, &empty.total_pages]);
+        }
+        part(&text);
         for taxonomy in taxonomies {
             part(taxonomy.as_bytes());
         }
@@ -98,7 +103,7 @@ impl SnapshotId {
     }
 }
 
-/// An envelope as bytes to hash.
+/// An envelope as bytes to hash, without the numbers of an empty list: they show in such lists alone.
 pub(super) fn envelope_text(envelope: &Envelope) -> Vec<u8> {
     // Written field by field, because debug output is not a stable format.
     let mut text = envelope.empty_filters.clone().into_bytes();
@@ -121,10 +126,14 @@ pub(super) fn envelope_text(envelope: &Envelope) -> Vec<u8> {
             // A volatile field takes no part in the id, not even by its presence.
             F::Volatile { .. } => continue,
         };
-        for piece in [tag, key, value] {
-            text.extend_from_slice(&(piece.len() as u64).to_le_bytes());
-            text.extend_from_slice(piece.as_bytes());
-        }
+        put(&mut text, [tag, key, value]);
     }
     text
+}
+
+fn put(text: &mut Vec<u8>, pieces: [&str; 3]) {
+    for piece in pieces {
+        text.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+        text.extend_from_slice(piece.as_bytes());
+    }
 }

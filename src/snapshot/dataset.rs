@@ -4,9 +4,11 @@
 
 mod overview;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
+use crate::api::edges::spelling::folded;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
@@ -61,6 +63,8 @@ pub struct Dataset {
     modified_known: bool,
     /// For an order that is not by falling `modified`; `None`: a filter is a prefix.
     since: Option<Unordered>,
+    /// The slugs of each taxonomy that have capitals, accents or white space, without these; made when first needed.
+    folded: [OnceLock<HashSet<Box<str>>>; 3],
 }
 
 /// The index for an order that is not by `modified`.
@@ -184,6 +188,7 @@ impl Dataset {
             terms,
             columns,
             content,
+            folded: Default::default(),
         })
     }
 
@@ -223,6 +228,19 @@ impl Dataset {
     /// The membership of a slug; `None` if no term and no listing has it.
     pub fn membership(&self, kind: TaxonomyKind, slug: &str) -> Option<&Membership> {
         self.membership[kind.index()].get(slug)
+    }
+
+    /// Whether a slug that no term has differs from that of a term in case, accents or white space around it only.
+    pub fn is_respelled(&self, kind: TaxonomyKind, slug: &str) -> bool {
+        let plain = folded(slug);
+        if self.membership(kind, &plain).is_some() {
+            return true;
+        }
+        let others = self.folded[kind.index()].get_or_init(|| {
+            let folded = self.memberships(kind).map(|(known, _)| folded(known));
+            folded.filter(|known| matches!(known, Cow::Owned(_))).map(|known| known.into_owned().into()).collect()
+        });
+        others.contains(&*plain)
     }
 
     /// Every slug of a taxonomy with its membership.

@@ -146,17 +146,23 @@ pub(crate) enum Decision<'a> {
     List(Applied),
     /// With a status and this body.
     Body(&'a Answer, String),
-    /// Nobody knows but the origin: two parameters are odd.
+    /// With the origin's answer, as every answer that the snapshot does not have.
     Through,
+    /// Nobody knows but the origin: a value belongs to no class, or two parameters are odd. The origin is asked if that
+    /// costs others nothing; these values are sent as the client spelled them.
+    Odd(Vec<Odd>),
 }
 
 /// How a query is answered that the parser calls odd. `now`: nanoseconds since 1970.
 pub(crate) fn of_odd<'a>(learned: &'a Learned, dataset: &Dataset, asked: &OddQuery, now: i64) -> Decision<'a> {
-    let [odd] = &asked.odds[..] else {
-        // A slug beside them may be unknown, and then it may be anything.
-        let mut odds = asked.odds.clone();
-        odds.extend(looked_up(dataset, &asked.rest, now));
-        return through(&odds);
+    let odd = match &asked.odds[..] {
+        [odd] if odd.case().is_some() && !names_respelled(dataset, odd) => odd,
+        odds => {
+            // A slug beside them may be unknown, and then it may be anything.
+            let mut odds = odds.to_vec();
+            odds.extend(looked_up(dataset, &asked.rest, now));
+            return odd_together(odds);
+        }
     };
     let lesson = learned.of(odd);
     let beside = match lesson {
@@ -173,7 +179,7 @@ pub(crate) fn of_odd<'a>(learned: &'a Learned, dataset: &Dataset, asked: &OddQue
         return lesson.map_or(Decision::Ours, |lesson| by(lesson, dataset, &asked.rest, odd));
     }
     odds.push(odd.clone());
-    through(&odds)
+    odd_together(odds)
 }
 
 /// How a query is answered that finds nothing; `None`: nothing is odd about it. `now`: nanoseconds since 1970.
@@ -188,17 +194,19 @@ pub(crate) fn of_empty<'a>(
         && let Some(city) = elsewhere(dataset, query)
     {
         odds.push(city);
-        return Some(through(&odds));
     }
     let odd = odds.first()?;
     let Some(learned) = learned else { return Some(Decision::Ours) };
-    if odds.len() > 1 {
-        return Some(through(&odds));
+    if odds.len() > 1 || odd.how == How::Spelled {
+        return Some(odd_together(odds));
+    }
+    if odd.how == How::Elsewhere {
+        return Some(through(odd));
     }
     if odd.how == How::Several {
         // What was learned of one unknown slug says nothing about a list of them.
         return Some(match learned.commas {
-            Some(true) => through(&odds),
+            Some(true) => through(odd),
             Some(false) => Decision::AsOurs,
             None => Decision::Ours,
         });
@@ -222,15 +230,20 @@ pub(crate) fn of_id<'a>(lesson: Option<&'a Lesson>, id: &str) -> Option<(&'a Ans
     Some((answer, answer.body.fill(&[id])?))
 }
 
-/// Two parameters are odd: the origin is asked, unless what it would repeat is not harmless.
-fn through<'a>(odds: &[Odd]) -> Decision<'a> {
-    if odds.iter().all(Odd::is_harmless) { Decision::Through } else { Decision::Ours }
+/// What only the origin knows, unless it may not be asked about the value.
+fn through<'a>(odd: &Odd) -> Decision<'a> {
+    if odd.is_askable() { Decision::Through } else { Decision::Ours }
+}
+
+/// The same of values without a class, and of several odd parameters.
+fn odd_together<'a>(odds: Vec<Odd>) -> Decision<'a> {
+    if odds.iter().all(Odd::is_askable) { Decision::Odd(odds) } else { Decision::Ours }
 }
 
 fn by<'a>(lesson: &'a Lesson, dataset: &Dataset, rest: &ListQuery, odd: &Odd) -> Decision<'a> {
     match lesson {
         Lesson::AsOurs => Decision::AsOurs,
-        Lesson::Through => through(std::slice::from_ref(odd)),
+        Lesson::Through => through(odd),
         Lesson::List { effect, shown } => {
             apply(*effect, *shown, rest, odd, dataset).map_or(Decision::Ours, Decision::List)
         }
@@ -255,12 +268,23 @@ fn elsewhere(dataset: &Dataset, query: &ListQuery) -> Option<Odd> {
     is_outside.then(|| Odd::of(TaxonomyKind::Cities.parameter(), How::Elsewhere, city))
 }
 
-/// A slug that no term has: perhaps it means several terms.
-fn unknown(parameter: &'static str, slug: &str) -> Odd {
-    if slug.contains(',') {
-        return Odd { parameter, how: How::Several, values: slug.split(',').map(Into::into).collect() };
+/// A slug that no term has: perhaps it is another spelling of one, or means several terms.
+fn unknown(dataset: &Dataset, kind: TaxonomyKind, slug: &str) -> Odd {
+    if dataset.is_respelled(kind, slug) {
+        return Odd::of(kind.parameter(), How::Spelled, slug);
     }
-    Odd::of(parameter, How::Unknown, slug)
+    if slug.contains(',') {
+        let values = slug.split(',').map(Into::into).collect();
+        return Odd { parameter: kind.parameter(), how: How::Several, values };
+    }
+    Odd::of(kind.parameter(), How::Unknown, slug)
+}
+
+/// Whether a value is another spelling of the slug of a term.
+fn names_respelled(dataset: &Dataset, odd: &Odd) -> bool {
+    let kind = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == odd.parameter);
+    let is_respelled = |kind, slug: &str| dataset.membership(kind, slug).is_none() && dataset.is_respelled(kind, slug);
+    kind.is_some_and(|kind| odd.values.iter().any(|slug| is_respelled(kind, slug)))
 }
 
 /// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.
@@ -270,7 +294,7 @@ fn looked_up(dataset: &Dataset, query: &ListQuery, now: i64) -> Vec<Odd> {
         if let Some(slug) = query.slug(kind)
             && dataset.membership(kind, slug).is_none()
         {
-            odds.push(unknown(kind.parameter(), slug));
+            odds.push(unknown(dataset, kind, slug));
         }
     }
     if let Some(since) = query.modified_since.as_ref().filter(|since| since.at > now) {

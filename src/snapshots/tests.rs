@@ -74,7 +74,7 @@ fn content(ids: &[u64]) -> Content {
         Summary { id: ListingId(*id), hash: ContentHash::of(&raw), raw }
     };
     Content {
-        envelope: Envelope { fields: vec![EnvelopeField::Items], empty_filters: "[]".into() },
+        envelope: Envelope { fields: vec![EnvelopeField::Items], empty_filters: "[]".into(), ..Envelope::default() },
         taxonomies: [Arc::from("[]"), Arc::from("[]"), Arc::from("[]")],
         summaries: ids.iter().map(summary).collect(),
     }

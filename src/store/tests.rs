@@ -45,6 +45,7 @@ fn content_of(summaries: Vec<Summary>) -> Content {
         envelope: Envelope {
             fields: vec![EnvelopeField::Page, EnvelopeField::Items, carried],
             empty_filters: "[]".into(),
+            ..Envelope::default()
         },
         taxonomies: [Arc::from("[1]"), Arc::from("[2]"), Arc::from("{}")],
         summaries,

@@ -22,6 +22,9 @@ pub struct Asker {
     pub demand: Option<Demand>,
     /// Whether it was answered well before: then the client cannot have caused a failure.
     pub was_well: bool,
+    /// Whether the client chose the bytes of the request: it is sent only if that costs others nothing, and its failure
+    /// says nothing about the origin.
+    pub spare: bool,
     /// The processes of this program that the client's request passed.
     pub trail: Trail,
 }
@@ -29,13 +32,13 @@ pub struct Asker {
 impl Asker {
     /// The mirror itself, with unlimited patience.
     pub const fn mirror(class: Class) -> Self {
-        Self { class, client: None, patience: None, demand: None, was_well: false, trail: Trail::NONE }
+        Self { class, client: None, patience: None, demand: None, was_well: false, spare: false, trail: Trail::NONE }
     }
 
     /// A client that waits no longer than this.
     pub const fn client(client: Option<IpAddr>, patience: Duration) -> Self {
         let (class, patience) = (Class::Client, Some(patience));
-        Self { class, client, patience, demand: None, was_well: false, trail: Trail::NONE }
+        Self { class, client, patience, demand: None, was_well: false, spare: false, trail: Trail::NONE }
     }
 
     /// Whether a client without a stale answer waits for it, as far as known.

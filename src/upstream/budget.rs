@@ -152,6 +152,16 @@ impl Budget {
         place.turn(until).await.map(Permit::sent)
     }
 
+    /// A slot that nobody needs now, for a request in bytes that a client chose. All such requests together take at most
+    /// a tenth of the window.
+    ///
+    /// # Errors
+    /// When there is none; nothing waits for it.
+    pub fn acquire_spare(&self) -> Result<Permit, Spent> {
+        let slot = self.dispatcher.look(|desk, now| desk.state.take_spare(now));
+        slot.map(|slot| Permit::unused(&self.dispatcher, slot).sent()).ok_or(Spent::soon())
+    }
+
     /// Sends nothing for `span`, because the origin asked for it or fails; survives a restart.
     pub fn pause(&self, span: Duration) {
         let span = span.min(LONGEST_PAUSE);

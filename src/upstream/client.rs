@@ -169,7 +169,7 @@ impl OriginClient {
     /// # Errors
     /// When there is no usable answer; the budget then pauses where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
-        let witness = self.witness(&asker, true);
+        let witness = self.witness(&asker, !asker.spare);
         let outcome = self.follow(path, validators, asker).await;
         match &outcome {
             Ok(_) => self.succeeded(),

@@ -1,7 +1,8 @@
 //! The documented API has many dialects; the mirror understands them all, and a refresh stays cheap in each.
 
 use grandstand::sample::{
-    ApiUrlStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ItemOrder, Switches, TaxonomyShape, TermFields, World,
+    ApiUrlStyle, EmptyFilters, EmptyPages, EtagStyle, Generated, GeneratedAt, ItemOrder, Switches, TaxonomyShape,
+    TermFields, World,
 };
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
@@ -104,6 +105,7 @@ dialects! {
     terms_with_a_title_are_understood: |s| s.field_names = TermFields::TitleListingsCount;
     terms_with_a_label_and_a_total_are_understood: |s| s.field_names = TermFields::LabelTotal;
     empty_filters_as_an_array_are_understood: |s| s.empty_filters = EmptyFilters::Array;
+    empty_lists_of_one_page_are_understood: |s| s.empty_pages = EmptyPages::One;
     a_request_id_in_every_answer_is_understood: |s| s.request_id = true;
     a_request_id_without_entity_tags_is_understood: |s| {
         s.request_id = true;

@@ -3,8 +3,8 @@
 //! `dialects` samples and checks the cost of a refresh; here all combinations are compared.
 
 use grandstand::sample::{
-    ApiUrlStyle, CountStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ItemOrder, ModifiedStyle, Origin,
-    Switches, TaxonomyShape, TermFields, TermNames, World,
+    ApiUrlStyle, CountStyle, EmptyFilters, EmptyPages, EtagStyle, Generated, GeneratedAt, ItemOrder, ModifiedStyle,
+    Origin, Switches, TaxonomyShape, TermFields, TermNames, World,
 };
 
 use crate::compare::{same_list, slugs, taxonomy_is_the_origins};
@@ -120,6 +120,7 @@ dialects! {
         (s.generated, s.etags) = (Generated::everywhere(GeneratedAt::StandsStill(1_768_435_200)), EtagStyle::None);
     };
     stamps_that_run_ahead_are_exact: |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400));
+    an_empty_list_that_has_one_page_is_exact: |s| s.empty_pages = EmptyPages::One;
     addresses_without_scheme_are_exact: |s| s.api_url = ApiUrlStyle::WithoutScheme;
 }
 

@@ -25,7 +25,7 @@ pub(super) fn target(raw: &str, parsed: Result<Parameters, QueryError>, rules: &
             let ours = parsed.map(|parsed| parsed.list).map_err(refusal);
             Ok(Target::OddList(Box::new(OddRequest { odd, ours })))
         }
-        (None, Ok(Parameters { list: query, snapshot: pin, .. })) => Ok(Target::List { query, pin }),
+        (None, Ok(Parameters { list: query, snapshot: pin, .. })) => Ok(Target::List { query, pin, raw: None }),
         (None, Err(error)) => Err(refusal(error)),
     }
 }

@@ -173,7 +173,7 @@ fn what_changed_is_asked_for_by_a_known_endpoint() {
 #[test]
 fn a_query_becomes_its_canonical_form() {
     let admitted = ask(&rules(), "GET", "/api/listings.json?per_page=500&snapshot=abc&x=1", &[]);
-    let Admission::Admitted { target: Target::List { query, pin }, .. } = admitted.admission else {
+    let Admission::Admitted { target: Target::List { query, pin, .. }, .. } = admitted.admission else {
         panic!("{admitted:?}");
     };
     assert_eq!(query.per_page, 100);
@@ -201,7 +201,12 @@ fn odd_queries_are_told_apart_where_they_are_answered_as_the_origin_does() {
             other => panic!("{odd}: {other:?}"),
         }
     }
+    for (spelled, raw) in [("sport=golf", None), ("city=new%20york&page=2", Some("city=new%20york&page=2"))] {
+        let expected = raw.map(Box::from);
+        assert!(matches!(target(&format!("listings.json?{spelled}")), Ok(Target::List { raw, .. }) if raw == expected));
+    }
     assert!(matches!(target("listings/x.json"), Ok(Target::NoListing(id)) if &*id == "x"));
+    assert!(matches!(target("listings/%2B%37.json"), Ok(Target::NoListing(id)) if &*id == "%2B7"));
     for refused in ["listings.json?page=%FF", "sports.json?page=0"] {
         assert!(target(refused).is_err(), "{refused}");
     }

@@ -10,7 +10,7 @@ use crate::answer::find::Learned;
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
 
-use super::{Answer, Asked, Head, NOSNIFF, Outcome, Standing, common, fields};
+use super::{Answer, Asked, Head, NO_STORE, NOSNIFF, Outcome, Standing, common, fields};
 
 /// Nothing in it is loaded or run.
 pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'";
@@ -39,7 +39,8 @@ impl Standing {
             head.put_static(&fields::ALLOW, ALLOW);
         }
         head.put_number(&fields::CONTENT_LENGTH, body.len());
-        let cache_control = if status == StatusCode::NOT_FOUND { "public, max-age=60" } else { "no-store" };
+        let may_keep = status == StatusCode::NOT_FOUND && !asked.provisional;
+        let cache_control = if may_keep { "public, max-age=60" } else { NO_STORE };
         head.put_static(&fields::CACHE_CONTROL, cache_control);
         common(&mut head, asked.limit);
         let body = (*asked.method != Method::HEAD).then_some(body);

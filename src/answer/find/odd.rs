@@ -5,12 +5,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 
 use super::{Finder, Found, NamedSnapshot};
 use crate::answer::admit::OddRequest;
 use crate::answer::render;
 use crate::api::edges::case::Case;
-use crate::api::edges::lesson::{Answer, Family, Learned as Lessons, Lesson, family};
+use crate::api::edges::lesson::{Answer, Family, family};
+use crate::api::edges::odd::{self, Odd};
+use crate::api::edges::spelling::{is_askable, is_word};
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::semantics::hops::Caller;
@@ -43,6 +46,8 @@ pub(super) enum OddFound {
     Body(Learned),
     /// The origin's answer to this path.
     Through(String),
+    /// The same, if asking costs others nothing.
+    Spare(String),
 }
 
 impl Learned {
@@ -54,25 +59,43 @@ impl Learned {
 }
 
 impl OddFound {
-    fn of(decision: Decision<'_>, path: impl FnOnce() -> String) -> Self {
+    /// `path`: the query for the origin; its odd parameters have the client's bytes.
+    fn of(decision: Decision<'_>, path: impl FnOnce(&[Odd]) -> String) -> Self {
         match decision {
             Decision::Ours | Decision::AsOurs => Self::Ours,
             Decision::List(applied) => Self::List(applied),
             Decision::Body(answer, body) => Self::Body(Learned::of(answer, body)),
-            Decision::Through => Self::Through(path()),
+            Decision::Through => Self::Through(path(&[])),
+            Decision::Odd(odds) => Self::Spare(path(&odds)),
+        }
+    }
+}
+
+impl Found {
+    /// Our own answer in place of the origin's, which gave none.
+    pub(super) fn provisional(self) -> Self {
+        match self {
+            Self::Provisional(ours) => Self::Provisional(ours),
+            ours => Self::Provisional(Box::new(ours)),
         }
     }
 }
 
 impl Finder {
     /// The decision about a query that selects no listing; `None`: it is not odd.
-    pub(super) fn looked_up(&self, published: &Snapshot, query: &ListQuery) -> Option<OddFound> {
+    pub(super) fn looked_up(&self, published: &Snapshot, query: &ListQuery, raw: Option<&str>) -> Option<OddFound> {
         if !self.edges.are_used() {
             return None;
         }
         let (learned, now) = (self.edges.learned(), self.now_nanos());
         let decision = edges::of_empty(learned.as_deref(), &published.dataset, query, now)?;
-        Some(OddFound::of(decision, || query.path_and_query()))
+        let spelled = |odds: &[Odd]| raw.and_then(|raw| odd::path_of(raw, odds));
+        Some(OddFound::of(decision, |odds| spelled(odds).unwrap_or_else(|| query.path_and_query())))
+    }
+
+    /// Whether the right answer is the origin's, which is asked if that costs others nothing.
+    pub(super) const fn asks_about(&self, odd: &OddFound) -> bool {
+        matches!(odd, OddFound::Spare(_)) && self.proxy.is_some()
     }
 
     /// Answers an odd request; `None`: grandstand's own answer counts. `allowed`: the origin may be asked.
@@ -86,8 +109,9 @@ impl Finder {
     ) -> Option<Found> {
         match odd {
             OddFound::Body(learned) => Some(Found::Learned(learned)),
-            OddFound::Through(path) if allowed => self.while_it_answers(&path, client).await,
-            OddFound::Ours | OddFound::Through(_) => None,
+            OddFound::Through(path) if allowed => self.while_it_answers(&path, false, client).await,
+            OddFound::Spare(path) if allowed => self.while_it_answers(&path, true, client).await,
+            OddFound::Ours | OddFound::Through(_) | OddFound::Spare(_) => None,
             OddFound::List(applied) if relies_on_disproved(&published.meta, &applied.query) => None,
             OddFound::List(applied) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());
@@ -105,51 +129,65 @@ impl Finder {
             Ok(named) => named,
             Err(none) => return none,
         };
+        let mut is_provisional = false;
         if let Some(lessons) = self.edges.learned() {
             let decision = edges::of_odd(&lessons, &named.published.dataset, &odd, self.now_nanos());
-            match OddFound::of(decision, || odd.path.clone()) {
+            match OddFound::of(decision, |odds| odd.path(odds)) {
                 // It has a key of its own, and perhaps a cached reply.
                 OddFound::List(applied) if applied.is_ordinary() => {
-                    return self.list(named, applied.query, client).await;
+                    return self.list(named, applied.query, None, false, client).await;
                 }
                 found => {
                     let NamedSnapshot { published, pinned, beside } = &named;
                     let allowed = beside.is_none() && !pinned && !(self.is_behind)();
+                    is_provisional = allowed && self.asks_about(&found);
                     if let Some(found) = self.answer_odd(published, *pinned, found, allowed, client).await {
                         return found;
                     }
                 }
             }
         }
-        match ours {
-            Ok(query) => self.list(named, query, client).await,
+        let ours = match ours {
+            Ok(query) => self.list(named, query, None, is_provisional, client).await,
             Err(problem) => problem.into(),
-        }
+        };
+        if is_provisional { ours.provisional() } else { ours }
     }
 
     /// Answers for the id of no listing.
     pub(super) fn unknown(&self, id: ListingId) -> Found {
-        let id = id.to_string();
-        self.without_listing(&id, |lessons| lessons.lessons.get(&Case::UnknownId))
+        self.without_listing(&id.to_string(), Case::UnknownId)
     }
 
-    /// Answers for an id that is no number.
-    pub(super) fn no_listing(&self, id: &str) -> Found {
-        self.without_listing(id, |lessons| lessons.of_id(id))
+    /// Answers for an id that is no canonical number, as it came.
+    pub(super) async fn no_listing(&self, id: &str, client: &Caller) -> Found {
+        let text = percent_decode_str(id).decode_utf8().ok();
+        let text = text.as_deref().unwrap_or(id);
+        if is_word(text) {
+            return self.without_listing(text, Case::IdWord);
+        }
+        let ours = || Found::from(Problem::unknown_listing(text));
+        if !self.edges.are_learned() || self.proxy.is_none() || !is_askable(text) || (self.is_behind)() {
+            return ours();
+        }
+        let found = self.while_it_answers(&format!("/api/listings/{id}.json"), true, client).await;
+        found.unwrap_or_else(|| ours().provisional())
     }
 
-    fn without_listing(&self, id: &str, lesson: impl FnOnce(&Lessons) -> Option<&Lesson>) -> Found {
+    fn without_listing(&self, id: &str, case: Case) -> Found {
         let learned = self.edges.learned();
-        let answer = learned.as_deref().and_then(|lessons| edges::of_id(lesson(lessons), id));
+        let answer = learned.as_deref().and_then(|lessons| edges::of_id(lessons.lessons.get(&case), id));
         match answer {
             Some((answer, body)) => Found::Learned(Learned::of(answer, body)),
             None => Problem::unknown_listing(id).into(),
         }
     }
 
-    /// The origin's own answer; `None`: it gives none.
-    async fn while_it_answers(&self, path: &str, client: &Caller) -> Option<Found> {
-        let (stored, outcome) = self.proxy.as_ref()?.read(path, false, client).await.ok()?;
+    /// The origin's own answer; `None`: it gives none. `spare`: it is asked only if that costs others nothing.
+    async fn while_it_answers(&self, path: &str, spare: bool, client: &Caller) -> Option<Found> {
+        let proxy = self.proxy.as_ref()?;
+        let read = if spare { proxy.read_spare(path, client).await } else { proxy.read(path, false, client).await };
+        let (stored, outcome) = read.ok()?;
         Some(Found::Through { stored, outcome })
     }
 

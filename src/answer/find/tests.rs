@@ -37,7 +37,7 @@ fn content(count: u64, text: &str) -> Content {
     ];
     let sports = format!(r#"[{{"slug":"golf","label":"{text}","n":{count}}}]"#);
     Content {
-        envelope: Envelope { fields, empty_filters: "{}".into() },
+        envelope: Envelope { fields, ..Envelope::default() },
         taxonomies: [sports.into(), "[]".into(), "[]".into()],
         summaries: (1..=count).map(summary).collect(),
     }
@@ -111,7 +111,7 @@ impl Rig {
 
     async fn list(&self, query: &str) -> Found {
         let Parameters { list, snapshot, .. } = Parameters::parse(query).unwrap();
-        self.find(Target::List { query: list, pin: snapshot }).await
+        self.find(Target::List { query: list, pin: snapshot, raw: None }).await
     }
 
     async fn sports(&self, pin: Option<&str>) -> String {
@@ -145,6 +145,7 @@ fn shown(found: Found) -> Shown {
         Found::Through { .. } => panic!("read through"),
         Found::Document { .. } => panic!("a page"),
         Found::Learned(learned) => panic!("{learned:?}"),
+        Found::Provisional(_) => panic!("in place of the origin's answer"),
     }
 }
 

@@ -16,10 +16,10 @@ pub(crate) enum Case {
     PageNegative,
     /// `page=x`.
     PageWord,
-    /// `page` beyond 64 bits.
-    PageHuge,
     /// `per_page=0`.
     PerPageZero,
+    /// `per_page=-1`.
+    PerPageNegative,
     /// `per_page=101`.
     PerPageOver,
     /// `per_page=x`.
@@ -57,8 +57,8 @@ impl Case {
         Self::PageZero,
         Self::PageNegative,
         Self::PageWord,
-        Self::PageHuge,
         Self::PerPageZero,
+        Self::PerPageNegative,
         Self::PerPageOver,
         Self::PerPageWord,
         Self::UnknownSport,
@@ -82,8 +82,8 @@ impl Case {
             Self::PageZero => "page-zero",
             Self::PageNegative => "page-negative",
             Self::PageWord => "page-word",
-            Self::PageHuge => "page-huge",
             Self::PerPageZero => "per-page-zero",
+            Self::PerPageNegative => "per-page-negative",
             Self::PerPageOver => "per-page-over",
             Self::PerPageWord => "per-page-word",
             Self::UnknownSport => "unknown-sport",

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use http::HeaderValue;
-use serde::{Deserialize, Serialize};
+use serde::de::value::StringDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::case::Case;
-use super::odd::{How, Odd};
+use super::odd::Odd;
 use super::template::Template;
 use crate::api::query::ListQuery;
 
@@ -70,6 +71,7 @@ pub(crate) struct Answer {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Learned {
     /// The lessons. A case without one is answered as the table of the documentation says.
+    #[serde(deserialize_with = "of_cases")]
     pub lessons: BTreeMap<Case, Lesson>,
     /// Whether the origin answers a city outside the requested state by anything but an empty list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -78,6 +80,7 @@ pub(crate) struct Learned {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commas: Option<bool>,
     /// Why nothing was learned of the other cases, for people.
+    #[serde(deserialize_with = "of_cases")]
     pub own: BTreeMap<Case, String>,
     /// How many requests the cases took.
     pub probes: u32,
@@ -93,46 +96,24 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// Reads what is known of cases. A number beyond 64 bits was one of them; now its class is any other spelling, which the
+/// origin is asked about.
+pub(crate) fn of_cases<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Case, T>, D::Error> {
+    let mut named: BTreeMap<String, T> = BTreeMap::deserialize(from)?;
+    named.remove("page-huge");
+    let case = |name: String| Case::deserialize(StringDeserializer::new(name));
+    named.into_iter().map(|(name, what)| Ok((case(name)?, what))).collect()
+}
+
 impl Learned {
     /// How many requests everything took.
     pub(crate) const fn requests(&self) -> u32 {
         self.probes + self.filter_probes
     }
 
-    /// What was learned of an odd parameter. A value that belongs to no case is treated as those beside it, if the
-    /// origin refuses them all alike.
+    /// What was learned of the class of an odd parameter.
     pub(crate) fn of(&self, odd: &Odd) -> Option<&Lesson> {
-        if let Some(case) = odd.case() {
-            return self.lessons.get(&case);
-        }
-        let alike = match (odd.parameter, odd.how) {
-            ("page", How::NoNumber) => &[Case::PageZero, Case::PageNegative, Case::PageWord][..],
-            ("per_page", How::NoNumber | How::Negative | How::Huge) => &[Case::PerPageZero, Case::PerPageWord][..],
-            ("modified_since", How::Repeated) => {
-                let (numbers, filters) =
-                    (self.lessons.get(&Case::RepeatedNumber), self.lessons.get(&Case::RepeatedFilter));
-                return filters.filter(|filters| numbers == Some(*filters));
-            }
-            _ => return None,
-        };
-        let (last, others) = alike.split_last()?;
-        let lesson = self.lessons.get(last)?;
-        let is_alike = |case: &Case| match (lesson, self.lessons.get(case)) {
-            (Lesson::Answer(word), Some(Lesson::Answer(other))) => word.refuses_as(other, *case),
-            (word, Some(other)) => {
-                word == other && matches!(word, Lesson::List { effect: Effect::Number(_), shown: false })
-            }
-            _ => false,
-        };
-        others.iter().all(is_alike).then_some(lesson)
-    }
-
-    /// What was learned of an id that is no number: of one that is a word, and of others if ids of listings that do not
-    /// exist are answered in the same way.
-    pub(crate) fn of_id(&self, id: &str) -> Option<&Lesson> {
-        let is_word = id.starts_with(|first: char| first.is_ascii_alphabetic());
-        let (word, unknown) = (self.lessons.get(&Case::IdWord), self.lessons.get(&Case::UnknownId));
-        word.filter(|word| is_word || Some(*word) == unknown)
+        self.lessons.get(&odd.case()?)
     }
 
     /// Checks what a bundle brings.
@@ -189,14 +170,6 @@ pub(crate) fn family(media_type: &str) -> Option<Family> {
 }
 
 impl Answer {
-    /// Whether a word is refused as a value of another case is.
-    fn refuses_as(&self, other: &Self, case: Case) -> bool {
-        let same = self.status == other.status && self.media_type == other.media_type && self.status != 200;
-        // Zero has no gap for its value, which is always the same.
-        let is_zero = matches!(case, Case::PageZero | Case::PerPageZero);
-        same && if is_zero { self.body.fill(&["0"]) == other.body.fill(&[]) } else { self.body == other.body }
-    }
-
     /// Why it is not an answer that may be given; `None`: it may.
     fn problem(&self) -> Option<String> {
         let family = self.media_type.as_deref().map(family);
@@ -313,21 +286,5 @@ mod tests {
             let what = lesson.what();
             assert_eq!(learned([(Case::UnknownId, lesson)]).check().is_ok(), fine, "{what}");
         }
-    }
-
-    #[test]
-    fn a_value_of_no_case_is_treated_as_those_beside_it_if_they_are_refused_alike() {
-        let fraction = Odd::of("page", How::NoNumber, "1.5");
-        let refusal = |value: &str| format!("bad page: {value}");
-        let template = Template::of([&refusal("x"), &refusal("y")], [&["x"], &["y"]]).unwrap();
-        let word = Lesson::Answer(Answer { status: 400, media_type: Some("text/plain".into()), body: template });
-        let zero = answer(400, Some("text/plain"), &refusal("0"));
-        let all = [(Case::PageZero, zero), (Case::PageNegative, word.clone()), (Case::PageWord, word.clone())];
-        assert_eq!(learned(all.clone()).of(&fraction), Some(&word));
-        let [_, negative, other] = all.clone();
-        assert_eq!(learned([negative, other]).of(&fraction), None, "zero is not known");
-        let mut mixed = learned(all);
-        mixed.lessons.insert(Case::PageNegative, Lesson::List { effect: Effect::Number(1), shown: false });
-        assert_eq!(mixed.of(&fraction), None);
     }
 }

@@ -1,12 +1,13 @@
 //! Reads an odd query of the list: which parameters are odd, and what the others ask for.
 //!
-//! What only the data shows to be odd, an unknown slug or a page beyond the last, is found in
-//! [`crate::snapshot::edges`]. Callers: [`crate::answer`] when the parser of queries says that a query is odd,
-//! [`crate::audit`].
+//! A lesson holds for the class of values that its probes came from. [`How`] names the classes; any other value that is
+//! not valid is [`How::Spelled`]: only the origin knows what it means. What only the data shows to be odd, an unknown
+//! slug or a page beyond the last, is found in [`crate::snapshot::edges`]. Callers: [`crate::answer`] when the parser of
+//! queries says that a query is odd, [`crate::audit`].
 
 use super::case::Case;
-use super::template;
-use crate::api::query::{self, KNOWN, ListQuery, ModifiedSince};
+use super::spelling;
+use crate::api::query::{self, KNOWN, ListQuery};
 use crate::api::taxonomy::TaxonomyKind;
 
 /// An odd query of a list.
@@ -18,8 +19,23 @@ pub(crate) struct OddQuery {
     pub odds: Vec<Odd>,
     /// The snapshot that the client names.
     pub pin: Option<Box<str>>,
-    /// Path and query as they are sent to the origin: known parameters only, in one order.
-    pub path: String,
+    given: Vec<Given>,
+}
+
+/// The different values of a parameter, in the order in which they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    parameter: &'static str,
+    values: Vec<Spelled>,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Spelled {
+    /// The client's bytes.
+    raw: Box<str>,
+    /// Decoded.
+    text: Box<str>,
 }
 
 /// An odd parameter.
@@ -38,18 +54,16 @@ pub(crate) struct Odd {
 pub(crate) enum How {
     /// `0`.
     Zero,
-    /// A whole number below 0.
+    /// `-` and a canonical decimal of at most 18 digits.
     Negative,
     /// Letters, where a number should be.
     Word,
-    /// A number beyond 64 bits.
-    Huge,
     /// `per_page` above the maximum.
     Over,
-    /// Anything else, where a number should be.
-    NoNumber,
-    /// An instant that cannot be read.
+    /// No instant, and it does not begin with a digit.
     Malformed,
+    /// A value of no class: another spelling of a number, of an instant or of a known slug.
+    Spelled,
     /// An instant in the future.
     Future,
     /// A slug that no term has.
@@ -81,9 +95,9 @@ impl Odd {
             How::Zero if is_page => Some(Case::PageZero),
             How::Zero => Some(Case::PerPageZero),
             How::Negative if is_page => Some(Case::PageNegative),
+            How::Negative => Some(Case::PerPageNegative),
             How::Word if is_page => Some(Case::PageWord),
             How::Word => Some(Case::PerPageWord),
-            How::Huge if is_page => Some(Case::PageHuge),
             How::Over => Some(Case::PerPageOver),
             How::Malformed => Some(Case::SinceMalformed),
             How::Future => Some(Case::SinceFuture),
@@ -98,7 +112,7 @@ impl Odd {
             How::Empty if is_number => Some(Case::EmptyNumber),
             How::Empty if is_slug => Some(Case::EmptyFilter),
             How::Empty => Some(Case::EmptySince),
-            How::Negative | How::Huge | How::NoNumber | How::Repeated | How::Elsewhere | How::Several => None,
+            How::Spelled | How::Repeated | How::Elsewhere | How::Several => None,
         }
     }
 
@@ -111,78 +125,105 @@ impl Odd {
         values.chain(parameter).collect()
     }
 
-    /// Whether nothing in it could become markup.
-    pub(crate) fn is_harmless(&self) -> bool {
-        self.values.iter().all(|value| template::is_harmless(value))
+    /// Whether the origin may be asked about it.
+    pub(crate) fn is_askable(&self) -> bool {
+        self.values.iter().all(|value| spelling::is_askable(value))
     }
+}
+
+impl OddQuery {
+    /// Path and query as they are sent to the origin: known parameters only, in one order. The values of these odd
+    /// parameters have the client's bytes, since only the origin knows what these mean.
+    pub(crate) fn path(&self, odds: &[Odd]) -> String {
+        path(&self.given, odds)
+    }
+}
+
+/// The same of a raw query that the parser does not call odd.
+pub(crate) fn path_of(raw: &str, odds: &[Odd]) -> Option<String> {
+    Some(path(&given(raw)?, odds))
+}
+
+fn path(given: &[Given], odds: &[Odd]) -> String {
+    let mut path = String::from("/api/listings.json");
+    for Given { parameter, values } in given.iter().filter(|given| given.parameter != "snapshot") {
+        let is_odd = odds.iter().any(|odd| odd.parameter == *parameter);
+        for Spelled { raw, text } in values {
+            if !is_odd && matches!((*parameter, &**text), ("page", "1") | ("per_page", "50")) {
+                continue;
+            }
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(parameter);
+            path.push('=');
+            if is_odd && raw.is_ascii() {
+                path.push_str(raw);
+            } else {
+                query::encode(text, &mut path);
+            }
+        }
+    }
+    path
 }
 
 /// Reads a raw query of a list. `None`: it is ordinary, or it is refused whatever the origin does: values that are not
 /// UTF-8, too long, or two snapshots.
 pub(crate) fn read(raw: &str) -> Option<OddQuery> {
+    let (mut rest, mut odds, mut pin) = (ListQuery::default(), Vec::new(), None);
     let given = given(raw)?;
-    let mut asked = OddQuery { rest: ListQuery::default(), odds: Vec::new(), pin: None, path: String::new() };
-    asked.path.push_str("/api/listings.json");
-    for (parameter, mut values) in given {
+    for Given { parameter, values } in &given {
+        let parameter = *parameter;
+        let is_empty = |text: &&str| text.is_empty();
+        let texts = || values.iter().map(|value| &*value.text);
+        let full: Vec<&str> = texts().filter(|text| !is_empty(text)).collect();
         if parameter == "snapshot" {
-            values.retain(|value| !value.is_empty());
-            asked.pin = values.pop().map(Into::into);
-            if !values.is_empty() {
+            if full.len() > 1 {
                 return None;
             }
+            pin = full.first().map(|id| (*id).into());
             continue;
         }
-        for value in &values {
-            asked.path.push(if asked.path.contains('?') { '&' } else { '?' });
-            asked.path.push_str(parameter);
-            asked.path.push('=');
-            query::encode(value, &mut asked.path);
+        if full.len() < values.len() {
+            odds.push(Odd { parameter, how: How::Empty, values: Vec::new() });
         }
-        let full = values.iter().filter(|value| !value.is_empty()).count();
-        if full < values.len() {
-            asked.odds.push(Odd { parameter, how: How::Empty, values: Vec::new() });
-            values.retain(|value| !value.is_empty());
-        }
-        match &values[..] {
+        match full[..] {
             [] => {}
             [value] => {
-                if let Err(how) = put(&mut asked.rest, parameter, value) {
-                    asked.odds.push(Odd::of(parameter, how, value));
+                if let Err(how) = put(&mut rest, parameter, value) {
+                    odds.push(Odd::of(parameter, how, value));
                 }
             }
             [first, .., last] => {
-                let mut scratch = asked.rest.clone();
-                for value in &values {
+                let mut scratch = rest.clone();
+                for value in &full {
                     if let Err(how) = put(&mut scratch, parameter, value) {
-                        asked.odds.push(Odd::of(parameter, how, value));
+                        odds.push(Odd::of(parameter, how, value));
                     }
                 }
-                if values.len() > 2 {
-                    asked.odds.push(Odd { parameter, how: How::Empty, values: Vec::new() });
+                if full.len() > 2 {
+                    odds.push(Odd { parameter, how: How::Empty, values: Vec::new() });
                 }
-                let values = vec![first.as_str().into(), last.as_str().into()];
-                asked.odds.push(Odd { parameter, how: How::Repeated, values });
+                odds.push(Odd { parameter, how: How::Repeated, values: vec![first.into(), last.into()] });
             }
         }
     }
-    (!asked.odds.is_empty()).then_some(asked)
+    (!odds.is_empty()).then_some(OddQuery { rest, odds, pin, given })
 }
 
-/// The different values of each known parameter, decoded, in the order of the canonical query.
-fn given(raw: &str) -> Option<Vec<(&'static str, Vec<String>)>> {
+/// The different values of each known parameter, in the order of the canonical query.
+fn given(raw: &str) -> Option<Vec<Given>> {
     const ORDER: [&str; 7] = ["sport", "state", "city", "modified_since", "page", "per_page", "snapshot"];
     const { assert!(ORDER.len() == KNOWN.len()) };
-    let mut given: Vec<(&'static str, Vec<String>)> = ORDER.into_iter().map(|name| (name, Vec::new())).collect();
+    let mut given: Vec<Given> = ORDER.into_iter().map(|parameter| Given { parameter, values: Vec::new() }).collect();
     for pair in raw.split('&') {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Ok(key) = query::decode(key) else { continue };
-        let Some((_, values)) = given.iter_mut().find(|(name, _)| *name == key) else { continue };
-        let value = query::decode(value).ok()?.into_owned();
-        if !values.contains(&value) {
-            values.push(value);
+        let Some(Given { values, .. }) = given.iter_mut().find(|given| given.parameter == key) else { continue };
+        let text: Box<str> = query::decode(value).ok()?.into();
+        if values.iter().all(|known| known.text != text) {
+            values.push(Spelled { raw: value.into(), text });
         }
     }
-    given.retain(|(_, values)| !values.is_empty());
+    given.retain(|given| !given.values.is_empty());
     Some(given)
 }
 
@@ -197,7 +238,14 @@ pub(crate) fn put(query: &mut ListQuery, parameter: &'static str, value: &str) -
             }
             query.per_page = size;
         }
-        "modified_since" => query.modified_since = Some(since(value)?),
+        "modified_since" => match query::since(value) {
+            Ok((since, true)) => query.modified_since = Some(since),
+            // A sign or white space in front of a number says nothing about words.
+            _ if value.trim_start_matches([' ', '+', '-']).starts_with(|first: char| first.is_ascii_digit()) => {
+                return Err(How::Spelled);
+            }
+            _ => return Err(How::Malformed),
+        },
         _ => {
             if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == parameter) {
                 query.slugs[kind.index()] = Some(value.into());
@@ -207,30 +255,19 @@ pub(crate) fn put(query: &mut ListQuery, parameter: &'static str, value: &str) -
     Ok(())
 }
 
-fn since(value: &str) -> Result<ModifiedSince, How> {
-    query::since(value).map_err(|_| How::Malformed)
-}
-
 /// Reads a number from 1 up; else says what is odd about it.
 fn number(value: &str) -> Result<u64, How> {
-    // Words that some languages read as numbers, or as nothing.
-    const MEANT: [&str; 8] = ["nan", "inf", "infinity", "null", "nil", "none", "true", "false"];
     if let Ok(number) = query::whole_number("page", value) {
         return Ok(number);
     }
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_canonical = |text: &str| {
+        (1..19).contains(&text.len()) && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
     Err(match value {
         "0" => How::Zero,
-        _ if digits(value) && !value.starts_with('0') => How::Huge,
-        _ if value.strip_prefix('-').is_some_and(|rest| digits(rest) && !rest.starts_with('0') && rest.len() < 19) => {
-            How::Negative
-        }
-        _ if value.bytes().all(|byte| byte.is_ascii_alphabetic())
-            && !MEANT.contains(&value.to_ascii_lowercase().as_str()) =>
-        {
-            How::Word
-        }
-        _ => How::NoNumber,
+        _ if value.strip_prefix('-').is_some_and(is_canonical) => How::Negative,
+        _ if spelling::is_word(value) => How::Word,
+        _ => How::Spelled,
     })
 }
 
@@ -246,7 +283,6 @@ mod tests {
             ("page=0", Some(Case::PageZero), vec!["0"]),
             ("page=-1&per_page=7", Some(Case::PageNegative), vec!["-1"]),
             ("page=x", Some(Case::PageWord), vec!["x"]),
-            ("page=18446744073709551616", Some(Case::PageHuge), vec!["18446744073709551616"]),
             ("per_page=0", Some(Case::PerPageZero), vec!["0"]),
             ("per_page=101", Some(Case::PerPageOver), vec!["101"]),
             ("per_page=18446744073709551615", Some(Case::PerPageOver), vec!["18446744073709551615"]),
@@ -261,7 +297,19 @@ mod tests {
             ("page=2x", None, vec!["2x"]),
             ("page=NaN", None, vec!["NaN"]),
             ("page=00", None, vec!["00"]),
-            ("per_page=-1", None, vec!["-1"]),
+            ("page=02", None, vec!["02"]),
+            ("page=+2", None, vec![" 2"]),
+            ("page=%2B2", None, vec!["+2"]),
+            ("page=-02", None, vec!["-02"]),
+            ("page=18446744073709551616", None, vec!["18446744073709551616"]),
+            ("per_page=18446744073709551616", None, vec!["18446744073709551616"]),
+            ("per_page=-1", Some(Case::PerPageNegative), vec!["-1"]),
+            ("per_page=10.0", None, vec!["10.0"]),
+            ("modified_since=20250601", None, vec!["20250601"]),
+            ("modified_since=2025-W22-7", None, vec!["2025-W22-7"]),
+            ("modified_since=2026-13-45", None, vec!["2026-13-45"]),
+            ("modified_since=1748736000", None, vec!["1748736000"]),
+            ("modified_since=-1", None, vec!["-1"]),
             ("modified_since=", Some(Case::EmptySince), vec![]),
             ("modified_since=2024-01-01&modified_since=2024-01-02", None, vec!["2024-01-01", "2024-01-02"]),
         ] {
@@ -286,13 +334,31 @@ mod tests {
     fn several_odd_parameters_are_counted_and_sent_in_one_order() {
         let asked = read("page=x&sport=&per_page=0&state=new%20york&snapshot=abc").unwrap();
         assert_eq!(asked.odds.len(), 3);
-        assert_eq!(asked.path, "/api/listings.json?sport=&state=new%20york&page=x&per_page=0");
+        assert_eq!(asked.path(&asked.odds), "/api/listings.json?sport=&state=new%20york&page=x&per_page=0");
         assert_eq!(asked.pin.as_deref(), Some("abc"));
         assert_eq!(asked.rest.slug(TaxonomyKind::States), Some("new york"));
         for raw in ["page=0&page=1", "page=1&page=2&page=3", "page=&page=2", "page=x&page=y"] {
             let count = read(raw).unwrap().odds.len();
             assert_eq!(count > 1, raw != "page=&page=2", "{raw}: {count}");
         }
+    }
+
+    #[test]
+    fn an_odd_value_is_sent_in_the_bytes_of_the_client_and_all_others_in_their_canonical_form() {
+        for (raw, sent) in [
+            ("page=+2", "page=+2"),
+            ("page=%202", "page=%202"),
+            ("page=%2b2&utm=1", "page=%2b2"),
+            ("page=2.0&state=te%78as&per_page=50", "state=texas&page=2.0"),
+            ("page=02&page=02&state=new+york", "state=new%20york&page=02"),
+            ("modified_since=20250601T000000%2B0200&page=1", "modified_since=20250601T000000%2B0200"),
+        ] {
+            let asked = read(raw).unwrap();
+            assert_eq!(asked.path(&asked.odds), format!("/api/listings.json?{sent}"), "{raw}");
+        }
+        let odds = [Odd::of("city", How::Spelled, "austin ")];
+        let path = path_of("city=austin+&state=te%78as", &odds).unwrap();
+        assert_eq!(path, "/api/listings.json?state=texas&city=austin+");
     }
 
     proptest! {

@@ -28,7 +28,7 @@ fn dataset(listings: u64) -> Dataset {
         format!(r#"[{{"slug":"{slug}","name":"{name}","count":{listings}}}]"#).into()
     };
     let taxonomies = [term("golf", "Golf"), term("s", "S"), term("c", "C")];
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let envelope = Envelope::default();
     Dataset::build(Content { envelope, taxonomies, summaries: summaries.collect() }, &Evidence::new()).unwrap()
 }
 

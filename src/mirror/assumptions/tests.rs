@@ -49,7 +49,7 @@ fn dataset(rows: &[Row]) -> Dataset {
         format!("[{}]", terms.join(",")).into()
     };
     let taxonomies = [taxonomy(0, "sport", "Sport"), taxonomy(1, "state", "State"), taxonomy(2, "city", "City")];
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let envelope = Envelope::default();
     let content = Content { envelope, taxonomies, summaries: rows.iter().enumerate().map(summary).collect() };
     Dataset::build(content, &Evidence::new()).unwrap()
 }

@@ -130,7 +130,7 @@ mod tests {
             format!("[{}]", terms.collect::<Vec<_>>().join(",")).into()
         };
         let sports = format!(r#"[{{"slug":"golf","name":"golf","count":{}}}]"#, places.len());
-        let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+        let envelope = Envelope::default();
         let summaries = places.iter().enumerate().map(summary).collect();
         let taxonomies = [sports.into(), taxonomy(0), taxonomy(1)];
         Dataset::build(Content { envelope, taxonomies, summaries }, &Evidence::new()).unwrap()

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::edges::case::Case;
 use crate::api::edges::judge::{Said, Seen, judge};
-use crate::api::edges::lesson::Learned;
+use crate::api::edges::lesson::{Learned, of_cases};
 
 use super::filters::Filter;
 
@@ -34,8 +34,10 @@ pub(super) struct Evidence {
     /// Probes of cases that were sent in this round.
     pub sent: u32,
     /// How often a probe of a case failed.
+    #[serde(deserialize_with = "of_cases")]
     pub failed: BTreeMap<Case, u32>,
     /// The answers to the first and second probe of each case.
+    #[serde(deserialize_with = "of_cases")]
     pub seen: BTreeMap<Case, Vec<Seen>>,
     /// How many requests the questions about filters took in this round.
     #[serde(default)]

@@ -41,11 +41,11 @@ impl Probe {
             Case::PageZero => one("page", How::Zero, "0"),
             Case::PageNegative => one("page", How::Negative, pick(["-70417", "-80923"])),
             Case::PageWord => one("page", How::Word, pick(WORDS)),
-            Case::PageHuge => one("page", How::Huge, pick(["36893488147419103233", "922337203685477580899"])),
-            Case::PerPageZero | Case::PerPageWord | Case::PerPageOver => {
+            Case::PerPageZero | Case::PerPageNegative | Case::PerPageWord | Case::PerPageOver => {
                 rest = of_few(round, dataset)?;
                 match case {
                     Case::PerPageZero => one("per_page", How::Zero, "0"),
+                    Case::PerPageNegative => one("per_page", How::Negative, pick(["-60413", "-90821"])),
                     Case::PerPageWord => one("per_page", How::Word, pick(WORDS)),
                     _ => one("per_page", How::Over, pick(["1000", "101"])),
                 }
@@ -58,7 +58,7 @@ impl Probe {
                 };
                 one(kind.parameter(), How::Unknown, &no_slug(kind, round, dataset))
             }
-            Case::SinceMalformed => one("modified_since", How::Malformed, pick(["qzvxk", "2026-13-45"])),
+            Case::SinceMalformed => one("modified_since", How::Malformed, pick(WORDS)),
             Case::SinceFuture => one("modified_since", How::Future, pick(["2999-01-01", "2987-06-05"])),
             Case::RepeatedNumber => {
                 let (parameter, values) = [("page", ["2", "3"]), ("per_page", ["11", "13"])][round];

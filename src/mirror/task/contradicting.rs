@@ -311,6 +311,9 @@ impl Mirror {
         let summaries = arranged(assembled.content.summaries.clone(), &contradiction.doubled, others, last);
         let here = summaries.len() as u64;
         let mut content = Content { summaries, ..assembled.content.clone() };
+        if let Some(last) = last {
+            content.envelope.empty_numbers = last.content.envelope.empty_numbers.clone();
+        }
         // Some page may have the right total, while others come from a cache.
         let right = contradiction.excess.contains(&(here.cast_signed() - distinct.cast_signed()));
         // What no list shows may have changed since.

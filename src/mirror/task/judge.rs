@@ -4,14 +4,18 @@
 
 use std::time::Duration;
 
+use crate::api::envelope::EmptyNumbers;
 use crate::api::listing::Summary;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{Store, StoreError};
+use crate::upstream::client::Asker;
 use crate::upstream::status::{OriginState, Progress};
+use crate::upstream::window::Class;
 
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
 use super::super::plan::{Purpose, is_settled};
@@ -87,10 +91,11 @@ impl Mirror {
                 return Ok(Next::Again(Duration::ZERO));
             }
         };
-        let assembled = match assembled {
+        let mut assembled = match assembled {
             Ok(assembled) => assembled,
             Err(error) => return self.does_not_fit(reading, &pass, error).await,
         };
+        assembled.content.envelope.empty_numbers = self.empty_numbers(reading, pass.until_ms()).await;
         self.contradictions.ended()?;
         let is_news = self.is_news(&assembled.content);
         if reading.expects_news && !is_news {
@@ -115,6 +120,29 @@ impl Mirror {
             Purpose::Follow => self.judge_what_follows(reading, &pass, assembled, unproven).await,
             Purpose::Certify => self.judge_unproven(reading, &pass, assembled, unproven, is_old).await,
         }
+    }
+
+    /// The origin's numbers of an empty list. A reading for a better certificate asks once, for what changed since the
+    /// instant of its pages: most often nothing did. Without an answer they stay as they are.
+    async fn empty_numbers(&self, reading: &mut Reading, until_ms: i64) -> EmptyNumbers {
+        if let Some(asked) = &reading.empty_numbers {
+            return asked.clone();
+        }
+        let known = self.newest.get().map(|newest| newest.dataset.content.envelope.empty_numbers.clone());
+        let is_due = known.is_none() || reading.purpose() == Purpose::Certify;
+        let since = WallTime::from_millis(until_ms).rfc3339().filter(|_| is_due);
+        let Some(since) = since else { return known.unwrap_or_default() };
+        let path = format!("/api/listings.json?modified_since={since}");
+        let asked = match self.crawler.client().ask(&path, None, Asker::mirror(Class::Crawl)).await {
+            Ok(answer) => EmptyNumbers::of(&answer.body),
+            Err(error) => {
+                tracing::debug!(path, %error, "the numbers of an empty list stay as they are known");
+                None
+            }
+        };
+        let numbers = asked.or(known).unwrap_or_default();
+        reading.empty_numbers = Some(numbers.clone());
+        numbers
     }
 
     /// A list that was read because the origin has changed: it waits for its confirmation, unless its pages are

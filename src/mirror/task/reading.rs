@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::api::envelope::EmptyNumbers;
 use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
@@ -48,6 +49,8 @@ pub(super) struct Reading {
     done: u64,
     /// The newest snapshot when it began.
     pub(super) before: Option<SnapshotId>,
+    /// The numbers of an empty list, once the origin was asked.
+    pub(super) empty_numbers: Option<EmptyNumbers>,
     /// When its first request was sent, or that of the last pass over all pages.
     pub(super) began: Monotonic,
     /// How many passes did not fit together.
@@ -74,6 +77,7 @@ impl Reading {
             round: 0,
             done: 0,
             before: newest.map(|newest| newest.dataset.id.clone()),
+            empty_numbers: None,
             began,
             misfits: 0,
             expects_news: false,

@@ -47,7 +47,7 @@ fn dataset(rows: &[Row]) -> Dataset {
         taxonomy("State", "state", rows, |row| row.state),
         taxonomy("City", "city", rows, |row| row.city),
     ];
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let envelope = Envelope::default();
     let content = Content { envelope, taxonomies, summaries: rows.iter().map(summary).collect() };
     Dataset::build(content, &Evidence::new()).unwrap()
 }
@@ -126,7 +126,7 @@ fn the_last_page_of_64_bits_is_empty() {
 #[test]
 fn content_that_lists_an_id_twice_is_refused() {
     let row = Row { id: 1, city: 0, state: 0, sport: 0, modified: 0 };
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let envelope = Envelope::default();
     let taxonomies = std::array::from_fn(|_| Arc::from("[]"));
     let content = Content { envelope, taxonomies, summaries: vec![summary(&row), summary(&row)] };
     let error = Dataset::build(content, &Evidence::new()).err().unwrap();

@@ -16,7 +16,7 @@ struct List {
     page: Option<String>,
     per_page: Option<String>,
     total: u64,
-    total_pages: Option<u64>,
+    total_pages: Option<String>,
     filters: Option<Value>,
     ids: Vec<u64>,
 }
@@ -42,7 +42,7 @@ impl List {
             page: number("page"),
             per_page: number("per_page"),
             total: fields.get("total")?.as_u64()?,
-            total_pages: fields.get("total_pages").and_then(Value::as_u64),
+            total_pages: number("total_pages"),
             filters: fields.get("filters").cloned(),
             ids: ids.map(|item| item.get("id")?.as_u64()).collect::<Option<_>>()?,
         })
@@ -51,9 +51,12 @@ impl List {
     fn is_answer(&self, applied: &Applied, dataset: &Dataset) -> bool {
         let Ok((total, items)) = applied.find(dataset) else { return false };
         let Applied { query, shown, .. } = applied;
-        let is_shown = |found: &Option<String>, shown: &Option<String>, query: u64| {
-            found.as_ref().is_none_or(|found| *found == shown.clone().unwrap_or_else(|| query.to_string()))
+        let is_shown = |found: &Option<String>, shown: &Option<String>, ours: String| {
+            found.as_ref().is_none_or(|found| *found == shown.clone().unwrap_or(ours))
         };
+        let empty = Some(&dataset.content.envelope.empty_numbers).filter(|_| total == 0);
+        let page = empty.filter(|_| query.page == 1).map_or_else(|| query.page.to_string(), |empty| empty.page.clone());
+        let pages = empty.map_or_else(|| query.total_pages(total).to_string(), |empty| empty.total_pages.clone());
         let filters = match &shown.filters {
             Some(filters) => filters.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect(),
             None => query.filters().map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>(),
@@ -66,9 +69,9 @@ impl List {
         };
         total == self.total
             && self.ids.iter().copied().eq(items.iter().map(|item| item.id.0))
-            && is_shown(&self.page, &shown.page, query.page)
-            && is_shown(&self.per_page, &shown.per_page, query.per_page.into())
-            && self.total_pages.is_none_or(|pages| pages == query.total_pages(total))
+            && is_shown(&self.page, &shown.page, page)
+            && is_shown(&self.per_page, &shown.per_page, query.per_page.to_string())
+            && self.total_pages.as_ref().is_none_or(|found| *found == pages)
             && same_filters
     }
 }

@@ -19,7 +19,7 @@ fn dataset(listings: &[(u64, u8)]) -> Dataset {
         let raw = format!(r#"{{"id":{id},"v":{value}}}"#);
         Summary { id: ListingId(*id), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from(raw) }
     };
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let envelope = Envelope::default();
     let taxonomies = std::array::from_fn(|_| Arc::from("[]"));
     let content = Content { envelope, taxonomies, summaries: listings.iter().map(summary).collect() };
     Dataset::build(content, &Evidence::new()).unwrap()

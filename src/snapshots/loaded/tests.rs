@@ -18,7 +18,7 @@ use crate::snapshot::meta::SnapshotMeta;
 fn snapshot(number: u64) -> Arc<Snapshot> {
     let raw = format!(r#"{{"id":{number}}}"#);
     let summary = Summary { id: ListingId(number), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from(raw) };
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let envelope = Envelope::default();
     let taxonomies = std::array::from_fn(|_| Arc::from("[]"));
     let content = Content { envelope, taxonomies, summaries: vec![summary] };
     let meta = SnapshotMeta::full(0);

@@ -52,6 +52,8 @@ pub(super) struct State {
     stale_turns: usize,
     /// Recent turns of reads that clients were refused.
     wanted_sent: VecDeque<Monotonic>,
+    /// Recent requests in bytes that a client chose.
+    spare_sent: VecDeque<Monotonic>,
     pub(super) refusals: Refusals,
 }
 
@@ -74,6 +76,7 @@ impl State {
             stale_in_a_row: 0,
             stale_turns: 0,
             wanted_sent: VecDeque::new(),
+            spare_sent: VecDeque::new(),
             refusals: Refusals::default(),
         }
     }
@@ -179,6 +182,37 @@ impl State {
             let share = client_share(window.limit(), crawls);
             window.free(now) > before + reserve && window.used_by(Class::Client, now) + before < share
         })
+    }
+
+    /// Takes a slot that nobody needs now, for a request in bytes that a client chose; `None`: there is none. Inside: the
+    /// slot of the window, if there is a window.
+    #[expect(clippy::option_option, reason = "a slot without a window has no number")]
+    pub(super) fn take_spare(&mut self, now: Monotonic) -> Option<Option<usize>> {
+        // A request that may fail by its own bytes is no test of whether the origin answers again.
+        if self.gentle.is_some() || !self.has_room(now) {
+            return None;
+        }
+        let kept_free = self.queue.len() + self.reserve();
+        let slot = match &mut self.window {
+            None => None,
+            Some(window) => {
+                let limit = window.limit();
+                while self.spare_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
+                    self.spare_sent.pop_front();
+                }
+                let is_full = self.spare_sent.len() >= (limit / 10).max(1);
+                if is_full || window.free(now) <= kept_free {
+                    return None;
+                }
+                self.spare_sent.push_back(now);
+                Some(window.take(Class::Client, now)?)
+            }
+        };
+        (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
+        if let (Some(ledger), Some(slot)) = (&mut self.ledger, slot) {
+            ledger.sent(slot);
+        }
+        Some(slot)
     }
 
     /// The next ticket; `None` when none may go.

@@ -40,7 +40,11 @@ impl OriginClient {
         let Asker { class, client, patience, .. } = *asker;
         let mut tries = 0;
         loop {
-            let permit = self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?;
+            let permit = if asker.spare {
+                self.budget.acquire_spare()?
+            } else {
+                self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?
+            };
             self.status.sent(class);
             let asked = self.clock.now_wall();
             match send().await {

@@ -14,7 +14,7 @@ fn summary(id: u64, edition: u64) -> Summary {
 }
 
 fn dataset(listings: impl Iterator<Item = (u64, u64)>) -> Dataset {
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".to_owned() };
+    let envelope = Envelope::default();
     let summaries = listings.map(|(id, edition)| summary(id, edition)).collect();
     Dataset::build(Content { envelope, taxonomies: [(); 3].map(|()| "[]".into()), summaries }, &Evidence::new())
         .unwrap()

@@ -70,7 +70,7 @@ pub(super) fn content(rows: &[Many]) -> Content {
         };
         format!("[{}]", (0..VALUES).chain([LISTED]).map(term).collect::<Vec<_>>().join(",")).into()
     });
-    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let envelope = Envelope::default();
     Content { envelope, taxonomies, summaries: rows.iter().map(Many::summary).collect() }
 }
 
