@@ -10,7 +10,7 @@ NUMBERS = ["2.0", "+2", "%2B2", "%202", "2%20", "2abc", "02", "1_0", "1e1", "0",
 SLUGS = ["sport=Golf", "sport=GOLF", "state=TEXAS", "state=Texas", "city=austin%20", "city=%20austin", "city=Canon-City", "sport=",
          "sport=curling", "state=atlantis", "city=nowhere", "sport=curling&page=2", "city=chicago&state=texas", "sport=golf&sport=tennis"]
 DATES = ["{0:%Y%m%d}", "{0:%Y%m%d}T120000Z", "{0:%G}-W{0:%V}-{0:%u}", "{0:%G}-W{0:%V}", "{0:%Y-%m-%d}T12:00:00,5Z",
-         "{0:%Y-%m-%d}T12:00:00.1234567891Z", "{0:%Y-%m-%d}%2012:00:00", "{0:%Y-%m-%d}T12:00", "{0:%Y-%m}", "{0:%Y/%m/%d}",
+         "{0:%Y-%m-%d}T12:00:00.1234567891Z", "{0:%Y-%m-%d}%2012:00:00", "{0:%Y-%m-%d}T12:00", "{0:%Y-%m}",
          "{0:%Y-%m-%d}T12:00:00%2B25:00", "{0:%Y-%m-%d}T23:59:60Z"]
 
 
@@ -36,7 +36,7 @@ def lists():
         yield "dates", _list(modified_since=day, per_page=100)
     for day in days[::4]:
         yield "dates", _list(modified_since=day, sport="golf")
-        for time in ("T00:00:00Z", "T05:00:00Z", "T12:34:56.789Z", "T00:00:00-06:00", "T00:00:00%2B09:30", "T00:00:00 09:30".replace(" ", "%20")):
+        for time in ("T00:00:00Z", "T05:00:00Z", "T12:34:56.789Z", "T00:00:00-06:00", "T00:00:00%2B09:30"):
             yield "times", _list(modified_since=f"{day}{time}", per_page=100)
         yield "times without offset", _list(modified_since=f"{day}T00:00:00", per_page=100)
     for form, day in itertools.product(DATES, days[5::12]):

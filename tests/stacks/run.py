@@ -9,8 +9,8 @@
     php-mark    the same, with a byte order mark before each body
     express     Express behind nginx proxy_cache, which sends no Age and updates in the background
     django      Django REST framework behind Varnish with grace
-    postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden` and `ties` are the same with details in arrays,
-                with rows that are deleted softly and counted, and with an order that is not unique
+    postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden`, `ties` and `late-ties` are the same with details
+                in arrays, with rows that are deleted softly and counted, and with an order that is not unique
 
 Installs what is missing: Debian packages, and npm and PyPI packages below target/stacks. Each stack starts on free ports with
 its data in a temporary directory. A mirror copies it; some 700 answers are compared with those of the application itself, byte

@@ -32,7 +32,7 @@ class Stack:
     cache_ttl: int = FRESH
     silent: bool = False  # the cache sends no Age
     midnight: bool = False  # a date is not midnight in UTC, and the mirror has to notice
-    ties: bool = False  # the order is not unique: pages contradict each other
+    ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
 
 
 @dataclass
@@ -136,7 +136,7 @@ def postgres(stack, children, base):
     rows = world.World(hidden=stack.options.get("TOTAL") == "all")
     execute = world.postgres(psql, port, "postgres")
     rows.fill(execute, "TIMESTAMPTZ", "JSON")
-    if stack.ties:
+    if stack.ties == "at first":
         rows.bulk_change()
     environment = {"PORT": str(direct), "BASE": base, "FRESH": str(FRESH), "DATABASE": f"postgres://postgres@127.0.0.1:{port}/postgres",
                    "ORDER": "modified DESC" if stack.ties else "modified DESC, id DESC", "NODE_PATH": str(home / "node_modules"),
@@ -155,5 +155,6 @@ STACKS = {
     "postgres": Stack(postgres, "PostgreSQL with a unique order, Fastify, HAProxy"),
     "arrays": Stack(postgres, "the same, each detail an array", {"ARRAYS": "yes"}),
     "hidden": Stack(postgres, "the same, `total` counts rows that are deleted softly", {"TOTAL": "all"}),
-    "ties": Stack(postgres, "the same without a unique order, and `total` as in hidden", {"TOTAL": "all"}, ties=True),
+    "ties": Stack(postgres, "the same without a unique order, and `total` as in hidden", {"TOTAL": "all"}, ties="at first"),
+    "late-ties": Stack(postgres, "the same without a unique order, which shows after the bulk update", ties="later"),
 }

@@ -5,6 +5,7 @@ Callers: run.py.
 
 import threading
 import time
+from collections import Counter
 
 import compare
 import queries
@@ -12,7 +13,8 @@ from mirror import TTL, Connection, Mirror
 from processes import Children
 from tap import Tap
 
-PAGES = [f"/api/listings.json?page={page}&per_page=100" for page in (1, 2, 3)]
+PAGE = 100
+PAGES = [f"/api/listings.json?page={page}&per_page={PAGE}" for page in (1, 2, 3)]
 # Seconds until a mirror is ready, knows its origin, has followed a change, and has settled every doubt about one answer.
 READY, LEARNED, FOLLOWED, SETTLED = 45, 60, 45, 30
 IDLE = 4 * TTL
@@ -44,13 +46,13 @@ class Watch(threading.Thread):
 class Trial:
     def __init__(self, stack, binary, scratch):
         self.stack, self.binary, self.children, self.tap = stack, binary, Children(scratch), Tap()
-        self.faults, self.notes = [], []
+        self.faults, self.notes, self.differed = [], [], set()
 
     def run(self):
         try:
             self.stand = self.stack.start(self.stack, self.children, self.tap.url)
             self.tap.open(self.stand.front)
-            if self.stack.ties:
+            if self.stack.ties == "at first":
                 self._pages_contradict()
             self.mirror = Mirror(self.binary, self.children, self.tap.url, self.stack.cache_ttl)
             if self._until(READY, self.mirror.ready):
@@ -115,22 +117,23 @@ class Trial:
     def _same(self, when):
         """Everything is as at the origin; what is not at once has a while to become so."""
         wanted = [*queries.lists(), *queries.others(sorted(self.stand.world.ids))]
-        asked = {kind: sum(one == kind for one, _ in wanted) for kind, _ in wanted}
+        asked = Counter(kind for kind, _ in wanted)
         start = time.monotonic()
-        end = start + SETTLED
         found = self._differences(wanted)
-        while found and time.monotonic() < end:
+        while time.monotonic() < start + SETTLED and any(target not in self.differed for _, target, _ in found):
             time.sleep(2)
             found = self._differences([(kind, target) for kind, target, _ in found])
         self.notes.append(f"{when}: {len(wanted)} answers compared in {time.monotonic() - start:.0f} s, {len(found)} differ")
-        for kind in asked:
-            those = [f"{target}: {what}" for one, target, what in found if one == kind]
-            if those:
-                self.faults.append(f"{when}: {len(those)} of {asked[kind]} {kind} differ, such as\n" + "\n".join(f"      {one}" for one in those[:4]))
+        for kind, count in Counter(kind for kind, _, _ in found).items():
+            fresh = [f"\n      {target}: {what}" for one, target, what in found if one == kind and target not in self.differed]
+            self.faults.append(f"{when}: {count} of {asked[kind]} {kind} differ, {len(fresh)} newly" + "".join(fresh[:6]))
+        self.differed.update(target for _, target, _ in found)
 
     def _changes(self, what, change):
         start = time.monotonic()
         changed = change()
+        if self.stack.ties and len(changed) > PAGE:
+            self._pages_contradict()
         pages = [("pages", target) for target in PAGES] + [("details", f"/api/listings/{number}.json") for number in changed]
         followed = self._until(FOLLOWED, lambda: not self._differences(pages))
         took = time.monotonic() - start
@@ -171,10 +174,7 @@ class Trial:
 
     @staticmethod
     def _most(seen):
-        counts = {}
-        for one in seen:
-            counts[one.target] = counts.get(one.target, 0) + 1
-        return ", ".join(f"{target} x{count}" for target, count in sorted(counts.items(), key=lambda one: -one[1])[:4])
+        return ", ".join(f"{target} x{count}" for target, count in Counter(one.target for one in seen).most_common(4))
 
     def _health(self):
         code, status = self.mirror.status()

@@ -36,7 +36,7 @@ function rows($db, $sql, $values) {
 }
 
 if ($path === '/api/listings.json') {
-    $page = max(1, min(1000000, (int) ($_GET['page'] ?? 1)));
+    $page = max(1, (int) ($_GET['page'] ?? 1));
     $size = (int) ($_GET['per_page'] ?? 50);
     $size = $size < 1 ? 50 : min(100, $size);
     $filters = $values = [];
@@ -58,7 +58,7 @@ if ($path === '/api/listings.json') {
         $values[] = gmdate('Y-m-d\TH:i:s\Z', $since);
     }
     $total = (int) rows($db, "SELECT count(*) AS n FROM listings WHERE $where", $values)[0]['n'];
-    $skip = ($page - 1) * $size;
+    $skip = min($page - 1, 1000000) * $size;
     $items = [];
     foreach (rows($db, "SELECT * FROM listings WHERE $where ORDER BY modified DESC, id DESC LIMIT $size OFFSET $skip", $values) as $row) {
         $items[] = ['id' => $row['id'], 'name' => $row['name'], 'url' => $row['url'], 'city' => $row['city'],
