@@ -39,7 +39,7 @@ use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
 use sides::is_elsewhere;
-use verdict::{Ours, Theirs, Verdict, judge};
+use verdict::{Ours, Theirs, Verdict, judge, properties};
 
 /// After so many samples in a row without any answer the origin is taken to be down.
 const MOST_FAILURES: u32 = 3;
@@ -263,6 +263,9 @@ impl Auditor {
         let ours = self.ours(&published, &sample.request)?;
         let mut ignored = self.ignored(&published);
         let kind = self.kind_of(&published, sample);
+        for property in properties(&ours, &theirs) {
+            self.audits.note_property(property);
+        }
         if let Verdict::Settled(outcome) = judge(kind, &ours, &theirs, &ignored)? {
             return Ok(Look::Settled(outcome));
         }

@@ -136,12 +136,16 @@
 //! list was amended or read again, the conditional requests are then sent once more, and the list is published if they
 //! show no further change.
 //!
+//! Pages that contradict each other although they do not change (`mirror::contradiction`) are lived with: what they lack
+//! is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total that the
+//! origin states if that is not the number of listings.
+//!
 //! | certificate | what it says |
 //! |---|---|
 //! | `provisional` | every page was read and they fit together, but perhaps not at one instant |
 //! | `full` | there is one instant at which the origin had exactly this data |
 //! | `incremental` | a refresh of a full or incremental snapshot. While it ran, the first page, the taxonomies and the answer to the probe did not change; the rest of the list is derived from them and from the snapshot before |
-//! | `best-effort` | three tries gave no proof; `/status` says what is not proven |
+//! | `best-effort` | three tries gave no proof, or the pages contradict each other; `/status` says what is not proven |
 //!
 //! **A refresh misses two things,** if they are not on the first page and the counts of the terms stay the same: a
 //! change that leaves `modified` as it was; and a deletion together with the insertion of a listing with an old

@@ -206,6 +206,7 @@ impl Core {
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (commands, settings, clock) = (self.commands.clone(), self.settings.clone(), self.clock.clone());
+            origin.client.budget().expect_refreshes();
             let mirror = Mirror::new(crawler, snapshots, commands, settings, clock, evidence);
             self.mirror = Some(mirror);
             self.worker = Some(DetailWorker {

@@ -4,7 +4,8 @@
 //! confirmed. Nothing here interprets content. Callers: most modules beside it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -62,6 +63,8 @@ pub struct Copies {
     aged_ms: Arc<AtomicI64>,
     /// Whether that cache was seen to send old copies without `Age`: one bit per [`Place`].
     silent: Arc<AtomicU8>,
+    /// The largest `Age` so far, in seconds.
+    longest_age: Arc<AtomicU32>,
 }
 
 /// How far the origin's clock may differ from ours, in milliseconds, before its `Date` counts as old.
@@ -71,7 +74,7 @@ impl Copies {
     /// The copies in `store`; other rooms share the volatile keys.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
         let (aged_ms, silent) = (Arc::new(AtomicI64::new(i64::MIN)), Arc::default());
-        Self { client, store, volatile, judging: Arc::default(), aged_ms, silent }
+        Self { client, store, volatile, judging: Arc::default(), aged_ms, silent, longest_age: Arc::default() }
     }
 
     pub(super) fn client(&self) -> &OriginClient {
@@ -82,6 +85,18 @@ impl Copies {
     pub(super) fn saw_aged(&self) -> bool {
         let since = self.client.now_ms().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
         (0..=self.cache_ttl_ms().saturating_mul(3)).contains(&since)
+    }
+
+    /// The largest `Age` of an answer so far.
+    pub(super) fn longest_age(&self) -> Duration {
+        /// A larger one is no reason to wait for longer.
+        const MOST: Duration = Duration::from_secs(3600);
+        Duration::from_secs(self.longest_age.load(Ordering::Relaxed).into()).min(MOST)
+    }
+
+    /// The hash of the copy of `path`, without volatile fields.
+    pub(super) fn hash_of(&self, path: &str) -> Result<Option<ContentHash>, StoreError> {
+        Ok(self.store.copy_meta(path)?.map(|meta| meta.hash))
     }
 
     /// How old copies of the origin's CDN can be when it sends no `Age`.
@@ -231,6 +246,7 @@ impl Copies {
         let sent_ms = answer.sent().as_millis();
         let dated = self.client.stamps().date(place, answer, text, before);
         let age_said = answer.stamps.age.is_some();
+        self.longest_age.fetch_max(answer.stamps.age.unwrap_or(0), Ordering::Relaxed);
         // A `Date` that lags a little is a slow clock; an `Age`, or a body older than its header, is a cache.
         let is_older = sent_ms - dated.until_ms > 3 * DATE_GRAIN_MS;
         let aged = answer.stamps.age.is_some_and(|age| age > 0) || is_older || fetched_ms - sent_ms > CLOCKS_DIFFER_MS;

@@ -9,6 +9,7 @@ mod early;
 mod fetch;
 mod index;
 mod once;
+mod retries;
 #[cfg(test)]
 mod tests;
 pub(crate) mod worker;

@@ -7,6 +7,7 @@
 mod amending;
 mod candidate;
 mod confirm;
+mod contradicting;
 mod error;
 mod judge;
 mod known_order;
@@ -36,8 +37,10 @@ use crate::upstream::status::OriginStatus;
 use super::commands::Commands;
 use super::copies::CopyError;
 use super::crawl::Crawler;
+use super::pass;
 use super::plan::{self, Facts, Step};
 
+use contradicting::Contradictions;
 use error::MirrorError;
 use known_order::KnownOrder;
 use learn::Learning;
@@ -63,6 +66,7 @@ pub struct Mirror {
     newest: Newest,
     shrink: ShrinkGuard,
     order: KnownOrder,
+    contradictions: Contradictions,
     terms: TermEvidence,
     learning: Learning,
     schedule: Schedule,
@@ -90,7 +94,8 @@ impl Mirror {
         Self {
             questions: Questions::new(crawler.clone()),
             shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
-            order: KnownOrder::new(store),
+            order: KnownOrder::new(store.clone()),
+            contradictions: Contradictions::new(store),
             newest: Newest::new(snapshots),
             terms: TermEvidence::new(evidence),
             learning: Learning::new(clock.now_mono()),
@@ -153,7 +158,21 @@ impl Mirror {
     fn facts(&self) -> Facts {
         let now = self.clock.now_mono();
         let (begun, learn_in) = (self.work.begun(now), self.learning.due_in(now));
-        self.schedule.facts(now, self.age(), self.newest.certificate(), begun, learn_in)
+        let mut facts = self.schedule.facts(now, self.age(), self.newest.certificate(), begun, learn_in);
+        // No better certificate is to be had while the origin's pages contradict each other.
+        if self.newest.get().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
+            facts.patience = facts.patience.max(self.settings.load().mirror.sweep_every);
+        }
+        facts
+    }
+
+    /// How long a step with so many requests has to wait, because the origin's answers disagree: until old copies of its
+    /// CDN have expired, only so many are sent.
+    fn pause_for(&mut self, requests: u64) -> Duration {
+        let Some(newest) = self.newest.get() else { return Duration::ZERO };
+        let most = 2 * pass::pages(newest.dataset.len() as u64) + 20;
+        let (now, apart) = (self.clock.now_mono(), self.crawler.apart());
+        self.schedule.outlay.wait(now, self.crawler.sent(), requests, most, apart)
     }
 
     /// How old the newest snapshot is, by the wall clock.
@@ -165,7 +184,7 @@ impl Mirror {
     async fn perform(&mut self, step: Step) -> Result<(), MirrorError> {
         match step {
             Step::Refresh => self.refresh().await,
-            Step::Begin(purpose) => self.begin_reading(purpose, None),
+            Step::Begin(purpose) => self.begin_reading(purpose, None, false),
             Step::Continue => self.go_on().await,
             Step::Learn => self.learn().await,
             Step::Wait(_) => Ok(()),
@@ -184,6 +203,7 @@ impl Mirror {
         let result = match &mut work.doing {
             Doing::Reading(reading) => self.read_on(reading).await,
             Doing::Confirming(candidate) => self.confirm_candidate(candidate).await,
+            Doing::Searching(search) => self.search(search).await,
         };
         let now = self.clock.now_mono();
         match result {
@@ -215,6 +235,10 @@ impl Mirror {
         let jittered = |pause| self.crawler.client().jittered(pause);
         let failures = self.schedule.failed(step, self.clock.now_mono(), jittered);
         let failures = failures.unwrap_or_else(|| self.work.failures());
+        if error.wants_no_pause() {
+            self.schedule.hurry();
+            self.work.hurry();
+        }
         if error.is_damage() {
             // The keeper heals the store and sets `last_error`: this is no fault of the origin.
             tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");

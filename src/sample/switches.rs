@@ -214,6 +214,15 @@ pub struct Switches {
     pub order: ItemOrder,
     /// Order of items in filtered lists; `None`: the same.
     pub filtered_order: Option<ItemOrder>,
+    /// The order of listings with equal `modified` is another one for each page and filter, as databases do that sort
+    /// by a column that is not unique: one listing is on two pages, and another on none. Another seed is another such
+    /// order. `None`: the order is unique.
+    pub ties: Option<u64>,
+    /// Listings, by id, that every total and count includes, that no list shows and whose details are 404, as with rows
+    /// that are marked as deleted.
+    pub hidden: Vec<u64>,
+    /// What unfiltered lists say as `total`, as from a cache; `None`: how many there are.
+    pub cached_total: Option<u64>,
     /// Envelope of the taxonomies.
     pub taxonomy_shape: TaxonomyShape,
     /// Field names of a term.
@@ -273,6 +282,9 @@ impl Default for Switches {
             etags: EtagStyle::default(),
             order: ItemOrder::default(),
             filtered_order: None,
+            ties: None,
+            hidden: Vec::new(),
+            cached_total: None,
             taxonomy_shape: TaxonomyShape::default(),
             field_names: TermFields::default(),
             count_skew: 0,

@@ -19,7 +19,7 @@ use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
-use super::answer::{is_refusal, judge, question};
+use super::answer::{is_refusal, judge, question, without_mark};
 use super::budget::Budget;
 use super::collected::Collected;
 use super::jitter::Jitter;
@@ -270,6 +270,7 @@ impl OriginClient {
         } else {
             body.into_bytes()
         };
+        let body = without_mark(body);
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         let stamps = Stamps { date, age };

@@ -272,3 +272,17 @@ async fn an_audit_is_only_started_by_who_may_and_within_bounds() {
     assert_eq!(server.admin(Method::GET, "/audit").await.json()["phase"], "none");
     assert_eq!(origin.count(), before);
 }
+
+/// By contract, `Cache-Control` is ours: that the origin's differs is told once, and counts as no difference.
+#[tokio::test]
+async fn an_origin_that_forbids_shared_caches_is_told_once_and_is_equal() {
+    let change = Switches { cache_control: Some("private, max-age=0, must-revalidate".into()), ..Switches::default() };
+    let (_origin, server) = mirrored(130, change).await;
+    let (code, said) = audit(&server, 20).await;
+    assert!(code == 0 && said.contains(" equal (100 %); skipped: "), "{said}");
+    assert_eq!(said.matches("property of the origin: ").count(), 1, "{said}");
+    assert!(said.contains("Cache-Control"), "{said}");
+    let report = server.admin(Method::GET, "/audit").await.json();
+    assert_eq!(report["report"]["properties"].as_array().map(Vec::len), Some(1), "{report:#}");
+    assert_eq!(server.status().await["parity"]["properties"], report["report"]["properties"]);
+}

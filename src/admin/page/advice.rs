@@ -36,6 +36,8 @@ pub(super) struct Facts<'a> {
     pub usage: Use,
     /// The reasons of `/status`.
     pub reasons: &'a [Reason],
+    /// The findings of `/status`.
+    pub findings: &'a [Reason],
     /// The origin's state, as last seen.
     pub origin: OriginState,
     /// The origin's address.
@@ -73,7 +75,7 @@ impl Facts<'_> {
         })
     }
 
-    fn reason(&self, reason: &Reason) -> Finding {
+    fn finding(&self, weight: Weight, reason: &Reason) -> Finding {
         let text = sentence(&reason.text);
         let (what, todo) = match reason.trouble {
             Trouble::Disk => (
@@ -88,8 +90,8 @@ impl Facts<'_> {
                     "Wait while the first bundle is downloaded. If nothing comes, check replica.url, its credentials, and \
                      that a publisher writes there.",
                 ),
-                (_, Some(fails)) => (
-                    format!("{text} {fails}"),
+                (_, Some(_)) => (
+                    text,
                     "Check the address (origin.url) and that this machine can reach it. The server keeps trying.",
                 ),
                 (_, None) => (
@@ -126,16 +128,29 @@ impl Facts<'_> {
                 let todo = "Check whether the origin really lost these listings. If so, accept the snapshot. If not, \
                             wait: each refresh checks it again.";
                 let (todo, action) = (todo.to_owned(), Some(Action::accept()));
-                return Finding { weight: Weight::Unwell, what: text, todo, action };
+                return Finding { weight, what: text, todo, action };
             }
+            Trouble::Details => (
+                text,
+                "Look at the origin's answers to `/api/listings/{id}.json`. Clients get the stored details; the server \
+                 asks for the others at longer and longer intervals.",
+            ),
+            Trouble::Unstored => (
+                text,
+                "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a \
+                 `max-age`, or run a mirror (mirror.enabled = true).",
+            ),
         };
-        Finding { weight: Weight::Unwell, what, todo: todo.to_owned(), action: None }
+        Finding { weight, what, todo: todo.to_owned(), action: None }
     }
 }
 
 /// All findings, those that make the server unhealthy first; empty: all is well.
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = facts.reasons.iter().map(|reason| facts.reason(reason)).collect();
+    let reasons = facts.reasons.iter().map(|reason| (Weight::Unwell, reason));
+    let healthy = facts.findings.iter().map(|finding| (Weight::Attention, finding));
+    let mut findings: Vec<Finding> =
+        reasons.chain(healthy).map(|(weight, reason)| facts.finding(weight, reason)).collect();
     let mut attention = |what: String, todo: &str, action: Option<Action>| {
         findings.push(Finding { weight: Weight::Attention, what, todo: todo.to_owned(), action });
     };

@@ -171,7 +171,8 @@ impl Mirror {
             // An edit meanwhile looks the same: only an origin that has not changed disproves.
             let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
             // Without a probe the visible answers decide; an origin that never holds still is believed.
-            let verdict = answers.judge(&newest.dataset, i64::MIN, &self.volatile());
+            let first_page = self.contradictions.first_page(&newest.dataset.id);
+            let verdict = answers.judge(&newest.dataset, i64::MIN, &self.volatile(), first_page);
             let holds_still = matches!(verdict, Verdict::Unchanged | Verdict::Changed(Difference::Unprobed));
             self.learning.doubted += 1;
             if !holds_still && self.learning.doubted < MOST_DOUBTS {

@@ -13,11 +13,11 @@ use super::{DAY_MS, Mirror, MirrorError, blocking};
 
 /// How sure we are of a list.
 pub(super) struct Proof {
-    certificate: Certificate,
+    pub(super) certificate: Certificate,
     /// The latest instant for which it is confirmed, in milliseconds of the origin's time.
-    until_ms: i64,
+    pub(super) until_ms: i64,
     /// What is still open, for people.
-    open_points: Vec<String>,
+    pub(super) open_points: Vec<String>,
 }
 
 impl Proof {
