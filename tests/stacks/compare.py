@@ -40,9 +40,10 @@ def difference(origin, mirror, addresses, in_order=True):
     if isinstance(theirs, dict) and "items" in theirs and isinstance(ours, dict) and "items" in ours:
         return _lists(theirs, ours, origin[1], mirror[1], in_order)
     rewritten = _rewritten(theirs, *addresses)
-    if rewritten == ours and json.dumps(rewritten) == json.dumps(ours):
-        return None
-    return f"{json.dumps(ours)[:160]} instead of {json.dumps(rewritten)[:160]}"
+    if rewritten != ours:
+        return f"{json.dumps(ours)[:160]} instead of {json.dumps(rewritten)[:160]}"
+    # What holds no address of ours is as it was sent.
+    return _spelling([origin[1].decode("utf-8-sig")], [mirror[1].decode()]) if rewritten == theirs else None
 
 
 def _lists(theirs, ours, their_body, our_body, in_order):
@@ -71,7 +72,7 @@ def _ties(theirs, ours):
 def _spelling(theirs, ours):
     for their, our in zip(theirs, ours):
         if their != our:
-            return f"item {our[:120]!r} instead of {their[:120]!r}"
+            return f"spelled {our[:120]!r} instead of {their[:120]!r}"
     return None
 
 
