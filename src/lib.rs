@@ -160,7 +160,9 @@
 //! they allow one answer only; else from the origin's own list for the term (`mirror::terms`). Suppose several terms
 //! share a name, and grandstand knows the listings of each of these terms except one. Then the remaining listings with
 //! this name belong to that one term, provided that there are as many of them as the term's count says. Unknown slugs
-//! match no listing. What filters mean is checked once (`mirror::assumptions`).
+//! match no listing. What filters mean is asked once and then weekly (`mirror::assumptions`): any answer other than the
+//! expected one, repeated, disproves what the question uses, and so does a difference that an audit finds twice.
+//! [`snapshot::coverage`] says which queries are then forwarded.
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
 //! [`mirror::edges`] sends the origin two test requests for each case. It also tests whether two kinds of lists are

@@ -271,6 +271,7 @@ impl Status {
             "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),
             "left_out": published.as_ref().map(|published| published.meta.left_out.clone()),
             "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
+            "unproved": published.as_ref().map(|published| published.meta.unproved().collect::<Vec<_>>()),
             "held": picture.held,
             "parity": self.audits.as_ref().map_or(Value::Null, parity),
             "rate_limit": self.rate_limit(),

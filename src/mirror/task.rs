@@ -12,6 +12,7 @@ mod error;
 mod judge;
 mod known_order;
 mod learn;
+mod meaning;
 mod newest;
 mod publish;
 mod questions;
@@ -112,7 +113,7 @@ impl Mirror {
     /// Mirrors, for ever.
     pub async fn run(mut self) {
         loop {
-            self.hear();
+            self.hear().await;
             let step = plan::next(&self.facts());
             if let Step::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
@@ -127,7 +128,7 @@ impl Mirror {
     }
 
     /// Takes in commands and imports.
-    fn hear(&mut self) {
+    async fn hear(&mut self) {
         self.schedule.set_ttl(self.settings.load().ttl, self.crawler.cache_ttl());
         let asked = self.commands.take();
         if self.newest.was_replaced() {
@@ -139,6 +140,11 @@ impl Mirror {
         }
         if asked.pass {
             self.schedule.ask_pass();
+        }
+        if !asked.disproved.is_empty()
+            && let Err(error) = self.disprove(&asked.disproved).await
+        {
+            tracing::warn!(%error, "what an audit found of filters could not be stored; the next audit finds it again");
         }
     }
 

@@ -19,7 +19,7 @@ const DEFAULT_PAGE: u64 = 50;
 /// Answers with one page.
 pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     let edges = &context.switches.edges;
-    let query = match Query::parse(raw, context.world, edges, context.now) {
+    let query = match Query::parse(raw, context.world, context.switches, context.now) {
         Ok(query) => query,
         Err((status, complaint)) => return context.error(status, &complaint),
     };

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
 use super::edges::Edges;
 use super::fault::FaultRule;
 use super::links::LinkStyle;
@@ -146,6 +148,35 @@ pub enum Since {
     Ignored,
 }
 
+/// How `modified_since` is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Where dates begin.
+    pub dates: TimeZone,
+    /// What times without offset are.
+    pub times: TimeZone,
+    /// Whether only the date part of a time counts.
+    pub only_dates: bool,
+}
+
+impl Reading {
+    /// Dates and times without offset are of this zone, written as a POSIX rule such as `CST6CDT,M3.2.0,M11.1.0`.
+    ///
+    /// # Errors
+    ///
+    /// When that is no rule.
+    pub fn local(rule: &str) -> Result<Self, jiff::Error> {
+        let zone = TimeZone::posix(rule)?;
+        Ok(Self { dates: zone.clone(), times: zone, only_dates: false })
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { dates: TimeZone::UTC, times: TimeZone::UTC, only_dates: false }
+    }
+}
+
 /// What `generated_at` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GeneratedAt {
@@ -245,6 +276,10 @@ pub struct Switches {
     pub combine: Combine,
     /// What `modified_since` means.
     pub since: Since,
+    /// How its value is read.
+    pub reading: Reading,
+    /// Filters that a gateway in front drops, by parameter.
+    pub dropped: Vec<&'static str>,
     /// How what the documentation leaves open is answered.
     pub edges: Edges,
     /// A top-level `request_id` that differs in every answer (not in bare arrays).
@@ -296,6 +331,8 @@ impl Default for Switches {
             empty_filters: EmptyFilters::default(),
             combine: Combine::default(),
             since: Since::default(),
+            reading: Reading::default(),
+            dropped: Vec::new(),
             edges: Edges::default(),
             request_id: false,
             gzip: true,

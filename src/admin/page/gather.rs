@@ -209,11 +209,15 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
         let names = texts(value, &format!("/terms/{kind}/in_doubt"));
         lines.push(line.with((doubtful > 0).then(|| format!("Forwarded to the origin: {}", names.join(", ")))));
     }
-    let disproved = meta.disproved.iter().flatten().map(|assumption| words::assumption(*assumption).to_owned());
-    let disproved: Vec<String> = disproved.collect();
+    let disproved: Vec<String> = meta.disproved.iter().flatten().map(|one| one.says().to_owned()).collect();
     if !disproved.is_empty() {
         let told = "The origin does not do this. Queries that depend on it are forwarded.";
         lines.push(Line::new("Disproved", told).with(disproved));
+    }
+    let unproved: Vec<String> = meta.unproved().map(|one| one.says().to_owned()).collect();
+    if !unproved.is_empty() {
+        let told = "Assumed: the origin was not asked yet, or its data does not show it.";
+        lines.push(Line::new("Unproved", told).with(unproved));
     }
     for (name, pointer, told) in [
         ("Volatile fields", "/volatile", "They change although the data does not, so they are not part of the data."),

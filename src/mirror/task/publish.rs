@@ -68,6 +68,9 @@ impl Mirror {
             left_out,
             open_points,
             disproved: newest.as_ref().and_then(|newest| newest.meta.disproved.clone()),
+            proved: newest.as_ref().map(|newest| newest.meta.proved.clone()).unwrap_or_default(),
+            suspected: newest.as_ref().map(|newest| newest.meta.suspected.clone()).unwrap_or_default(),
+            asked_ms: newest.as_ref().map_or(0, |newest| newest.meta.asked_ms),
             origin: Some(self.crawler.client().base().as_str().to_owned()),
         };
         if let Some(newest) = &newest {
