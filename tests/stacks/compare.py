@@ -26,24 +26,24 @@ def raw_items(text):
 
 
 def difference(origin, mirror, addresses, in_order=True):
-    """What differs between two answers (status, body), or None. `addresses`: of the origin, and what stands for it here."""
-    if origin[0] != mirror[0]:
-        return f"status {mirror[0]} instead of {origin[0]}"
+    """What differs between two answers, or None. `addresses`: of the origin, and what stands for it here."""
+    if origin.status != mirror.status:
+        return f"status {mirror.status} instead of {origin.status}"
     try:
-        theirs = parse(origin[1])
+        theirs = parse(origin.body)
     except ValueError:
-        return None if origin[1] == mirror[1] else f"body {mirror[1][:80]!r} instead of {origin[1][:80]!r}"
+        return None if origin.body == mirror.body else f"body {mirror.body[:80]!r} instead of {origin.body[:80]!r}"
     try:
-        ours = parse(mirror[1])
+        ours = parse(mirror.body)
     except ValueError:
-        return f"no JSON: {mirror[1][:80]!r}"
+        return f"no JSON: {mirror.body[:80]!r}"
     if isinstance(theirs, dict) and "items" in theirs and isinstance(ours, dict) and "items" in ours:
-        return _lists(theirs, ours, origin[1], mirror[1], in_order)
+        return _lists(theirs, ours, origin.body, mirror.body, in_order)
     rewritten = _rewritten(theirs, *addresses)
     if rewritten != ours:
         return f"{json.dumps(ours)[:160]} instead of {json.dumps(rewritten)[:160]}"
     # What holds no address of ours is as it was sent.
-    return _spelling([origin[1].decode("utf-8-sig")], [mirror[1].decode()]) if rewritten == theirs else None
+    return _spelling([origin.body.decode("utf-8-sig")], [mirror.body.decode()]) if rewritten == theirs else None
 
 
 def _lists(theirs, ours, their_body, our_body, in_order):
@@ -60,13 +60,17 @@ def _lists(theirs, ours, their_body, our_body, in_order):
 
 def _ties(theirs, ours):
     """Rows with equal `modified` may stand in any order, so that a cut page holds any of them."""
-    their_times, our_times = ([item["modified"] for item in answer["items"]] for answer in (theirs, ours))
-    if their_times != our_times:
-        return f"{len(our_times)} items, not modified at the times of the origin's {len(their_times)}"
-    if theirs["page"] != "1" or len(their_times) >= int(theirs["per_page"]):
-        return None
-    by_id = [sorted(map(json.dumps, answer["items"])) for answer in (theirs, ours)]
-    return None if by_id[0] == by_id[1] else "other items"
+    their_items, our_items = theirs["items"], ours["items"]
+    if len(their_items) != len(our_items):
+        return f"{len(our_items)} items instead of {len(their_items)}"
+    if theirs["page"] == "1" and len(their_items) < int(theirs["per_page"]):
+        their_rows, our_rows = (set(map(json.dumps, items)) for items in (their_items, our_items))
+        if their_rows != our_rows:
+            return f"other items: {sorted(our_rows - their_rows)[:1]} instead of {sorted(their_rows - our_rows)[:1]}"
+    for place, (their, our) in enumerate(zip(their_items, our_items)):
+        if their["modified"] != our["modified"]:
+            return f"place {place} has {our['id']}, modified {our['modified']}, where the origin's is modified {their['modified']}"
+    return None
 
 
 def _spelling(theirs, ours):

@@ -1,11 +1,15 @@
 """grandstand as a mirror of one stack, and what it says of itself. Callers: trial.py."""
 
+import email.utils
 import http.client
 import json
+from collections import namedtuple
 
 from processes import free_port
 
 TTL = 8
+# `confirmed`: the instant of `Mirror-Confirmed`, in seconds of the wall clock, or 0.
+Answer = namedtuple("Answer", "status body confirmed")
 
 
 class Connection:
@@ -15,12 +19,13 @@ class Connection:
         self.port, self.connection = port, http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def get(self, target):
-        """Status and body, without a content coding."""
+        """The answer, without a content coding."""
         for attempt in (1, 2):
             try:
                 self.connection.request("GET", target, headers={"Accept": "application/json"})
                 answer = self.connection.getresponse()
-                return answer.status, answer.read()
+                confirmed = answer.getheader("Mirror-Confirmed")
+                return Answer(answer.status, answer.read(), email.utils.parsedate_to_datetime(confirmed).timestamp() if confirmed else 0)
             except (http.client.HTTPException, OSError):
                 self.connection.close()
                 if attempt == 2:
@@ -40,9 +45,9 @@ class Mirror:
         children.start("grandstand", [binary, "serve", *words], self.admin, {"NO_COLOR": "1"})
 
     def ready(self):
-        return Connection(self.admin).get("/readyz")[0] == 200
+        return Connection(self.admin).get("/readyz").status == 200
 
     def status(self):
         """The HTTP status of `/status`, and what it says."""
-        code, body = Connection(self.admin).get("/status")
-        return code, json.loads(body)
+        answer = Connection(self.admin).get("/status")
+        return answer.status, json.loads(answer.body)

@@ -21,6 +21,8 @@ IDLE = 4 * TTL
 REFRESH = 5
 # Requests that nobody promised and nobody minds.
 SLACK = 5
+# Seconds that two stamps of whole seconds and a change of several statements can be apart.
+GRAIN = 2
 
 
 class Watch(threading.Thread):
@@ -36,7 +38,7 @@ class Watch(threading.Thread):
             for target in (PAGES[0], "/api/listings/12.json"):
                 self.asked += 1
                 try:
-                    status = connection.get(target)[0]
+                    status = connection.get(target).status
                 except OSError as error:
                     status = error
                 if status != 200:
@@ -46,7 +48,7 @@ class Watch(threading.Thread):
 class Trial:
     def __init__(self, stack, binary, scratch):
         self.stack, self.binary, self.children, self.tap = stack, binary, Children(scratch), Tap()
-        self.faults, self.notes, self.differed = [], [], set()
+        self.faults, self.notes, self.differed, self.early = [], [], set(), []
 
     def run(self):
         try:
@@ -97,21 +99,27 @@ class Trial:
     def _pages_contradict(self):
         origin, seen = Connection(self.stand.direct), []
         for target in PAGES:
-            seen += [item["id"] for item in compare.parse(origin.get(target)[1])["items"]]
+            seen += [item["id"] for item in compare.parse(origin.get(target).body)["items"]]
         doubled = len(seen) - len(set(seen))
         if not doubled:
             raise RuntimeError("the pages of this origin do not contradict each other, so that it tries nothing")
         self.notes.append(f"{doubled} rows on two pages of the origin, {len(self.stand.world.ids) - len(set(seen))} on none")
 
-    def _differences(self, wanted):
-        """[(kind, target, what differs)]; each asked of the application itself and of the mirror."""
+    def _differences(self, wanted, changed_at=float("inf")):
+        """[(kind, target, what differs)]; each asked of the application itself and of the mirror.
+
+        `changed_at`: whoever shows a list from before that, must not say that it was confirmed later.
+        """
         origin, mirror = Connection(self.stand.direct), Connection(self.mirror.port)
         addresses = (self.tap.url, self.mirror.url)
         found = []
         for kind, target in wanted:
-            what = compare.difference(origin.get(target), mirror.get(target), addresses, not self.stack.ties)
+            ours = mirror.get(target)
+            what = compare.difference(origin.get(target), ours, addresses, not self.stack.ties)
             if what:
                 found.append((kind, target, what))
+                if kind == "pages" and not self.stack.ties and ours.confirmed > changed_at + GRAIN:
+                    self.early.append(f"{target} {ours.confirmed - changed_at:.0f} s after the change: {what}")
         return found
 
     def _same(self, when):
@@ -131,11 +139,11 @@ class Trial:
 
     def _changes(self, what, change):
         start = time.monotonic()
-        changed = change()
+        changed, changed_at = change(), time.time()
         if self.stack.ties and len(changed) > PAGE:
             self._pages_contradict()
         pages = [("pages", target) for target in PAGES] + [("details", f"/api/listings/{number}.json") for number in changed]
-        followed = self._until(FOLLOWED, lambda: not self._differences(pages))
+        followed = self._until(FOLLOWED, lambda: not self._differences(pages, changed_at))
         took = time.monotonic() - start
         # What a cache without Age made doubtful is asked once more.
         time.sleep(2 * self.stack.cache_ttl)
@@ -151,6 +159,8 @@ class Trial:
         self.notes.append(f"{what}: followed within {took:.0f} s, {len(seen)} requests of {allowed} allowed in {passed:.0f} s")
         if not followed:
             self.faults.append(f"{what}: not followed within {FOLLOWED} s: {self._last_error()}")
+        if self.early:
+            self.faults.append(f"{what}: Mirror-Confirmed is later than what is shown: {self.early[0]}")
         if len(seen) > allowed:
             self.faults.append(f"{what}: {len(seen)} requests in {passed:.0f} s, {allowed} allowed; most often {self._most(seen)}")
         self._same(f"after {what}")
