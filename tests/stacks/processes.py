@@ -33,13 +33,15 @@ class Children:
     """The processes of one stack, and what they write."""
 
     def __init__(self, scratch):
-        self.scratch, self.children = Path(scratch), []
+        self.scratch, self.children, self.stopped = Path(scratch), [], False
 
     def log(self, name):
         return self.scratch / f"{name}.log"
 
     def start(self, name, command, port, environment=None):
         """Starts a program, and waits until it listens."""
+        if self.stopped:
+            raise RuntimeError("stopped")
         with open(self.log(name), "ab") as log:
             child = subprocess.Popen(
                 [str(part) for part in command], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -57,6 +59,7 @@ class Children:
         return path.read_text(errors="replace")[-4000:] if path.exists() else ""
 
     def stop(self):
+        self.stopped = True
         for child in reversed(self.children):
             for how in (signal.SIGTERM, signal.SIGKILL):
                 try:

@@ -78,17 +78,17 @@ def main():
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")
     binary = (arguments.binary or build()).resolve()
-    running = []
+    running, results = [], {}
     # A stop from outside stops the stacks, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    results = {}
+    pool = ThreadPoolExecutor(arguments.jobs)
     try:
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            tries = {name: pool.submit(attempt, name, binary, arguments.keep, running) for name in names}
-            for name, one in tries.items():
-                results[name], lines = one.result()
-                print("\n".join(lines), flush=True)
+        tries = {name: pool.submit(attempt, name, binary, arguments.keep, running) for name in names}
+        for name, one in tries.items():
+            results[name], lines = one.result()
+            print("\n".join(lines), flush=True)
     finally:
+        pool.shutdown(wait=False, cancel_futures=True)
         for trial in running:
             trial.children.stop()
     words = {WELL: "all well", FAILED: "FAILED", MISSING: "not installed"}

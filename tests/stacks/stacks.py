@@ -70,11 +70,14 @@ def php(stack, children, base):
     scratch, front, direct, fcgi = children.scratch, free_port(), free_port(), free_port()
     rows = _sqlite(scratch)
     user, group = _servants("www-data")
-    (scratch / "cache").mkdir(mode=0o777)
+    # Where the user that Apache becomes may read it.
+    (scratch / "site").mkdir()
+    shutil.copy(HERE / "php" / "index.php", scratch / "site")
+    (scratch / "cache").mkdir()
     if os.geteuid() == 0:
         shutil.chown(scratch / "cache", user, group)
     mark = stack.options.get("mark", "no")
-    names = {"SCRATCH": scratch, "HERE": HERE, "FRONT": front, "DIRECT": direct, "FCGI": fcgi, "BASE": base, "FRESH": FRESH,
+    names = {"SCRATCH": scratch, "FRONT": front, "DIRECT": direct, "FCGI": fcgi, "BASE": base, "FRESH": FRESH,
              "USER": user, "GROUP": group, "MARK": mark, "AS_USER": f"user = {user}\ngroup = {group}" if os.geteuid() == 0 else ""}
     children.start("php-fpm", [fpm, "--fpm-config", _render("php/fpm.conf", scratch / "fpm.conf", **names)], fcgi)
     config = _render("php/httpd.conf", scratch / "httpd.conf", **names)
