@@ -322,9 +322,10 @@ impl Status {
         };
         let all = self.details.as_ref().and_then(Details::all_wanted) == Some(true);
         let stuck = picture.details.as_ref().filter(|_| all && missing > 0);
-        if stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing)
-            || (left > 0 && picture.is_failing())
-        {
+        let stuck = stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing);
+        // Without a pass, the state is that of the last refresh, however long ago.
+        let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
+        if stuck || (fails && (left > 0 || missing > 0)) {
             return None;
         }
         let left = if all { left.saturating_add(missing) } else { left };

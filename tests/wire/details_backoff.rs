@@ -44,6 +44,8 @@ async fn while_all_details_fail_they_are_asked_for_ever_more_seldom_and_that_is_
         let said = server.process.said();
         assert_eq!(said.matches("details cannot be fetched").count(), 1, "{said}");
         origin.set(|switches| switches.faults.clear());
+        wait_until("all details are here", || async { server.status().await["details"]["current"] == 60 }).await;
+        server.refresh().await;
         server.settled(&origin).await;
         assert_eq!(findings(&server).await, Vec::<String>::new());
         assert_eq!(server.status().await["origin"]["eta_seconds"], 0);

@@ -261,6 +261,14 @@ fn what_older_programs_do_not_know_raises_the_format_and_travels() {
         assert_eq!(bundle.learned(), world.learned.as_ref());
         assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
     }
+    (world.meta.disproved, world.learned) = (None, None);
+    let before = world.content.id();
+    world.content.envelope.state_total(21, 1);
+    let bytes = world.full();
+    assert_eq!(bytes[8..10], [3, 0]);
+    let bundle = open(&bytes).unwrap();
+    assert_eq!(bundle.content().unwrap().envelope.stated_total(), Some((21, 1)));
+    assert_ne!(world.content.id(), before, "it is content");
 }
 
 #[test]

@@ -206,7 +206,7 @@ mod tests {
         for (number, seconds) in (15..).zip([1, 2, 4, 8, 16, 32, 60, 60]) {
             assert_eq!(retries.rests(at(now)), Some(Duration::from_secs(seconds)), "{number}");
             assert_eq!(retries.rests(at(-10_000)), None, "the clock was set back");
-            now += seconds as i64;
+            now += i64::try_from(seconds).unwrap();
             assert_eq!(retries.rests(at(now)), None);
             let due: Vec<ListingId> = (0..100).map(ListingId).collect();
             let chosen = retries.chosen(due.clone());
