@@ -153,6 +153,8 @@ class Trial:
         details = len(changed)
         if self.stack.silent or self.stack.ties:
             count = 2 * len(PAGES) + 20
+        if self.stack.ties:  # the copies might disagree for a while, and then what is missing is looked for
+            count *= 2
         if self.stack.silent:
             details *= 2
         allowed = count + details + REFRESH * self._refreshes(seen, passed) + SLACK
