@@ -31,7 +31,7 @@ class Stack:
     # How old a copy is at most, in seconds: what the mirror is told as `origin.cache_ttl`.
     cache_ttl: int = FRESH
     silent: bool = False  # the cache sends no Age
-    midnight: bool = False  # a date is not midnight in UTC, and the mirror has to notice
+    disproves: bool | None = False  # whether it filters otherwise than assumed (dates or times in its own zone); None: as may be
     ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
 
 
@@ -151,13 +151,14 @@ def postgres(stack, children, base):
 
 
 STACKS = {
-    "php": Stack(php, "Apache, PHP-FPM, mod_deflate, mod_cache; local dates", midnight=True),
-    "php-mark": Stack(php, "the same, with a byte order mark before each body", {"mark": "yes"}, midnight=True),
-    "express": Stack(express, "Express behind nginx proxy_cache, which sends no Age", cache_ttl=2 * FRESH, silent=True),
+    "php": Stack(php, "Apache, PHP-FPM, mod_deflate, mod_cache; local dates", disproves=True),
+    "php-mark": Stack(php, "the same, with a byte order mark before each body", {"mark": "yes"}, disproves=True),
+    "express": Stack(express, "Express behind nginx proxy_cache, which sends no Age", cache_ttl=2 * FRESH, silent=True,
+                     disproves=True),
     "django": Stack(django, "Django REST framework behind Varnish with grace", cache_ttl=2 * FRESH),
     "postgres": Stack(postgres, "PostgreSQL with a unique order, Fastify, HAProxy"),
     "arrays": Stack(postgres, "the same, each detail an array", {"ARRAYS": "yes"}),
-    "hidden": Stack(postgres, "the same, `total` counts rows that are deleted softly", {"TOTAL": "all"}),
-    "ties": Stack(postgres, "the same without a unique order, and `total` as in hidden", {"TOTAL": "all"}, ties="at first"),
-    "late-ties": Stack(postgres, "the same without a unique order, which shows after the bulk update", ties="later"),
+    "hidden": Stack(postgres, "the same, `total` counts rows that are deleted softly", {"TOTAL": "all"}, disproves=None),
+    "ties": Stack(postgres, "the same without a unique order, and `total` as in hidden", {"TOTAL": "all"}, ties="at first", disproves=None),
+    "late-ties": Stack(postgres, "the same without a unique order, which shows after the bulk update", ties="later", disproves=None),
 }

@@ -194,5 +194,5 @@ class Trial:
         self.notes.append(f"certificate {status['snapshot']['certificate']}, {told}")
         if code != 200:
             self.faults.append(f"/status is {code}: {status['reasons']}, last_error {status['last_error']}")
-        if self.stack.midnight and not status["disproved"]:
-            self.faults.append("dates are local there, and nothing is disproved")
+        if self.stack.disproves not in (None, bool(status["disproved"])):
+            self.faults.append(f"disproved is {status['disproved']}")
