@@ -5,6 +5,7 @@
 //! total may count listings that no page shows, or come from a cache. Such an origin never sends pages that fit. Pure.
 //! Callers: [`super::pass`] finds contradictions, [`super::task`] acts on them.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::listing::{ListingId, Summary};
 use crate::clock::Monotonic;
 use crate::snapshot::dataset::Dataset;
+
+use super::order::Rule;
 
 /// How the pages of one pass contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,9 +97,12 @@ impl Recurrence {
     }
 }
 
+/// A listing of unknown place, and its place in the last snapshot.
+type Unplaced = (Option<usize>, Summary);
+
 /// Puts listings in order: those on one page where the pages have them, those of unknown place beside their neighbours in
-/// the last snapshot, new ones of unknown place by id. `pages` has each listing once, in the order of the pages; `others`
-/// are on none.
+/// the last snapshot, new ones of unknown place by id; all of them only where the field that orders the pages allows it.
+/// `pages` has each listing once, in the order of the pages; `others` are on none.
 pub(super) fn arranged(
     pages: Vec<Summary>,
     doubled: &BTreeSet<ListingId>,
@@ -114,26 +120,41 @@ pub(super) fn arranged(
         }
     }
     unknown.extend(others.into_iter().map(|summary| (summary.id, summary)));
+    let rule = Rule::of_one_field(&placed);
     // By the place before which they go.
-    let mut before: BTreeMap<usize, Vec<Summary>> = BTreeMap::new();
+    let mut before: BTreeMap<usize, Vec<Unplaced>> = BTreeMap::new();
+    let mut put = |place: usize, unplaced: Unplaced| {
+        let place = rule.as_ref().map_or(place, |rule| {
+            let allowed = rule.places(&placed, &unplaced.1);
+            place.clamp(*allowed.start(), *allowed.end())
+        });
+        before.entry(place).or_default().push(unplaced);
+    };
     if let Some(last) = last {
         let places: HashMap<ListingId, usize> =
             placed.iter().enumerate().map(|(place, summary)| (summary.id, place)).collect();
         let mut next = 0;
-        for known in &last.content.summaries {
+        for (at, known) in last.content.summaries.iter().enumerate() {
             if let Some(place) = places.get(&known.id) {
                 next = place + 1;
             } else if let Some(summary) = unknown.remove(&known.id) {
-                before.entry(next).or_default().push(summary);
+                put(next, (Some(at), summary));
             }
         }
     }
-    before.entry(tie.unwrap_or(placed.len())).or_default().extend(unknown.into_values());
+    for summary in unknown.into_values() {
+        put(tie.unwrap_or(placed.len()), (None, summary));
+    }
     let mut arranged = Vec::with_capacity(placed.len());
     let (mut placed, mut taken) = (placed.into_iter(), 0);
-    for (place, some) in before {
+    for (place, mut some) in before {
+        let key = |(at, summary): &Unplaced| (at.is_none(), *at, summary.id);
+        let by_rule = |one: &Unplaced, other: &Unplaced| {
+            rule.as_ref().map_or(Ordering::Equal, |rule| rule.compare_listings(&one.1, &other.1))
+        };
+        some.sort_by(|one, other| by_rule(one, other).then_with(|| key(one).cmp(&key(other))));
         arranged.extend(placed.by_ref().take(place - taken));
-        arranged.extend(some);
+        arranged.extend(some.into_iter().map(|(_, summary)| summary));
         taken = place;
     }
     arranged.extend(placed);
@@ -230,9 +251,25 @@ mod tests {
         assert_eq!(arranged(&[9, 7, 8, 5, 4], &[7], &[6], Some(last)), last);
         assert_eq!(arranged(&[8, 7, 6, 5, 4], &[], &[9], Some(last)), last);
         assert_eq!(arranged(&[9, 8, 7, 6, 5], &[], &[4], Some(last)), last);
-        // New ones beside those that are on two pages.
+        // No field orders these, but the id where it does.
         assert_eq!(arranged(&[9, 3, 7, 5, 4], &[7], &[2, 1, 6], Some(last)), [9, 7, 6, 3, 1, 2, 5, 4]);
-        assert_eq!(arranged(&[9, 8, 7, 5], &[8], &[3, 6], None), [9, 3, 6, 8, 7, 5]);
-        assert_eq!(arranged(&[9, 8], &[], &[3, 2], None), [9, 8, 2, 3]);
+        assert_eq!(arranged(&[5, 9, 2, 7], &[9], &[3, 1], None), [5, 1, 3, 9, 2, 7]);
+        assert_eq!(arranged(&[9, 8, 7, 5], &[8], &[3, 6], None), [9, 8, 7, 6, 5, 3]);
+    }
+
+    #[test]
+    fn rows_of_unknown_place_stand_among_their_equals() {
+        let dated = |rows: &[(u64, u64)]| -> Vec<Summary> {
+            let row = |(id, day): &(u64, u64)| {
+                let raw = Bytes::from(format!(r#"{{"id":{id},"modified":"2026-01-0{day}"}}"#));
+                Summary { id: ListingId(*id), hash: ContentHash::of(&raw), raw }
+            };
+            rows.iter().map(row).collect()
+        };
+        let pages = dated(&[(1, 5), (2, 4), (3, 4), (9, 4), (5, 1)]);
+        // 7 and 8 were modified since the last snapshot.
+        let last = dataset(&[1, 2, 3, 5, 8, 7]);
+        let all = arranged(pages, &ids(&[3]), dated(&[(7, 4), (8, 2)]), Some(&last));
+        assert_eq!(all.iter().map(|summary| summary.id.0).collect::<Vec<u64>>(), [1, 2, 3, 9, 7, 8, 5]);
     }
 }

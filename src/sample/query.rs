@@ -211,6 +211,25 @@ mod tests {
     }
 
     #[test]
+    fn an_origin_may_read_instants_in_its_own_way() {
+        let chicago = Reading::local("CST6CDT,M3.2.0,M11.1.0").unwrap();
+        let days = Reading { only_dates: true, ..Reading::default() };
+        for (reading, text, expected) in [
+            (&chicago, "2025-01-31", "2025-01-31T06:00:00Z"),
+            (&chicago, "2025-07-31", "2025-07-31T05:00:00Z"),
+            (&chicago, "2025-01-31T12:00:00", "2025-01-31T18:00:00Z"),
+            (&chicago, "2025-01-31T12:00:00Z", "2025-01-31T12:00:00Z"),
+            (&days, "2025-01-31T12:00:00+01:00", "2025-01-31T00:00:00Z"),
+        ] {
+            assert_eq!(parse_instant(text, reading), Some(expected.parse().unwrap()), "{text}");
+        }
+        let world = World::generate(3, 1);
+        let switches = Switches { dropped: vec!["city"], ..Switches::default() };
+        let query = Query::parse("city=austin&sport=golf", &world, &switches, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(query.filters, [("sport", "golf".to_owned())]);
+    }
+
+    #[test]
     fn parameters_are_decoded_and_bad_ones_named() {
         let world = World::generate(3, 1);
         let parse = |raw: &str| Query::parse(raw, &world, &Switches::default(), Timestamp::UNIX_EPOCH);

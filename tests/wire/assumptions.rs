@@ -309,3 +309,28 @@ async fn what_is_disproved_crosses_the_gap_and_is_named_where_nobody_can_be_aske
     assert!(reply.header("retry-after").is_some());
     list_is_the_origins(&offline, &origin, &format!("{LIST}?sport={sport}")).await;
 }
+
+#[tokio::test]
+async fn an_origin_that_is_mended_is_asked_again_and_answered_for() {
+    let origin = origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
+    let mut server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    assert_eq!(disproved(&server).await, json!(["city-heeded"]));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("all.gsb");
+    for command in ["export", "import"] {
+        let words = ["bundle", command, file.to_str().unwrap()];
+        let (code, said) = run(&server.setup.arguments(&words, &server.data_dir())).await;
+        assert_eq!(code, 0, "{said}");
+        // The first copy of the origin's data that is imported has to be asked about again, as after a week.
+        server.process.kill();
+        server.setup = Setup::offline();
+    }
+    origin.set(|switches| switches.dropped.clear());
+    server.setup = Setup::mirror_of(&origin);
+    server.restart().await;
+    wait_until("the origin was asked again", || async { server.status().await["disproved"] == json!([]) }).await;
+    assert_eq!(server.status().await["unproved"], json!([]));
+    let city = origin.world(|world| world.slugs_of(world.ids()[5]).unwrap().2.to_owned());
+    list_is_the_origins(&server, &origin, &format!("{LIST}?city={city}")).await;
+}

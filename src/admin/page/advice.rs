@@ -225,7 +225,7 @@ const ADVICE: [(&str, &str); 25] = [
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),
-    ("mirror::assumptions", "Do nothing: queries that depend on it are forwarded to the origin."),
+    ("mirror::task::meaning", "Do nothing: queries that depend on it are forwarded to the origin."),
     ("mirror", "The server keeps trying. If the message comes again and again, look at the origin's answers."),
     ("audit", "Look at the differences under Parity. The server fetches that data again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),

@@ -215,8 +215,9 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
         lines.push(Line::new("Disproved", told).with(disproved));
     }
     let unproved: Vec<String> = meta.unproved().map(|one| one.says().to_owned()).collect();
-    if !unproved.is_empty() {
-        let told = "Assumed: the origin was not asked yet, or its data does not show it.";
+    // Who copies from a mirror has not asked.
+    if meta.asked_ms > 0 && !unproved.is_empty() {
+        let told = "Assumed: the data does not show whether the origin does this.";
         lines.push(Line::new("Unproved", told).with(unproved));
     }
     for (name, pointer, told) in [

@@ -262,6 +262,7 @@ fn what_older_programs_do_not_know_raises_the_format_and_travels() {
         assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
     }
     (world.meta.disproved, world.learned) = (None, None);
+    world.content.envelope.fields.push(EnvelopeField::Total);
     let before = world.content.id();
     world.content.envelope.state_total(21, 1);
     let bytes = world.full();

@@ -133,7 +133,7 @@ pub(super) fn simpler(dataset: &Dataset, wrong: &[&Question]) -> Vec<Question> {
         let plain = ListQuery { per_page: query.per_page, ..ListQuery::default() };
         let alone = |kind: TaxonomyKind| {
             let mut alone = plain.clone();
-            alone.slugs[kind.index()] = query.slugs[kind.index()].clone();
+            alone.slugs[kind.index()].clone_from(&query.slugs[kind.index()]);
             alone
         };
         let since = ListQuery { modified_since: query.modified_since.clone(), ..plain.clone() };

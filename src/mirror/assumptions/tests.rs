@@ -26,7 +26,10 @@ struct Row([u64; 3], i64);
 fn rows(count: u64) -> Vec<Row> {
     let dice = |n: u64, of: u64| xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), of);
     let row = |n| {
-        Row([dice(n, 1) % 3, dice(n, 2) % 4, dice(n, 2) % 12], 1_690_000_000 + (dice(n, 3) % (3 * 365 * 86_400)) as i64)
+        Row(
+            [dice(n, 1) % 3, dice(n, 2) % 4, dice(n, 2) % 12],
+            1_690_000_000 + (dice(n, 3) % (3 * 365 * 86_400)).cast_signed(),
+        )
     };
     let mut rows: Vec<Row> = (0..count).map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.1));
@@ -56,6 +59,7 @@ fn dataset(rows: &[Row]) -> Dataset {
 
 /// What an origin's filters mean.
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is wrong alone or with others")]
 struct Origin {
     /// By taxonomy, then `modified_since`.
     dropped: [bool; 4],

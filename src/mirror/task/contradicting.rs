@@ -314,7 +314,8 @@ impl Mirror {
         // Some page may have the right total, while others come from a cache.
         let right = contradiction.excess.contains(&(here.cast_signed() - distinct.cast_signed()));
         // What no list shows may have changed since.
-        let unknown = listed.saturating_sub(distinct).min(total.saturating_sub(here)) + search.unseen.len() as u64;
+        let seen = distinct + search.elsewhere.len() as u64;
+        let unknown = listed.saturating_sub(seen) + search.unseen.len() as u64;
         if unknown > 0 || !right {
             content.envelope.state_total(if right { here } else { *total }, unknown);
         }

@@ -192,7 +192,9 @@ impl Mirror {
     ) -> Result<Next, MirrorError> {
         let is_first = self.newest.get().is_none();
         let unproven = pass.unproven();
-        let may_be_old = !is_first && !unproven.is_empty() && reading.round < TRIES;
+        // Where copies in the origin's CDN differ, only time helps.
+        let is_moving = !is_first && !unproven.is_empty() && !self.crawler.copies().saw_aged();
+        let may_be_old = is_moving && reading.round < TRIES;
         if may_be_old && self.pause_for(unproven.len() as u64).is_zero() {
             tracing::debug!(%error, round = reading.round, "the pages do not fit; the oldest are read again");
             reading.next_round(unproven);

@@ -69,13 +69,12 @@ impl Mirror {
             return Ok(Some(again.since(now)));
         }
         let begun = self.learning.asking.inquiry.take().filter(|begun| begun.is_about(&newest.dataset));
-        let mut inquiry = match begun {
-            Some(inquiry) => inquiry,
-            None => {
-                let dataset = newest.dataset.clone();
-                self.learning.asking.may_be_old = false;
-                blocking(move || Ok(Inquiry::of(&dataset))).await?
-            }
+        let mut inquiry = if let Some(inquiry) = begun {
+            inquiry
+        } else {
+            let dataset = newest.dataset.clone();
+            self.learning.asking.may_be_old = false;
+            blocking(move || Ok(Inquiry::of(&dataset))).await?
         };
         self.learning.asking.again = None;
         if let Some(wait) = self.put_questions(&newest, &mut inquiry).await? {
