@@ -109,6 +109,7 @@ class Trial:
         """[(kind, target, what differs)]; each asked of the application itself and of the mirror.
 
         `changed_at`: whoever shows a list from before that, must not say that it was confirmed later.
+        A cache without Age hides how old its copies are, so it is not held to that.
         """
         origin, mirror = Connection(self.stand.direct), Connection(self.mirror.port)
         addresses = (self.tap.url, self.mirror.url)
@@ -118,7 +119,7 @@ class Trial:
             what = compare.difference(origin.get(target), ours, addresses, not self.stack.ties)
             if what:
                 found.append((kind, target, what))
-                if kind == "pages" and not self.stack.ties and ours.confirmed > changed_at + GRAIN:
+                if kind == "pages" and not (self.stack.ties or self.stack.silent) and ours.confirmed > changed_at + GRAIN:
                     self.early.append(f"{target} {ours.confirmed - changed_at:.0f} s after the change: {what}")
         return found
 
