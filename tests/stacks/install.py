@@ -1,21 +1,33 @@
 """Programs and packages of the stacks, installed by name: apt, npm, pip. Nothing here starts anything.
 
-What is installed already is used as it is. Callers: stacks.py.
+What is installed already is used as it is. Stacks start side by side and install one after the other. Callers: stacks.py.
 """
 
+import functools
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[2] / "target" / "stacks"
 # Where Debian has programs that are not in everybody's PATH.
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 POLICY = Path("/usr/sbin/policy-rc.d")
+_turn = threading.Lock()
 
 
 class Missing(Exception):
     """A package that cannot be installed."""
+
+
+def _in_turn(function):
+    @functools.wraps(function)
+    def waits(*words):
+        with _turn:
+            return function(*words)
+
+    return waits
 
 
 def run(command, **options):
@@ -48,6 +60,7 @@ def _find(pattern):
     return max(map(str, Path("/").glob(pattern[1:])), default=None)
 
 
+@_in_turn
 def programs(wanted):
     """Installs the packages whose programs are missing (package: names or patterns); the paths, in order."""
     patterns = [pattern for found in wanted.values() for pattern in found]
@@ -61,6 +74,7 @@ def programs(wanted):
     return [_find(pattern) for pattern in patterns]
 
 
+@_in_turn
 def npm(name, releases):
     """A directory whose `node_modules` has these packages; node finds them from any directory below."""
     if not (shutil.which("node") and shutil.which("npm")):
@@ -76,6 +90,7 @@ def npm(name, releases):
     return home
 
 
+@_in_turn
 def pip(name, releases):
     """A Python with these packages."""
     home, wanted = HOME / name, " ".join(releases)

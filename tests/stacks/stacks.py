@@ -8,7 +8,6 @@ import grp
 import os
 import pwd
 import shutil
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,9 +113,6 @@ def django(_stack, children, base):
     return Running(front, direct, rows)
 
 
-_clusters = threading.Lock()
-
-
 def postgres(stack, children, base):
     haproxy, psql = install.programs({"haproxy": ["haproxy"], "postgresql-client": ["psql"]})
     server, initdb = install.programs({"postgresql": ["/usr/lib/postgresql/*/bin/postgres", "/usr/lib/postgresql/*/bin/initdb"]})
@@ -129,8 +125,7 @@ def postgres(stack, children, base):
     if os.geteuid() == 0:
         shutil.chown(data, "postgres", "postgres")
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    with _clusters:
-        made = install.run([*as_user, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"])
+    made = install.run([*as_user, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"])
     if made != 0:
         raise RuntimeError("initdb failed")
     settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": data, "fsync": "off", "timezone": "UTC"}
