@@ -1,0 +1,53 @@
+"""grandstand as a mirror of one stack, and what it says of itself. Callers: trial.py."""
+
+import email.utils
+import http.client
+import json
+from collections import namedtuple
+
+from processes import free_port
+
+TTL = 8
+# `confirmed`: the instant of `Mirror-Confirmed`, in seconds of the wall clock, or 0.
+Answer = namedtuple("Answer", "status body confirmed")
+
+
+class Connection:
+    """One connection that is kept, to one port."""
+
+    def __init__(self, port):
+        self.port, self.connection = port, http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+    def get(self, target):
+        """The answer, without a content coding."""
+        for attempt in (1, 2):
+            try:
+                self.connection.request("GET", target, headers={"Accept": "application/json"})
+                answer = self.connection.getresponse()
+                confirmed = answer.getheader("Mirror-Confirmed")
+                return Answer(answer.status, answer.read(), email.utils.parsedate_to_datetime(confirmed).timestamp() if confirmed else 0)
+            except (http.client.HTTPException, OSError):
+                self.connection.close()
+                if attempt == 2:
+                    raise
+
+
+class Mirror:
+    def __init__(self, binary, children, origin, cache_ttl):
+        self.port, self.admin = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        settings = {
+            "origin.url": origin, "origin.cache_ttl": f"{cache_ttl}s", "origin.requests_per_minute": 12000, "ttl": f"{TTL}s",
+            "listen": json.dumps([f"127.0.0.1:{self.port}"]), "admin.listen": f"127.0.0.1:{self.admin}",
+            "data_dir": str(children.scratch / "data"), "rate_limit.requests_per_minute": 0, "mirror.audit_per_hour": 0,
+        }
+        words = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+        children.start("grandstand", [binary, "serve", *words], self.admin, {"NO_COLOR": "1"})
+
+    def ready(self):
+        return Connection(self.admin).get("/readyz").status == 200
+
+    def status(self):
+        """The HTTP status of `/status`, and what it says."""
+        answer = Connection(self.admin).get("/status")
+        return answer.status, json.loads(answer.body)
