@@ -142,10 +142,10 @@ impl Responder {
                 asked.coding = coding;
                 match self.finder.find(target, coding, Caller { address: client, trail }).await {
                     Found::Snapshot { reply, published, forwarded, pinned } => {
-                        let now = self.clock.now_wall();
+                        let now = self.clock.now();
                         let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
                         let answer = self.standing.load().snapshot(asked, found, now, head);
-                        return Decided::Ready { answer, info, now };
+                        return Decided::Ready { answer, info, now: now.wall };
                     }
                     Found::Through { stored, outcome } => {
                         let answer = self.standing.load().stored(asked, &stored, outcome, self.clock.now_mono());

@@ -20,6 +20,7 @@ mod audit;
 mod behind_nginx;
 mod budget;
 mod bundle;
+mod caches;
 mod certificates;
 mod changes;
 mod client_address;
