@@ -136,6 +136,9 @@ fn live(confirmed: WallTime) -> SnapshotPointer {
         left_out: Vec::new(),
         open_points: Vec::new(),
         disproved: None,
+        proved: Vec::new(),
+        suspected: Vec::new(),
+        asked_ms: 0,
         origin: None,
     };
     let live = SnapshotPointer::default();

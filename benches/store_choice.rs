@@ -111,6 +111,9 @@ fn meta() -> SnapshotMeta {
         left_out: vec![],
         open_points: vec![],
         disproved: None,
+        proved: Vec::new(),
+        suspected: Vec::new(),
+        asked_ms: 0,
         origin: None,
     }
 }

@@ -3,11 +3,13 @@
 //! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, `sides` gets both
 //! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`score`]
 //! sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
-//! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again.
+//! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again, and
+//! `contradiction` finds out whether a filter means something else than assumed.
 //! Callers: [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
 mod confirm;
+pub(crate) mod contradiction;
 pub(crate) mod job;
 mod links;
 mod odd;
@@ -35,11 +37,12 @@ use crate::upstream::client::OriginClient;
 
 use compare::{Difference, DifferenceKind};
 use confirm::Suspect;
+use contradiction::Contradictions;
 use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
 use sides::is_elsewhere;
-use verdict::{Ours, Theirs, Verdict, judge};
+use verdict::{Ours, Theirs, Verdict, judge, properties};
 
 /// After so many samples in a row without any answer the origin is taken to be down.
 const MOST_FAILURES: u32 = 3;
@@ -69,6 +72,8 @@ pub struct Auditor {
     pub clock: Clock,
     /// When a background sample last asked for a whole pass.
     pub passed: Mutex<Option<Monotonic>>,
+    /// Differences of what filters select, which are looked at again.
+    pub contradictions: Contradictions,
 }
 
 /// The result of one look at a sample.
@@ -87,6 +92,7 @@ impl Auditor {
             tokio::select! {
                 () = self.audits.wait() => self.audit().await,
                 () = self.gap() => self.sample(&mut sampler).await,
+                () = self.contradiction_is_due() => self.look_again().await,
                 // Another rhythm, perhaps.
                 Ok(()) = changes.changed() => {}
             }
@@ -263,6 +269,9 @@ impl Auditor {
         let ours = self.ours(&published, &sample.request)?;
         let mut ignored = self.ignored(&published);
         let kind = self.kind_of(&published, sample);
+        for property in properties(&ours, &theirs) {
+            self.audits.note_property(property);
+        }
         if let Verdict::Settled(outcome) = judge(kind, &ours, &theirs, &ignored)? {
             return Ok(Look::Settled(outcome));
         }
@@ -288,7 +297,11 @@ impl Auditor {
             return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
         }
         let same = before.status == theirs.status && ignored.hash(&before.text) == ignored.hash(&theirs.text);
-        Ok(if same { Look::Settled(Outcome::Different(differences)) } else { Look::Suspect(theirs) })
+        if !same {
+            return Ok(Look::Suspect(theirs));
+        }
+        self.remember(&published, sample, kind, &theirs);
+        Ok(Look::Settled(Outcome::Different(differences)))
     }
 
     /// Fetches a detail that is known to be older than its summary.

@@ -42,9 +42,12 @@ pub(crate) use parts::check_beginning;
 pub(crate) use write::{Export, Written, write};
 
 /// The newest format that is read. The lowest one is written that holds what there is.
-pub(crate) const FORMAT: u16 = 2;
+pub(crate) const FORMAT: u16 = 3;
 
-/// The format of a bundle without lessons.
+/// The format of a bundle with lessons that disproves only what older programs know.
+const WITH_LESSONS: u16 = 2;
+
+/// The same without lessons.
 const WITHOUT_LESSONS: u16 = 1;
 
 /// No part unpacks to more than this.

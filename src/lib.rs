@@ -136,12 +136,16 @@
 //! list was amended or read again, the conditional requests are then sent once more, and the list is published if they
 //! show no further change.
 //!
+//! Pages that contradict each other although they do not change (`mirror::contradiction`) are lived with: what they lack
+//! is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total that the
+//! origin states if that is not the number of listings.
+//!
 //! | certificate | what it says |
 //! |---|---|
 //! | `provisional` | every page was read and they fit together, but perhaps not at one instant |
 //! | `full` | there is one instant at which the origin had exactly this data |
 //! | `incremental` | a refresh of a full or incremental snapshot. While it ran, the first page, the taxonomies and the answer to the probe did not change; the rest of the list is derived from them and from the snapshot before |
-//! | `best-effort` | three tries gave no proof; `/status` says what is not proven |
+//! | `best-effort` | three tries gave no proof, or the pages contradict each other; `/status` says what is not proven |
 //!
 //! **A refresh misses two things,** if they are not on the first page and the counts of the terms stay the same: a
 //! change that leaves `modified` as it was; and a deletion together with the insertion of a listing with an old
@@ -156,7 +160,9 @@
 //! they allow one answer only; else from the origin's own list for the term (`mirror::terms`). Suppose several terms
 //! share a name, and grandstand knows the listings of each of these terms except one. Then the remaining listings with
 //! this name belong to that one term, provided that there are as many of them as the term's count says. Unknown slugs
-//! match no listing. What filters mean is checked once (`mirror::assumptions`).
+//! match no listing. What filters mean is asked once and then weekly (`mirror::assumptions`): any answer other than the
+//! expected one, repeated, disproves what the question uses, and so does a difference that an audit finds twice.
+//! [`snapshot::coverage`] says which queries are then forwarded.
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
 //! [`mirror::edges`] sends the origin two test requests for each case. It also tests whether two kinds of lists are

@@ -5,6 +5,7 @@
 //! | question | module |
 //! |---|---|
 //! | the paths of a pass, and whether the answers are one state of the origin | [`pass`] |
+//! | pages that contradict each other, again and again | [`contradiction`] |
 //! | what a refresh asks, and what the answers say | [`refresh`] |
 //! | where a changed listing stands, and which listings are gone | [`order`], [`amend`] |
 //! | what the mirror does next | [`plan`] |
@@ -29,6 +30,7 @@ mod amend;
 mod assumptions;
 mod blocking;
 pub(crate) mod commands;
+mod contradiction;
 pub(crate) mod copies;
 pub(crate) mod crawl;
 pub(crate) mod details;

@@ -56,7 +56,7 @@ pub use origin::Origin;
 pub use spelling::{Decimal, Digits, Stamp, Zone};
 pub use switches::{
     ApiUrlStyle, Cdn, Combine, CopyHeader, CountStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ModifiedStyle,
-    Since, Switches, TaxonomyShape, TermFields, TermNames,
+    Reading, Since, Switches, TaxonomyShape, TermFields, TermNames,
 };
 pub use venue::Venue;
 pub use wire::Body;

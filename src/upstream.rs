@@ -19,7 +19,7 @@ pub(crate) mod forward;
 pub(crate) mod health;
 pub(crate) mod jitter;
 mod ledger;
-mod log_throttle;
+pub(crate) mod log_throttle;
 pub(crate) mod room;
 pub(crate) mod stamps;
 pub(crate) mod status;

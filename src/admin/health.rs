@@ -1,10 +1,13 @@
-//! Health, and the reasons when it is bad: sentences for people in `/status` and `grandstand status`.
+//! Health, the reasons when it is bad, and what should be mended although it is good: sentences for people in `/status`
+//! and `grandstand status`.
 //!
 //! Pure. Callers: [`super::status`], [`super::page`] for what to do about them.
 
 use std::time::Duration;
 
 use crate::config::Use;
+use crate::upstream::status::{DetailTrouble, OldCopy};
+use crate::words::counted;
 
 /// The inputs of health.
 pub(super) struct Facts<'a> {
@@ -26,6 +29,12 @@ pub(super) struct Facts<'a> {
     pub disk: Option<&'a str>,
     /// Why the data of a replica is not the newest.
     pub replica: Option<&'a str>,
+    /// Details that cannot be fetched.
+    pub details: Option<&'a DetailTrouble>,
+    /// How many answers in a row a shield was forbidden to store.
+    pub unstored: u64,
+    /// The oldest copy of a cache that was far older than `origin.cache_ttl`.
+    pub old_copy: Option<OldCopy>,
 }
 
 /// The age from which on data is not healthy; `None`: at any age it is.
@@ -47,9 +56,15 @@ pub(crate) enum Trouble {
     Unconfirmed,
     /// A snapshot is held back.
     HeldBack,
+    /// Details cannot be fetched. The server is healthy.
+    Details,
+    /// The origin forbids to store its answers. The server is healthy.
+    Unstored,
+    /// A cache in front of the origin sends copies that are too old.
+    OldCopies,
 }
 
-/// One reason for which this is not healthy.
+/// One reason for which this is not healthy, or should be mended although it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reason {
     /// Its kind.
@@ -87,13 +102,44 @@ pub(super) fn reasons(facts: &Facts<'_>) -> Vec<Reason> {
     reasons
 }
 
+/// So many answers in a row that may not be stored are no accident.
+const MANY_UNSTORED: u64 = 3;
+
+/// What should be mended although this is healthy.
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Reason> {
+    let mut findings = Vec::new();
+    match facts.details {
+        Some(DetailTrouble { all: true, error, failing, .. }) => {
+            let failed = counted(*failing as u64, "request");
+            let text =
+                format!("no details can be fetched: {failed} failed and none was answered. The last error: {error}");
+            findings.push(Reason::new(Trouble::Details, text));
+        }
+        Some(DetailTrouble { often: often @ 1.., error, .. }) => {
+            let many = counted(*often as u64, "detail");
+            let text = format!("{many} cannot be fetched, although others can. The last error: {error}");
+            findings.push(Reason::new(Trouble::Details, text));
+        }
+        _ => {}
+    }
+    if facts.usage == Use::Shield && facts.unstored >= MANY_UNSTORED {
+        let text = format!(
+            "nothing can be stored: the last {} answers of the origin forbid it with `Cache-Control: private` or \
+             `no-store`, so each request of a client becomes a request to the origin",
+            facts.unstored
+        );
+        findings.push(Reason::new(Trouble::Unstored, text));
+    }
+    findings.extend(facts.old_copy.map(|copy| Reason::new(Trouble::OldCopies, copy.to_string())));
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_reason_is_a_sentence_and_none_is_health() {
-        let mirror = || Facts {
+    fn mirror() -> Facts<'static> {
+        Facts {
             usage: Use::Mirror,
             not_ready: None,
             age: Some(3),
@@ -103,7 +149,36 @@ mod tests {
             held: None,
             disk: None,
             replica: None,
-        };
+            details: None,
+            unstored: 0,
+            old_copy: None,
+        }
+    }
+
+    #[test]
+    fn each_finding_is_a_sentence_and_no_reason() {
+        let trouble = |failing, often, all| DetailTrouble { failing, often, all, error: "it is HTML".to_owned() };
+        let (few, some, all) = (trouble(2, 0, false), trouble(40, 1, false), trouble(9, 9, true));
+        let shield = |unstored| Facts { usage: Use::Shield, unstored, ..mirror() };
+        let none: &[&str] = &[];
+        for (facts, want) in [
+            (mirror(), none),
+            (Facts { details: Some(&few), ..mirror() }, none),
+            (Facts { details: Some(&some), ..mirror() }, &["1 detail cannot be fetched", "The last error: it is HTML"]),
+            (Facts { details: Some(&all), ..mirror() }, &["no details can be fetched: 9 requests", "it is HTML"]),
+            (shield(2), none),
+            (shield(1000), &["the last 1000 answers", "`Cache-Control: private`"]),
+            (Facts { unstored: 1000, ..mirror() }, none),
+        ] {
+            let texts: Vec<String> = findings(&facts).into_iter().map(|finding| finding.text).collect();
+            assert_eq!(texts.is_empty(), want.is_empty(), "{texts:?}");
+            assert!(want.iter().all(|part| texts[0].contains(part)), "{texts:?}");
+            assert_eq!(reasons(&facts), []);
+        }
+    }
+
+    #[test]
+    fn each_reason_is_a_sentence_and_none_is_health() {
         let (none, minute): (&[&str], _) = (&[], Some(Duration::from_secs(60)));
         for (facts, want) in [
             (mirror(), none),

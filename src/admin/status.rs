@@ -33,7 +33,7 @@ use crate::telemetry::history::History;
 use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
 use crate::upstream::eta;
-use crate::upstream::status::{OriginState, OriginStatus, Picture};
+use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress};
 use crate::words::counted;
 
 use super::health::{self, Facts, Reason};
@@ -66,6 +66,8 @@ pub(super) struct Reading {
     pub disk: Option<String>,
     /// Why this is unhealthy; empty: it is not.
     pub reasons: Vec<Reason>,
+    /// What should be mended although it is healthy.
+    pub findings: Vec<Reason>,
     /// The details, and how many listings there are.
     pub details: Option<(Covered, usize)>,
     /// See `Status::eta_seconds`.
@@ -139,16 +141,21 @@ impl Status {
         if self.usage == Use::Shield || self.current.load().is_some() {
             return Ok(());
         }
-        let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
-        Err(match (self.usage, pass) {
+        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        let why = match (self.usage, picture.pass) {
             (Use::Replica, _) => {
                 self.replica.as_ref().map_or_else(String::new, |replica| replica.picture().not_ready())
             }
             (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
+            (_, Some(Progress { of: 0, .. })) => "the first crawl waits for the first page of the list".to_owned(),
             (_, Some(pass)) => {
                 format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))
             }
             (_, None) => "the first crawl has not begun".to_owned(),
+        };
+        Err(match picture.last_error.as_ref().filter(|_| picture.is_failing()) {
+            Some(error) => format!("{why}. The last error: {}", error.message),
+            None => why,
         })
     }
 
@@ -182,7 +189,7 @@ impl Status {
             let oldest = health::oldest(self.usage, self.ttl(), self.max_age).unwrap_or_else(|| self.ttl());
             ReplicaReading::of(&replica.picture(), now, self.clock.now_mono(), oldest)
         });
-        let reasons = health::reasons(&Facts {
+        let facts = Facts {
             usage: self.usage,
             not_ready: self.ready().err(),
             age: age.or(unconfirmed.then_some(0)),
@@ -192,18 +199,35 @@ impl Status {
             held: picture.held.as_ref().map(|held| held.reason.as_str()),
             disk: disk.as_deref(),
             replica: replica.as_ref().and_then(|replica| replica.why.as_deref()),
-        });
+            details: picture.details.as_ref(),
+            unstored: picture.unstored,
+            old_copy: picture.old_copy,
+        };
+        let (reasons, findings) = (health::reasons(&facts), health::findings(&facts));
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
             details.map(|(published, details)| (details.covered(&published.dataset), published.dataset.len()));
         let eta_seconds = self.eta_seconds(&picture, details);
-        Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds, replica }
+        Reading {
+            now,
+            published,
+            picture,
+            state,
+            age,
+            unconfirmed,
+            disk,
+            reasons,
+            findings,
+            details,
+            eta_seconds,
+            replica,
+        }
     }
 
     /// Whether all is well at an instant, and everything as JSON.
     pub(super) fn describe_reading(&self, reading: &Reading) -> (bool, Value) {
-        let Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds, replica } =
-            reading;
+        let Reading { now, published, picture, state, age, unconfirmed, disk, .. } = reading;
+        let Reading { reasons, findings, details, eta_seconds, replica, .. } = reading;
         let healthy = reasons.is_empty();
         let wanted = self.details.as_ref().and_then(Details::all_wanted);
         let wanted = wanted.map(|all| if all { "all" } else { "on-demand" });
@@ -211,6 +235,7 @@ impl Status {
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
             "reasons": reasons.iter().map(|reason| &reason.text).collect::<Vec<_>>(),
+            "findings": findings.iter().map(|finding| &finding.text).collect::<Vec<_>>(),
             "listen": self.listen,
             "tls": self.tls.as_ref().map(|tls| tls.describe(*now)),
             "snapshot": published.as_ref().map(|published| json!({
@@ -248,6 +273,7 @@ impl Status {
             "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),
             "left_out": published.as_ref().map(|published| published.meta.left_out.clone()),
             "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
+            "unproved": published.as_ref().map(|published| published.meta.unproved().collect::<Vec<_>>()),
             "held": picture.held,
             "parity": self.audits.as_ref().map_or(Value::Null, parity),
             "rate_limit": self.rate_limit(),
@@ -285,7 +311,7 @@ impl Status {
     }
 
     /// Seconds until everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
-    /// all are wanted. `None`: unknown.
+    /// all are wanted. `None`: unknown, also while nothing advances.
     fn eta_seconds(&self, picture: &Picture, details: Option<(Covered, usize)>) -> Option<u64> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {
@@ -297,6 +323,13 @@ impl Status {
             }
         };
         let all = self.details.as_ref().and_then(Details::all_wanted) == Some(true);
+        let stuck = picture.details.as_ref().filter(|_| all && missing > 0);
+        let stuck = stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing);
+        // Without a pass, the state is that of the last refresh, however long ago.
+        let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
+        if stuck || (fails && (left > 0 || missing > 0)) {
+            return None;
+        }
         let left = if all { left.saturating_add(missing) } else { left };
         eta::seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
     }
@@ -310,6 +343,7 @@ fn parity(audits: &Audits) -> Value {
             "percent": percent,
             "compared": score.compared(),
             "differences": score.differences(),
+            "properties": score.properties(),
             "last_at": score.last_at().and_then(WallTime::rfc3339),
         })
     })

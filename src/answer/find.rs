@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use http::StatusCode;
+
 use crate::answer::admit::Target;
 use crate::api::query::ListQuery;
 use crate::api::rewrite::Rewrite;
@@ -23,7 +25,7 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::coverage::disproved_for;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
@@ -78,6 +80,18 @@ pub(crate) enum Found {
 impl From<Problem> for Found {
     fn from(problem: Problem) -> Self {
         Self::Problem { problem, retry_after: None }
+    }
+}
+
+impl Found {
+    /// With a further reason, if the answer is not at hand.
+    fn because(self, why: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Problem { problem, retry_after } if problem.status() == StatusCode::SERVICE_UNAVAILABLE => {
+                Self::Problem { problem: problem.because(&why()), retry_after }
+            }
+            found => found,
+        }
     }
 }
 
@@ -163,10 +177,17 @@ impl Finder {
             kept => kept,
         };
         let Key::List(query) = &key else { return Problem::internal().into() };
-        let disproved = |by: &Snapshot| relies_on_disproved(by.meta.disproved.as_deref(), query);
+        let disproved = |by: &Snapshot| disproved_for(&by.meta, query);
         let past = || beside.is_some() || (self.is_behind)();
-        if disproved(&published) || beside.as_deref().is_some_and(disproved) {
-            return self.ask(&published, past(), query, client).await;
+        if let Some(assumption) = disproved(&published).or_else(|| beside.as_deref().and_then(disproved)) {
+            let found = self.ask(&published, past(), query, client).await;
+            return found.because(|| {
+                format!(
+                    "This server cannot answer for the origin, because it is not true there that {} ({})",
+                    assumption.says(),
+                    assumption.as_str()
+                )
+            });
         }
         match published.dataset.find(query) {
             Ok(found) => {

@@ -21,6 +21,13 @@ pub enum EnvelopeField {
     PerPage,
     /// How many listings match.
     Total,
+    /// The same; but the unfiltered list does not hold as many listings as it states, or not as they are now.
+    StatedTotal {
+        /// What it states.
+        total: u64,
+        /// How many listings of the origin are not known as they are now, at least.
+        unknown: u64,
+    },
     /// How many pages they fill.
     TotalPages,
     /// The filters that were applied.
@@ -97,6 +104,24 @@ impl Envelope {
             _ => true,
         });
         left_out
+    }
+
+    /// States a total; `unknown` listings are not known as they are now.
+    pub fn state_total(&mut self, total: u64, unknown: u64) {
+        for field in &mut self.fields {
+            if matches!(field, EnvelopeField::Total) {
+                *field = EnvelopeField::StatedTotal { total, unknown };
+            }
+        }
+    }
+
+    /// What the unfiltered list states as its total, and how many listings are not known; `None`: it holds as many
+    /// listings as it states.
+    pub fn stated_total(&self) -> Option<(u64, u64)> {
+        self.fields.iter().find_map(|field| match field {
+            EnvelopeField::StatedTotal { total, unknown } => Some((*total, *unknown)),
+            _ => None,
+        })
     }
 
     /// The text of a carried field.

@@ -34,6 +34,12 @@ pub struct Field<'a> {
 /// Why a text could not be taken apart.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
+    /// There is no text.
+    #[error("the body is empty")]
+    Empty,
+    /// Neither a JSON object nor an array with elements.
+    #[error("the body is not an object or a filled array: {0:?}")]
+    NoDetail(String),
     /// Not JSON, or JSON of another kind.
     #[error("{source} in {excerpt:?}")]
     Syntax {
@@ -57,6 +63,9 @@ pub enum JsonError {
 
 impl JsonError {
     fn syntax(source: serde_json::Error, text: &str) -> Self {
+        if text.trim_ascii().is_empty() {
+            return Self::Empty;
+        }
         let excerpt = shorten(text);
         Self::Syntax { source, excerpt }
     }
@@ -204,9 +213,43 @@ pub fn check(text: &str) -> Result<(), JsonError> {
     serde_json::from_str::<&RawValue>(text).map(|_| ()).map_err(|error| JsonError::syntax(error, text))
 }
 
+/// Checks that a text is a listing in full: a JSON object, or an array that is not empty. An origin that answers with
+/// the rows of a query sends `[]` for a row that it does not have.
+///
+/// # Errors
+/// When it is neither.
+pub fn check_detail(text: &str) -> Result<(), JsonError> {
+    check(text)?;
+    let text = text.trim_ascii_start();
+    let is_filled = |inside: &str| !inside.trim_ascii_start().starts_with(']');
+    if text.starts_with('{') || text.strip_prefix('[').is_some_and(is_filled) {
+        return Ok(());
+    }
+    Err(JsonError::NoDetail(shorten(text)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_is_an_object_or_an_array_that_is_not_empty() {
+        for text in ["{}", " \n{\"a\":1}", "[{}]", " [ [] ]", "[null]", "[\n1]"] {
+            assert!(check_detail(text).is_ok(), "{text:?}");
+        }
+        for (text, why) in [
+            ("[]", "not an object or a filled array"),
+            (" [ \r\n\t] ", "not an object or a filled array"),
+            ("7", "not an object or a filled array"),
+            ("\"[1]\"", "not an object or a filled array"),
+            ("[1", "EOF"),
+            ("", "the body is empty"),
+            (" \n", "the body is empty"),
+        ] {
+            let error = check_detail(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
 
     #[test]
     fn fields_keep_order_spelling_and_repetition() {

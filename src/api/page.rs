@@ -37,9 +37,12 @@ pub enum PageError {
     /// The body is no UTF-8.
     #[error("the body is not UTF-8: {0}")]
     NotUtf8(#[from] str::Utf8Error),
+    /// There is no body.
+    #[error(transparent)]
+    Empty(JsonError),
     /// The body is no JSON object.
     #[error("the body is not a JSON object: {0}")]
-    NotAnObject(#[from] JsonError),
+    NotAnObject(JsonError),
     /// A required field is missing or of the wrong type.
     #[error("`{field}` is {found}, expected {expected}")]
     BadField {
@@ -64,6 +67,12 @@ pub enum PageError {
         position: usize,
         source: SummaryError,
     },
+}
+
+impl From<JsonError> for PageError {
+    fn from(error: JsonError) -> Self {
+        if matches!(error, JsonError::Empty) { Self::Empty(error) } else { Self::NotAnObject(error) }
+    }
 }
 
 impl Page {
@@ -140,6 +149,7 @@ mod tests {
     fn what_is_no_page_is_refused_with_the_field() {
         for (text, message) in [
             ("<html>", "not a JSON object"),
+            ("", "the body is empty"),
             (r#"{"items":[]}"#, "`total` is absent"),
             (r#"{"total":"3","items":[]}"#, "`total` is \"3\""),
             (r#"{"total":3,"items":{}}"#, "`items` is {}"),

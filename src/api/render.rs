@@ -52,7 +52,7 @@ impl Frame {
                 EnvelopeField::GeneratedAt => ("generated_at", Ok(generated_at)),
                 EnvelopeField::Page => ("page", Err(Slot::Page)),
                 EnvelopeField::PerPage => ("per_page", Err(Slot::PerPage)),
-                EnvelopeField::Total => ("total", Err(Slot::Total)),
+                EnvelopeField::Total | EnvelopeField::StatedTotal { .. } => ("total", Err(Slot::Total)),
                 EnvelopeField::TotalPages => ("total_pages", Err(Slot::TotalPages)),
                 EnvelopeField::Filters => ("filters", Err(Slot::Filters)),
                 EnvelopeField::Items => ("items", Err(Slot::Items)),

@@ -10,6 +10,7 @@ use url::Url;
 
 use crate::api::rewrite::Rewrite;
 use crate::audit::Auditor;
+use crate::audit::contradiction::Contradictions;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::Clock;
@@ -203,9 +204,11 @@ impl Core {
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
                 passed: parking_lot::Mutex::default(),
+                contradictions: Contradictions::default(),
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (commands, settings, clock) = (self.commands.clone(), self.settings.clone(), self.clock.clone());
+            origin.client.budget().expect_refreshes();
             let mirror = Mirror::new(crawler, snapshots, commands, settings, clock, evidence);
             self.mirror = Some(mirror);
             self.worker = Some(DetailWorker {

@@ -8,7 +8,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::json::{self, Field, JsonError};
+use crate::api::json::{self, Field, JsonError, Picked};
+use crate::api::modified;
 use crate::api::taxonomy::VolatileKeys;
 
 /// The most reported differences of one answer.
@@ -89,8 +90,7 @@ pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result
         |name, ours, theirs| match name {
             // Compared below.
             "items" => true,
-            // The same values in any layout.
-            "filters" => matches!((value(ours), value(theirs)), (Some(ours), Some(theirs)) if ours == theirs),
+            "filters" => echoes(ours, theirs) != Echo::Another,
             _ => ours == theirs,
         },
     );
@@ -101,6 +101,38 @@ pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result
     found.extend(compare_items(&items(&ours)?, &items(&theirs)?));
     found.truncate(MOST);
     Ok(found)
+}
+
+/// Whether two pages of a list differ in how `filters` spells the instant that was asked for. Ours is what was asked, by
+/// contract.
+pub(crate) fn spells_its_own(ours: &str, theirs: &str) -> bool {
+    let [ours, theirs] = [ours, theirs].map(|text| json::pick(text, &["filters"]).unwrap_or_default());
+    matches!((ours, theirs), ([Picked::Once(ours)], [Picked::Once(theirs)]) if echoes(ours, theirs) == Echo::Spelled)
+}
+
+/// How two echoes of the filters differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Echo {
+    /// The same values in any layout.
+    Same,
+    /// The same but for the spelling of one instant.
+    Spelled,
+    Another,
+}
+
+fn echoes(ours: &str, theirs: &str) -> Echo {
+    let (Some(mut ours), Some(mut theirs)) = (value(ours), value(theirs)) else { return Echo::Another };
+    if ours == theirs {
+        return Echo::Same;
+    }
+    let instant = |filters: &mut Value| {
+        let since = filters.as_object_mut()?.remove("modified_since")?;
+        modified::parse(since.as_str()?).ok()
+    };
+    match (instant(&mut ours), instant(&mut theirs)) {
+        (Some(one), Some(other)) if one == other && ours == theirs => Echo::Spelled,
+        _ => Echo::Another,
+    }
 }
 
 /// Compares two details or taxonomies: their texts without volatile values. Empty: they are equal.

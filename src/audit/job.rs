@@ -111,6 +111,17 @@ impl Audits {
         change(&mut self.0.job.lock());
     }
 
+    /// Remembers a property of the origin, in the score and in a running audit.
+    pub(super) fn note_property(&self, property: &'static str) {
+        if self.0.score.lock().note_property(property) {
+            tracing::info!("the origin differs from this server as documented: {property}");
+        }
+        let mut job = self.0.job.lock();
+        if job.is_running() && !job.report.properties.iter().any(|known| known == property) {
+            job.report.properties.push(property.to_owned());
+        }
+    }
+
     /// Ends a running audit when its task ends, so that nobody waits for ever.
     pub(super) fn ended_when_dropped(&self) -> Ended {
         Ended(self.clone())

@@ -92,9 +92,7 @@ impl Auditor {
             Decision::Ours | Decision::AsOurs => None,
             Decision::Through => Some(Ours::ReadThrough),
             Decision::Body(answer, text) => Some(body((answer, text))),
-            Decision::List(applied) if relies_on_disproved(published.meta.disproved.as_deref(), &applied.query) => {
-                Some(Ours::ReadThrough)
-            }
+            Decision::List(applied) if relies_on_disproved(&published.meta, &applied.query) => Some(Ours::ReadThrough),
             Decision::List(applied) => match applied.find(dataset) {
                 Err(_doubt) => Some(Ours::ReadThrough),
                 Ok((total, items)) => {

@@ -288,7 +288,11 @@ impl Sampler {
         let text = match kind {
             // As written, or in UTC: the same instant.
             Kind::SinceInstant if self.dice.random() => as_written(dataset, id)?,
-            Kind::SinceNearby => utc(at.saturating_add(nearby))?,
+            Kind::SinceNearby => {
+                let text = utc(at.saturating_add(nearby))?;
+                // Half of them without offset, which means UTC.
+                if self.dice.random() { text.trim_end_matches('Z').to_owned() } else { text }
+            }
             Kind::SinceDay => {
                 let day = at.saturating_add(86_400 * SECOND * self.dice.random_range(-1..=1));
                 Timestamp::from_nanosecond(day.into()).ok()?.strftime("%Y-%m-%d").to_string()

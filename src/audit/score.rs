@@ -92,6 +92,9 @@ pub struct Report {
     pub differing: Vec<Differing>,
     /// Why samples could not be compared, each reason once.
     pub reasons: Vec<String>,
+    /// What the origin does in a way of its own where this server's way is documented, each once. No difference.
+    #[serde(default)]
+    pub properties: Vec<String>,
 }
 
 impl Report {
@@ -166,6 +169,9 @@ impl Report {
         for reason in &self.reasons {
             let _ = writeln!(text, "not compared: {reason}");
         }
+        for property in &self.properties {
+            let _ = writeln!(text, "property of the origin: {property}");
+        }
         text + &self.summary()
     }
 }
@@ -183,6 +189,7 @@ pub struct Score {
     differing: VecDeque<Differing>,
     last_at: Option<WallTime>,
     counts: [u64; Outcome::WORDS.len()],
+    properties: Vec<&'static str>,
 }
 
 impl Score {
@@ -220,6 +227,20 @@ impl Score {
     /// The last differences, the newest last, one line each.
     pub fn differences(&self) -> Vec<String> {
         self.differing.iter().flat_map(Differing::lines).collect()
+    }
+
+    /// Remembers a property of the origin; `false`: it was known.
+    pub fn note_property(&mut self, property: &'static str) -> bool {
+        let is_new = !self.properties.contains(&property);
+        if is_new {
+            self.properties.push(property);
+        }
+        is_new
+    }
+
+    /// What the origin does in a way of its own where this server's way is documented.
+    pub fn properties(&self) -> &[&'static str] {
+        &self.properties
     }
 
     /// When something was compared last.

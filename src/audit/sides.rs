@@ -98,7 +98,7 @@ impl Auditor {
         let (dataset, meta) = (&published.dataset, &published.meta);
         let failed = |error: StoreError| format!("the data directory: {error}");
         Ok(match request {
-            Request::List(query) if relies_on_disproved(meta.disproved.as_deref(), query) => Ours::ReadThrough,
+            Request::List(query) if relies_on_disproved(meta, query) => Ours::ReadThrough,
             Request::List(query) => match dataset.find(query) {
                 Err(_doubt) => Ours::ReadThrough,
                 Ok(found) => {

@@ -116,8 +116,24 @@ fn methods(theirs: &Theirs) -> Option<Difference> {
     (!methods.iter().any(is_ours)).then(|| Difference::new(DifferenceKind::Header, "Allow", ALLOW, &methods.join(", ")))
 }
 
-/// The differences of headers that clients act on: the type of a body, whether caches may keep it, and which methods
-/// there are.
+/// What the origin does in a way of its own where the contract fixes ours: told once, and no difference.
+pub(super) fn properties(ours: &Ours, theirs: &Theirs) -> Vec<&'static str> {
+    let Ours::Body { text, .. } = ours else { return Vec::new() };
+    let properties = [
+        (
+            theirs.is_private,
+            "it forbids shared caches to store its answers (`Cache-Control: private` or `no-store`); the mirror's answers \
+             are public",
+        ),
+        (
+            compare::spells_its_own(text, &theirs.text),
+            "it echoes `filters.modified_since` in a spelling of its own; the mirror echoes what was asked",
+        ),
+    ];
+    properties.into_iter().filter(|(holds, _)| *holds && theirs.status == 200).map(|(_, property)| property).collect()
+}
+
+/// The differences of headers that clients act on: the type of a body, and which methods there are.
 fn headers(theirs: &Theirs) -> Vec<Difference> {
     const JSON: &str = "application/json";
     let mut differences = Vec::new();
@@ -125,9 +141,6 @@ fn headers(theirs: &Theirs) -> Vec<Difference> {
         && !media_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON)
     {
         differences.push(Difference::new(DifferenceKind::Header, "Content-Type", JSON, media_type));
-    }
-    if theirs.is_private {
-        differences.push(Difference::new(DifferenceKind::Header, "Cache-Control", "public", "not public"));
     }
     differences.extend(methods(theirs));
     differences

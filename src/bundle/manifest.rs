@@ -95,6 +95,10 @@ impl Manifest {
             left_out: self.left_out.clone(),
             open_points: self.open_points.clone(),
             disproved: self.disproved.clone(),
+            // The evidence stays with its owner, and so does the time.
+            proved: Vec::new(),
+            suspected: Vec::new(),
+            asked_ms: 0,
             origin: self.origin.clone(),
         }
     }

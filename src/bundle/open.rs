@@ -15,7 +15,7 @@ use super::part::{Digest, Kind};
 use super::parts::{Known, Part, PartReader};
 use super::records::{self, Body, Reader, Validators};
 use super::script::Step;
-use super::{MAX_TEXT, Progress};
+use super::{MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
 use crate::api::edges::lesson::Learned;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
@@ -39,6 +39,7 @@ pub struct DetailHash {
 /// A bundle whose every part is verified.
 #[derive(Debug)]
 pub struct Bundle {
+    format: u16,
     manifest: Manifest,
     digest: Digest,
     file_hash: blake3::Hash,
@@ -120,7 +121,11 @@ impl Bundle {
             progress(done, of);
         }
         let evidence = read_evidence(&mut parts)?;
-        let learned = if parts.format() >= 2 { Some(read_lessons(&parts.one(Kind::Lessons)?)?) } else { None };
+        let learned = match parts.format() {
+            WITHOUT_LESSONS => None,
+            WITH_LESSONS => Some(read_lessons(&parts.one(Kind::Lessons)?)?),
+            _ => parts.another(Kind::Lessons)?.map(|part| read_lessons(&part)).transpose()?,
+        };
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();
         let twice = |pair: &[ListingId]| matches!(pair, [one, other] if one == other).then(|| pair[0]);
@@ -141,8 +146,24 @@ impl Bundle {
         read_end(&mut parts, &digest)?;
         let (done, of) = parts.progress();
         progress(done, of);
+        let format = parts.format();
         let file_hash = parts.end()?;
-        Ok(Self { manifest, digest, file_hash, carried, evidence, learned, details, parts: [bodies, validators] })
+        Ok(Self {
+            format,
+            manifest,
+            digest,
+            file_hash,
+            carried,
+            evidence,
+            learned,
+            details,
+            parts: [bodies, validators],
+        })
+    }
+
+    /// The format of the file.
+    pub const fn format(&self) -> u16 {
+        self.format
     }
 
     /// The manifest.

@@ -72,12 +72,17 @@ fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
     }
 }
 
-/// Checks that a body is one whole JSON object.
-fn object(body: &[u8]) -> Result<&str, Wrong> {
+/// Checks that a text has at most [`MAX_TEXT`] bytes and is UTF-8.
+fn bounded(body: &[u8]) -> Result<&str, Wrong> {
     if body.len() > MAX_TEXT {
         return Err(format!("a text has {} bytes; the limit is {MAX_TEXT}", body.len()));
     }
-    let text = std::str::from_utf8(body).map_err(|_| "a text is not UTF-8".to_owned())?;
+    std::str::from_utf8(body).map_err(|_| "a text is not UTF-8".to_owned())
+}
+
+/// Checks that a body is one whole JSON object.
+fn object(body: &[u8]) -> Result<&str, Wrong> {
+    let text = bounded(body)?;
     json::check(text).map_err(|error| error.to_string())?;
     if text.trim_ascii_start().starts_with('{') { Ok(text) } else { Err("a text is not a JSON object".to_owned()) }
 }
@@ -169,7 +174,9 @@ impl<'a> Body<'a> {
     pub(super) fn check(&self) -> Result<&'a str, Wrong> {
         match self.state {
             DetailState::Present => {
-                object(self.text).map_err(|wrong| format!("the detail of listing {}: {wrong}", self.id))
+                let checked = bounded(self.text)
+                    .and_then(|text| json::check_detail(text).map(|()| text).map_err(|error| error.to_string()));
+                checked.map_err(|wrong| format!("the detail of listing {}: {wrong}", self.id))
             }
             DetailState::Gone if self.text.is_empty() => Ok(""),
             DetailState::Gone => Err(format!("the detail of listing {} is gone, and yet has a body", self.id)),

@@ -11,7 +11,7 @@ use super::frame::{self, Packer};
 use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{self, Digest, Head, Kind, START_LEN};
 use super::records::{self, BODY_HEAD, Body, Validators};
-use super::{FORMAT, MAX_PART, MAX_TEXT, Progress, WITHOUT_LESSONS, held, most_unpacked, open, script};
+use super::{FORMAT, MAX_PART, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS, held, most_unpacked, open, script};
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
@@ -70,7 +70,7 @@ pub(super) fn write_with<W: Write, E>(
     progress: Progress<'_>,
     level: i32,
 ) -> Result<Written, WriteError<E>> {
-    let format = if export.learned.is_some() { FORMAT } else { WITHOUT_LESSONS };
+    let format = lowest_format(export);
     let mut parts = PartWriter::begin(out, level, format)?;
     let before = export.base.map(Hashes::of);
     let manifest = manifest_of(export, before.as_ref());
@@ -105,6 +105,17 @@ pub(super) fn write_with<W: Write, E>(
     }
     parts.out.flush()?;
     Ok(Written { manifest, digest, bytes: parts.bytes })
+}
+
+/// The lowest format that holds what there is.
+fn lowest_format(export: &Export<'_>) -> u16 {
+    let mut disproved = export.meta.disproved.iter().flatten();
+    let states_a_total = export.content.envelope.stated_total().is_some();
+    match export.learned {
+        _ if states_a_total || disproved.any(|one| !one.is_in_first_formats()) => FORMAT,
+        Some(_) => WITH_LESSONS,
+        None => WITHOUT_LESSONS,
+    }
 }
 
 fn unwritable<E>(what: impl Into<String>, why: impl Into<String>) -> WriteError<E> {

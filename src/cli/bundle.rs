@@ -179,7 +179,7 @@ impl Inspect {
             |counts: bundle::Counts| format!("{} mirrored, {} missing at the origin", counts.present, counts.gone);
         let none = || "(none)".to_owned();
         let mut lines = vec![
-            ("bundle", format!("{}, {}, format {}", self.file.display(), counted(length, "byte"), bundle::FORMAT)),
+            ("bundle", format!("{}, {}, format {}", self.file.display(), counted(length, "byte"), bundle.format())),
             ("what", what(manifest)),
             ("confirmed", format!("{confirmed}, {}; {}", ago(now, confirmed), manifest.certificate.as_str())),
             ("details", format!("{}; of {}", counts(manifest.coverage), counted(manifest.listings, "listing"))),
@@ -217,7 +217,7 @@ impl Inspect {
         Ok(json!({
             "file": self.file.display().to_string(),
             "bytes": length,
-            "format": bundle::FORMAT,
+            "format": bundle.format(),
             "kind": manifest.kind(),
             "digest": bundle.digest().to_string(),
             "confirmed_at": confirmed.rfc3339(),

@@ -100,8 +100,9 @@ fn painted(value: &Value) -> String {
     let mut text = String::new();
     for line in screen(value).lines().map(plain) {
         let is_fact = line.starts_with("  ");
-        let is_wrong =
-            ["held", "disk", "publish", "limit", "last error"].iter().any(|name| line.trim_start().starts_with(name));
+        let is_wrong = ["held", "disk", "publish", "limit", "finding", "last error"]
+            .iter()
+            .any(|name| line.trim_start().starts_with(name));
         text.push_str(&match (is_fact, is_wrong) {
             (false, _) => paint.verdict(is_healthy, &line),
             (true, true) => paint.warning(&line),
@@ -182,6 +183,8 @@ fn screen(value: &Value) -> String {
     if mirrors && !replicates {
         line("parity", parity.unwrap_or_else(|| "-".to_owned()));
     }
+    let findings = value.pointer("/findings").and_then(Value::as_array).into_iter().flatten();
+    lines.extend(findings.filter_map(Value::as_str).map(|finding| format!("  {:<10} {finding}", "finding")));
     let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk"), ("publish", "/publish/why")];
     if text("/rate_limit/why") != "-" {
         let why = text("/rate_limit/why");
@@ -259,7 +262,9 @@ mod tests {
         }
         let text = screen(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
         assert!(text.contains("  publish    the store is full\n"), "{text}");
-        assert!(!text.contains("  limit "), "{text}");
+        assert!(!text.contains("  limit ") && !text.contains("  finding "), "{text}");
+        let text = screen(&json!({ "state": "healthy", "findings": ["one thing", "another"] }));
+        assert!(text.contains("  finding    one thing\n  finding    another\n"), "{text}");
         let alone = json!({ "store": "local", "why": "Redis did not answer within 50 ms" });
         let text = screen(&json!({ "state": "healthy", "rate_limit": alone }));
         let line =

@@ -68,12 +68,15 @@ const SAMPLES: &[(&str, &str)] = &[
     ("Unsigned.0", "/media/venues.gsb"),
     ("UserAgent.0", "a header value has a line break"),
     ("WrongPassword.0", "/etc/minisign.key"),
+    (
+        "Contradictory.0",
+        "the pages have 729 different listings, but page 1 states a total of 730; listing 1017 is on two pages",
+    ),
     // Types.
     ("BundleError", "the file is empty"),
     ("DatasetError", "listing 730123 is listed twice"),
     ("E", "the store is damaged: page 17 has the wrong checksum"),
     ("Error", "Permission denied (os error 13)"),
-    ("Inconsistent", "page 7 reports 731 listings, but page 1 reports 730"),
     ("JsonError", "expected `,` or `}` in \"{\\\"id\\\":1 2\""),
     ("KeyId", "E7620F1842B4E81F"),
     ("ListingId", "730123"),

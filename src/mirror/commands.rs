@@ -7,6 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::snapshot::meta::Assumption;
+
 /// Commands to the running mirror; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Commands(Arc<CommandState>);
@@ -18,7 +20,7 @@ struct CommandState {
 }
 
 /// Pending commands.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// A refresh now.
     pub refresh: bool,
@@ -26,6 +28,8 @@ pub(crate) struct Asked {
     pub pass: bool,
     /// Publish the held list.
     pub accept: bool,
+    /// What the origin's answers to an audit disprove.
+    pub disproved: Vec<Assumption>,
 }
 
 impl Commands {
@@ -44,6 +48,12 @@ impl Commands {
     /// Publish the held list, once.
     pub fn accept(&self) {
         self.0.asked.lock().accept = true;
+        self.0.wake.notify_one();
+    }
+
+    /// Forward queries that use these assumptions from now on.
+    pub(crate) fn disprove(&self, assumptions: &[Assumption]) {
+        self.0.asked.lock().disproved.extend(assumptions);
         self.0.wake.notify_one();
     }
 

@@ -4,7 +4,8 @@
 //! confirmed. Nothing here interprets content. Callers: most modules beside it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -59,12 +60,15 @@ pub struct Copies {
     judging: Arc<Mutex<()>>,
     /// When an answer was last older than its arrival, in milliseconds of our clock: a cache sits before the origin.
     aged_ms: Arc<AtomicI64>,
+    /// The largest `Age` so far, in seconds.
+    longest_age: Arc<AtomicU32>,
 }
 
 impl Copies {
     /// The copies in `store`; other rooms share the volatile keys.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
-        Self { client, store, volatile, judging: Arc::default(), aged_ms: Arc::new(AtomicI64::new(i64::MIN)) }
+        let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
+        Self { client, store, volatile, judging: Arc::default(), aged_ms, longest_age: Arc::default() }
     }
 
     pub(super) fn client(&self) -> &OriginClient {
@@ -76,6 +80,18 @@ impl Copies {
         let since = self.client.now_ms().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
         let cache_ttl_ms = i64::try_from(self.client.stamps().cache_ttl().as_millis()).unwrap_or(i64::MAX);
         (0..=cache_ttl_ms.saturating_mul(3)).contains(&since)
+    }
+
+    /// The largest `Age` of an answer so far.
+    pub(super) fn longest_age(&self) -> Duration {
+        /// A larger one is no reason to wait for longer.
+        const MOST: Duration = Duration::from_secs(3600);
+        Duration::from_secs(self.longest_age.load(Ordering::Relaxed).into()).min(MOST)
+    }
+
+    /// The hash of the copy of `path`, without volatile fields.
+    pub(super) fn hash_of(&self, path: &str) -> Result<Option<ContentHash>, StoreError> {
+        Ok(self.store.copy_meta(path)?.map(|meta| meta.hash))
     }
 
     /// The volatile keys known so far.
@@ -218,6 +234,7 @@ impl Copies {
     /// Dates an answer, and remembers signs of a cache in between. `text` is `None` for a 304.
     fn date(&self, path: &str, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
         let dated = self.client.stamps().date(Place::of(path), answer, text, before);
+        self.longest_age.fetch_max(answer.stamps.age.unwrap_or(0), Ordering::Relaxed);
         if dated.is_aged {
             self.aged_ms.store(answer.received.as_millis(), Ordering::Relaxed);
         }

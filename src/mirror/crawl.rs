@@ -3,6 +3,8 @@
 //! [`super::pass`] judges the result, [`super::task`] decides when to retry. One failed page does not stop the others.
 //! Callers: [`super::task`].
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,12 +42,13 @@ pub(super) fn check_taxonomy(body: &Bytes) -> Result<(), String> {
 pub struct Crawler {
     copies: Copies,
     cache_ttl: Duration,
+    sent: Arc<AtomicU64>,
 }
 
 impl Crawler {
     /// A crawler over these copies; `cache_ttl` is how old a copy of the origin's CDN can be.
     pub fn new(copies: Copies, cache_ttl: Duration) -> Self {
-        Self { copies, cache_ttl }
+        Self { copies, cache_ttl, sent: Arc::default() }
     }
 
     /// How old a copy of the origin's CDN can be.
@@ -59,6 +62,16 @@ impl Crawler {
         if self.copies.saw_aged() { self.cache_ttl.max(MOVED_ON) } else { MOVED_ON }
     }
 
+    /// How long after an answer the copies that were in the origin's CDN then have expired.
+    pub(super) fn apart(&self) -> Duration {
+        self.cache_ttl + self.copies.longest_age()
+    }
+
+    /// How many requests were sent so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
     pub(super) fn copies(&self) -> &Copies {
         &self.copies
     }
@@ -69,6 +82,7 @@ impl Crawler {
 
     /// Fetches several resources, some at once, each one once: retrying is up to the caller.
     pub(super) async fn fetch(&self, paths: Vec<String>, class: Class) -> Fetched {
+        self.sent.fetch_add(paths.len() as u64, Ordering::Relaxed);
         let mut looks = futures_util::stream::iter(paths)
             .map(|path| async move {
                 let check = if path.starts_with("/api/listings.json") { check_page } else { check_taxonomy };

@@ -10,6 +10,7 @@ mod fetch;
 mod index;
 mod once;
 mod proof;
+mod retries;
 #[cfg(test)]
 mod tests;
 pub(crate) mod worker;

@@ -3,11 +3,12 @@
 //!
 //! A rule is a guess that has never been wrong: every neighbouring pair of the sequence obeys it, without a tie. If
 //! several rules fit, they must agree on a place. If they disagree, or a tie would need breaking, there is no place and
-//! the pages are read instead. Pure. Callers: [`super::amend`].
+//! the pages are read instead. Pure. Callers: [`super::amend`], [`super::contradiction`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::api::json;
 use crate::api::listing::Summary;
@@ -103,6 +104,31 @@ impl fmt::Display for Rule {
 }
 
 impl Rule {
+    /// The rule of one field that a sequence obeys, and that leaves the fewest ties open; `None`: it obeys none.
+    pub(super) fn of_one_field(sequence: &[Summary]) -> Option<Self> {
+        let columns = columns(sequence.first()?);
+        let disproved = BTreeSet::new();
+        let learner = Learner { sequence, columns, disproved: &disproved, rules: Vec::new() };
+        let pairs = u32::try_from(sequence.len() - 1).unwrap_or(u32::MAX);
+        let open = learner.open(&[], &mut (0..pairs));
+        let best = open.into_iter().filter(|open| open.rising != open.falling).min_by_key(|open| open.left.len())?;
+        let Column { field, reading, .. } = &learner.columns[best.column];
+        Some(Self(vec![Key { field: field.clone(), reading: *reading, falling: best.falling }]))
+    }
+
+    /// The places in a sequence that obeys this rule where a listing would obey it, too: all between equals.
+    pub(super) fn places(&self, sequence: &[Summary], listing: &Summary) -> RangeInclusive<usize> {
+        let values = self.values(listing);
+        let before = |other: &Summary| self.compare(&self.values(other), &values);
+        let first = sequence.partition_point(|other| before(other).is_lt());
+        first..=first + sequence[first..].partition_point(|other| before(other).is_eq())
+    }
+
+    /// Compares two listings.
+    pub(super) fn compare_listings(&self, one: &Summary, other: &Summary) -> Ordering {
+        self.compare(&self.values(one), &self.values(other))
+    }
+
     fn values(&self, summary: &Summary) -> Vec<Value> {
         let text = std::str::from_utf8(&summary.raw).unwrap_or("{}");
         let fields = json::fields(text).unwrap_or_default();

@@ -2,16 +2,19 @@
 //!
 //! Pure: bodies and the intervals of their validity in, a verdict out. Callers: [`super::task`].
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::api::listing::{ListingId, Summary};
+use crate::api::listing::Summary;
 use crate::api::page::{Page, PageError};
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
+
+use super::contradiction::Contradiction;
 
 /// Listings on a page of the crawl.
 pub(crate) const PAGE_SIZE: u64 = 100;
@@ -62,6 +65,9 @@ pub(super) fn paths(pages: u64) -> impl Iterator<Item = String> {
 /// Why the pages do not fit together.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Inconsistent {
+    /// There are none.
+    #[error("no page was read")]
+    NoPages,
     /// A page cannot be read.
     #[error("page {page}: {source}")]
     Page {
@@ -69,30 +75,41 @@ pub(super) enum Inconsistent {
         page: usize,
         source: PageError,
     },
-    /// A listing stands on two pages.
-    #[error("listing {id} is on two pages; the list changed while it was read")]
-    Twice { id: ListingId },
-    /// The pages do not hold their total.
-    #[error("the pages have {distinct} listings, but report {total}; the list changed while it was read")]
-    Count {
-        /// Distinct ids.
-        distinct: u64,
-        /// The first page's total.
-        total: u64,
-    },
-    /// The pages do not agree on the total.
-    #[error("page {page} reports {found} listings, but page 1 reports {total}")]
-    Totals {
-        /// From 1.
-        page: usize,
-        /// Its total.
-        found: u64,
-        /// The first page's total.
-        total: u64,
-    },
+    /// Listings are on two pages, or the total is not their number.
+    #[error("{0}")]
+    Contradictory(Box<Contradictory>),
     /// The origin ignores `per_page=100`.
     #[error("the origin sent a page of {0} listings, but 100 were requested")]
     PageSize(u64),
+}
+
+/// Pages that contradict each other.
+#[derive(Debug)]
+pub(super) struct Contradictory {
+    /// What they hold, each listing once, in the order of the pages.
+    pub assembled: Assembled,
+    pub contradiction: Contradiction,
+    /// How many listings they show, those on two pages twice.
+    pub listed: u64,
+    /// The total that the first page states.
+    pub total: u64,
+}
+
+impl fmt::Display for Contradictory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (distinct, total) = (self.assembled.content.summaries.len(), self.total);
+        write!(f, "the pages have {distinct} different listings, but page 1 states a total of {total}")?;
+        let doubled = &self.contradiction.doubled;
+        if let Some(one) = doubled.first() {
+            let also = if doubled.len() > 1 { format!(" and {} more", doubled.len() - 1) } else { String::new() };
+            let are = if doubled.len() > 1 { "are" } else { "is" };
+            write!(f, "; listing {one}{also} {are} on two pages")?;
+        }
+        if self.contradiction.excess.len() > 1 {
+            f.write_str("; other pages state other totals")?;
+        }
+        Ok(())
+    }
 }
 
 /// The result of a consistent pass.
@@ -149,9 +166,10 @@ pub(super) fn assemble(
     let mut left_out = Vec::new();
     let mut values = VolatileValues::new();
     let mut summaries = Vec::new();
-    let mut total = 0;
+    let (mut total, mut totals) = (0, BTreeSet::new());
     for (index, body) in pages.enumerate() {
         let page = Page::parse(&body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
+        totals.insert(page.total);
         match &mut envelope {
             None => {
                 if let Some(size) = page.per_page.filter(|size| *size != PAGE_SIZE) {
@@ -163,25 +181,26 @@ pub(super) fn assemble(
                 }
                 envelope = Some(page.envelope);
             }
-            Some(first) => {
-                if page.total != total {
-                    return Err(Inconsistent::Totals { page: index + 1, found: page.total, total });
-                }
-                left_out.extend(first.agree_with(&page.envelope));
-            }
+            Some(first) => left_out.extend(first.agree_with(&page.envelope)),
         }
         summaries.extend(shared(page.items, &known));
     }
-    let mut seen = HashSet::with_capacity(summaries.len());
-    if let Some(twice) = summaries.iter().find(|summary| !seen.insert(summary.id)) {
-        return Err(Inconsistent::Twice { id: twice.id });
-    }
-    if summaries.len() as u64 != total {
-        return Err(Inconsistent::Count { distinct: summaries.len() as u64, total });
-    }
-    let envelope = envelope.ok_or(Inconsistent::Count { distinct: 0, total })?;
+    let envelope = envelope.ok_or(Inconsistent::NoPages)?;
     let taxonomies = blanked(taxonomies, volatile, &mut values);
-    Ok(Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values })
+    let (contradiction, listed) = (Contradiction::of(&summaries, &totals), summaries.len() as u64);
+    if contradiction.is_some() {
+        let mut seen = HashSet::with_capacity(summaries.len());
+        summaries.retain(|summary| seen.insert(summary.id));
+    }
+    let assembled =
+        Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values };
+    match contradiction {
+        None => Ok(assembled),
+        Some(contradiction) => {
+            let found = Contradictory { assembled, contradiction, listed, total };
+            Err(Inconsistent::Contradictory(Box::new(found)))
+        }
+    }
 }
 
 /// The items of a page, with known texts reused. New items are copied out, so that they do not keep the whole page in

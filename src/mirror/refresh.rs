@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 
 use crate::api::envelope::EnvelopeField;
+use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::api::page::Page;
 use crate::api::query::{ListQuery, ModifiedSince};
@@ -192,8 +193,15 @@ impl Answers {
         page.total < found.total
     }
 
-    /// Compares the answers with a data set that was confirmed for `confirmed_ms`.
-    pub(super) fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
+    /// Compares the answers with a data set that was confirmed for `confirmed_ms`. `first_page`: the hash of the first
+    /// page that agrees with it, although its order is another one.
+    pub(super) fn judge(
+        &self,
+        dataset: &Dataset,
+        confirmed_ms: i64,
+        volatile: &VolatileKeys,
+        first_page: Option<ContentHash>,
+    ) -> Verdict {
         let content = &dataset.content;
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
@@ -202,7 +210,8 @@ impl Answers {
             }
         }
         let first = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
-        if !agrees(&self.first, &first, dataset, volatile) {
+        let is_as_accepted = |hash| std::str::from_utf8(&self.first.body).is_ok_and(|text| volatile.hash(text) == hash);
+        if !first_page.is_some_and(is_as_accepted) && !agrees(&self.first, &first, dataset, volatile) {
             return Verdict::Changed(Difference::FirstPage);
         }
         if !envelope_agrees(&self.first, content, volatile) {
@@ -231,13 +240,23 @@ pub(super) fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile
     page.total == found.total && page.items.len() == found.items.len() && page.items.iter().zip(&found.items).all(same)
 }
 
-/// Whether a probe's page holds the listings that the data set would select, in any order; a longer answer shows only
-/// part of them.
+/// Whether a probe's page holds listings that the data set would select, in any order: all of them, unless the answer has
+/// more pages. Where the origin's totals count listings that no list shows, they may do so here.
 fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
     let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
         return false;
     };
-    page.total == found.total && same_set(&page.items, &found.items)
+    let unlisted =
+        dataset.content.envelope.stated_total().map_or(0, |(total, _)| total.saturating_sub(dataset.len() as u64));
+    if page.total < found.total || page.total - found.total > unlisted {
+        return false;
+    }
+    if found.total <= found.items.len() as u64 {
+        return same_set(&page.items, &found.items);
+    }
+    let since = query.modified_since.as_ref().map_or(i64::MIN, |since| since.at);
+    let is_selected = |item: &Summary| dataset.modified_of(item.id).is_some_and(|modified| modified > since);
+    page.items.len() == found.items.len() && only_known(copy, dataset, volatile) && page.items.iter().all(is_selected)
 }
 
 /// Whether both sides hold equal listings.

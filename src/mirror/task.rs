@@ -7,10 +7,12 @@
 mod amending;
 mod candidate;
 mod confirm;
+mod contradicting;
 mod error;
 mod judge;
 mod known_order;
 mod learn;
+mod meaning;
 mod newest;
 mod publish;
 mod questions;
@@ -36,8 +38,10 @@ use crate::upstream::status::OriginStatus;
 use super::commands::Commands;
 use super::copies::CopyError;
 use super::crawl::Crawler;
+use super::pass;
 use super::plan::{self, Facts, Step};
 
+use contradicting::Contradictions;
 use error::MirrorError;
 use known_order::KnownOrder;
 use learn::Learning;
@@ -63,6 +67,7 @@ pub struct Mirror {
     newest: Newest,
     shrink: ShrinkGuard,
     order: KnownOrder,
+    contradictions: Contradictions,
     terms: TermEvidence,
     learning: Learning,
     schedule: Schedule,
@@ -90,7 +95,8 @@ impl Mirror {
         Self {
             questions: Questions::new(crawler.clone()),
             shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
-            order: KnownOrder::new(store),
+            order: KnownOrder::new(store.clone()),
+            contradictions: Contradictions::new(store),
             newest: Newest::new(snapshots),
             terms: TermEvidence::new(evidence),
             learning: Learning::new(clock.now_mono()),
@@ -107,7 +113,7 @@ impl Mirror {
     /// Mirrors, for ever.
     pub async fn run(mut self) {
         loop {
-            self.hear();
+            self.hear().await;
             let step = plan::next(&self.facts());
             if let Step::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
@@ -122,7 +128,7 @@ impl Mirror {
     }
 
     /// Takes in commands and imports.
-    fn hear(&mut self) {
+    async fn hear(&mut self) {
         self.schedule.set_ttl(self.settings.load().ttl, self.crawler.cache_ttl());
         let asked = self.commands.take();
         if self.newest.was_replaced() {
@@ -134,6 +140,11 @@ impl Mirror {
         }
         if asked.pass {
             self.schedule.ask_pass();
+        }
+        if !asked.disproved.is_empty()
+            && let Err(error) = self.disprove(&asked.disproved).await
+        {
+            tracing::warn!(%error, "what an audit found of filters could not be stored; the next audit finds it again");
         }
     }
 
@@ -153,7 +164,21 @@ impl Mirror {
     fn facts(&self) -> Facts {
         let now = self.clock.now_mono();
         let (begun, learn_in) = (self.work.begun(now), self.learning.due_in(now));
-        self.schedule.facts(now, self.age(), self.newest.certificate(), begun, learn_in)
+        let mut facts = self.schedule.facts(now, self.age(), self.newest.certificate(), begun, learn_in);
+        // No better certificate is to be had while the origin's pages contradict each other.
+        if self.newest.get().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
+            facts.patience = facts.patience.max(self.settings.load().mirror.sweep_every);
+        }
+        facts
+    }
+
+    /// How long a step with so many requests has to wait, because the origin's answers disagree: until old copies of its
+    /// CDN have expired, only so many are sent.
+    fn pause_for(&mut self, requests: u64) -> Duration {
+        let Some(newest) = self.newest.get() else { return Duration::ZERO };
+        let most = 2 * pass::pages(newest.dataset.len() as u64) + 20;
+        let (now, apart) = (self.clock.now_mono(), self.crawler.apart());
+        self.schedule.outlay.wait(now, self.crawler.sent(), requests, most, apart)
     }
 
     /// How old the newest snapshot is, by the clock that dates it.
@@ -165,7 +190,7 @@ impl Mirror {
     async fn perform(&mut self, step: Step) -> Result<(), MirrorError> {
         match step {
             Step::Refresh => self.refresh().await,
-            Step::Begin(purpose) => self.begin_reading(purpose, None),
+            Step::Begin(purpose) => self.begin_reading(purpose, None, false),
             Step::Continue => self.go_on().await,
             Step::Learn => self.learn().await,
             Step::Wait(_) => Ok(()),
@@ -184,6 +209,7 @@ impl Mirror {
         let result = match &mut work.doing {
             Doing::Reading(reading) => self.read_on(reading).await,
             Doing::Confirming(candidate) => self.confirm_candidate(candidate).await,
+            Doing::Searching(search) => self.search(search).await,
         };
         let now = self.clock.now_mono();
         match result {
@@ -215,6 +241,10 @@ impl Mirror {
         let jittered = |pause| self.crawler.client().jittered(pause);
         let failures = self.schedule.failed(step, self.clock.now_mono(), jittered);
         let failures = failures.unwrap_or_else(|| self.work.failures());
+        if error.wants_no_pause() {
+            self.schedule.hurry();
+            self.work.hurry();
+        }
         if error.is_damage() {
             // The keeper heals the store and sets `last_error`: this is no fault of the origin.
             tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");

@@ -14,7 +14,7 @@ use http::{Method, StatusCode};
 use crate::api::route::Route;
 use crate::cache::asking::Asking;
 use crate::cache::stored::Stored;
-use crate::semantics::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary, may_store};
+use crate::semantics::caching::{Exchange, NotStored, ResponseDirectives, Selecting, Terms, Vary, may_store};
 use crate::upstream::client::{Answer, AskError, Asker, Validators};
 
 use super::fetch::Fetch;
@@ -57,7 +57,7 @@ impl Proxy {
         } else {
             self.judge(&path, rewrites, &answer, kept.as_deref())
         };
-        let (stored, may_keep) = judged.inspect_err(|error| client.unusable(error))?;
+        let (stored, may_keep) = judged.inspect_err(|error| client.unusable(error, fetch.asker.class))?;
         if let Some(early) = inner.early.get() {
             early.offer(&path, &answer).await;
         }
@@ -106,8 +106,12 @@ impl Proxy {
         let (ttl, sent) = (Some(config.settings.load().ttl), HeaderMap::new());
         let exchange = Exchange { asked: answer.asked, received: answer.received };
         let mut terms = Terms::of(shown.status, &judged, &directives, exchange, ttl);
-        let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl).is_ok();
-        let may_keep = allowed && shown.body.identity().body.len() as u64 <= inner.cache.largest();
+        let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl);
+        if shown.status.is_success() {
+            let forbidden = matches!(allowed, Err(NotStored::Private | NotStored::NoStore));
+            inner.upstream.origin().status().stored(!forbidden);
+        }
+        let may_keep = allowed.is_ok() && shown.body.identity().body.len() as u64 <= inner.cache.largest();
         if shown.status.is_client_error() && may_keep && terms.lifetime > MISSING {
             // The resource may exist soon: no cache keeps this for longer.
             terms.lifetime = MISSING;

@@ -44,7 +44,7 @@ pub(super) fn summary(context: &Context<'_>, json: &mut Json, venue: &Venue) {
 
 /// Answers with the detail of a listing; `None` if the id is unknown.
 pub(super) fn detail(context: &Context<'_>, id: u64) -> Option<Answer> {
-    let venue = context.world.venue(id)?;
+    let venue = context.world.venue(id).filter(|_| !context.switches.hidden.contains(&id))?;
     let mut dice = Dice::of(&[context.world.seed(), id, u64::from(venue.edition)]);
     let mut json = context.json();
     json.object(|json| {

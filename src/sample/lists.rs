@@ -2,7 +2,10 @@
 //!
 //! Filters walk all venues in the origin's order; only unfiltered pages are sliced. Callers: `answer`.
 
+use std::cmp::Reverse;
+
 use super::answer::{Answer, Context};
+use super::dice::Dice;
 use super::edges::{BeyondLast, Elsewhere};
 use super::json::Json;
 use super::query::Query;
@@ -16,7 +19,7 @@ const DEFAULT_PAGE: u64 = 50;
 /// Answers with one page.
 pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     let edges = &context.switches.edges;
-    let query = match Query::parse(raw, context.world, edges, context.now) {
+    let query = match Query::parse(raw, context.world, context.switches, context.now) {
         Ok(query) => query,
         Err((status, complaint)) => return context.error(status, &complaint),
     };
@@ -60,24 +63,29 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
 
 /// The venues of a page, and how many the query selects in all.
 fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Vec<&'a Venue>, u64) {
-    let world = context.world;
-    let filtered = context.switches.filtered_order.filter(|_| !query.filters.is_empty());
-    let order = world.ordered(filtered.unwrap_or(context.switches.order));
+    let (world, switches) = (context.world, context.switches);
+    let is_filtered = !query.filters.is_empty();
+    let filtered = switches.filtered_order.filter(|_| is_filtered);
+    let order = world.ordered(filtered.unwrap_or(switches.order));
     let venue = |position: &u32| &world.venues[*position as usize];
-    if query.filters.is_empty() {
+    if !is_filtered && switches.ties.is_none() && switches.hidden.is_empty() {
         let from = order.len().min(usize::try_from(skip).unwrap_or(usize::MAX));
         let slice = order[from..].iter().take(take as usize);
-        return (slice.map(venue).collect(), order.len() as u64);
+        return (slice.map(venue).collect(), switches.cached_total.unwrap_or(order.len() as u64));
     }
-    let selected = query.selection(world, context.switches);
-    let (mut venues, mut total) = (Vec::new(), 0);
-    for venue in order.iter().map(venue).filter(|venue| selected(venue)) {
-        if total >= skip && (venues.len() as u64) < take {
-            venues.push(venue);
-        }
-        total += 1;
+    let selected = query.selection(world, switches);
+    let mut venues: Vec<&Venue> = order.iter().map(venue).filter(|venue| selected(venue)).collect();
+    let total = switches.cached_total.filter(|_| !is_filtered).unwrap_or(venues.len() as u64);
+    venues.retain(|venue| !switches.hidden.contains(&venue.id));
+    if let Some(seed) = switches.ties {
+        let filters = query.filters.iter().flat_map(|(name, value)| name.bytes().chain(value.bytes()));
+        let filters = filters.fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        venues.sort_by_cached_key(|venue| {
+            (Reverse(venue.modified.at), Dice::of(&[filters, skip, take, venue.id]).roll())
+        });
     }
-    (venues, total)
+    let from = venues.len().min(usize::try_from(skip).unwrap_or(usize::MAX));
+    (venues[from..].iter().copied().take(take as usize).collect(), total)
 }
 
 fn echo(json: &mut Json, filters: &[(&str, String)], empty: EmptyFilters) {

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use percent_encoding::percent_decode_str;
 
-use super::edges::{BadNumber, Commas, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
+use super::edges::{BadNumber, Commas, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
 use super::gazetteer::state_slug;
 use super::places::STATES;
 use super::sports::SPORTS;
-use super::switches::{Combine, ModifiedStyle, Since, Switches};
+use super::switches::{Combine, ModifiedStyle, Reading, Since, Switches};
 use super::venue::Venue;
 use super::world::World;
 
@@ -38,7 +38,8 @@ impl Query {
     /// # Errors
     ///
     /// The status, and a sentence that names the offending parameter and value.
-    pub(super) fn parse(raw: &str, world: &World, edges: &Edges, now: Timestamp) -> Result<Self, Refusal> {
+    pub(super) fn parse(raw: &str, world: &World, switches: &Switches, now: Timestamp) -> Result<Self, Refusal> {
+        let edges = &switches.edges;
         let value_of = |name: &str| -> Result<Option<String>, Refusal> {
             let pairs = raw.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
             let values = pairs.filter(|pair| decode(pair.0) == name).map(|pair| decode(pair.1));
@@ -69,10 +70,10 @@ impl Query {
         };
         let is_several = |name: &str| edges.commas == Commas::Either || is_repeated(name);
         let (mut filters, mut several, mut since) = (Vec::new(), Vec::new(), None);
-        for name in FILTERS {
+        for name in FILTERS.into_iter().filter(|name| !switches.dropped.contains(name)) {
             let Some(value) = value_of(name)? else { continue };
             if name == "modified_since" {
-                match parse_instant(&value) {
+                match parse_instant(&value, &switches.reading) {
                     Some(at) if at <= now || edges.odd_since == OddSince::Usual => since = Some(at),
                     _ if edges.odd_since == OddSince::Ignored => continue,
                     Some(_) => return Err((400, format!("{name}: '{value}' lies in the future"))),
@@ -176,19 +177,19 @@ fn decode(text: &str) -> String {
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// A date is its first instant in UTC; without an offset a timestamp is UTC; the `+` of an offset may have become a
-/// space.
-fn parse_instant(text: &str) -> Option<Timestamp> {
-    let utc = |civil: DateTime| jiff::tz::Offset::UTC.to_timestamp(civil).ok();
+/// A date is its first instant; the `+` of an offset may have become a space.
+fn parse_instant(text: &str, reading: &Reading) -> Option<Timestamp> {
     let text = text.replace(' ', "+");
+    let date = |text: &str| reading.dates.to_timestamp(text.parse::<Date>().ok()?.at(0, 0, 0, 0)).ok();
     if text.len() == "2025-01-31".len() {
-        return utc(text.parse::<Date>().ok()?.at(0, 0, 0, 0));
+        return date(&text);
     }
-    match text.parse::<Timestamp>() {
+    let at = match text.parse::<Timestamp>() {
         Ok(at) => Some(at),
-        Err(_) if text.contains('T') => utc(text.parse::<DateTime>().ok()?),
+        Err(_) if text.contains('T') => reading.times.to_timestamp(text.parse::<DateTime>().ok()?).ok(),
         Err(_) => None,
-    }
+    };
+    if reading.only_dates { at.and_then(|_| date(text.get(.."2025-01-31".len())?)) } else { at }
 }
 
 #[cfg(test)]
@@ -197,21 +198,41 @@ mod tests {
 
     #[test]
     fn instants_are_read_in_all_documented_shapes() {
-        let midnight = parse_instant("2025-01-31").unwrap();
+        let read = |text: &str| parse_instant(text, &Reading::default());
+        let midnight = read("2025-01-31").unwrap();
         for text in
             ["2025-01-31T00:00:00Z", "2025-01-31T00:00:00", "2025-01-30T19:00:00-05:00", "2025-01-31T01:00:00 01:00"]
         {
-            assert_eq!(parse_instant(text), Some(midnight), "{text}");
+            assert_eq!(read(text), Some(midnight), "{text}");
         }
         for text in ["yesterday", "2025-13-01", "2025-01-3", "1738281600", "2025-02-30"] {
-            assert_eq!(parse_instant(text), None, "{text}");
+            assert_eq!(read(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn an_origin_may_read_instants_in_its_own_way() {
+        let chicago = Reading::local("CST6CDT,M3.2.0,M11.1.0").unwrap();
+        let days = Reading { only_dates: true, ..Reading::default() };
+        for (reading, text, expected) in [
+            (&chicago, "2025-01-31", "2025-01-31T06:00:00Z"),
+            (&chicago, "2025-07-31", "2025-07-31T05:00:00Z"),
+            (&chicago, "2025-01-31T12:00:00", "2025-01-31T18:00:00Z"),
+            (&chicago, "2025-01-31T12:00:00Z", "2025-01-31T12:00:00Z"),
+            (&days, "2025-01-31T12:00:00+01:00", "2025-01-31T00:00:00Z"),
+        ] {
+            assert_eq!(parse_instant(text, reading), Some(expected.parse().unwrap()), "{text}");
+        }
+        let world = World::generate(3, 1);
+        let switches = Switches { dropped: vec!["city"], ..Switches::default() };
+        let query = Query::parse("city=austin&sport=golf", &world, &switches, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(query.filters, [("sport", "golf".to_owned())]);
     }
 
     #[test]
     fn parameters_are_decoded_and_bad_ones_named() {
         let world = World::generate(3, 1);
-        let parse = |raw: &str| Query::parse(raw, &world, &Edges::default(), Timestamp::UNIX_EPOCH);
+        let parse = |raw: &str| Query::parse(raw, &world, &Switches::default(), Timestamp::UNIX_EPOCH);
         let query = parse("city=a%2db+c&page=3&&x=1&state=&page=4&sport").unwrap();
         assert_eq!((query.page, query.per_page), (Some(4), None));
         assert_eq!(query.filters, [("city", "a-b c".to_owned())]);

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
 use super::edges::Edges;
 use super::fault::FaultRule;
 use super::links::LinkStyle;
@@ -146,6 +148,35 @@ pub enum Since {
     Ignored,
 }
 
+/// How `modified_since` is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Where dates begin.
+    pub dates: TimeZone,
+    /// What times without offset are.
+    pub times: TimeZone,
+    /// Whether only the date part of a time counts.
+    pub only_dates: bool,
+}
+
+impl Reading {
+    /// Dates and times without offset are of this zone, written as a POSIX rule such as `CST6CDT,M3.2.0,M11.1.0`.
+    ///
+    /// # Errors
+    ///
+    /// When that is no rule.
+    pub fn local(rule: &str) -> Result<Self, jiff::Error> {
+        let zone = TimeZone::posix(rule)?;
+        Ok(Self { dates: zone.clone(), times: zone, only_dates: false })
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { dates: TimeZone::UTC, times: TimeZone::UTC, only_dates: false }
+    }
+}
+
 /// What `generated_at` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GeneratedAt {
@@ -232,6 +263,15 @@ pub struct Switches {
     pub order: ItemOrder,
     /// Order of items in filtered lists; `None`: the same.
     pub filtered_order: Option<ItemOrder>,
+    /// The order of listings with equal `modified` is another one for each page and filter, as databases do that sort
+    /// by a column that is not unique: one listing is on two pages, and another on none. Another seed is another such
+    /// order. `None`: the order is unique.
+    pub ties: Option<u64>,
+    /// Listings, by id, that every total and count includes, that no list shows and whose details are 404, as with rows
+    /// that are marked as deleted.
+    pub hidden: Vec<u64>,
+    /// What unfiltered lists say as `total`, as from a cache; `None`: how many there are.
+    pub cached_total: Option<u64>,
     /// Envelope of the taxonomies.
     pub taxonomy_shape: TaxonomyShape,
     /// Field names of a term.
@@ -254,6 +294,10 @@ pub struct Switches {
     pub combine: Combine,
     /// What `modified_since` means.
     pub since: Since,
+    /// How its value is read.
+    pub reading: Reading,
+    /// Filters that a gateway in front drops, by parameter.
+    pub dropped: Vec<&'static str>,
     /// How what the documentation leaves open is answered.
     pub edges: Edges,
     /// A top-level `request_id` that differs in every answer (not in bare arrays).
@@ -293,6 +337,9 @@ impl Default for Switches {
             etags: EtagStyle::default(),
             order: ItemOrder::default(),
             filtered_order: None,
+            ties: None,
+            hidden: Vec::new(),
+            cached_total: None,
             taxonomy_shape: TaxonomyShape::default(),
             field_names: TermFields::default(),
             count_skew: 0,
@@ -304,6 +351,8 @@ impl Default for Switches {
             empty_filters: EmptyFilters::default(),
             combine: Combine::default(),
             since: Since::default(),
+            reading: Reading::default(),
+            dropped: Vec::new(),
             edges: Edges::default(),
             request_id: false,
             gzip: true,

@@ -218,6 +218,12 @@ impl Problem {
         Self::new(ProblemKind::Unavailable, detail)
     }
 
+    /// The same with a further reason; `why` is a sentence without its full stop.
+    #[must_use]
+    pub fn because(self, why: &str) -> Self {
+        Self { detail: format!("{} {}.", self.detail, bounded(why)), ..self }
+    }
+
     pub const fn kind(&self) -> ProblemKind {
         self.kind
     }

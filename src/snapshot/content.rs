@@ -104,7 +104,12 @@ pub(super) fn envelope_text(envelope: &Envelope) -> Vec<u8> {
     let mut text = envelope.empty_filters.clone().into_bytes();
     for field in &envelope.fields {
         use crate::api::envelope::EnvelopeField as F;
+        let stated;
         let (tag, key, value) = match field {
+            F::StatedTotal { total, unknown } => {
+                stated = format!("{total} {unknown}");
+                ("s", "", stated.as_str())
+            }
             F::GeneratedAt => ("g", "", ""),
             F::Page => ("p", "", ""),
             F::PerPage => ("q", "", ""),

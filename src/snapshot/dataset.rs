@@ -36,6 +36,8 @@ pub enum Doubt {
     Term,
     /// A listing has no readable `modified`, so `modified_since` cannot be evaluated.
     Modified,
+    /// The origin counts listings that are not known, so the total of a filtered list is not known.
+    Total,
 }
 
 /// A snapshot with its indexes.
@@ -289,7 +291,21 @@ impl Dataset {
         if query.modified_since.is_some() && !self.modified_known {
             return Err(Doubt::Modified);
         }
+        if let Some((total, unknown)) = self.content.envelope.stated_total() {
+            // Terms whose counts agree lack nothing. But what no list shows may have another time now; and where a total
+            // counts what no list shows, every total may do so.
+            let listed = self.len() as u64;
+            let is_explained = (listed..=listed + unknown).contains(&total) && query.modified_since.is_none();
+            if query.is_filtered() && !is_explained {
+                return Err(Doubt::Total);
+            }
+        }
         self.find_known(query)
+    }
+
+    /// Whether the origin has listings that are not known as they are now.
+    pub fn is_incomplete(&self) -> bool {
+        self.content.envelope.stated_total().is_some_and(|(_, unknown)| unknown > 0)
     }
 
     /// The same, but `modified_since` leaves out listings with an unreadable `modified`: for comparisons only.
@@ -320,7 +336,8 @@ impl Dataset {
         let positions = match &matches {
             Matches::All => {
                 let items = page(&self.content.summaries[..end], offset, size).iter().collect();
-                return Ok(Found { total: end as u64, items });
+                let stated = self.content.envelope.stated_total().filter(|_| since.is_none());
+                return Ok(Found { total: stated.map_or(end as u64, |(total, _)| total), items });
             }
             Matches::Term { positions, .. } => positions,
             Matches::Of(positions) => &**positions,

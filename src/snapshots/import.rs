@@ -65,7 +65,7 @@ impl Snapshots {
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
     pub fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
-        let Import { content, mut meta, evidence, learned, details, details_bytes, allow_older, committed, followed } =
+        let Import { content, meta, evidence, learned, details, details_bytes, allow_older, committed, followed } =
             import;
         let mut notes = self.0.notes.lock();
         self.unless_elsewhere(followed.as_ref())?;
@@ -103,10 +103,6 @@ impl Snapshots {
         }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
-        if self.0.policy.has_origin {
-            // The present origin is checked again.
-            meta.disproved = None;
-        }
         // A full bundle repairs; a delta builds on what was verified when it came.
         let verifies = followed.as_ref().is_none_or(|followed| followed.is_full);
         let feed = follow::write(followed, &dataset.id, &mut states)?;

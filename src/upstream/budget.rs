@@ -179,6 +179,11 @@ impl Budget {
         self.dispatcher.change(|desk, _| desk.state.gentle = spacing);
     }
 
+    /// From now on the slots of the next refresh stay free, for as long as this process runs: it is a mirror.
+    pub fn expect_refreshes(&self) {
+        self.dispatcher.look(|desk, _| desk.state.refreshes = true);
+    }
+
     /// Declares crawl work open while the value lives: clients then leave it a quarter of the window.
     pub fn crawl_work(&self) -> CrawlWork {
         self.dispatcher.look(|desk, _| desk.state.crawl_work += 1);

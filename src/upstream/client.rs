@@ -19,7 +19,7 @@ use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
-use super::answer::{is_refusal, judge, question};
+use super::answer::{is_refusal, judge, question, without_mark};
 use super::budget::Budget;
 use super::collected::Collected;
 use super::jitter::Jitter;
@@ -276,6 +276,7 @@ impl OriginClient {
         } else {
             body.into_bytes()
         };
+        let body = without_mark(body);
         let stamps = Stamps { date, age };
         Ok((status, Answer { status, headers, body, stamps, asked, received, lag_ms, room: Arc::new(held) }))
     }

@@ -118,6 +118,11 @@ impl AskError {
         )
     }
 
+    /// Whether the origin wants the next request at once: `Retry-After: 0`.
+    pub fn wants_no_pause(&self) -> bool {
+        matches!(self, Self::Status { retry_after: Some(wait), .. } if wait.is_zero())
+    }
+
     /// How long a client should wait before it tries again.
     pub fn retry_after(&self) -> Duration {
         match self {

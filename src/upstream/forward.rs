@@ -154,7 +154,7 @@ impl Forwarder {
         let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };
         if status == 429 && !speaks_for_all(sending) {
             // Perhaps only that client's own allowance is used up.
-            self.origin.unusable(&error);
+            self.origin.unusable(&error, sending.asker.class);
         } else {
             self.origin.failed(&error, self.origin.witness(&sending.asker, false));
         }

@@ -112,6 +112,19 @@ impl fmt::Display for OldCopy {
     }
 }
 
+/// Details that cannot be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetailTrouble {
+    /// How many wait for another try.
+    pub failing: usize,
+    /// How many of them have failed several times in a row.
+    pub often: usize,
+    /// Whether many have failed since the last one was answered: all of them rest.
+    pub all: bool,
+    /// Why the last one failed.
+    pub error: String,
+}
+
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
@@ -136,10 +149,21 @@ pub struct Picture {
     pub shield: bool,
     /// Why the data directory cannot be written, if so.
     pub disk: Option<String>,
+    /// Details that cannot be fetched, if any.
+    pub details: Option<DetailTrouble>,
+    /// How many answers in a row a shield was forbidden to store.
+    pub unstored: u64,
     /// The use of `generated_at`, by kind of answer; kinds without it are absent.
     pub stamps: BTreeMap<&'static str, &'static str>,
     /// The oldest copy of a cache that was too old.
     pub old_copy: Option<OldCopy>,
+}
+
+impl Picture {
+    /// Whether the last requests of the mirror failed, or their answers were no use.
+    pub const fn is_failing(&self) -> bool {
+        matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense) || self.health.failures() > 0
+    }
 }
 
 /// Shared and cheap to clone.
@@ -217,6 +241,17 @@ impl OriginStatus {
         if let Some(pass) = &mut self.0.lock().pass {
             pass.done += 1;
         }
+    }
+
+    /// Which details cannot be fetched.
+    pub fn set_details(&self, trouble: Option<DetailTrouble>) {
+        self.0.lock().details = trouble;
+    }
+
+    /// A shield was allowed to store an answer, or the origin forbade it.
+    pub fn stored(&self, allowed: bool) {
+        let mut picture = self.0.lock();
+        picture.unstored = if allowed { 0 } else { picture.unstored.saturating_add(1) };
     }
 
     /// What is held back.

@@ -148,10 +148,10 @@ impl Window {
     }
 
     /// When slots become free, in order and without end, after [`expire`](Self::expire). Requests on the wire count as
-    /// answered now; each slot repeats a window later.
-    pub(crate) fn frees(&self, now: Monotonic) -> impl Iterator<Item = Monotonic> {
+    /// answered now; each slot repeats a window later. The first `reserve` of them stay free.
+    pub(crate) fn frees(&self, reserve: usize, now: Monotonic) -> impl Iterator<Item = Monotonic> {
         let ends = self.ends.iter().map(|(until, _)| *until);
-        in_turns(now, self.free.len(), ends, self.on_wire.iter().sum(), 0)
+        in_turns(now, self.free.len(), ends, self.on_wire.iter().sum(), reserve)
     }
 
     /// The same for a class that may hold `share` slots at a time.

@@ -173,7 +173,7 @@ impl Transport for Wire {
         let (parts, incoming) = self.exchange(request, None).await?.into_parts();
         let mut headers = parts.headers;
         let pieces = stream::unfold(Some(incoming), move |incoming| next_piece(incoming, deadline));
-        let body = decode::decoded(&mut headers, pieces.boxed())?;
+        let body = decode::decoded(&mut headers, pieces.boxed());
         Ok(Arrival { status: parts.status.as_u16(), headers, body })
     }
 }

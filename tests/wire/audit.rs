@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use grandstand::sample::{Cdn, EmptyFilters, EtagStyle, ItemOrder, LinkStyle, Origin, Switches, TaxonomyShape, World};
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::plain_client;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
@@ -117,6 +117,44 @@ async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended() {
     wait_until("what differed is mirrored anew", || async { server.snapshot().await != before }).await;
     server.settled(&origin).await;
     list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
+    is_equal(&server, 40).await;
+}
+
+#[tokio::test]
+async fn a_filter_that_comes_to_mean_something_else_is_forwarded_once_it_is_found_twice() {
+    let (origin, server) = mirrored(330, Switches::default()).await;
+    wait_until("every assumption is borne out", || async { server.status().await["unproved"] == json!([]) }).await;
+    origin.set(|switches| switches.dropped = vec!["state"]);
+    // Three lists of states are among any 60 samples, but one page of a list may be equal.
+    let (code, said) = audit(&server, 60).await;
+    assert_eq!(code, 1, "{said}");
+    wait_until("the filter is disproved", || async { server.status().await["disproved"] != json!([]) }).await;
+    let (disproved, unproved) = (server.status().await["disproved"].clone(), server.status().await["unproved"].clone());
+    assert!(disproved.as_array().unwrap().contains(&json!("state-heeded")), "{disproved}");
+    assert_eq!(unproved, json!([]));
+    for query in ["state=texas", "state=ohio&per_page=100", "state=california&sport=baseball"] {
+        let target = format!("{LIST}?{query}");
+        let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
+        assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_change_of_what_filters_select_disproves_nothing() {
+    let (origin, server) = mirrored(330, Switches::default()).await;
+    wait_until("every assumption is borne out", || async { server.status().await["unproved"] == json!([]) }).await;
+    let before = server.snapshot().await;
+    // No `modified` moves, so that no refresh shows it.
+    origin.edit(|world| {
+        let ids: Vec<u64> = world.ids().into_iter().step_by(2).collect();
+        assert!(ids.into_iter().all(|id| world.relocate(id, "texarkana", Some("texas"))));
+    });
+    let (_, said) = audit(&server, 60).await;
+    wait_until("what differed is mirrored anew", || async { server.snapshot().await != before }).await;
+    server.settled(&origin).await;
+    // By now every difference was looked at again.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(server.status().await["disproved"], json!([]), "{said}");
     is_equal(&server, 40).await;
 }
 
@@ -271,4 +309,18 @@ async fn an_audit_is_only_started_by_who_may_and_within_bounds() {
     assert_eq!(foreign.status(), 403);
     assert_eq!(server.admin(Method::GET, "/audit").await.json()["phase"], "none");
     assert_eq!(origin.count(), before);
+}
+
+/// By contract, `Cache-Control` is ours: that the origin's differs is told once, and counts as no difference.
+#[tokio::test]
+async fn an_origin_that_forbids_shared_caches_is_told_once_and_is_equal() {
+    let change = Switches { cache_control: Some("private, max-age=0, must-revalidate".into()), ..Switches::default() };
+    let (_origin, server) = mirrored(130, change).await;
+    let (code, said) = audit(&server, 20).await;
+    assert!(code == 0 && said.contains(" equal (100 %); skipped: "), "{said}");
+    assert_eq!(said.matches("property of the origin: ").count(), 1, "{said}");
+    assert!(said.contains("Cache-Control"), "{said}");
+    let report = server.admin(Method::GET, "/audit").await.json();
+    assert_eq!(report["report"]["properties"].as_array().map(Vec::len), Some(1), "{report:#}");
+    assert_eq!(server.status().await["parity"]["properties"], report["report"]["properties"]);
 }

@@ -65,6 +65,53 @@ async fn a_client_is_not_kept_waiting_for_a_spent_budget() {
     assert_eq!(server.ok("/api/listings.json").await.total(), 60, "what is mirrored needs no budget");
 }
 
+/// The slots of the next refresh are kept free, whatever clients want.
+#[tokio::test]
+async fn a_client_that_takes_all_it_can_get_delays_no_refresh() {
+    let origin = origin(120).await;
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").set("origin.wait", "1s");
+    let server = setup.set("mirror.details", "on-demand").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    for id in origin.world(grandstand::sample::World::ids) {
+        if server.get(&format!("/api/listings/{id}.json")).await.status != 200 {
+            break;
+        }
+    }
+    let (sent, refreshed) =
+        (origin.count(), || async { server.status().await["origin"]["requests"]["refresh"].as_u64() });
+    assert!(sent > 50, "the client took {sent}");
+    let before = refreshed().await;
+    let start = Instant::now();
+    server.refresh().await;
+    wait_until("all five requests of a refresh are sent", || async {
+        refreshed().await.unwrap_or(0) >= before.unwrap_or(0) + 5
+    })
+    .await;
+    assert!(start.elapsed() < Duration::from_secs(15), "only after {:?}", start.elapsed());
+}
+
+/// `Retry-After: 0` is an invitation. A busy machine delays some tries, a built-in pause delays all.
+#[tokio::test]
+async fn an_origin_that_wants_no_pause_is_asked_again_at_once() {
+    use crate::origin_faults::Fault;
+    use grandstand::sample::FaultRule;
+    for path in ["/api/listings.json", "/api/listings/"] {
+        let mut shortest = Duration::MAX;
+        for _ in 0..4 {
+            let origin = origin(20).await;
+            let rule = FaultRule::times(path, 1, Fault::TooManyRequests(Some(0)));
+            origin.set(|switches| switches.faults = vec![rule]);
+            let server = Setup::mirror_of(&origin).start().await;
+            server.settled(&origin).await;
+            let log = origin.log();
+            let refused = log.iter().find(|seen| seen.status == 429).expect("a refusal");
+            let again = log.iter().find(|seen| seen.status == 200 && seen.path_and_query == refused.path_and_query);
+            shortest = shortest.min(again.unwrap().at - refused.at);
+        }
+        assert!(shortest < Duration::from_millis(400), "{path}: asked again after {shortest:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_429_of_the_origin_is_obeyed() {
     use crate::origin_faults::Fault;

@@ -21,9 +21,14 @@ enum For {
     Detail,
     /// A page of one term: parameter and slug.
     Term(&'static str, String),
+    /// One of the questions about the meaning of filters: several filters, a date, or a time in another spelling.
+    Question,
     /// Any other filter: a probe.
     Probe,
 }
+
+/// The most questions about the meaning of filters.
+const QUESTIONS: usize = 10;
 
 fn purpose(path_and_query: &str) -> For {
     let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
@@ -44,8 +49,9 @@ fn purpose(path_and_query: &str) -> For {
     };
     match &filters[..] {
         [] => For::Page,
+        [("modified_since", time)] if !time.ends_with('Z') => For::Question,
         [one] => term(one).unwrap_or(For::Probe),
-        _ => For::Probe,
+        _ => For::Question,
     }
 }
 
@@ -104,13 +110,15 @@ fn ambiguous(origin: &Origin) -> BTreeSet<For> {
 fn first_mirror_is_cheap(origin: &Origin) {
     let log = origin.log();
     let pages = LISTINGS.div_ceil(100);
-    let other = of(&log, |purpose| !matches!(purpose, For::Term(..)));
+    let other = of(&log, |purpose| !matches!(purpose, For::Term(..) | For::Question));
     let most = 2 * pages + 8 + LISTINGS;
     let few = of(&other, |purpose| *purpose != For::Detail);
     assert!(other.len() <= most, "{} instead of {most} requests; without details:\n{}", other.len(), text(&few));
     assert_eq!(of(&log, |purpose| *purpose == For::Detail).len(), LISTINGS, "each detail once");
     let probes = of(&log, |purpose| *purpose == For::Probe);
     assert!(probes.len() <= 4, "{}", text(&probes));
+    let questions = of(&log, |purpose| *purpose == For::Question);
+    assert!((5..=QUESTIONS).contains(&questions.len()), "{}", text(&questions));
     let ambiguous = ambiguous(origin);
     let term_pages = of(&log, |purpose| matches!(purpose, For::Term(..)));
     let needless = of(&term_pages, |purpose| !ambiguous.contains(purpose));

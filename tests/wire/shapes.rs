@@ -6,10 +6,11 @@ use serde_json::Value;
 use crate::harness::{Script, Server, Setup, Upstream, origin, wait_until};
 
 /// Every part. It is there in each use, and null where there is nothing to tell.
-const PARTS: [&str; 22] = [
+const PARTS: [&str; 23] = [
     "use",
     "state",
     "reasons",
+    "findings",
     "snapshot",
     "listings",
     "details",
@@ -47,6 +48,8 @@ async fn status(server: &Server) -> Value {
     assert!(reasons.iter().all(|reason| reason.as_str().is_some_and(|reason| reason.contains(' '))), "{status:#}");
     let (code, state) = if reasons.is_empty() { (200, "healthy") } else { (503, "unhealthy") };
     assert_eq!((reply.status, status["state"].as_str()), (code, Some(state)), "{status:#}");
+    let findings = status["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|finding| finding.as_str().is_some_and(|finding| finding.contains(' '))), "{status:#}");
     for part in PARTS {
         assert!(status.get(part).is_some(), "{part} is missing: {status:#}");
     }

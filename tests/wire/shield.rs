@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use grandstand::sample::{FaultRule, Origin, World};
+use http::Method;
 
 use crate::client::Reply;
 use crate::compare::{same_list, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, each, origin, quiet, wait_until};
+use crate::harness::{PUBLIC, Script, Server, Setup, Upstream, each, origin, quiet, run, wait_until};
 use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
@@ -205,4 +206,31 @@ async fn what_is_not_kept_is_503_or_502_when_the_origin_fails() {
         assert!(!reply.text().contains("127.0.0.1:1/"), "no address of the inside shows");
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_shield_that_may_store_nothing_says_so_until_it_may() {
+    for forbids in ["private", "max-age=0, private, must-revalidate", "no-store"] {
+        let origin = Upstream::start(move |_| Script::new(200, "{}").with("cache-control", forbids)).await;
+        let server = Setup::shield_of_url(&origin.url()).start().await;
+        let findings = || async { server.status().await["findings"].clone() };
+        assert_eq!(findings().await, serde_json::json!([]));
+        for _ in 0..3 {
+            server.ok("/api/sports.json").await;
+            server.ok("/api/listings/7.json").await;
+        }
+        assert_eq!(origin.count(), 6, "none may be stored");
+        let told = findings().await;
+        let told = told.as_array().unwrap();
+        assert!(told.len() == 1 && told[0].as_str().unwrap().contains("Cache-Control"), "{told:?}");
+        assert_eq!(server.admin(Method::GET, "/status").await.status, 200);
+        let page = server.admin(Method::GET, "/").await;
+        assert!(page.text().contains("stored"), "the console");
+        let url = format!("http://{}", server.admin);
+        let (code, said) = run(&["status".to_owned(), "--admin".to_owned(), url]).await;
+        assert!(code == 0 && said.contains("  finding    ") && said.contains("Cache-Control"), "{said}");
+        origin.answers(|_| Script::new(200, "{}").with("cache-control", "public, max-age=60"));
+        server.ok("/api/sports.json").await;
+        assert_eq!(findings().await, serde_json::json!([]));
+    }
 }

@@ -36,6 +36,8 @@ pub(super) struct Facts<'a> {
     pub usage: Use,
     /// The reasons of `/status`.
     pub reasons: &'a [Reason],
+    /// The findings of `/status`.
+    pub findings: &'a [Reason],
     /// The origin's state, as last seen.
     pub origin: OriginState,
     /// The origin's address.
@@ -73,7 +75,7 @@ impl Facts<'_> {
         })
     }
 
-    fn reason(&self, reason: &Reason) -> Finding {
+    fn finding(&self, weight: Weight, reason: &Reason) -> Finding {
         let text = sentence(&reason.text);
         let (what, todo) = match reason.trouble {
             Trouble::Disk => (
@@ -88,8 +90,8 @@ impl Facts<'_> {
                     "Wait while the first bundle is downloaded. If nothing comes, check replica.url, its credentials, and \
                      that a publisher writes there.",
                 ),
-                (_, Some(fails)) => (
-                    format!("{text} {fails}"),
+                (_, Some(_)) => (
+                    text,
                     "Check the address (origin.url) and that this machine can reach it. The server keeps trying.",
                 ),
                 (_, None) => (
@@ -126,16 +128,32 @@ impl Facts<'_> {
                 let todo = "Check whether the origin really lost these listings. If so, accept the snapshot. If not, \
                             wait: each refresh checks it again.";
                 let (todo, action) = (todo.to_owned(), Some(Action::accept()));
-                return Finding { weight: Weight::Unwell, what: text, todo, action };
+                return Finding { weight, what: text, todo, action };
+            }
+            Trouble::Details => (
+                text,
+                "Look at the origin's answers to `/api/listings/{id}.json`. Clients get the stored details; the server \
+                 asks for the others at longer and longer intervals.",
+            ),
+            Trouble::Unstored => (
+                text,
+                "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a \
+                 `max-age`, or run a mirror (mirror.enabled = true).",
+            ),
+            Trouble::OldCopies => {
+                (text, "Set `origin.cache_ttl` to the time for which the cache keeps its copies, or shorten that time.")
             }
         };
-        Finding { weight: Weight::Unwell, what, todo: todo.to_owned(), action: None }
+        Finding { weight, what, todo: todo.to_owned(), action: None }
     }
 }
 
 /// All findings, those that make the server unhealthy first; empty: all is well.
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = facts.reasons.iter().map(|reason| facts.reason(reason)).collect();
+    let reasons = facts.reasons.iter().map(|reason| (Weight::Unwell, reason));
+    let healthy = facts.findings.iter().map(|finding| (Weight::Attention, finding));
+    let mut findings: Vec<Finding> =
+        reasons.chain(healthy).map(|(weight, reason)| facts.finding(weight, reason)).collect();
     let mut attention = |what: String, todo: &str, action: Option<Action>| {
         findings.push(Finding { weight: Weight::Attention, what, todo: todo.to_owned(), action });
     };
@@ -210,7 +228,7 @@ const ADVICE: [(&str, &str); 25] = [
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),
-    ("mirror::assumptions", "Do nothing: queries that depend on it are forwarded to the origin."),
+    ("mirror::task::meaning", "Do nothing: queries that depend on it are forwarded to the origin."),
     ("mirror", "The server keeps trying. If the message comes again and again, look at the origin's answers."),
     ("audit", "Look at the differences under Parity. The server fetches that data again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),

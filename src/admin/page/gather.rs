@@ -44,6 +44,7 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
     let findings = advice::findings(&advice::Facts {
         usage: status.usage,
         reasons: &reading.reasons,
+        findings: &reading.findings,
         origin: reading.state,
         origin_url: status.origin_url.as_deref(),
         last_error: reading.picture.last_error.as_ref().map(|error| error.message.as_str()),
@@ -166,7 +167,8 @@ fn origin(status: &Status, reading: &Reading) -> Origin {
         lines.push(Line::new("Last error", words::sentence(&error.message)).with([at]));
     }
     let mut bars = Vec::new();
-    bars.extend(picture.pass.map(|pass| Bar { name: "Pages of the running pass", done: pass.done, of: pass.of }));
+    let pass = picture.pass.filter(|pass| pass.of > 0);
+    bars.extend(pass.map(|pass| Bar { name: "Pages of the running pass", done: pass.done, of: pass.of }));
     bars.extend(reading.details.map(|(covered, of)| Bar {
         name: "Details",
         done: covered.mirrored as u64,
@@ -207,11 +209,16 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
         let names = texts(value, &format!("/terms/{kind}/in_doubt"));
         lines.push(line.with((doubtful > 0).then(|| format!("Forwarded to the origin: {}", names.join(", ")))));
     }
-    let disproved = meta.disproved.iter().flatten().map(|assumption| words::assumption(*assumption).to_owned());
-    let disproved: Vec<String> = disproved.collect();
+    let disproved: Vec<String> = meta.disproved.iter().flatten().map(|one| one.says().to_owned()).collect();
     if !disproved.is_empty() {
         let told = "The origin does not do this. Queries that depend on it are forwarded.";
         lines.push(Line::new("Disproved", told).with(disproved));
+    }
+    let unproved: Vec<String> = meta.unproved().map(|one| one.says().to_owned()).collect();
+    // Who copies from a mirror has not asked.
+    if meta.asked_ms > 0 && !unproved.is_empty() {
+        let told = "Assumed: the data does not show whether the origin does this.";
+        lines.push(Line::new("Unproved", told).with(unproved));
     }
     for (name, pointer, told) in [
         ("Volatile fields", "/volatile", "They change although the data does not, so they are not part of the data."),
@@ -277,6 +284,11 @@ fn parity_lines(score: &Score, job: &Job) -> Vec<Line> {
     };
     let mut lines = vec![Line::new("Equal to the origin", equal)];
     lines.extend(score.last_at().map(|at| Line::new("Last comparison", words::instant(at))));
+    if !score.properties().is_empty() {
+        let properties = score.properties().iter().map(|property| words::sentence(property));
+        let told = "This server answers in its documented way, so these are no differences.";
+        lines.push(Line::new("Ways of the origin", told).with(properties));
+    }
     if job.is_running() {
         lines.push(Line::new("Running audit", format!("{}, {} of {}", job.phase.as_str(), job.done, job.of)));
     } else if job.id > 0 {

@@ -3,7 +3,7 @@
 //! Pure. Callers: [`super::gather`], [`super::advice`], [`super::chart`], [`super::view`].
 
 use crate::clock::WallTime;
-use crate::snapshot::meta::{Assumption, Certificate};
+use crate::snapshot::meta::Certificate;
 use crate::upstream::status::OriginState;
 
 /// A whole number with commas: `1,234,567`.
@@ -124,16 +124,6 @@ pub(super) const fn origin(state: OriginState) -> &'static str {
         OriginState::Changed => "Answers; the last refresh found changes",
         OriginState::CouldNotBeAsked => "Cannot be reached",
         OriginState::Nonsense => "Answers cannot be used",
-    }
-}
-
-/// The disproved assumption.
-pub(super) const fn assumption(assumption: Assumption) -> &'static str {
-    match assumption {
-        Assumption::And => "several filters together mean AND",
-        Assumption::Strict => "modified_since selects only later instants",
-        Assumption::Midnight => "a date in modified_since means 00:00 UTC of that day",
-        Assumption::Order => "filtered lists have the order of the whole list",
     }
 }
 

@@ -20,6 +20,10 @@ impl Finder {
     /// The detail of a listing: the stored one, else the origin's, which is stored.
     pub(super) async fn detail(&self, published: Arc<Snapshot>, id: ListingId, client: &Caller) -> Found {
         let Some(summary) = published.dataset.summary(id) else {
+            if published.dataset.is_incomplete() {
+                // The origin's pages lack listings that it has.
+                return self.through(&format!("/api/listings/{id}.json"), false, client).await;
+            }
             return self.unknown(id);
         };
         let Some(details) = &self.details else { return Problem::internal().into() };

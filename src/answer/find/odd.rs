@@ -88,7 +88,7 @@ impl Finder {
             OddFound::Body(learned) => Some(Found::Learned(learned)),
             OddFound::Through(path) if allowed => self.while_it_answers(&path, client).await,
             OddFound::Ours | OddFound::Through(_) => None,
-            OddFound::List(applied) if relies_on_disproved(published.meta.disproved.as_deref(), &applied.query) => None,
+            OddFound::List(applied) if relies_on_disproved(&published.meta, &applied.query) => None,
             OddFound::List(applied) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let reply = render::odd_list(published, &applied, &self.public_url, pin).ok()?;

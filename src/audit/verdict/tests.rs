@@ -99,7 +99,7 @@ fn of_an_answer_to_head_only_status_and_headers_are_compared() {
         (learned(404), head(400), "differs"),
         (learned(404), html, "differs"),
         (body(PAGE, 1_000), head(200), "equal"),
-        (body(PAGE, 1_000), Theirs { is_private: true, ..head(200) }, "differs"),
+        (body(PAGE, 1_000), Theirs { is_private: true, ..head(200) }, "equal"),
         (body(PAGE, 1_000), head(405), "differs"),
     ] {
         assert_eq!(word(Kind::Odd, &ours, &theirs), expected, "{}", theirs.status);
@@ -119,9 +119,34 @@ fn headers_that_clients_act_on_are_compared() {
         (with(Some("Application/JSON ;charset=utf-8"), false), "equal"),
         (with(None, false), "equal"),
         (with(Some("application/ld+json"), false), "differs"),
-        (with(Some("application/json"), true), "differs"),
+        // Ours is fixed by contract.
+        (with(Some("application/json"), true), "equal"),
     ] {
         assert_eq!(word(Kind::Page, &ours, &theirs), expected, "{:?}", theirs.media_type);
+    }
+}
+
+#[test]
+fn what_the_origin_does_its_own_way_on_every_answer_is_a_property() {
+    let since = |text: &str| format!(r#"{{"filters":{{"modified_since":"{text}"}},"total":0,"items":[]}}"#);
+    let (asked, echoed) = (since("2025-06-01"), since("2025-06-01T00:00:00Z"));
+    let private = |status, text: &str| Theirs { is_private: true, ..theirs(status, text) };
+    for (origin, words) in [
+        (theirs(200, &asked), &[][..]),
+        (theirs(200, &echoed), &["modified_since"]),
+        (private(200, &asked), &["Cache-Control"]),
+        (private(200, &echoed), &["Cache-Control", "modified_since"]),
+        (private(404, ""), &[]),
+    ] {
+        let ours = body(&asked, 1_000);
+        let told = properties(&ours, &origin);
+        assert!(
+            told.len() == words.len() && told.iter().zip(words).all(|(told, word)| told.contains(word)),
+            "{told:?}"
+        );
+        if origin.status == 200 {
+            assert_eq!(word(Kind::Page, &ours, &origin), "equal");
+        }
     }
 }
 

@@ -245,6 +245,34 @@ fn lessons_travel_in_format_2_and_the_lowest_sufficient_format_is_written() {
 }
 
 #[test]
+fn what_older_programs_do_not_know_raises_the_format_and_travels() {
+    let mut world = World::of(1..20);
+    for (assumption, lessons, format) in [
+        (Assumption::Midnight, None, 1),
+        (Assumption::Midnight, Some(lessons()), 2),
+        (Assumption::CityHeeded, None, 3),
+        (Assumption::CityHeeded, Some(lessons()), 3),
+    ] {
+        (world.meta.disproved, world.learned) = (Some(vec![assumption]), lessons);
+        let bytes = world.full();
+        assert_eq!(bytes[8..10], [format, 0], "{assumption:?}");
+        let bundle = open(&bytes).unwrap();
+        assert_eq!(bundle.manifest().disproved, world.meta.disproved);
+        assert_eq!(bundle.learned(), world.learned.as_ref());
+        assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
+    }
+    (world.meta.disproved, world.learned) = (None, None);
+    world.content.envelope.fields.push(EnvelopeField::Total);
+    let before = world.content.id();
+    world.content.envelope.state_total(21, 1);
+    let bytes = world.full();
+    assert_eq!(bytes[8..10], [3, 0]);
+    let bundle = open(&bytes).unwrap();
+    assert_eq!(bundle.content().unwrap().envelope.stated_total(), Some((21, 1)));
+    assert_ne!(world.content.id(), before, "it is content");
+}
+
+#[test]
 fn lessons_that_could_not_be_learned_are_neither_written_nor_read() {
     let mut world = World::of(1..7);
     let mut wrong = lessons();

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::dataset::Dataset;
@@ -19,11 +20,10 @@ use super::{Details, proof, provisional};
 const MOST: usize = 10_000;
 
 impl Details {
-    /// Keeps a detail that was read before its listing was known; a known detail is not replaced. The body is valid
-    /// JSON.
+    /// Keeps a detail that was read before its listing was known; a known detail is not replaced.
     pub fn offer(&self, id: ListingId, answer: &Answer, stamps: &StampWatch) {
         let Ok(text) = std::str::from_utf8(&answer.body) else { return };
-        if answer.status != 200 || !text.trim_start().starts_with('{') || self.0.arrivals.is_backed_up() {
+        if answer.status != 200 || json::check_detail(text).is_err() || self.0.arrivals.is_backed_up() {
             return;
         }
         let _judging = self.0.judging.lock();

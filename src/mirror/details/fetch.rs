@@ -56,6 +56,7 @@ impl Details {
         asker: Asker,
     ) -> Result<DetailRecord, CopyError> {
         let path = format!("/api/listings/{}.json", summary.id);
+        let class = asker.class;
         let before = self.read(summary.id).await?;
         let validators = before.as_ref().filter(|record| record.meta.state == DetailState::Present).map(|record| {
             let (etag, last_modified) = (record.meta.etag.clone(), record.meta.last_modified.clone());
@@ -66,7 +67,11 @@ impl Details {
         let (this, stamps) = (self.clone(), client.stamps().clone());
         let (volatile, summary) = (volatile.clone(), summary.clone());
         let taking = move || this.take(&path, asked_with.as_ref(), answer, &volatile, &summary, &stamps);
-        blocking(taking).await
+        blocking(taking).await.inspect_err(|error| {
+            if let CopyError::Ask(error) = error {
+                client.unusable(error, class);
+            }
+        })
     }
 
     /// Judges an answer against the detail known when asking, and stores it. Blocks.
@@ -257,9 +262,6 @@ struct Look {
 /// The text of a body, if it is a detail.
 fn checked<'a>(path: &str, body: &'a Bytes) -> Result<&'a str, AskError> {
     let text = std::str::from_utf8(body).map_err(|error| AskError::nonsense(path, error))?;
-    json::check(text).map_err(|error| AskError::nonsense(path, error))?;
-    if !text.trim_start().starts_with('{') {
-        return Err(AskError::nonsense(path, "the body is not a JSON object"));
-    }
+    json::check_detail(text).map_err(|error| AskError::nonsense(path, error))?;
     Ok(text)
 }

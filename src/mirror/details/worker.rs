@@ -2,7 +2,7 @@
 //!
 //! Callers: [`crate::app`] runs it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +20,10 @@ use crate::snapshot::pointer::SnapshotPointer;
 
 use super::Details;
 use super::due::Due;
+use super::retries::Retries;
+use crate::mirror::copies::CopyError;
 use crate::upstream::client::{Asker, OriginClient};
+use crate::upstream::health;
 use crate::upstream::window::Class;
 
 /// Fetches details in the background.
@@ -54,15 +57,22 @@ impl DetailWorker {
         let mut overdue = Overdue::default();
         loop {
             swaps.borrow_and_update();
+            let now = self.clock.now_wall();
+            let is_down = self.client.status().picture().health.failures() >= health::FEW;
+            retries.look(is_down, |id| self.details.fetched_ms(id));
+            if retries.has_ended() {
+                tracing::info!("the origin gives details again");
+            }
+            self.client.status().set_details(retries.trouble());
             let published = self.newest.get().filter(|_| !self.details.0.arrivals.is_backed_up());
-            if let Some(published) = published {
-                let now = self.clock.now_wall();
-                retries.forget(|id| self.details.fetched_ms(id));
+            let rests = retries.rests(now);
+            if let Some(published) = published.filter(|_| rests.is_none()) {
                 let disturbed = self.details.0.disturbed.load(Ordering::Acquire);
                 if quiet.as_ref().is_none_or(|quiet| !quiet.lasts(&published.dataset.id, disturbed, now)) {
                     self.details.adopt(&published.dataset, self.cache_ttl);
                     let Due { ids: mut due, next_ms } = self.details.missing(&published, self.all, now, self.cache_ttl);
                     due.retain(|id| retries.is_due(*id, now));
+                    let due = retries.chosen(due);
                     if !due.is_empty() {
                         let _work = self.client.budget().crawl_work();
                         self.fetch_all(&published.dataset, due, Class::Details, &mut retries).await;
@@ -74,6 +84,7 @@ impl DetailWorker {
                 }
                 let verify_every = self.settings.load().mirror.verify_details_every;
                 let some = overdue.next(&self.details, &published.dataset, now, verify_every, &retries);
+                let some = retries.chosen(some);
                 if !some.is_empty() {
                     self.fetch_all(&published.dataset, some, Class::Background, &mut retries).await;
                 }
@@ -84,6 +95,8 @@ impl DetailWorker {
                 }
             }
             let pause = self.client.jittered(Duration::from_secs(5));
+            // Those in turn have their jitter.
+            let pause = retries.rests(self.clock.now_wall()).map_or(pause, |rests| rests.min(pause));
             let _ = tokio::time::timeout(pause, swaps.changed()).await;
         }
     }
@@ -98,16 +111,17 @@ impl DetailWorker {
         }
     }
 
-    /// Fetches these, several at once; stops early when another data set is served, or the disk takes no more.
+    /// Fetches these, several at once; stops early when another data set is served, the disk takes no more, or all
+    /// details fail.
     async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
         const AT_ONCE: usize = 8;
         const PATIENCE: Duration = Duration::from_secs(10);
-        let is_full = AtomicBool::new(false);
+        let (is_full, all_fail) = (AtomicBool::new(false), AtomicBool::new(false));
         let goes_on = || {
             let is_served = self.newest.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
-            is_served && !is_full.load(Ordering::Relaxed)
+            is_served && !is_full.load(Ordering::Relaxed) && !all_fail.load(Ordering::Relaxed)
         };
-        let failed: Vec<ListingId> = futures_util::stream::iter(ids)
+        let mut fetches = futures_util::stream::iter(ids)
             .take_while(|_| std::future::ready(goes_on()))
             .map(async |id| {
                 if !self.details.0.arrivals.room(PATIENCE).await {
@@ -116,17 +130,35 @@ impl DetailWorker {
                 }
                 let summary = dataset.summary(id)?;
                 let volatile = self.volatile.read().clone();
-                let error = self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await.err()?;
-                tracing::debug!(%id, %error, "detail not fetched");
-                Some(id)
+                Some((id, self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await))
             })
-            .buffer_unordered(AT_ONCE)
-            .filter_map(std::future::ready)
-            .collect()
-            .await;
+            .buffer_unordered(AT_ONCE);
+        while let Some(fetched) = fetches.next().await {
+            match fetched {
+                None => {}
+                Some((_, Ok(_))) => retries.answered(),
+                Some((id, Err(error))) => {
+                    self.note_failure(id, &error, retries);
+                    all_fail.store(retries.rests(self.clock.now_wall()).is_some(), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn note_failure(&self, id: ListingId, error: &CopyError, retries: &mut Retries) {
         let now = self.clock.now_wall();
-        for id in failed {
-            retries.failed(id, now);
+        let longest = self.settings.load().ttl.min(Duration::from_secs(60));
+        tracing::debug!(%id, %error, "detail not fetched");
+        retries.failed(id, error.to_string(), now, longest, |pause| self.client.jittered(pause));
+        let CopyError::Ask(error) = error else { return };
+        if error.wants_no_pause() {
+            retries.hurry(id, now);
+        }
+        // Other failures are told with the origin's.
+        if (error.is_nonsense() || retries.rests(now).is_some())
+            && let Some(failures) = retries.told(self.client.now_mono())
+        {
+            tracing::warn!(%error, failures, "details cannot be fetched; they are requested again at longer and longer intervals");
         }
     }
 }
@@ -184,70 +216,5 @@ impl Overdue {
             self.picked = found.ids.into();
         }
         self.picked.drain(..self.picked.len().min(OVERDUE_AT_ONCE)).collect()
-    }
-}
-
-/// When failed details are tried again: later and later, up to an hour. Any answer ends that.
-#[derive(Debug, Default)]
-struct Retries(HashMap<ListingId, Failed>);
-
-/// How often a detail failed without an answer between.
-#[derive(Clone, Copy, Debug)]
-struct Failed {
-    tries: u32,
-    last: WallTime,
-    next: WallTime,
-}
-
-impl Retries {
-    fn is_due(&self, id: ListingId, now: WallTime) -> bool {
-        // An instant in the far future is one from before the clock was set back.
-        self.0.get(&id).is_none_or(|failed| failed.next <= now || failed.next > now.plus_seconds(3600))
-    }
-
-    /// When the first failed detail is due again; milliseconds since the epoch.
-    fn next_ms(&self, now: WallTime) -> Option<i64> {
-        self.0.values().map(|failed| failed.next.as_millis()).filter(|next| *next > now.as_millis()).min()
-    }
-
-    /// Forgets details answered since; `fetched_ms` tells when a detail was last answered, in milliseconds.
-    fn forget(&mut self, fetched_ms: impl Fn(ListingId) -> Option<i64>) {
-        self.0.retain(|id, failed| fetched_ms(*id).is_none_or(|fetched| fetched <= failed.last.as_millis()));
-    }
-
-    fn failed(&mut self, id: ListingId, now: WallTime) {
-        const MOST: usize = 100_000;
-        if self.0.len() >= MOST {
-            self.0.retain(|_, failed| failed.next > now);
-        }
-        let failed = self.0.entry(id).or_insert(Failed { tries: 0, last: now, next: now });
-        failed.tries = (failed.tries + 1).min(13);
-        failed.last = now;
-        failed.next = now.plus_seconds((1_i64 << (failed.tries - 1)).min(3600));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_ends_a_row_of_failures() {
-        let (id, at) = (ListingId(7), WallTime::from_seconds);
-        let mut retries = Retries::default();
-        let wait = |retries: &Retries, now: i64| retries.next_ms(at(now)).map_or(0, |next| next / 1000 - now);
-        for (now, expected) in [(0, 1), (1, 2), (3, 4), (7, 8)] {
-            retries.failed(id, at(now));
-            assert_eq!(wait(&retries, now), expected);
-        }
-        // An answer before the last failure changes nothing.
-        for fetched in [None, Some(2000), Some(7000)] {
-            retries.forget(|_| fetched);
-            assert!(!retries.is_due(id, at(8)), "{fetched:?}");
-        }
-        retries.forget(|_| Some(7001));
-        assert!(retries.is_due(id, at(8)), "it was answered, perhaps to a client");
-        retries.failed(id, at(1000));
-        assert_eq!(wait(&retries, 1000), 1, "it begins anew");
     }
 }

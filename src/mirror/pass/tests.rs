@@ -31,8 +31,9 @@ fn consistent_pages_become_content() {
 fn pages_that_do_not_fit_are_refused() {
     for (pages, message) in [
         (vec![page(1, 3, &[1, 2]), page(2, 3, &[2])], "listing 2 is on two pages"),
-        (vec![page(1, 3, &[1, 2])], "have 2 listings, but report 3"),
-        (vec![page(1, 3, &[1, 2]), page(2, 4, &[3])], "page 2 reports 4"),
+        (vec![page(1, 3, &[1, 2]), page(2, 3, &[2, 1])], "listing 1 and 1 more are on two pages"),
+        (vec![page(1, 3, &[1, 2])], "have 2 different listings, but page 1 states a total of 3"),
+        (vec![page(1, 3, &[1, 2]), page(2, 4, &[3])], "other pages state other totals"),
         (vec![Bytes::from_static(b"<html>")], "page 1"),
         (vec![Bytes::from_static(br#"{"per_page":50,"total":0,"items":[]}"#)], "a page of 50"),
     ] {

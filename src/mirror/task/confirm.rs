@@ -20,11 +20,15 @@ use super::{Mirror, MirrorError, TRIES};
 impl Mirror {
     /// Asks once more; publishes if nothing moved.
     pub(super) async fn confirm_candidate(&mut self, candidate: &mut Candidate) -> Result<Next, MirrorError> {
+        let pause = self.pause_for(5);
+        if !pause.is_zero() {
+            return Ok(Next::Again(pause));
+        }
         self.schedule.refreshing();
         let started_ms = self.clock.now_wall().as_millis();
         let dataset = candidate.indexed.list.dataset.clone();
         let answers = self.questions.ask(&dataset, started_ms).await?;
-        match answers.judge(&dataset, i64::MIN, &self.volatile()) {
+        match answers.judge(&dataset, i64::MIN, &self.volatile(), None) {
             Verdict::Unchanged if answers.held_still() => {
                 let proof = Proof::of(self.earned(candidate), answers.until_ms());
                 return self.publish_candidate(candidate, proof).await;
@@ -51,7 +55,7 @@ impl Mirror {
             Verdict::Changed(Difference::Unprobed) if self.work.unsettled() + 1 < TRIES => {
                 // Without a probe only pages that are proven to be of one instant confirm a list.
                 self.work.did_not_settle();
-                self.begin_reading(Purpose::Follow, Some(started_ms))?;
+                self.begin_reading(Purpose::Follow, Some(started_ms), false)?;
                 return Ok(Next::Done);
             }
             Verdict::Changed(Difference::Unprobed) => {
@@ -64,6 +68,11 @@ impl Mirror {
         if self.work.unsettled() + 1 >= TRIES {
             let proof = Proof::open("the list changed during every pass of a refresh", candidate.until_ms);
             return self.publish_candidate(candidate, proof).await;
+        }
+        let pause = self.pause_for(pass::pages(dataset.len() as u64) + 8);
+        if !pause.is_zero() {
+            // Asked again by then.
+            return Ok(Next::Again(pause));
         }
         tracing::info!("the origin has changed again");
         let IndexedList { left_out, volatile_values, .. } = &candidate.indexed;
@@ -86,6 +95,7 @@ impl Mirror {
         self.publish(candidate.indexed.clone(), proof).await?;
         self.order.placed_by(candidate.placed_by.clone());
         self.work.settled();
+        self.schedule.outlay.ended();
         self.status.set_state(OriginState::Changed);
         Ok(Next::Done)
     }

@@ -7,8 +7,6 @@ use crate::snapshots::SnapshotsError;
 use crate::store::StoreError;
 
 use super::super::copies::CopyError;
-use super::super::pass::Inconsistent;
-use super::TRIES;
 use crate::upstream::status::OriginState;
 
 /// Why a step failed.
@@ -17,9 +15,6 @@ pub(super) enum MirrorError {
     /// A copy could not be fetched or stored.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The pages did not fit together in any try.
-    #[error("no consistent list after {TRIES} tries: {0}")]
-    Inconsistent(#[from] Inconsistent),
     /// The content cannot be indexed.
     #[error("the origin's data cannot be used: {0}")]
     Dataset(#[from] DatasetError),
@@ -52,9 +47,14 @@ impl MirrorError {
     pub(super) const fn state(&self) -> OriginState {
         match self {
             Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
-            Self::Inconsistent(_) | Self::Dataset(_) => OriginState::Nonsense,
+            Self::Dataset(_) => OriginState::Nonsense,
             Self::Copy(_) | Self::Store(_) | Self::Moved => OriginState::CouldNotBeAsked,
         }
+    }
+
+    /// Whether the origin wants the next request at once.
+    pub(super) fn wants_no_pause(&self) -> bool {
+        matches!(self, Self::Copy(CopyError::Ask(error)) if error.wants_no_pause())
     }
 
     /// Whether the store is damaged: no fault of the origin.

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use crate::api::listing::Summary;
-use crate::snapshot::content::Content;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
@@ -27,8 +28,13 @@ const STARTED: &str = "pass";
 
 impl Mirror {
     /// Begins to read every page, except those fetched since `started_ms`. Without it, an unfinished reading resumes
-    /// after a restart, and a requested one begins from scratch.
-    pub(super) fn begin_reading(&mut self, purpose: Purpose, started_ms: Option<i64>) -> Result<(), MirrorError> {
+    /// after a restart, and a requested one begins from scratch. `expects_news`: an answer has shown a change.
+    pub(super) fn begin_reading(
+        &mut self,
+        purpose: Purpose,
+        started_ms: Option<i64>,
+        expects_news: bool,
+    ) -> Result<(), MirrorError> {
         let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest.get());
         let started_ms = match (started_ms, purpose) {
             (Some(started), _) => started,
@@ -45,7 +51,9 @@ impl Mirror {
             self.status.set_state(OriginState::Crawling);
         }
         self.status.set_pass(Some(Progress { done: 0, of: 0 }));
-        let reading = Reading::new(purpose, started_ms, newest.as_deref(), now_ms);
+        let now = (now_ms, self.clock.now_mono());
+        let mut reading = Reading::new(purpose, started_ms, newest.as_deref(), now);
+        reading.expects_news = expects_news;
         self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
         Ok(())
     }
@@ -81,13 +89,23 @@ impl Mirror {
         };
         let assembled = match assembled {
             Ok(assembled) => assembled,
-            Err(error) => return self.does_not_fit(reading, &pass, error),
+            Err(error) => return self.does_not_fit(reading, &pass, error).await,
         };
+        self.contradictions.ended()?;
+        let is_news = self.is_news(&assembled.content);
+        if reading.expects_news && !is_news {
+            // An answer showed a change that no page has: these are old copies. They are read again, once.
+            let (pause, now) = (self.crawler.apart(), self.clock.now_mono());
+            tracing::debug!(seconds = pause.as_secs(), "no page has the change yet; all are read again after a pause");
+            reading.read_all_again(self.clock.now_wall().as_millis());
+            (reading.expects_news, reading.began) = (false, now.plus(pause));
+            return Ok(Next::Again(pause));
+        }
         // The same content takes nothing back, however old its confirmation is.
-        let is_old = pass.until_ms() < reading.floor_ms && self.is_news(&assembled.content);
+        let is_old = pass.until_ms() < reading.floor_ms && is_news;
         if pass.is_full() && !is_old {
             self.publish_assembled(assembled, Proof::of(Certificate::Full, pass.until_ms())).await?;
-            return self.settled(reading);
+            return self.settled(reading.before.as_ref());
         }
         let mut unproven = pass.unproven();
         if unproven.is_empty() {
@@ -113,8 +131,9 @@ impl Mirror {
         if let Some(reason) = self.is_suspect(&list.dataset).filter(|_| reading.round < TRIES) {
             // Pages of different instants can add up by chance; only proof helps then.
             tracing::debug!(reason, "every page is read again");
+            let pause = self.pause_for(unproven.len() as u64).max(self.crawler.lag());
             reading.next_round(unproven);
-            return Ok(Next::Again(self.crawler.lag()));
+            return Ok(Next::Again(pause));
         }
         let candidate = Candidate::read(IndexedList { list, left_out, volatile_values }, pass.until_ms());
         Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
@@ -135,7 +154,7 @@ impl Mirror {
                 let proof = Proof::open("no closing round proved that all pages are of one instant", pass.until_ms());
                 self.publish_assembled(assembled, proof).await?;
             }
-            return self.settled(reading);
+            return self.settled(reading.before.as_ref());
         }
         // Merely consistent data does not replace data known to be newer.
         if !is_newest_settled && !is_old {
@@ -163,37 +182,73 @@ impl Mirror {
         self.newest.get().is_none_or(|newest| newest.dataset.id != content.id())
     }
 
-    /// The pages are no state of the origin: the list moved while it was read.
-    fn does_not_fit(&mut self, reading: &mut Reading, pass: &Pass, error: Inconsistent) -> Result<Next, MirrorError> {
-        tracing::warn!(%error, round = reading.round, "the list changed while it was read; reading it again");
+    /// The pages do not fit together: the list moved while it was read, the copies in the origin's CDN differ, or the
+    /// origin's answers contradict each other. Reads again, less and less often.
+    async fn does_not_fit(
+        &mut self,
+        reading: &mut Reading,
+        pass: &Pass,
+        error: Inconsistent,
+    ) -> Result<Next, MirrorError> {
+        let is_first = self.newest.get().is_none();
+        let unproven = pass.unproven();
+        // Where copies in the origin's CDN differ, only time helps.
+        let is_moving = !is_first && !unproven.is_empty() && !self.crawler.copies().saw_aged();
+        let may_be_old = is_moving && reading.round < TRIES;
+        if may_be_old && self.pause_for(unproven.len() as u64).is_zero() {
+            tracing::debug!(%error, round = reading.round, "the pages do not fit; the oldest are read again");
+            reading.next_round(unproven);
+            return Ok(Next::Again(self.crawler.lag()));
+        }
+        let (text, is_news) = (error.to_string(), reading.misfits == 0);
+        if let Inconsistent::Contradictory(found) = error
+            && let Some(next) = self.contradictory(reading, pass.until_ms(), *found).await?
+        {
+            return Ok(next);
+        }
+        self.status.set_state(OriginState::Nonsense);
+        self.status.error(&text, self.clock.now_wall());
         let now_ms = self.clock.now_wall().as_millis();
-        let mut again = pass.unproven();
-        if again.is_empty() || reading.round >= TRIES {
-            // Every copy is proven, and still they do not fit together: read all again.
-            again = Vec::new();
-            reading.started_ms = now_ms;
-            if reading.purpose() == Purpose::Certify {
-                self.newest.store().put_instant(STARTED, now_ms)?;
-            }
+        if reading.purpose() == Purpose::Certify {
+            self.newest.store().put_instant(STARTED, now_ms)?;
         }
-        if reading.round >= TRIES {
-            reading.restart();
-            reading.next_round(again);
-            return Err(error.into());
+        reading.misfits += 1;
+        reading.read_all_again(now_ms);
+        let pause = self.pause_after_misfit(reading, is_first);
+        reading.began = self.clock.now_mono().plus(pause);
+        let seconds = pause.as_secs();
+        if is_news {
+            tracing::warn!(
+                error = text,
+                seconds,
+                "the pages do not fit together; every page is read again after a pause"
+            );
+        } else {
+            tracing::debug!(error = text, seconds, "the pages still do not fit together");
         }
-        reading.next_round(again);
-        // The next round must not judge the same copies again.
-        if reading.has_nothing_to_do() {
-            reading.started_ms = reading.started_ms.max(now_ms);
+        Ok(Next::Again(pause))
+    }
+
+    /// How long until every page is read again. The first three passes of a first copy need not wait.
+    fn pause_after_misfit(&mut self, reading: &Reading, is_first: bool) -> Duration {
+        let doublings = reading.misfits.saturating_sub(if is_first { 2 } else { 0 }).min(8);
+        let pause = self.crawler.lag().saturating_mul(2_u32.pow(doublings)) / 2;
+        let pause = pause.min(self.schedule.longest_pause()).max(self.crawler.lag());
+        if is_first {
+            return pause;
         }
-        Ok(Next::Again(self.crawler.lag()))
+        let (now, apart) = (self.clock.now_mono(), self.crawler.apart());
+        let counts_in = self.contradictions.seen.next(apart).map_or(Duration::ZERO, |next| next.since(now));
+        let pages = reading.pages(self.crawler.copies()).unwrap_or(1);
+        pause.max(counts_in).max(self.pause_for(pages + TaxonomyKind::ALL.len() as u64))
     }
 
     /// The published data is as settled as it can be.
-    fn settled(&mut self, reading: &Reading) -> Result<Next, MirrorError> {
+    pub(super) fn settled(&mut self, before: Option<&SnapshotId>) -> Result<Next, MirrorError> {
         let newest = self.newest.get().map(|newest| newest.dataset.id.clone());
-        self.status.set_state(if newest == reading.before { OriginState::Unchanged } else { OriginState::Changed });
+        self.status.set_state(if newest.as_ref() == before { OriginState::Unchanged } else { OriginState::Changed });
         self.work.settled();
+        self.schedule.outlay.ended();
         self.status.passed();
         self.newest.store().remove_state(STARTED)?;
         self.looked();

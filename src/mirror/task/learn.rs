@@ -1,4 +1,5 @@
-//! Requests about terms in doubt and the meaning of filters. They never delay a refresh.
+//! Requests about terms in doubt, and when those about the meaning of filters follow ([`super::meaning`]). They never
+//! delay a refresh.
 //!
 //! Callers: [`super`], after a step that went well.
 
@@ -11,14 +12,10 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 
 use super::super::copies::CopyError;
-use super::super::plan::is_settled;
-use super::super::refresh::{Difference, Verdict};
+use super::super::terms;
 use super::super::terms::TermAnswer;
-use super::super::{assumptions, terms};
+use super::meaning::Asking;
 use super::{Mirror, MirrorError};
-
-/// An assumption counts as disproved after so many doubts in a row, even if the origin changed meanwhile.
-const MOST_DOUBTS: u32 = 10;
 
 /// When to ask about terms and filters, and which were asked.
 pub(super) struct Learning {
@@ -26,8 +23,8 @@ pub(super) struct Learning {
     due: Option<Monotonic>,
     /// A snapshot, and the terms of it that were asked.
     asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
-    /// How often in a row the origin seemed to disprove an assumption while it changed.
-    doubted: u32,
+    /// The questions about the meaning of filters.
+    pub(super) asking: Asking,
 }
 
 /// Result of asking for terms in doubt.
@@ -39,8 +36,8 @@ enum Collected {
 }
 
 impl Learning {
-    pub(super) const fn new(now: Monotonic) -> Self {
-        Self { due: Some(now), asked: None, doubted: 0 }
+    pub(super) fn new(now: Monotonic) -> Self {
+        Self { due: Some(now), asked: None, asking: Asking::default() }
     }
 
     /// There may be new questions.
@@ -85,21 +82,20 @@ impl Mirror {
             }
         };
         if self.learning.due_in(self.clock.now_mono()).is_none_or(|wait| wait > Duration::from_secs(1)) {
-            match self.question().await {
-                // An edit came in between: ask again.
-                Ok(false) => self.learning.due = Some(self.learning.due.map_or(later, |due| due.min(later))),
-                Ok(true) => {}
+            let again = match self.ask_meaning().await {
+                Ok(again) => again.map(|wait| self.clock.now_mono().plus(wait)),
                 Err(error) => {
                     tracing::warn!(%error, "the meaning of filters could not be checked");
-                    self.learning.due = Some(later);
+                    Some(later)
                 }
-            }
+            };
+            self.learning.due = [self.learning.due, again].into_iter().flatten().min();
         }
         Ok(())
     }
 
     /// Whether something more urgent than questions is due.
-    fn is_wanted_elsewhere(&self) -> bool {
+    pub(super) fn is_wanted_elsewhere(&self) -> bool {
         let now = self.clock.now_mono();
         let begun = self.work.begun(now);
         begun.is_some_and(|(_, wait)| wait.is_zero()) || self.schedule.refresh_in(now, self.age()).is_zero()
@@ -158,31 +154,5 @@ impl Mirror {
             self.newest.switch(move |snapshots, seen| snapshots.reindexed(seen, &dataset, &evidence)).await?;
         }
         result
-    }
-
-    /// Asks the origin, once, whether filters mean what we assume; `false` when something came in between.
-    async fn question(&mut self) -> Result<bool, MirrorError> {
-        let Some(newest) = self.newest.get() else { return Ok(true) };
-        if newest.meta.disproved.is_some() || !is_settled(newest.meta.certificate) {
-            return Ok(true);
-        }
-        let disproved = assumptions::ask(self.crawler.copies(), &newest.dataset).await?;
-        if !disproved.is_empty() {
-            // An edit meanwhile looks the same: only an origin that has not changed disproves.
-            let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
-            // Without a probe the visible answers decide; an origin that never holds still is believed.
-            let verdict = answers.judge(&newest.dataset, i64::MIN, &self.volatile());
-            let holds_still = matches!(verdict, Verdict::Unchanged | Verdict::Changed(Difference::Unprobed));
-            self.learning.doubted += 1;
-            if !holds_still && self.learning.doubted < MOST_DOUBTS {
-                self.schedule.ask_refresh();
-                return Ok(false);
-            }
-        }
-        let mut meta = newest.meta.clone();
-        meta.disproved = Some(disproved);
-        self.learning.doubted = 0;
-        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await?;
-        Ok(true)
     }
 }

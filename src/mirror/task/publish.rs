@@ -13,11 +13,11 @@ use super::{DAY_MS, Mirror, MirrorError, blocking};
 
 /// How sure we are of a list.
 pub(super) struct Proof {
-    certificate: Certificate,
+    pub(super) certificate: Certificate,
     /// The latest instant for which it is confirmed, in milliseconds of the origin's time.
-    until_ms: i64,
+    pub(super) until_ms: i64,
     /// What is still open, for people.
-    open_points: Vec<String>,
+    pub(super) open_points: Vec<String>,
 }
 
 impl Proof {
@@ -68,6 +68,9 @@ impl Mirror {
             left_out,
             open_points,
             disproved: newest.as_ref().and_then(|newest| newest.meta.disproved.clone()),
+            proved: newest.as_ref().map(|newest| newest.meta.proved.clone()).unwrap_or_default(),
+            suspected: newest.as_ref().map(|newest| newest.meta.suspected.clone()).unwrap_or_default(),
+            asked_ms: newest.as_ref().map_or(0, |newest| newest.meta.asked_ms),
             origin: Some(self.crawler.client().base().as_str().to_owned()),
         };
         if let Some(newest) = &newest {

@@ -42,12 +42,17 @@ impl Questions {
         );
     }
 
+    /// The probe for a data set, as the origin understands it.
+    pub(super) fn probe_of(&self, dataset: &Dataset, confirmed_ms: i64) -> Option<Probe> {
+        Probe::of(dataset, confirmed_ms, self.shape)
+    }
+
     /// The five questions about a data set.
     pub(super) async fn ask(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
         // One request first: nothing more is sent to an origin that does not answer it.
         let mut copies = self.crawler.fetch_all(vec![pass::page_path(1)], Class::Refresh).await?;
         let paths: Vec<String> = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
-        let probe = Probe::of(dataset, confirmed_ms, self.shape);
+        let probe = self.probe_of(dataset, confirmed_ms);
         let (taxonomies, probed) =
             tokio::join!(self.crawler.fetch_all(paths, Class::Refresh), self.probe(probe.as_ref()));
         let Some(first) = copies.pop() else {
@@ -77,7 +82,7 @@ impl Questions {
             && probe.is_some()
         {
             self.probe_otherwise();
-            probe = Probe::of(dataset, confirmed_ms, self.shape);
+            probe = self.probe_of(dataset, confirmed_ms);
             probed = self.probe(probe.as_ref()).await;
         }
         match probed {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::Snapshot;
 use crate::upstream::client::AskError;
@@ -47,10 +48,21 @@ pub(super) struct Reading {
     done: u64,
     /// The newest snapshot when it began.
     pub(super) before: Option<SnapshotId>,
+    /// When its first request was sent, or that of the last pass over all pages.
+    pub(super) began: Monotonic,
+    /// How many passes did not fit together.
+    pub(super) misfits: u32,
+    /// An answer has shown a change that the pages must have.
+    pub(super) expects_news: bool,
 }
 
 impl Reading {
-    pub(super) fn new(purpose: Purpose, started_ms: i64, newest: Option<&Snapshot>, now_ms: i64) -> Self {
+    pub(super) fn new(
+        purpose: Purpose,
+        started_ms: i64,
+        newest: Option<&Snapshot>,
+        (now_ms, began): (i64, Monotonic),
+    ) -> Self {
         Self {
             purpose,
             started_ms,
@@ -62,6 +74,9 @@ impl Reading {
             round: 0,
             done: 0,
             before: newest.map(|newest| newest.dataset.id.clone()),
+            began,
+            misfits: 0,
+            expects_news: false,
         }
     }
 
@@ -85,19 +100,15 @@ impl Reading {
         self.round += 1;
     }
 
-    /// Counts rounds and requests from the beginning.
-    pub(super) const fn restart(&mut self) {
-        (self.round, self.done) = (0, 0);
+    /// Begins a pass over all pages.
+    pub(super) fn read_all_again(&mut self, now_ms: i64) {
+        (self.round, self.done, self.started_ms) = (0, 0, now_ms);
+        self.next_round(Vec::new());
     }
 
     /// A fetched copy is lost: search again.
     pub(super) const fn look_again(&mut self) {
         self.cursor = 1;
-    }
-
-    /// Whether this round has nothing to read beside missing copies.
-    pub(super) fn has_nothing_to_do(&self) -> bool {
-        self.todo.is_empty()
     }
 
     /// What is fetched next; empty: this round has everything.

@@ -18,6 +18,8 @@ impl Mirror {
     pub(super) async fn refresh(&mut self) -> Result<(), MirrorError> {
         self.schedule.refreshing();
         let Some(newest) = self.newest.get() else { return Ok(()) };
+        // What follows counts from here.
+        self.pause_for(0);
         let started_ms = self.clock.now_wall().as_millis();
         if let Some(held) = self.shrink.held()
             && self.refresh_held(held).await?
@@ -26,7 +28,8 @@ impl Mirror {
         }
         let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
         let confirmed_ms = newest.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
-        match answers.judge(&newest.dataset, confirmed_ms, &self.volatile()) {
+        let first_page = self.contradictions.first_page(&newest.dataset.id);
+        match answers.judge(&newest.dataset, confirmed_ms, &self.volatile(), first_page) {
             Verdict::Unchanged => {
                 self.confirm(&newest, answers.until_ms()).await?;
                 self.looked_at(OriginState::Unchanged);
@@ -54,7 +57,7 @@ impl Mirror {
     async fn refresh_held(&mut self, mut held: Prepared) -> Result<bool, MirrorError> {
         let dataset = &held.list.dataset;
         let answers = self.questions.ask(dataset, held.meta.confirmed_ms).await?;
-        if answers.judge(dataset, held.meta.confirmed_ms, &self.volatile()) != Verdict::Unchanged {
+        if answers.judge(dataset, held.meta.confirmed_ms, &self.volatile(), None) != Verdict::Unchanged {
             self.shrink.let_go();
             return Ok(false);
         }
@@ -77,10 +80,11 @@ impl Mirror {
     }
 
     /// The same data, confirmed for a later instant.
-    async fn confirm(&mut self, newest: &Snapshot, until_ms: i64) -> Result<(), MirrorError> {
+    pub(super) async fn confirm(&mut self, newest: &Snapshot, until_ms: i64) -> Result<(), MirrorError> {
         // The origin no longer has the held list.
         self.shrink.forget();
         self.work.settled();
+        self.schedule.outlay.ended();
         let mut meta = newest.meta.clone();
         // A stamp from the future is from before the clock was set back: it confirms nothing.
         let unconfirmed = newest.is_unconfirmed(self.clock.now_wall());
@@ -103,6 +107,9 @@ impl Mirror {
         started_ms: i64,
     ) -> Result<(), MirrorError> {
         let newest = self.newest.get();
+        if newest.as_ref().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
+            return self.begin_reading(Purpose::Follow, Some(started_ms), answers.probe.is_some());
+        }
         let amending = Amending { crawler: &self.crawler, order: &mut self.order, terms: &self.terms, newest };
         match amending.amend(base, answers).await {
             Ok(candidate) => {
@@ -112,7 +119,7 @@ impl Mirror {
             }
             Err(NotAmended::Doubtful(reason)) => {
                 tracing::debug!(reason, "every page is read");
-                self.begin_reading(Purpose::Follow, Some(started_ms))
+                self.begin_reading(Purpose::Follow, Some(started_ms), answers.probe.is_some())
             }
             Err(NotAmended::Failed(error)) => Err(error),
         }

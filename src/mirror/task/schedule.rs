@@ -31,6 +31,13 @@ impl Retry {
         self.at.map_or(Duration::ZERO, |at| at.since(now))
     }
 
+    /// The origin wants the next try at once: a first failure waits for nothing.
+    pub(super) fn hurry(&mut self) {
+        if self.failures == 1 {
+            self.at = None;
+        }
+    }
+
     /// Records a failure and waits, at most `longest`; `jittered` shortens a pause at random. Returns the failures in a
     /// row.
     pub(super) fn failed(
@@ -43,6 +50,32 @@ impl Retry {
         let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(self.failures.min(8));
         self.at = Some(now.plus(jittered(doubled.min(longest))));
         self.failures
+    }
+}
+
+/// What was sent to the origin since its answers began to disagree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outlay(Option<(Monotonic, u64)>);
+
+impl Outlay {
+    /// How long `more` requests have to wait, so that not more than `most` are sent within `apart` of the first
+    /// disagreement. `sent` counts all requests so far.
+    pub(super) fn wait(&mut self, now: Monotonic, sent: u64, more: u64, most: u64, apart: Duration) -> Duration {
+        match self.0 {
+            Some((began, before)) if now.since(began) <= apart => {
+                let fits = sent.saturating_sub(before) + more <= most;
+                if fits { Duration::ZERO } else { began.plus(apart + Duration::from_millis(1)).since(now) }
+            }
+            _ => {
+                self.0 = Some((now, sent));
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// The answers agree.
+    pub(super) const fn ended(&mut self) {
+        self.0 = None;
     }
 }
 
@@ -63,6 +96,7 @@ pub(super) struct Schedule {
     is_pass_asked: bool,
     /// When a reading last tried to settle the data.
     tried: Option<Monotonic>,
+    pub(super) outlay: Outlay,
 }
 
 impl Schedule {
@@ -77,6 +111,7 @@ impl Schedule {
             is_refresh_asked: false,
             is_pass_asked: false,
             tried: None,
+            outlay: Outlay::default(),
         }
     }
 
@@ -180,6 +215,12 @@ impl Schedule {
         Some(retry.failed(now, longest, jittered))
     }
 
+    /// The origin wants what failed again at once.
+    pub(super) fn hurry(&mut self) {
+        self.refresh.hurry();
+        self.reading.hurry();
+    }
+
     /// A reading was begun.
     pub(super) fn begun(&mut self) {
         self.reading = Retry::default();
@@ -238,9 +279,14 @@ mod tests {
             );
         }
         assert_eq!(schedule.failed(Step::Learn, at(0), |pause| pause), None);
+        schedule.hurry();
+        assert_eq!(schedule.reading.wait(at(0)), Duration::from_secs(60), "it has failed too often");
         schedule.looked(at(0));
         assert_eq!(schedule.refresh_in(at(0), Duration::ZERO), TTL.mul_f64(0.7));
         schedule.begun();
         assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO);
+        schedule.failed(begin, at(0), |pause| pause);
+        schedule.hurry();
+        assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO, "the origin wants it at once");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::super::plan::{Begun, Purpose};
 use super::candidate::Candidate;
+use super::contradicting::Search;
 use super::reading::Reading;
 use super::schedule::Retry;
 use crate::clock::Monotonic;
@@ -15,6 +16,7 @@ use crate::upstream::budget::CrawlWork;
 pub(super) enum Doing {
     Reading(Box<Reading>),
     Confirming(Box<Candidate>),
+    Searching(Box<Search>),
 }
 
 /// How a step ended.
@@ -37,7 +39,11 @@ pub(super) struct Work {
 
 impl Work {
     fn certifies(&self) -> bool {
-        matches!(&self.doing, Doing::Reading(reading) if reading.purpose() == Purpose::Certify)
+        match &self.doing {
+            Doing::Reading(reading) => reading.purpose() == Purpose::Certify,
+            Doing::Searching(search) => search.purpose() == Purpose::Certify,
+            Doing::Confirming(_) => false,
+        }
     }
 }
 
@@ -57,6 +63,7 @@ impl WorkInHand {
         let work = self.now.as_ref()?;
         let begun = match &work.doing {
             Doing::Reading(reading) => Begun::Reading(reading.purpose()),
+            Doing::Searching(search) => Begun::Reading(search.purpose()),
             Doing::Confirming(_) => Begun::Confirming,
         };
         Some((begun, work.due.wait(now)))
@@ -107,6 +114,13 @@ impl WorkInHand {
     ) {
         work.due.failed(now, longest, jittered);
         self.now = Some(work);
+    }
+
+    /// The origin wants the failed step again at once.
+    pub(super) fn hurry(&mut self) {
+        if let Some(work) = &mut self.now {
+            work.due.hurry();
+        }
     }
 
     /// Forgets all work: it was about another snapshot.

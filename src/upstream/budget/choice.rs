@@ -1,6 +1,6 @@
 //! Who goes next: the pure decision.
 //!
-//! Refresh first, then clients (cache misses and stale resources take turns, and so do households; at most three
+//! Refresh first, whose next five slots stay free. Then clients (cache misses and stale resources take turns, and so do households; at most three
 //! quarters of the window while a crawl has work), then the crawl, then background checks a little (a twentieth), then
 //! details evenly paced, then the rest of the background's tenth. What several households were refused goes before
 //! other reads of clients, up to a quarter of the window. Callers: [`super::state`], [`super::promise`].
@@ -8,6 +8,9 @@
 use super::super::window::Class;
 use super::queue::{Queue, Waiting};
 use crate::clock::Monotonic;
+
+/// The most requests of a refresh that finds nothing new.
+const REFRESH: usize = 5;
 
 /// Which read of a client would go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +36,8 @@ pub(super) struct View<'a> {
     pub limit: usize,
     /// Slots held by clients.
     pub client_used: usize,
-    /// Slots held by refreshes.
-    pub refresh_used: usize,
+    /// Slots that stay free for the next refresh.
+    pub reserve: usize,
     /// Slots held by background checks.
     pub background_used: usize,
     /// Whether the pace allows one more detail now.
@@ -57,6 +60,9 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     if let Some(ticket) = first(Class::Refresh) {
         return Some(ticket);
     }
+    if view.free <= view.reserve {
+        return None;
+    }
     let client_share = client_share(view.limit, view.crawl_has_work);
     if view.client_used < client_share {
         let refused = || view.queue.most_refused();
@@ -75,11 +81,6 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
         if next.is_some() {
             return next;
         }
-    }
-    // Reserved for a refresh that may come any time, unless one just came.
-    let reserve = (view.limit / 12).min(5).saturating_sub(view.refresh_used);
-    if view.free <= reserve {
-        return None;
     }
     if let Some(ticket) = first(Class::Crawl) {
         return Some(ticket);
@@ -136,17 +137,25 @@ pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> 
     if view.free == 0 {
         return None;
     }
-    let clients = view.client_used < client_share(view.limit, view.crawl_has_work);
+    let spare = view.free > view.reserve;
+    let clients = spare && view.client_used < client_share(view.limit, view.crawl_has_work);
+    let first = |class: Class| spare.then(|| view.queue.first_of(class)).flatten();
     let after = last.map_or(0, |last| last as usize + 1);
     let mut turns = Probe::ALL.iter().cycle().skip(after).take(Probe::ALL.len());
     turns.find_map(|probe| match probe {
         Probe::Refresh => view.queue.first_of(Class::Refresh),
-        Probe::Crawl => view.queue.first_of(Class::Crawl),
+        Probe::Crawl => first(Class::Crawl),
         Probe::Stale => clients.then(|| view.queue.most_wanted(view.now))?,
         Probe::Awaited => clients.then(|| view.queue.first_awaited().or_else(|| view.queue.most_refused()))?,
-        Probe::Details => view.queue.first_of(Class::Details),
-        Probe::Background => view.queue.first_of(Class::Background),
+        Probe::Details => first(Class::Details),
+        Probe::Background => first(Class::Background),
     })
+}
+
+/// How many slots stay free for the next refresh: the five that it may need, but at most a quarter of a small budget.
+pub(super) const fn refresh_reserve(limit: usize) -> usize {
+    let quarter = limit / 4;
+    if quarter < REFRESH { quarter } else { REFRESH }
 }
 
 /// How many slots clients may have at once.

@@ -119,11 +119,11 @@ impl State {
         let (mut due, pace) = (self.client_due_at(now), self.client_pace());
         let (mut stale, most_stale) = (self.queue.stale(), self.most_stale_in_a_row(now));
         let mut wanted = self.wanted_at_once(now);
-        let mut in_a_row = self.stale_in_a_row;
+        let (mut in_a_row, reserve) = (self.stale_in_a_row, self.reserve());
         let Some(window) = &mut self.window else { return vec![from; many] };
         window.expire(now);
         let share = client_share(window.limit(), self.crawl_work > 0);
-        let slots = zip(window.frees(now), window.frees_of(Class::Client, share, now));
+        let slots = zip(window.frees(reserve, now), window.frees_of(Class::Client, share, now));
         let mut turns = Vec::with_capacity(many);
         for slot in slots.map(|(any, own)| any.max(own).max(from)) {
             if turns.len() == many {
@@ -159,7 +159,7 @@ impl State {
         let before = self.queue.refused_more(demand.votes());
         let stopped = self.stopped_until(now).unwrap_or(now);
         let turn = self.wanted_turn(before, now);
-        let slot = self.window.as_ref().and_then(|window| window.frees(now).nth(before)).unwrap_or(now);
+        let slot = self.window.as_ref().and_then(|window| window.frees(self.reserve(), now).nth(before)).unwrap_or(now);
         self.told(slot.max(turn).max(stopped), now)
     }
 
@@ -170,9 +170,10 @@ impl State {
             let turns = self.awaited_turns(self.queue.awaited() + 1, now);
             return turns.last().map_or(now.plus(SPAN), |at| (*at).max(paused_until));
         }
+        let reserve = if class == Class::Refresh { 0 } else { self.reserve() };
         let Some(window) = &mut self.window else { return paused_until.max(now) };
         window.expire(now);
-        window.frees(now).next().unwrap_or(now).max(paused_until)
+        window.frees(reserve, now).next().unwrap_or(now).max(paused_until)
     }
 
     /// What a request that gets no slot is told.

@@ -9,7 +9,7 @@ use crate::clock::{Monotonic, WallTime};
 
 use super::super::ledger::Ledger;
 use super::super::window::{Class, SPAN, Window};
-use super::choice::{ClientTurn, Probe, View, choose, choose_probe, client_share};
+use super::choice::{ClientTurn, Probe, View, choose, choose_probe, client_share, refresh_reserve};
 use super::queue::{Queue, Waiting};
 use super::refusals::Refusals;
 use super::{End, Spent};
@@ -43,6 +43,8 @@ pub(super) struct State {
     last_probe: Option<Probe>,
     pub(super) last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
+    /// Whether there are refreshes: their next slots stay free.
+    pub(super) refreshes: bool,
     /// When a client last got its turn.
     pub(super) last_client: Option<Monotonic>,
     /// How many stale reads had their turn since the last awaited one, and in all.
@@ -67,12 +69,19 @@ impl State {
             last_probe: None,
             last_detail: None,
             crawl_work: 0,
+            refreshes: false,
             last_client: None,
             stale_in_a_row: 0,
             stale_turns: 0,
             wanted_sent: VecDeque::new(),
             refusals: Refusals::default(),
         }
+    }
+
+    /// How many slots stay free for the next refresh.
+    pub(super) fn reserve(&self) -> usize {
+        let limit = self.window.as_ref().filter(|_| self.refreshes).map(Window::limit);
+        limit.map_or(0, refresh_reserve)
     }
 
     fn pace(&self) -> Duration {
@@ -102,8 +111,9 @@ impl State {
         while self.wanted_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
             self.wanted_sent.pop_front();
         }
+        let reserve = self.reserve();
         let Some(window) = &mut self.window else { return self.queue.wanted() };
-        let free = window.free(now).saturating_sub(self.queue.awaited());
+        let free = window.free(now).saturating_sub(reserve + self.queue.awaited());
         let room = share_of_wanted(window.limit()).saturating_sub(self.wanted_sent.len());
         self.queue.wanted().min(room).min(free)
     }
@@ -123,7 +133,7 @@ impl State {
     pub(super) fn client_pace(&self) -> Duration {
         let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
         let wanted = (self.wanted_sent.len() + self.queue.wanted()).min(share_of_wanted(limit));
-        let rest = limit.saturating_sub(wanted).max(1);
+        let rest = limit.saturating_sub(wanted + self.reserve()).max(1);
         Duration::from_secs(60) / u32::try_from(rest).unwrap_or(u32::MAX)
     }
 
@@ -164,10 +174,10 @@ impl State {
             return false;
         }
         // Waiting reads get their slots before this one.
-        let (before, crawls) = (self.queue.clients(), self.crawl_work > 0);
+        let (before, crawls, reserve) = (self.queue.clients(), self.crawl_work > 0, self.reserve());
         self.window.as_mut().is_none_or(|window| {
             let share = client_share(window.limit(), crawls);
-            window.free(now) > before && window.used_by(Class::Client, now) + before < share
+            window.free(now) > before + reserve && window.used_by(Class::Client, now) + before < share
         })
     }
 
@@ -184,14 +194,13 @@ impl State {
             return self.queue.first();
         }
         let mut used = |class| self.window.as_mut().map_or(0, |window| window.used_by(class, now));
-        let (client_used, refresh_used) = (used(Class::Client), used(Class::Refresh));
-        let background_used = used(Class::Background);
+        let (client_used, background_used) = (used(Class::Client), used(Class::Background));
         let view = View {
             queue: &self.queue,
             free: self.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
             limit: limit.unwrap_or(usize::MAX / 3),
             client_used,
-            refresh_used,
+            reserve: self.reserve(),
             background_used,
             detail_due,
             clients,

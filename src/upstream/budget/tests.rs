@@ -8,7 +8,7 @@ mod shares;
 
 use parking_lot::Mutex;
 
-use super::choice::{ClientTurn, View, choose};
+use super::choice::{ClientTurn, Probe, View, choose, choose_probe, refresh_reserve};
 use super::queue::Queue;
 use super::*;
 
@@ -31,7 +31,7 @@ fn view(queue: &Queue) -> View<'_> {
         free: 60,
         limit: 60,
         client_used: 0,
-        refresh_used: 0,
+        reserve: 5,
         background_used: 0,
         detail_due: true,
         clients: ClientTurn::Stale,
@@ -73,11 +73,27 @@ fn one_greedy_client_starves_neither_another_client_nor_the_crawl() {
 }
 
 #[test]
-fn the_crawl_leaves_slots_for_a_refresh_and_background_takes_a_tenth() {
-    let crawl = queue([(Class::Crawl, None)]);
-    assert_eq!(choose(&View { free: 5, ..view(&crawl) }), None);
-    assert_eq!(choose(&View { free: 6, ..view(&crawl) }), Some(1));
-    assert_eq!(choose(&View { free: 1, refresh_used: 5, ..view(&crawl) }), Some(1), "it has just come");
+fn all_others_leave_the_slots_of_the_next_refresh_free() {
+    for (class, client) in
+        [(Class::Client, Some(1)), (Class::Crawl, None), (Class::Details, None), (Class::Background, None)]
+    {
+        let one = queue([(class, client)]);
+        for (free, reserve, expected) in [(5, 5, None), (6, 5, Some(1)), (1, 0, Some(1)), (1, 5, None), (0, 0, None)] {
+            let view = View { free, reserve, ..view(&one) };
+            assert_eq!(choose(&view), expected, "{class:?} {free} {reserve}");
+            assert_eq!(choose_probe(&view, None), expected, "{class:?} {free} {reserve}");
+        }
+        let both = queue([(class, client), (Class::Refresh, None)]);
+        assert_eq!(choose(&View { free: 1, ..view(&both) }), Some(2), "a refresh takes them");
+        assert_eq!(choose_probe(&View { free: 1, ..view(&both) }, Some(Probe::Refresh)), Some(2));
+    }
+    for (limit, reserve) in [(0, 0), (1, 0), (3, 0), (4, 1), (12, 3), (19, 4), (20, 5), (60, 5), (6_000, 5)] {
+        assert_eq!(refresh_reserve(limit), reserve, "{limit}");
+    }
+}
+
+#[test]
+fn background_takes_a_tenth_and_details_are_paced() {
     let background = queue([(Class::Background, None)]);
     assert_eq!(choose(&View { background_used: 6, ..view(&background) }), None);
     let details = queue([(Class::Details, None)]);

@@ -49,17 +49,18 @@ impl OriginClient {
             pause + self.jittered(pause / 4)
         });
         let asked = asked.map(|asked| asked.unwrap_or_else(|| self.bounds.longest_pause()));
-        let span = asked.max(own);
+        // `Retry-After: 0` asks for no pause.
+        let span = asked.max(own).filter(|span| !span.is_zero());
         self.tell(error, witness.class, span);
         if let Some(span) = span {
             self.budget.pause(span);
         }
     }
 
-    /// An answer came and is not usable.
-    pub fn unusable(&self, error: &AskError) {
+    /// An answer to a request of this class came and is not usable.
+    pub fn unusable(&self, error: &AskError, class: Class) {
         self.status.error(error, self.clock.now_wall());
-        self.tell(error, Class::Client, None);
+        self.tell(error, class, None);
     }
 
     fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use tokio::io::AsyncRead;
@@ -24,19 +24,34 @@ const PIECE: usize = 16 << 10;
 /// The largest window that zstd may ask for: 8 MiB, as a power of two (RFC 9659).
 const ZSTD_WINDOW: u32 = 23;
 
-/// The body without coding, and its head without the fields about one.
+/// The body without coding, and its head without the fields about one. A body without a byte stays so, whatever its
+/// coding: an answer to HEAD and a 304 name the coding that another answer would have (RFC 9110 §8.4, §9.3.2).
+pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    let coding = match (codings.next(), codings.next()) {
+        (None, _) => return pieces,
+        (Some(coding), None) => coding.as_bytes().trim_ascii().to_ascii_lowercase(),
+        (Some(_), Some(_)) => b"several".to_vec(),
+    };
+    headers.remove(CONTENT_ENCODING);
+    headers.remove(CONTENT_LENGTH);
+    let plain = async move {
+        let mut pieces = pieces.try_filter(|piece| std::future::ready(!piece.is_empty())).boxed().peekable();
+        match Pin::new(&mut pieces).peek().await {
+            None => pieces.boxed(),
+            Some(_) => unpacked(&coding, pieces.boxed()).unwrap_or_else(|error| stream::iter([Err(error)]).boxed()),
+        }
+    };
+    stream::once(plain).flatten().boxed()
+}
+
+/// A body without this coding.
 ///
 /// # Errors
 /// When the coding was not asked for.
-pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Result<Body, TransportError> {
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    let coding = match (codings.next(), codings.next()) {
-        (None, _) => return Ok(pieces),
-        (Some(coding), None) => coding.as_bytes().trim_ascii().to_ascii_lowercase(),
-        (Some(_), Some(_)) => return Err(unknown("several")),
-    };
+fn unpacked(coding: &[u8], pieces: Body) -> Result<Body, TransportError> {
     let packed = StreamReader::new(pieces.map_err(io::Error::other));
-    let plain: Pin<Box<dyn AsyncRead + Send>> = match &*coding {
+    let plain: Pin<Box<dyn AsyncRead + Send>> = match coding {
         b"gzip" | b"x-gzip" => {
             let mut decoder = GzipDecoder::new(packed);
             decoder.multiple_members(true);
@@ -51,8 +66,6 @@ pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Result<Body, Tra
         b"identity" | b"" => Box::pin(packed),
         other => return Err(unknown(&String::from_utf8_lossy(other))),
     };
-    headers.remove(CONTENT_ENCODING);
-    headers.remove(CONTENT_LENGTH);
     Ok(Box::pin(ReaderStream::with_capacity(plain, PIECE).map_err(why)))
 }
 
@@ -70,7 +83,6 @@ mod tests {
     use std::io::Write as _;
 
     use bytes::Bytes;
-    use futures_util::{StreamExt as _, stream};
     use http::HeaderValue;
 
     use super::*;
@@ -95,7 +107,7 @@ mod tests {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         let pieces: Vec<_> = body.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-        let pieces = decoded(&mut headers, stream::iter(pieces).boxed())?;
+        let pieces = decoded(&mut headers, stream::iter(pieces).boxed());
         assert!(headers.is_empty(), "{headers:?}");
         let pieces: Vec<Bytes> = pieces.try_collect().await?;
         Ok(pieces.concat())
@@ -140,12 +152,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_body_without_a_byte_is_in_no_coding() {
+        for coding in ["gzip", "br", "zstd", "identity", "deflate", "gzip, br"] {
+            assert_eq!(plain(coding, b"", 1).await.as_deref(), Ok(&b""[..]), "{coding}");
+        }
+    }
+
+    #[tokio::test]
     async fn an_error_of_the_connection_stays_one() {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         let start = Ok(Bytes::from(gzip(TEXT)).slice(..10));
         let pieces = stream::iter([start, Err(TransportError::Timeout)]).boxed();
-        let pieces: Result<Vec<Bytes>, _> = decoded(&mut headers, pieces).unwrap().try_collect().await;
+        let pieces: Result<Vec<Bytes>, _> = decoded(&mut headers, pieces).try_collect().await;
         assert_eq!(pieces.unwrap_err(), TransportError::Timeout);
     }
 }

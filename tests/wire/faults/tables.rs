@@ -36,7 +36,7 @@ fn false_texts() -> Vec<Fault> {
 
 /// Bytes that are no JSON text.
 fn broken_texts() -> Vec<Fault> {
-    let texts = [Tamper::BadUtf8, Tamper::Nul, Tamper::Garbage, Tamper::Twice, Tamper::Bom, Tamper::Utf16];
+    let texts = [Tamper::BadUtf8, Tamper::Nul, Tamper::Garbage, Tamper::Twice, Tamper::Utf16];
     texts.map(Fault::Tampered).into()
 }
 

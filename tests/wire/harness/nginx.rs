@@ -84,28 +84,39 @@ impl Nginx {
     }
 }
 
-/// nginx as a plain web server of a directory, on a port that was free a moment before.
-pub struct Files {
-    _running: Running,
+/// nginx as a plain web server of a directory, or as the cache of an origin, on a port that was free a moment before.
+pub struct OnPort {
+    running: Running,
     port: u16,
 }
 
-impl Files {
-    pub async fn of(root: &Path) -> Self {
+impl OnPort {
+    /// A web server of a directory, below `/fleet/`.
+    pub async fn files(root: &Path) -> Self {
+        Self::start("", &format!("location /fleet/ {{\nalias {}/;\n}}\n", root.display())).await
+    }
+
+    /// A cache of an origin that says neither how old its copies are nor that they are copies.
+    pub async fn cache_of(origin: SocketAddr, cache: &str) -> Self {
+        let location = format!(
+            "location / {{\nproxy_pass http://{origin};\nproxy_set_header Host $http_host;\nproxy_cache answers;\n{cache}\n\
+             access_log {{at}}/requests;\n}}\n"
+        );
+        Self::start("proxy_cache_path {at}/cache keys_zone=answers:1m;\n", &location).await
+    }
+
+    async fn start(global: &str, location: &str) -> Self {
         for _ in 0..5 {
-            if let Some(started) = Self::try_of(root).await {
+            if let Some(started) = Self::try_start(global, location).await {
                 return started;
             }
         }
         panic!("nginx found no port");
     }
 
-    async fn try_of(root: &Path) -> Option<Self> {
+    async fn try_start(global: &str, location: &str) -> Option<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut running = Running::start(&format!(
-            "server {{\nlisten 127.0.0.1:{port};\nlocation /fleet/ {{\nalias {}/;\n}}\n}}\n",
-            root.display()
-        ));
+        let mut running = Running::start(&format!("{global}server {{\nlisten 127.0.0.1:{port};\n{location}}}\n"));
         // Somebody may have taken the port.
         let ended = super::until("nginx listens or ends", || {
             let ended = running.child.try_wait().unwrap().is_some();
@@ -115,11 +126,17 @@ impl Files {
             }
         })
         .await;
-        (!ended).then_some(Self { _running: running, port })
+        (!ended).then_some(Self { running, port })
     }
 
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/fleet", self.port)
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The path and query of each request so far.
+    pub fn requests(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.running.dir.path().join("requests")).unwrap_or_default();
+        log.lines().filter_map(|line| Some(line.split('"').nth(1)?.split(' ').nth(1)?.to_owned())).collect()
     }
 }
 

@@ -45,6 +45,8 @@ pub enum Tamper {
     Twice,
     /// The document follows a byte order mark.
     Bom,
+    /// The document is the only element of an array.
+    InArray,
     /// The document is in UTF-16, with a byte order mark.
     Utf16,
 }
@@ -87,6 +89,7 @@ impl Tamper {
             Self::Garbage => bytes.extend_from_slice(b" garbage"),
             Self::Twice => bytes.extend_from_within(..),
             Self::Bom => insert(&mut bytes, Some(0), "\u{feff}".as_bytes()),
+            Self::InArray => bytes = format!("[{text}]").into_bytes(),
             Self::Utf16 => bytes = format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect(),
         }
         bytes

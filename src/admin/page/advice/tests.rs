@@ -9,6 +9,7 @@ fn well() -> Facts<'static> {
     Facts {
         usage: Use::Mirror,
         reasons: &[],
+        findings: &[],
         origin: OriginState::Unchanged,
         origin_url: Some("https://origin.test"),
         last_error: Some("an old one"),
@@ -35,6 +36,8 @@ fn a_server_that_is_well_has_no_findings() {
 fn each_finding_says_what_is_wrong_and_what_to_do() {
     let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
     let empty = [reason(Trouble::NotReady, "no snapshot has been imported yet")];
+    let details = [reason(Trouble::Details, "no details can be fetched: it is HTML")];
+    let unstored = [reason(Trouble::Unstored, "nothing can be stored: it is private")];
     let held = [reason(Trouble::HeldBack, "a snapshot is held back: it lost half")];
     let down = Facts { origin: OriginState::CouldNotBeAsked, last_error: Some("connection refused"), ..well() };
     for (facts, weight, whats, todo, action) in [
@@ -74,6 +77,8 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
             "Check Redis",
             None,
         ),
+        (Facts { findings: &details, ..well() }, Weight::Attention, &["it is HTML."], "longer intervals", None),
+        (Facts { findings: &unstored, ..well() }, Weight::Attention, &["it is private."], "public", None),
         (Facts { parity: Some(99.5), ..well() }, Weight::Attention, &["0.50 %"], "differences below", None),
     ] {
         let findings = findings(&facts);

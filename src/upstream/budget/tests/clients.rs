@@ -35,7 +35,7 @@ fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
             free: 5,
             limit: 60,
             client_used: 0,
-            refresh_used: 0,
+            reserve: 0,
             background_used: 0,
             detail_due: true,
             clients,

@@ -159,6 +159,8 @@ struct World {
     granted: Vec<(u8, u64)>,
     /// How late those came who were promised a slot, in milliseconds.
     latest: u64,
+    /// The fewest free slots after a turn.
+    fewest: usize,
 }
 
 fn at(ms: u64) -> Monotonic {
@@ -177,6 +179,7 @@ impl World {
             waiting: BTreeMap::new(),
             granted: Vec::new(),
             latest: 0,
+            fewest: usize::MAX,
         }
     }
 
@@ -212,6 +215,7 @@ impl World {
         while let Some(ticket) = self.state.chosen(at(self.now)) {
             let until = self.state.queue.until(ticket);
             let slot = self.state.give(ticket, at(self.now)).unwrap();
+            self.fewest = self.fewest.min(self.state.window.as_mut().unwrap().free(at(self.now)));
             self.sent.push(self.now);
             self.wire.push((self.now + takes, slot));
             if let Some((household, _)) = self.waiting.remove(&ticket) {
@@ -246,10 +250,12 @@ proptest! {
     #[test]
     fn nobody_waits_in_vain_and_the_limit_holds(
         limit in 2_usize..20,
+        refreshes: bool,
         patience in 1_000_u64..20_000,
         steps in proptest::collection::vec((0_u64..2_000, 0_u8..6, 0_u8..8), 50..250),
     ) {
         let mut world = World::new(limit);
+        world.state.refreshes = refreshes;
         for (pause, household, what) in steps {
             world.pass(if what % 2 == 0 { pause } else { pause / 20 });
             if what == 7 && world.state.queue.stale() < 5 {
@@ -260,6 +266,7 @@ proptest! {
         }
         world.pass(130_000);
         prop_assert_eq!(world.state.queue.awaited(), 0, "somebody still waits");
+        prop_assert!(world.fewest >= world.state.reserve(), "{} slots were left", world.fewest);
         // An answer on the wire delays its slot by the time that it still takes.
         prop_assert!(world.latest <= 250, "a slot came {} ms after the end of patience", world.latest);
         for (index, first) in world.sent.iter().enumerate() {

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{Shelf, all_of, follows, says};
 use crate::fleet::relay::{Line, Relay};
 use crate::gap::{is_one_of, mirrored};
-use crate::harness::nginx::Files;
+use crate::harness::nginx::OnPort;
 use crate::harness::openssl::acceptor;
 use crate::harness::{Script, Seen, Setup, Upstream, soon};
 use crate::tls::certified;
@@ -181,8 +181,8 @@ async fn a_store_that_stops_in_the_middle_of_an_object_is_left_and_the_download_
 async fn nginx_serves_a_store_as_plain_files() {
     let (mirror, mut shelf, setup) = signed_shelf(120).await;
     let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
-    let nginx = Files::of(&shelf.root()).await;
-    let replica = setup.set("replica.url", &nginx.url()).start().await;
+    let nginx = OnPort::files(&shelf.root()).await;
+    let replica = setup.set("replica.url", &format!("{}/fleet", nginx.url())).start().await;
     follows(&replica, &snapshot, sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     super::polled(&replica, "unchanged").await;

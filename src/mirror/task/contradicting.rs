@@ -1,0 +1,380 @@
+//! Lives with pages that contradict each other although they do not change: looks for what they lack where the cuts lie
+//! elsewhere, and publishes the best list that there is.
+//!
+//! [`super::super::contradiction`] says what contradicts, and when that is believed. Callers: [`super`] and its parts.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Page;
+use crate::api::query::ListQuery;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::content::{Content, SnapshotId};
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::meta::Certificate;
+use crate::store::Store;
+use crate::upstream::client::{Answer, AskError, Asker};
+use crate::upstream::window::Class;
+
+use super::super::contradiction::{Contradiction, Recurrence, arranged};
+use super::super::copies::CopyError;
+use super::super::crawl::Crawler;
+use super::super::pass::{self, Assembled, Contradictory, PAGE_SIZE};
+use super::super::plan::Purpose;
+use super::publish::Proof;
+use super::reading::Reading;
+use super::work::{Doing, Next};
+use super::{Mirror, MirrorError, blocking};
+
+/// Store key of the contradiction that the newest snapshot lives with.
+const STORED: &str = "contradiction";
+
+/// Requests before the task looks for other work.
+const BATCH: usize = 12;
+
+/// The largest page size of lists whose cuts lie elsewhere.
+const OTHER_SIZE: u16 = 99;
+
+/// What is known of contradictory pages.
+pub(super) struct Contradictions {
+    store: Arc<Store>,
+    pub(super) seen: Recurrence,
+    accepted: Option<Accepted>,
+}
+
+/// A contradiction that a snapshot lives with.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Accepted {
+    snapshot: SnapshotId,
+    contradiction: Contradiction,
+    /// The hash of the first page: while it stays, it agrees with the snapshot.
+    first_page: [u8; 16],
+}
+
+impl Contradictions {
+    /// Reads back what the newest snapshot lives with.
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        let accepted = store.state_json(STORED).ok().flatten();
+        Self { store, seen: Recurrence::default(), accepted }
+    }
+
+    /// Whether a snapshot lives with a contradiction.
+    pub(super) fn lives_with(&self, snapshot: &SnapshotId) -> bool {
+        self.accepted.as_ref().is_some_and(|accepted| accepted.snapshot == *snapshot)
+    }
+
+    /// The hash of the first page that agrees with a snapshot; `None`: its listings decide.
+    pub(super) fn first_page(&self, snapshot: &SnapshotId) -> Option<ContentHash> {
+        let accepted = self.accepted.as_ref().filter(|accepted| accepted.snapshot == *snapshot)?;
+        Some(ContentHash::from_bytes(accepted.first_page))
+    }
+
+    /// Whether this is what a snapshot lives with already.
+    fn is_accepted(&self, snapshot: Option<&SnapshotId>, contradiction: &Contradiction) -> bool {
+        self.accepted
+            .as_ref()
+            .is_some_and(|accepted| Some(&accepted.snapshot) == snapshot && accepted.contradiction == *contradiction)
+    }
+
+    fn accept(&mut self, accepted: Accepted) -> Result<(), MirrorError> {
+        if self.accepted.as_ref() != Some(&accepted) {
+            let json = serde_json::to_vec(&accepted).unwrap_or_default();
+            self.store.put_state(STORED, &json)?;
+            self.accepted = Some(accepted);
+        }
+        Ok(())
+    }
+
+    /// The pages fit again.
+    pub(super) fn ended(&mut self) -> Result<(), MirrorError> {
+        self.seen.ended();
+        if self.accepted.take().is_some() {
+            self.store.remove_state(STORED)?;
+        }
+        Ok(())
+    }
+}
+
+/// A question of the search.
+enum Question {
+    /// A page of a list whose cuts lie elsewhere.
+    List(ListQuery),
+    /// Whether a listing of the last snapshot still exists.
+    Detail(Summary),
+}
+
+/// The search for what the pages lack.
+pub(super) struct Search {
+    purpose: Purpose,
+    found: Contradictory,
+    /// The latest instant for which the pages are confirmed.
+    until_ms: i64,
+    /// The newest snapshot when the reading began.
+    before: Option<SnapshotId>,
+    todo: VecDeque<Question>,
+    /// Requests that are left.
+    left: u64,
+    /// Listings on no page, found in other lists.
+    elsewhere: BTreeMap<ListingId, Summary>,
+    /// Listings of the last snapshot in no list.
+    unseen: Vec<Summary>,
+    phase: Phase,
+}
+
+/// What the search asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Lists of what was modified since the last snapshot, and of terms.
+    Filters,
+    /// All pages, in this size.
+    OtherPages(u16),
+    /// Whether listings of the last snapshot are gone.
+    Details,
+}
+
+impl Search {
+    pub(super) const fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// How many listings are not found yet.
+    fn lacking(&self) -> u64 {
+        let here = self.found.assembled.content.summaries.len() + self.elsewhere.len();
+        self.found.total.saturating_sub(here as u64)
+    }
+
+    fn holds(&self, pages: &HashSet<ListingId>, id: ListingId) -> bool {
+        pages.contains(&id) || self.elsewhere.contains_key(&id)
+    }
+}
+
+impl Mirror {
+    /// Takes in pages that contradict each other; `None`: they may fit when they are read again.
+    pub(super) async fn contradictory(
+        &mut self,
+        reading: &Reading,
+        until_ms: i64,
+        found: Contradictory,
+    ) -> Result<Option<Next>, MirrorError> {
+        let newest = self.newest.get();
+        let snapshot = newest.as_ref().map(|newest| &newest.dataset.id);
+        let known = self.contradictions.is_accepted(snapshot, &found.contradiction);
+        let apart = if newest.is_some() { self.crawler.apart() } else { Duration::ZERO };
+        if !known && !self.contradictions.seen.see(&found.contradiction, reading.began, apart) {
+            return Ok(None);
+        }
+        tracing::warn!(why = %found, "the origin's pages contradict each other; the best list that there is, is used");
+        let left = 2 * pass::pages(found.total) + 20;
+        let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
+        let mut search = Search {
+            purpose: reading.purpose(),
+            found,
+            until_ms,
+            before: reading.before.clone(),
+            todo: VecDeque::new(),
+            left,
+            elsewhere: BTreeMap::new(),
+            unseen: Vec::new(),
+            phase: Phase::Details,
+        };
+        if known && (is_whole || reading.purpose() == Purpose::Follow) {
+            // Each contradiction is looked into once; and again at each sweep while something is unknown.
+            self.ask_for_details(&mut search);
+        } else {
+            search.phase = Phase::Filters;
+            self.ask_with_filters(&mut search).await?;
+        }
+        Ok(Some(Next::Instead(Doing::Searching(Box::new(search)), Duration::ZERO)))
+    }
+
+    /// What was modified since the last snapshot, then the lists of terms that should hold more listings than are known:
+    /// long ones of one page first, which have no cuts.
+    async fn ask_with_filters(&self, search: &mut Search) -> Result<(), MirrorError> {
+        if let Some(newest) = self.newest.get()
+            && let Some(probe) = self.questions.probe_of(&newest.dataset, newest.meta.confirmed_ms)
+        {
+            search.todo.push_back(Question::List(probe.query));
+        }
+        let content = search.found.assembled.content.clone();
+        let doubtful = blocking(move || {
+            let Ok(dataset) = Dataset::build(content, &Evidence::new()) else { return Ok(Vec::new()) };
+            let mut terms: Vec<(TaxonomyKind, String, u64)> = Vec::new();
+            for (kind, slug, _) in dataset.doubtful() {
+                let term = dataset.terms(*kind).iter().find(|term| term.slug == *slug);
+                let count = term.and_then(|term| term.numbers.iter().map(|(_, number)| *number).max());
+                terms.push((*kind, slug.clone(), count.unwrap_or(0)));
+            }
+            Ok(terms)
+        });
+        let mut terms = doubtful.await?;
+        terms.sort_by_key(|(_, _, count)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
+        let most = usize::try_from(search.left / 2).unwrap_or(usize::MAX);
+        search.todo.extend(terms.into_iter().take(most).map(|(kind, slug, _)| {
+            let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
+            query.slugs[kind.index()] = Some(slug.into());
+            Question::List(query)
+        }));
+        Ok(())
+    }
+
+    /// The details of listings that were there before: only a 404 says that they are gone.
+    fn ask_for_details(&self, search: &mut Search) {
+        let Some(newest) = self.newest.get() else { return };
+        let pages = search.found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
+        let lost = newest.dataset.content.summaries.iter().filter(|summary| !search.holds(&pages, summary.id));
+        let lost: Vec<Question> = lost.cloned().map(Question::Detail).collect();
+        search.todo.extend(lost);
+    }
+
+    /// Asks some questions; when none is left, publishes.
+    pub(super) async fn search(&mut self, search: &mut Search) -> Result<Next, MirrorError> {
+        for _ in 0..BATCH {
+            let Some(question) = search.todo.pop_front() else { break };
+            if matches!(question, Question::List(_)) && search.lacking() == 0 {
+                continue;
+            }
+            if search.left == 0 {
+                // Without an answer, a listing that was there stays.
+                if let Question::Detail(summary) = question {
+                    search.unseen.push(summary);
+                }
+                continue;
+            }
+            search.left -= 1;
+            if let Err(error) = self.ask_for(search, &question).await {
+                search.todo.push_front(question);
+                return Err(error);
+            }
+        }
+        if !search.todo.is_empty() {
+            return Ok(Next::Again(Duration::ZERO));
+        }
+        let next_size = match search.phase {
+            Phase::Filters => OTHER_SIZE,
+            Phase::OtherPages(size) => size - 1,
+            Phase::Details => return self.live_with(search).await,
+        };
+        let pages = search.found.total.div_ceil(next_size.into());
+        if search.lacking() > 0 && pages <= search.left {
+            search.phase = Phase::OtherPages(next_size);
+            let query = |page| ListQuery { page, per_page: next_size, ..ListQuery::default() };
+            search.todo.extend((1..=pages).map(|page| Question::List(query(page))));
+        } else {
+            search.phase = Phase::Details;
+            self.ask_for_details(search);
+        }
+        Ok(Next::Again(Duration::ZERO))
+    }
+
+    async fn ask_for(&self, search: &mut Search, question: &Question) -> Result<(), MirrorError> {
+        match question {
+            Question::List(query) => {
+                let path = query.path_and_query();
+                let copies = self.crawler.fetch_all(vec![path.clone()], Class::Crawl).await?;
+                let Some(copy) = copies.first() else { return Ok(()) };
+                let page = Page::parse(&copy.body, &self.volatile());
+                let page = page.map_err(|error| CopyError::from(AskError::nonsense(&path, error)))?;
+                let pages: HashSet<ListingId> =
+                    search.found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
+                for item in &page.items {
+                    if !search.holds(&pages, item.id) {
+                        search.elsewhere.insert(item.id, item.detached());
+                    }
+                }
+                if query.is_filtered() && query.page < query.total_pages(page.total) && search.lacking() > 0 {
+                    search.todo.push_front(Question::List(query.with_page(query.page + 1)));
+                }
+            }
+            Question::Detail(summary) => {
+                let answer = detail(&self.crawler, summary.id).await?;
+                if !matches!(answer.status, 404 | 410) {
+                    search.unseen.push(summary.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes what was found, unless only places of unknown order differ from the newest snapshot.
+    async fn live_with(&mut self, search: &mut Search) -> Result<Next, MirrorError> {
+        let Contradictory { assembled, contradiction, listed, total } = &search.found;
+        let newest = self.newest.get();
+        let distinct = assembled.content.summaries.len() as u64;
+        let others: Vec<Summary> = search.elsewhere.values().chain(&search.unseen).cloned().collect();
+        let last = newest.as_ref().map(|newest| &*newest.dataset);
+        let summaries = arranged(assembled.content.summaries.clone(), &contradiction.doubled, others, last);
+        let here = summaries.len() as u64;
+        let mut content = Content { summaries, ..assembled.content.clone() };
+        // Some page may have the right total, while others come from a cache.
+        let right = contradiction.excess.contains(&(here.cast_signed() - distinct.cast_signed()));
+        // What no list shows may have changed since.
+        let seen = distinct + search.elsewhere.len() as u64;
+        let unknown = listed.saturating_sub(seen) + search.unseen.len() as u64;
+        if unknown > 0 || !right {
+            content.envelope.state_total(if right { here } else { *total }, unknown);
+        }
+        let open_points = open_points(search, &content);
+        let contradiction = contradiction.clone();
+        let same = newest.filter(|newest| is_same_but_for_order(&newest.dataset.content, &content));
+        if let Some(newest) = same {
+            self.confirm(&newest, search.until_ms).await?;
+        } else {
+            let assembled = Assembled {
+                content,
+                left_out: assembled.left_out.clone(),
+                volatile_values: assembled.volatile_values.clone(),
+            };
+            let proof = Proof { certificate: Certificate::BestEffort, until_ms: search.until_ms, open_points };
+            self.publish_assembled(assembled, proof).await?;
+        }
+        if let Some(newest) = self.newest.get() {
+            let first_page = self.crawler.copies().hash_of(&pass::page_path(1))?.unwrap_or_default().to_bytes();
+            self.contradictions.accept(Accepted { snapshot: newest.dataset.id.clone(), contradiction, first_page })?;
+        }
+        self.contradictions.seen.ended();
+        let before = search.before.clone();
+        self.settled(before.as_ref())
+    }
+}
+
+async fn detail(crawler: &Crawler, id: ListingId) -> Result<Answer, CopyError> {
+    let path = format!("/api/listings/{id}.json");
+    Ok(crawler.client().ask(&path, None, Asker::mirror(Class::Crawl)).await?)
+}
+
+/// Whether two contents differ in the order of listings at most.
+fn is_same_but_for_order(one: &Content, other: &Content) -> bool {
+    let sorted = |content: &Content| {
+        let mut listed: Vec<_> = content.summaries.iter().map(|summary| (summary.id, summary.hash)).collect();
+        listed.sort_unstable();
+        listed
+    };
+    one.envelope == other.envelope && one.taxonomies == other.taxonomies && sorted(one) == sorted(other)
+}
+
+/// What stays open, for people.
+fn open_points(search: &Search, content: &Content) -> Vec<String> {
+    let contradiction = &search.found.contradiction;
+    let mut points = vec![format!("the origin's pages contradict each other: {}", search.found)];
+    let (doubled, elsewhere) = (contradiction.doubled.len(), search.elsewhere.len());
+    if doubled > 0 || elsewhere > 0 {
+        points.push(format!(
+            "the place of {doubled} listings that are on two pages, and of {elsewhere} that are on none, is not known"
+        ));
+    }
+    if let Some((total, unknown)) = content.envelope.stated_total() {
+        points.push(format!(
+            "the origin states a total of {total}; {} listings are known, {} of them from the snapshot before; at least \
+             {unknown} are not known as they are now",
+            content.summaries.len(),
+            search.unseen.len()
+        ));
+    }
+    points
+}

@@ -1,0 +1,260 @@
+//! Asks the origin what filters mean, and notes what its answers disprove.
+//!
+//! [`super::super::assumptions`] chooses the questions and judges the answers. An edit, or an old copy of the origin's
+//! CDN, differs as well: an answer counts only if the list holds still, and again when that copy is gone. Until then,
+//! queries that use what is suspected are forwarded. Callers: [`super::learn`], and [`super`] with what an audit found.
+
+use std::time::Duration;
+
+use crate::api::page::Page;
+use crate::api::query::ListQuery;
+use crate::clock::Monotonic;
+use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
+use crate::snapshot::pointer::Snapshot;
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::stamps::Place;
+use crate::upstream::window::Class;
+
+use super::super::assumptions::{Answer, Findings, Inquiry};
+use super::super::copies::DATE_GRAIN_MS;
+use super::super::refresh::{Difference, Verdict};
+use super::{DAY_MS, Mirror, MirrorError, blocking};
+
+/// An answer counts after so many doubts in a row, even if the origin never held still.
+const MOST_DOUBTS: u32 = 10;
+
+/// The origin is asked again after so long, in milliseconds: its server may have changed.
+const AGAIN_MS: i64 = 7 * DAY_MS;
+
+/// A pause before questions that something more urgent interrupted.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Statuses that say nothing of the question.
+const NO_ANSWER: [u16; 8] = [401, 403, 407, 408, 421, 425, 429, 451];
+
+/// The questions under way.
+#[derive(Default)]
+pub(super) struct Asking {
+    inquiry: Option<Inquiry>,
+    /// When the differing questions are repeated.
+    again: Option<Monotonic>,
+    /// Whether an answer came without `Age`, so that it may be an old copy of a CDN.
+    may_be_old: bool,
+    /// How often in a row an answer could not be believed.
+    doubted: u32,
+}
+
+/// An answer that was received.
+struct Heard {
+    answer: Answer,
+    /// The origin's instant, in milliseconds.
+    at_ms: i64,
+    has_age: bool,
+}
+
+impl Mirror {
+    /// Goes on with the questions about filters; returns when to go on. `None`: when something is published.
+    pub(super) async fn ask_meaning(&mut self) -> Result<Option<Duration>, MirrorError> {
+        let Some(newest) = self.newest.get() else { return Ok(None) };
+        // A better list follows soon.
+        if newest.meta.certificate == Certificate::Provisional {
+            return Ok(None);
+        }
+        if let Some(wait) = due_in(&newest.meta, self.clock.now_wall().as_millis()) {
+            self.learning.asking = Asking::default();
+            return Ok(Some(wait));
+        }
+        let now = self.clock.now_mono();
+        if let Some(again) = self.learning.asking.again.filter(|again| *again > now) {
+            return Ok(Some(again.since(now)));
+        }
+        let begun = self.learning.asking.inquiry.take().filter(|begun| begun.is_about(&newest.dataset));
+        let mut inquiry = if let Some(inquiry) = begun {
+            inquiry
+        } else {
+            let dataset = newest.dataset.clone();
+            self.learning.asking.may_be_old = false;
+            blocking(move || Ok(Inquiry::of(&dataset))).await?
+        };
+        self.learning.asking.again = None;
+        if let Some(wait) = self.put_questions(&newest, &mut inquiry).await? {
+            self.learning.asking.inquiry = Some(inquiry);
+            return Ok(Some(wait));
+        }
+        self.conclude(&newest, inquiry).await
+    }
+
+    /// Puts the open questions; returns a pause if something else came in between.
+    async fn put_questions(
+        &mut self,
+        newest: &Snapshot,
+        inquiry: &mut Inquiry,
+    ) -> Result<Option<Duration>, MirrorError> {
+        let _work = self.crawler.client().budget().crawl_work();
+        while let Some(query) = inquiry.next() {
+            if self.is_wanted_elsewhere() {
+                return Ok(Some(SOON));
+            }
+            let heard = match self.put_question(query).await {
+                Ok(heard) => heard,
+                // The questions before are not put again, only this one.
+                Err(error) => {
+                    tracing::warn!(%error, "the meaning of filters could not be checked");
+                    return Ok(Some(self.schedule.pause()));
+                }
+            };
+            let known_ms = newest.meta.published_ms.min(self.clock.now_wall().as_millis());
+            self.learning.asking.may_be_old |= !heard.has_age;
+            let is_old = heard.at_ms + 2 * DATE_GRAIN_MS < known_ms;
+            inquiry.saw(&newest.dataset, heard.answer, is_old);
+        }
+        Ok(None)
+    }
+
+    /// All questions are answered: believes the answers, or repeats what differs.
+    async fn conclude(&mut self, newest: &Snapshot, mut inquiry: Inquiry) -> Result<Option<Duration>, MirrorError> {
+        let differs = inquiry.differing().next().is_some();
+        if differs || inquiry.is_unsettled() {
+            // An edit meanwhile looks the same.
+            let is_doubtful = inquiry.is_unsettled() || !self.holds_still(newest).await?;
+            let asking = &mut self.learning.asking;
+            if is_doubtful {
+                asking.doubted += 1;
+            }
+            if is_doubtful && asking.doubted < MOST_DOUBTS {
+                let pause = self.crawler.lag() * (1 << asking.doubted.min(8));
+                let pause = pause.min(self.schedule.pause().max(self.crawler.lag()));
+                asking.again = Some(self.clock.now_mono().plus(pause));
+                self.schedule.ask_refresh();
+                return Ok(Some(pause));
+            }
+            if !is_doubtful && !inquiry.is_repeated() {
+                self.suspect(newest, inquiry.findings().disproved).await?;
+                inquiry.repeat();
+                // A copy without `Age` may be as old as a CDN keeps it.
+                let aged = if self.learning.asking.may_be_old { self.crawler.cache_ttl() } else { Duration::ZERO };
+                let pause = self.crawler.lag().max(aged);
+                let asking = &mut self.learning.asking;
+                (asking.inquiry, asking.again) = (Some(inquiry), Some(self.clock.now_mono().plus(pause)));
+                return Ok(Some(pause));
+            }
+        }
+        for path in inquiry.differing() {
+            tracing::warn!(path, "the origin filters differently than assumed");
+        }
+        self.learn_meaning(newest, inquiry.findings()).await?;
+        self.learning.asking = Asking::default();
+        Ok(Some(Duration::from_millis(AGAIN_MS.unsigned_abs())))
+    }
+
+    /// Forwards queries that use these assumptions until the answers are sure.
+    async fn suspect(&mut self, newest: &Snapshot, suspected: Vec<Assumption>) -> Result<(), MirrorError> {
+        let meta = SnapshotMeta { suspected, ..newest.meta.clone() };
+        if meta == newest.meta {
+            return Ok(());
+        }
+        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
+    }
+
+    /// Takes in what the answers say; it replaces what was known, but for what they do not show.
+    async fn learn_meaning(&mut self, newest: &Snapshot, findings: Findings) -> Result<(), MirrorError> {
+        let Findings { disproved, proved } = findings;
+        let mut meta = newest.meta.clone();
+        let known = meta.disproved.get_or_insert_default();
+        for assumption in &proved {
+            if known.contains(assumption) {
+                tracing::info!(assumption = assumption.as_str(), "the origin filters as assumed again");
+            }
+        }
+        known.retain(|one| !proved.contains(one));
+        (meta.proved, meta.suspected) = (proved, Vec::new());
+        meta.asked_ms = self.clock.now_wall().as_millis();
+        warn_of(&meta, &disproved);
+        meta.disprove(&disproved);
+        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
+    }
+
+    /// Takes in what an audit has found.
+    pub(super) async fn disprove(&mut self, assumptions: &[Assumption]) -> Result<(), MirrorError> {
+        let Some(newest) = self.newest.get() else { return Ok(()) };
+        let mut meta = newest.meta.clone();
+        warn_of(&meta, assumptions);
+        if !meta.disprove(assumptions) {
+            return Ok(());
+        }
+        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
+    }
+
+    /// Whether the origin still has the newest list.
+    async fn holds_still(&mut self, newest: &Snapshot) -> Result<bool, MirrorError> {
+        let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
+        // Without a probe the visible answers decide.
+        let first_page = self.contradictions.first_page(&newest.dataset.id);
+        let verdict = answers.judge(&newest.dataset, i64::MIN, &self.volatile(), first_page);
+        Ok(matches!(verdict, Verdict::Unchanged | Verdict::Changed(Difference::Unprobed)))
+    }
+
+    async fn put_question(&self, query: &ListQuery) -> Result<Heard, AskError> {
+        let (client, path) = (self.crawler.client(), query.path_and_query());
+        let answer = match client.ask(&path, None, Asker::mirror(Class::Crawl)).await {
+            Ok(answer) => answer,
+            Err(AskError::Status { status, .. }) if (400..500).contains(&status) && !NO_ANSWER.contains(&status) => {
+                let at_ms = self.clock.now_wall().as_millis();
+                return Ok(Heard { answer: Answer::Other(format!("status {status}")), at_ms, has_age: false });
+            }
+            Err(error) => return Err(error),
+        };
+        let text = std::str::from_utf8(&answer.body).ok();
+        let at_ms = client.stamps().date(Place::of(&path), &answer, text, None).until_ms;
+        let heard = match Page::parse(&answer.body, &self.volatile()) {
+            Ok(page) => Answer::Page { total: page.total, ids: page.items.iter().map(|item| item.id).collect() },
+            Err(error) => Answer::Other(error.to_string()),
+        };
+        Ok(Heard { answer: heard, at_ms, has_age: answer.stamps.age.is_some() })
+    }
+}
+
+/// When the origin is asked again; `None`: now.
+fn due_in(meta: &SnapshotMeta, now_ms: i64) -> Option<Duration> {
+    meta.disproved.as_ref()?;
+    // A stamp from the future is from before the clock was set back.
+    let since = Some(now_ms.saturating_sub(meta.asked_ms)).filter(|since| (0..AGAIN_MS).contains(since))?;
+    Some(Duration::from_millis((AGAIN_MS - since).unsigned_abs()))
+}
+
+/// Warns of what is disproved and was not before.
+fn warn_of(known: &SnapshotMeta, disproved: &[Assumption]) {
+    let known = known.disproved.as_deref().unwrap_or_default();
+    for assumption in disproved.iter().filter(|one| !known.contains(one)) {
+        tracing::warn!(
+            assumption = assumption.as_str(),
+            "the origin's filters do not mean what was assumed; queries that depend on it are forwarded"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_origin_is_asked_once_and_a_week_later() {
+        let meta = |disproved: Option<Vec<Assumption>>, asked_ms| SnapshotMeta {
+            disproved,
+            asked_ms,
+            ..SnapshotMeta::full(1)
+        };
+        let now = 100 * DAY_MS;
+        for (meta, expected) in [
+            (meta(None, 0), None),
+            // By an import, or an older version of this program.
+            (meta(Some(Vec::new()), 0), None),
+            (meta(Some(Vec::new()), now), Some(7)),
+            (meta(Some(vec![Assumption::Strict]), now - 6 * DAY_MS), Some(1)),
+            (meta(Some(Vec::new()), now - 7 * DAY_MS), None),
+            (meta(Some(Vec::new()), now + 1), None),
+        ] {
+            assert_eq!(due_in(&meta, now), expected.map(|days| Duration::from_secs(days * 86_400)), "{meta:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Details that the origin does not give: they are asked for ever more seldom, and the operator is told.
+
+use std::time::{Duration, Instant};
+
+use grandstand::sample::{FaultRule, Origin};
+
+use crate::harness::{Server, Setup, each, origin, quiet, wait_until};
+use crate::origin_faults::Fault;
+
+const DETAILS: &str = "/api/listings/";
+
+/// When requests for details arrived.
+fn arrivals(origin: &Origin) -> Vec<Instant> {
+    let log = origin.log();
+    log.iter().filter(|seen| seen.path_and_query.starts_with(DETAILS)).map(|seen| seen.at).collect()
+}
+
+async fn findings(server: &Server) -> Vec<String> {
+    let status = server.status().await;
+    let findings = status["findings"].as_array().unwrap_or_else(|| panic!("{status:#}"));
+    findings.iter().map(|finding| finding.as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn while_all_details_fail_they_are_asked_for_ever_more_seldom_and_that_is_told() {
+    each([Fault::HtmlWith200, Fault::Body("[]".into()), Fault::Status(403), Fault::Status(500)], async |fault| {
+        let origin = origin(60).await;
+        origin.set(|switches| switches.faults = vec![FaultRule::always(DETAILS, fault.clone())]);
+        let server = Setup::mirror_of(&origin).start().await;
+        server.ready().await;
+        // At first some at once; when 8 have failed, one after each pause: 1, 2, 4 s and so on, with jitter.
+        let pauses = |arrived: &[Instant]| {
+            let gaps = arrived.windows(2).map(|two| two[1].saturating_duration_since(two[0]));
+            gaps.filter(|gap| *gap >= Duration::from_millis(450)).count()
+        };
+        wait_until("it has tried again some times", || async { pauses(&arrivals(&origin)) >= 5 }).await;
+        let sent = arrivals(&origin).len();
+        assert!(sent <= 24, "{sent} requests");
+        let status = server.status().await;
+        assert!(status["state"] == "healthy" && !status["last_error"].is_null(), "{status:#}");
+        assert!(status["origin"]["eta_seconds"].is_null(), "{status:#}");
+        let told = findings(&server).await;
+        assert!(told.len() == 1 && told[0].contains("detail"), "{told:?}");
+        let said = server.process.said();
+        assert_eq!(said.matches("details cannot be fetched").count(), 1, "{said}");
+        origin.set(|switches| switches.faults.clear());
+        wait_until("all details are here", || async { server.status().await["details"]["current"] == 60 }).await;
+        server.refresh().await;
+        server.settled(&origin).await;
+        assert_eq!(findings(&server).await, Vec::<String>::new());
+        assert_eq!(server.status().await["origin"]["eta_seconds"], 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_few_details_that_fail_delay_no_others_and_are_told() {
+    let origin = origin(60).await;
+    let ids = origin.world(grandstand::sample::World::ids);
+    let rules = ids[..12].iter().map(|id| FaultRule::always(&format!("{DETAILS}{id}.json"), Fault::HtmlWith200));
+    let rules: Vec<_> = rules.collect();
+    origin.set(|switches| switches.faults = rules);
+    let server = Setup::mirror_of(&origin).start().await;
+    wait_until("all others are here", || async { server.status().await["details"]["mirrored"] == 48 }).await;
+    wait_until("it is told", || async { findings(&server).await.iter().any(|told| told.contains("detail")) }).await;
+    let status = server.status().await;
+    assert!(status["origin"]["eta_seconds"].is_null() && !status["last_error"].is_null(), "{status:#}");
+    origin.set(|switches| switches.faults.clear());
+    wait_until("the rest is here", || async { server.status().await["details"]["mirrored"] == 60 }).await;
+    quiet(&origin).await;
+    assert_eq!(findings(&server).await, Vec::<String>::new());
+}
