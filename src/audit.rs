@@ -29,10 +29,10 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
 use crate::snapshot::edges::Edges;
-use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshot::pointer::SnapshotPointer;
 
 use crate::mirror::commands::Commands;
-use crate::mirror::details::Details;
+use crate::mirror::details::{Details, asked_once};
 use crate::upstream::client::OriginClient;
 
 use compare::{Difference, DifferenceKind};
@@ -292,7 +292,7 @@ impl Auditor {
             Verdict::Settled(outcome) => return Ok(Look::Settled(outcome)),
             Verdict::Differs(differences) => differences,
         };
-        if self.is_provisional(&published, &sample.request)? {
+        if matches!(sample.request, Request::Detail(id) if self.details.is_unsettled(&published.dataset, id)) {
             let reason = "the origin's CDN returned an old copy of a detail; the detail is fetched again later";
             return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
         }
@@ -310,22 +310,11 @@ impl Auditor {
         let Some(published) = self.newest.get() else { return Ok(()) };
         let Some(summary) = published.dataset.summary(*id) else { return Ok(()) };
         let record = self.details.get(*id).map_err(|error| error.to_string())?;
-        if record.is_some_and(|record| record.meta.summary_hash == summary.hash) {
+        if record.is_some_and(|record| [summary.hash, asked_once(summary.hash)].contains(&record.meta.summary_hash)) {
             return Ok(());
         }
         let volatile = self.volatile.read().clone();
         let fetched = self.details.fetch(&self.client, &volatile, summary, Self::asker()).await;
         fetched.map(drop).map_err(|error| error.to_string())
-    }
-
-    /// Whether a detail is older than its summary, so that it will be fetched again.
-    fn is_provisional(&self, published: &Snapshot, request: &Request) -> Result<bool, String> {
-        let Request::Detail(id) = request else { return Ok(false) };
-        let record = self.details.get(*id).map_err(|error| error.to_string())?;
-        let modified = published.dataset.modified_of(*id).map(|nanos| nanos.div_euclid(1_000_000));
-        // A `modified` in the future would never be reached.
-        Ok(record.zip(modified).is_some_and(|(record, modified)| {
-            record.meta.origin_time_ms < modified && modified <= record.meta.fetched_ms
-        }))
     }
 }

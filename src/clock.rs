@@ -1,12 +1,17 @@
 //! The two clocks: wall time, which people and headers see, and monotonic time, which limits and timeouts count in.
 //!
 //! The only place that reads the system's clocks. Not a global: a [`Clock`] is passed on, and decisions take `now` as
-//! an argument. Callers: most rooms; tests use [`Clock::fake`] and [`Clock::of_runtime`].
+//! an argument. A clock also knows how far the origin's clock is from it, as soon as somebody has told it of answers.
+//! Callers: most rooms; tests use [`Clock::fake`] and [`Clock::of_runtime`].
+
+mod origin;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use origin::{Instants, OriginLag};
 
 /// Nanoseconds in a second.
 const NANOS: u64 = 1_000_000_000;
@@ -167,9 +172,30 @@ impl Monotonic {
     }
 }
 
+/// The wall time by our clock, and by the clock that dates the origin's answers: an origin that is behind has its own.
+/// Ages of data count by the second one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    /// By our clock.
+    pub wall: WallTime,
+    /// By the origin's, if that is behind; never later than ours.
+    pub by_origin: WallTime,
+}
+
+/// Both clocks say the same.
+impl From<WallTime> for Now {
+    fn from(wall: WallTime) -> Self {
+        Self { wall, by_origin: wall }
+    }
+}
+
 /// Where the time comes from: the operating system, a test's hand, or tokio's runtime. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock {
+    source: Source,
+    /// What the origin's answers have shown of its clock.
+    origin: Arc<OriginLag>,
+}
 
 #[derive(Clone, Debug)]
 enum Source {
@@ -185,14 +211,19 @@ struct Hands {
 }
 
 impl Clock {
+    fn of(source: Source) -> Self {
+        Self { source, origin: Arc::default() }
+    }
+
     /// The operating system's clocks; monotonic time starts at zero now.
     pub fn system() -> Self {
-        Self(Source::System { started: Instant::now() })
+        Self::of(Source::System { started: Instant::now() })
     }
 
     /// A clock that stands still at `wall` until it is told otherwise, with monotonic time zero.
     pub fn fake(wall: WallTime) -> FakeClock {
-        FakeClock(Arc::new(Hands { wall: AtomicI64::new(wall.0), mono: AtomicU64::new(0) }))
+        let hands = Arc::new(Hands { wall: AtomicI64::new(wall.0), mono: AtomicU64::new(0) });
+        FakeClock(Clock::of(Source::Fake(Arc::clone(&hands))), hands)
     }
 
     /// A clock that follows tokio's own and shows `wall` now: where a test pauses the runtime's time, everything that
@@ -200,12 +231,12 @@ impl Clock {
     pub fn of_runtime(wall: WallTime) -> (Self, RuntimeHand) {
         let wall = Arc::new(AtomicI64::new(wall.0));
         let hand = RuntimeHand(Arc::clone(&wall));
-        (Self(Source::Runtime { started: tokio::time::Instant::now(), wall }), hand)
+        (Self::of(Source::Runtime { started: tokio::time::Instant::now(), wall }), hand)
     }
 
     /// The wall time.
     pub fn now_wall(&self) -> WallTime {
-        match &self.0 {
+        match &self.source {
             Source::System { .. } => WallTime::from_system(SystemTime::now()),
             Source::Fake(hands) => WallTime(hands.wall.load(Ordering::SeqCst)),
             Source::Runtime { started, wall } => WallTime(wall.load(Ordering::SeqCst)).plus(started.elapsed()),
@@ -214,34 +245,56 @@ impl Clock {
 
     /// The monotonic time.
     pub fn now_mono(&self) -> Monotonic {
-        match &self.0 {
+        match &self.source {
             Source::System { started } => Monotonic(nanos(started.elapsed())),
             Source::Fake(hands) => Monotonic(hands.mono.load(Ordering::SeqCst)),
             Source::Runtime { started, .. } => Monotonic(nanos(started.elapsed())),
         }
     }
+
+    fn instants(&self) -> Instants {
+        Instants { wall: self.now_wall(), mono: self.now_mono() }
+    }
+
+    /// An answer of the origin that no cache kept, as far as it says, has just arrived with this `Date`.
+    pub fn note_origin_date(&self, date: WallTime) {
+        self.origin.note(self.instants(), date);
+    }
+
+    /// By how many milliseconds the origin's clock is behind this one, negative when it is ahead: the smallest
+    /// `received - Date` of the last hour. 0 while unknown, and after a jump of the wall clock.
+    pub fn origin_lag_ms(&self) -> i64 {
+        self.origin.smallest_ms(self.instants())
+    }
+
+    /// The wall time by both clocks.
+    pub fn now(&self) -> Now {
+        let now = self.instants();
+        let lag_ms = self.origin.smallest_ms(now);
+        Now { wall: now.wall, by_origin: WallTime(now.wall.0.saturating_sub(lag_ms.max(0))) }
+    }
 }
 
 /// The hand that moves a fake [`Clock`]; clones move the same one.
 #[derive(Clone, Debug)]
-pub struct FakeClock(Arc<Hands>);
+pub struct FakeClock(Clock, Arc<Hands>);
 
 impl FakeClock {
     /// The clock that this hand moves.
     pub fn clock(&self) -> Clock {
-        Clock(Source::Fake(Arc::clone(&self.0)))
+        self.0.clone()
     }
 
     /// Lets `duration` pass on both clocks (wall time counts its whole milliseconds).
     pub fn advance(&self, duration: Duration) {
         let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        self.0.wall.fetch_add(millis, Ordering::SeqCst);
-        self.0.mono.fetch_add(nanos(duration), Ordering::SeqCst);
+        self.1.wall.fetch_add(millis, Ordering::SeqCst);
+        self.1.mono.fetch_add(nanos(duration), Ordering::SeqCst);
     }
 
     /// Makes the wall clock jump to `wall`, as NTP or an operator would; monotonic time does not move.
     pub fn set_wall(&self, wall: WallTime) {
-        self.0.wall.store(wall.0, Ordering::SeqCst);
+        self.1.wall.store(wall.0, Ordering::SeqCst);
     }
 }
 

@@ -170,11 +170,13 @@
 //! only if the query parser says so, or if it selects no listing.
 //!
 //! Each fetched page and taxonomy is stored with its validators ([`mirror::copies`]). It is valid for an interval of
-//! the *origin's* time: from when its content was first seen to when it was last confirmed. An answer is dated by
-//! `Date` minus `Age`. This date is never later than the true one, whether the CDN keeps the origin's `Date` or sets
-//! its own. So an old copy in the CDN can neither certify nor replace newer data. A `generated_at` in the body makes
-//! the date earlier, unless
-//! [`upstream::stamps`] finds that it is not a time of generation.
+//! the *origin's* time: from when its content was first seen to when it was last confirmed. An answer is as old as its
+//! `Age` or the time since its `Date` says, whichever is more (RFC 9111 §4.2.3): it does not matter whether the CDN keeps
+//! the origin's `Date` or sets its own. How far the origin's clock is behind ours is learned from answers that no cache
+//! kept ([`clock::Clock::origin_lag_ms`]). So an old copy in the CDN can neither certify nor replace newer data. A
+//! `generated_at` in the body makes the date earlier, unless [`upstream::stamps`] finds that it is not a time of
+//! generation. An answer without `Age` may be an old copy of a cache that does not say so: a changed detail is then
+//! asked for once more (`mirror::details::proof`), and once such a cache was seen, the answer confirms less.
 //!
 //! Every request takes a slot of one budget ([`upstream::budget`]). The slot is free again 60 s after the *answer*. The
 //! ledger survives a kill -9.

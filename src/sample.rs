@@ -55,8 +55,8 @@ pub use order::ItemOrder;
 pub use origin::Origin;
 pub use spelling::{Decimal, Digits, Stamp, Zone};
 pub use switches::{
-    ApiUrlStyle, Cdn, Combine, CountStyle, Dates, EmptyFilters, EmptyPages, EtagStyle, Generated, GeneratedAt,
-    ModifiedStyle, Numbers, Reading, Since, Slugs, Switches, TaxonomyShape, TermFields, TermNames,
+    ApiUrlStyle, Cdn, Combine, CopyHeader, CountStyle, Dates, EmptyFilters, EmptyPages, EtagStyle, Generated,
+    GeneratedAt, ModifiedStyle, Numbers, Reading, Since, Slugs, Switches, TaxonomyShape, TermFields, TermNames,
 };
 pub use venue::Venue;
 pub use wire::Body;

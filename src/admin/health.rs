@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::config::Use;
-use crate::upstream::status::DetailTrouble;
+use crate::upstream::status::{DetailTrouble, OldCopy};
 use crate::words::counted;
 
 /// The inputs of health.
@@ -33,6 +33,8 @@ pub(super) struct Facts<'a> {
     pub details: Option<&'a DetailTrouble>,
     /// How many answers in a row a shield was forbidden to store.
     pub unstored: u64,
+    /// The oldest copy of a cache that was far older than `origin.cache_ttl`.
+    pub old_copy: Option<OldCopy>,
 }
 
 /// The age from which on data is not healthy; `None`: at any age it is.
@@ -58,6 +60,8 @@ pub(crate) enum Trouble {
     Details,
     /// The origin forbids to store its answers. The server is healthy.
     Unstored,
+    /// A cache in front of the origin sends copies that are too old.
+    OldCopies,
 }
 
 /// One reason for which this is not healthy, or should be mended although it is.
@@ -126,6 +130,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Reason> {
         );
         findings.push(Reason::new(Trouble::Unstored, text));
     }
+    findings.extend(facts.old_copy.map(|copy| Reason::new(Trouble::OldCopies, copy.to_string())));
     findings
 }
 
@@ -146,6 +151,7 @@ mod tests {
             replica: None,
             details: None,
             unstored: 0,
+            old_copy: None,
         }
     }
 

@@ -43,7 +43,7 @@ fn read(status: &Status) -> Reading {
     let parity = status.audits.as_ref().and_then(|audits| audits.score().percent());
     Reading {
         sent,
-        age_seconds: published.as_ref().and_then(|published| published.age_seconds(status.clock.now_wall())),
+        age_seconds: published.as_ref().and_then(|published| published.age_seconds(status.clock.now())),
         pages: pass.map(|pass| share(pass.done, pass.of)),
         details: details.map(|(published, details)| {
             share(details.mirrored(&published.dataset) as u64, published.dataset.len() as u64)

@@ -176,11 +176,12 @@ impl Status {
 
     /// Everything that is decided or counted at one instant.
     pub(super) fn read(&self) -> Reading {
-        let now = self.clock.now_wall();
+        let instants = self.clock.now();
+        let now = instants.wall;
         let published = self.current.get();
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
-        let age = published.as_ref().and_then(|published| published.age_seconds(now));
+        let age = published.as_ref().and_then(|published| published.age_seconds(instants));
         // A stamp from the future confirms nothing.
         let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
         let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
@@ -200,6 +201,7 @@ impl Status {
             replica: replica.as_ref().and_then(|replica| replica.why.as_deref()),
             details: picture.details.as_ref(),
             unstored: picture.unstored,
+            old_copy: picture.old_copy,
         };
         let (reasons, findings) = (health::reasons(&facts), health::findings(&facts));
         let details = published.as_ref().zip(self.details.as_ref());

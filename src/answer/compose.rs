@@ -11,7 +11,7 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 
 use crate::cache::reply::Reply;
-use crate::clock::WallTime;
+use crate::clock::{Now, WallTime};
 use crate::limit::Decision;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
@@ -167,9 +167,10 @@ impl Standing {
         &self,
         asked: Asked<'_>,
         found: FromSnapshot<'_>,
-        now: WallTime,
+        now: impl Into<Now>,
         mut head: H,
     ) -> Answer<H> {
+        let now = now.into();
         let FromSnapshot { reply, published, forwarded, pinned } = found;
         let ages = self.ages && !pinned;
         let age = self.age(published, now);
@@ -212,7 +213,7 @@ impl Standing {
         }
         head.put_static(&fields::VARY, "accept-encoding");
         head.put_static(&fields::ACCEPT_RANGES, "none");
-        Self::of_snapshot(published, now, &mut head);
+        Self::of_snapshot(published, now.wall, &mut head);
         head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
         common(&mut head, asked.limit);
         let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
@@ -235,10 +236,10 @@ impl Standing {
 
     /// Age of the data: seconds since it was confirmed. A stamp from the future confirms nothing: how old the
     /// data is cannot be known then, so it is stale at once.
-    fn age(&self, published: &Snapshot, now: WallTime) -> u32 {
+    fn age(&self, published: &Snapshot, now: Now) -> u32 {
         published.age_seconds(now).unwrap_or_else(|| {
             let least = u32::try_from(self.ttl).unwrap_or(u32::MAX);
-            freshness::age_seconds(now, published.confirmed()).max(least)
+            freshness::age_seconds(now.by_origin, published.confirmed()).max(least)
         })
     }
 

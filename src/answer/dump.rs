@@ -40,7 +40,7 @@ impl Responder {
             Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), STILL_WRITING)),
         };
         let found = FromDump { kind, coding, built: &built, published: &published };
-        Ok(self.standing.load().dump(asked, found, self.clock.now_wall()))
+        Ok(self.standing.load().dump(asked, found, self.clock.now()))
     }
 }
 

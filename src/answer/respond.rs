@@ -157,7 +157,7 @@ impl Responder {
 
     /// The answer made of what was found, in `head`, and when it was made.
     fn compose<H: Head>(&self, asked: Asked<'_>, found: Found, mut head: H) -> (Answer<H>, WallTime) {
-        let (standing, now) = (self.standing.load(), self.clock.now_wall());
+        let (standing, now) = (self.standing.load(), self.clock.now());
         let answer = match found {
             Found::Snapshot { reply, published, forwarded, pinned } => {
                 let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
@@ -170,13 +170,13 @@ impl Responder {
                 Answer { status, head, body, outcome }
             }
             Found::Document { document, published } => {
-                standing.document(asked, &document, published.as_ref(), now, head)
+                standing.document(asked, &document, published.as_ref(), now.wall, head)
             }
             Found::Learned(learned) => standing.learned(asked, learned, head),
             Found::Problem { problem, retry_after } => standing.problem(asked, &problem, retry_after, head),
             Found::Provisional(ours) => return self.compose(Asked { provisional: true, ..asked }, *ours, head),
         };
-        (answer, now)
+        (answer, now.wall)
     }
 
     /// The answer to a request that passed to the origin, and the rest of its body where that is still on its way.

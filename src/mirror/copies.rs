@@ -4,7 +4,7 @@
 //! confirmed. Nothing here interprets content. Callers: most modules beside it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,10 +19,9 @@ use crate::store::{CopyMeta, Store, StoreError};
 use super::blocking::blocking;
 use super::pass::{self, Span};
 use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
-use crate::upstream::stamps::{self, Before, Place};
+use crate::upstream::stamps::{self, Before, Dated, Place};
 
-/// `Date` has whole seconds: its answer may be this much younger, in milliseconds.
-pub(super) const DATE_GRAIN_MS: i64 = 1000;
+pub(super) use crate::upstream::stamps::DATE_GRAIN_MS;
 
 /// A copy after a look at the origin.
 #[derive(Clone, Debug)]
@@ -61,20 +60,15 @@ pub struct Copies {
     judging: Arc<Mutex<()>>,
     /// When an answer was last older than its arrival, in milliseconds of our clock: a cache sits before the origin.
     aged_ms: Arc<AtomicI64>,
-    /// Whether that cache was seen to send old copies without `Age`: one bit per [`Place`].
-    silent: Arc<AtomicU8>,
     /// The largest `Age` so far, in seconds.
     longest_age: Arc<AtomicU32>,
 }
 
-/// How far the origin's clock may differ from ours, in milliseconds, before its `Date` counts as old.
-const CLOCKS_DIFFER_MS: i64 = 30_000;
-
 impl Copies {
     /// The copies in `store`; other rooms share the volatile keys.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
-        let (aged_ms, silent) = (Arc::new(AtomicI64::new(i64::MIN)), Arc::default());
-        Self { client, store, volatile, judging: Arc::default(), aged_ms, silent, longest_age: Arc::default() }
+        let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
+        Self { client, store, volatile, judging: Arc::default(), aged_ms, longest_age: Arc::default() }
     }
 
     pub(super) fn client(&self) -> &OriginClient {
@@ -84,7 +78,8 @@ impl Copies {
     /// Whether the origin's CDN recently sent copies older than their arrival.
     pub(super) fn saw_aged(&self) -> bool {
         let since = self.client.now_ms().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
-        (0..=self.cache_ttl_ms().saturating_mul(3)).contains(&since)
+        let cache_ttl_ms = i64::try_from(self.client.stamps().cache_ttl().as_millis()).unwrap_or(i64::MAX);
+        (0..=cache_ttl_ms.saturating_mul(3)).contains(&since)
     }
 
     /// The largest `Age` of an answer so far.
@@ -97,11 +92,6 @@ impl Copies {
     /// The hash of the copy of `path`, without volatile fields.
     pub(super) fn hash_of(&self, path: &str) -> Result<Option<ContentHash>, StoreError> {
         Ok(self.store.copy_meta(path)?.map(|meta| meta.hash))
-    }
-
-    /// How old copies of the origin's CDN can be when it sends no `Age`.
-    fn cache_ttl_ms(&self) -> i64 {
-        i64::try_from(self.client.stamps().cache_ttl().as_millis()).unwrap_or(i64::MAX)
     }
 
     /// The volatile keys known so far.
@@ -182,17 +172,20 @@ impl Copies {
         let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
         // A 304 has no body: only its header dates it.
         let stamped = if is_304 { None } else { Some(text) };
+        let fetched_before_ms = known.as_ref().map_or(fetched_ms, |(meta, _)| meta.fetched_ms);
         let before = text_before.map(|before| Before {
             stamp: stamps::stamp(before),
+            fetched_ms: fetched_before_ms,
             changed: !is_same,
             // Each refresh looks at the first page of the list only.
             counts: Place::of(path) != Place::Lists || pass::page_of(path) == Some(1),
         });
-        let (at_ms, new_since_ms) = self.date(path, answer, stamped, before);
+        let Dated { until_ms: at_ms, claimed_ms, since_ms: new_since_ms, .. } =
+            self.date(path, answer, stamped, before);
         let (since_ms, until_ms) = match &known {
             // Confirmed, by 304 or by equal content.
             Some((meta, _)) if is_same => (meta.since_ms, at_ms.max(meta.origin_time_ms)),
-            Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
+            Some((meta, body)) if claimed_ms < meta.origin_time_ms || (moved && claimed_ms == meta.origin_time_ms) => {
                 // Record the look, or it is repeated at once.
                 let seen = CopyMeta { fetched_ms, ..meta.clone() };
                 self.store.put_copy_soon(path.to_owned(), seen, None)?;
@@ -224,13 +217,13 @@ impl Copies {
         }
         check(&answer.body).map_err(|reason| AskError::nonsense(path, reason))?;
         let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(path, error))?;
-        let (at_ms, since_ms) = self.date(path, answer, Some(text), None);
+        let dated = self.date(path, answer, Some(text), None);
         let Validators { etag, last_modified } = answer.validators();
         let meta = CopyMeta {
             etag,
             last_modified,
-            origin_time_ms: at_ms,
-            since_ms,
+            origin_time_ms: dated.until_ms,
+            since_ms: dated.since_ms,
             fetched_ms: answer.received.as_millis(),
             hash: self.hash(text, None),
             status: 200,
@@ -238,35 +231,14 @@ impl Copies {
         Ok(self.store.put_copy_soon(path.to_owned(), meta, Some(&*answer.body))?)
     }
 
-    /// The instant for which an answer is confirmed, and the latest at which its content may have come to be, in
-    /// milliseconds. Remembers signs of a cache in between. `text` is `None` for a 304.
-    fn date(&self, path: &str, answer: &Answer, text: Option<&str>, before: Option<Before>) -> (i64, i64) {
-        let place = Place::of(path);
-        let fetched_ms = answer.received.as_millis();
-        let sent_ms = answer.sent().as_millis();
-        let dated = self.client.stamps().date(place, answer, text, before);
-        let age_said = answer.stamps.age.is_some();
+    /// Dates an answer, and remembers signs of a cache in between. `text` is `None` for a 304.
+    fn date(&self, path: &str, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
+        let dated = self.client.stamps().date(Place::of(path), answer, text, before);
         self.longest_age.fetch_max(answer.stamps.age.unwrap_or(0), Ordering::Relaxed);
-        // A `Date` that lags a little is a slow clock; an `Age`, or a body older than its header, is a cache.
-        let is_older = sent_ms - dated.until_ms > 3 * DATE_GRAIN_MS;
-        let aged = answer.stamps.age.is_some_and(|age| age > 0) || is_older || fetched_ms - sent_ms > CLOCKS_DIFFER_MS;
-        if aged {
-            self.aged_ms.store(fetched_ms, Ordering::Relaxed);
+        if dated.is_aged {
+            self.aged_ms.store(answer.received.as_millis(), Ordering::Relaxed);
         }
-        let bit = 1 << place.index();
-        if is_older && !age_said {
-            self.silent.fetch_or(bit, Ordering::Relaxed);
-        } else if dated.disbelieved {
-            // The old copies that this stamp indicated were none.
-            self.silent.fetch_and(!bit, Ordering::Relaxed);
-        }
-        // An `Age` is rounded too.
-        let since_ms = dated.since_ms + if age_said { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
-        // Without `Age` only a body tells how old a cache's copy is; a 304 has none.
-        if answer.status == 304 && !age_said && self.silent.load(Ordering::Relaxed) != 0 {
-            return (dated.until_ms.min(fetched_ms.saturating_sub(self.cache_ttl_ms())), since_ms);
-        }
-        (dated.until_ms, since_ms)
+        dated
     }
 
     /// The hash of a body without volatile fields; newly found ones are remembered.

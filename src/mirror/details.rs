@@ -9,6 +9,7 @@ mod early;
 mod fetch;
 mod index;
 mod once;
+mod proof;
 mod retries;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use fetch::Absences;
 pub(crate) use index::Covered;
 use index::{Index, Known};
 use once::ClientFetches;
+pub(crate) use proof::asked_once;
 
 /// The details of all listings; cheap to clone.
 #[derive(Clone)]
@@ -273,6 +275,17 @@ impl Details {
             self.0.revision.fetch_add(1, Ordering::AcqRel);
             self.0.cache.forget(&Key::Detail(id));
         }
+    }
+}
+
+impl Details {
+    /// Whether a detail will be fetched again: it is older than its summary, or not proven to be as new.
+    pub(crate) fn is_unsettled(&self, dataset: &Dataset, id: ListingId) -> bool {
+        let Some((position, summary)) = dataset.position(id).zip(dataset.summary(id)) else { return false };
+        let known = self.0.index.read().get(id).copied();
+        known.is_some_and(|known| {
+            known.summary_hash == proof::asked_once(summary.hash) || provisional(&known, dataset, position)
+        })
     }
 }
 

@@ -181,9 +181,9 @@ impl Mirror {
         self.schedule.outlay.wait(now, self.crawler.sent(), requests, most, apart)
     }
 
-    /// How old the newest snapshot is, by the wall clock.
+    /// How old the newest snapshot is, by the clock that dates it.
     fn age(&self) -> Duration {
-        let age = self.newest.get().map_or(0, |newest| self.clock.now_wall().millis_since(newest.confirmed()));
+        let age = self.newest.get().map_or(0, |newest| self.clock.now().by_origin.millis_since(newest.confirmed()));
         Duration::from_millis(u64::try_from(age).unwrap_or(0))
     }
 

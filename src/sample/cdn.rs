@@ -1,7 +1,8 @@
 //! The CDN in front of the origin: copies by node, path with query, and content coding.
 //!
 //! It sends a copy until it is too old, never revalidates and knows nothing of edits: nodes disagree, and so do the
-//! gzip and the identity copy of one resource. Also turns answers into bytes. Callers: the server.
+//! gzip and the identity copy of one resource. [`CopyHeader`](super::CopyHeader) says how. Also turns answers into bytes.
+//! Callers: the server.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -80,9 +81,9 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// A copy that is not yet too old.
-    pub(super) fn get(&self, key: &Key, max_age: Duration, now: Monotonic) -> Option<Copy> {
-        self.kept.get(key).filter(|copy| now.since(copy.made) < max_age).cloned()
+    /// A copy, and whether it is not yet too old.
+    pub(super) fn get(&self, key: &Key, max_age: Duration, now: Monotonic) -> Option<(Copy, bool)> {
+        self.kept.get(key).map(|copy| (copy.clone(), now.since(copy.made) < max_age))
     }
 
     /// Keeps a copy, if a CDN would keep it.

@@ -255,6 +255,7 @@ fn short_fraction(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::switches::Reading;
     use super::*;
 
     #[test]
@@ -322,7 +323,8 @@ mod tests {
             (&chicago, "2025-01-31T12:00:00Z", "2025-01-31T12:00:00Z"),
             (&days, "2025-01-31T12:00:00+01:00", "2025-01-31T00:00:00Z"),
         ] {
-            assert_eq!(parse_instant(text, reading), Some(expected.parse().unwrap()), "{text}");
+            let switches = Switches { reading: reading.clone(), ..Switches::default() };
+            assert_eq!(parse_instant(text, &switches), Some(expected.parse().unwrap()), "{text}");
         }
         let world = World::generate(3, 1);
         let switches = Switches { dropped: vec!["city"], ..Switches::default() };

@@ -30,7 +30,7 @@ use super::etag::none_match_hits;
 use super::fault::{Asked, Mishap, strike};
 use super::limit::Limit;
 use super::log::{Log, Seen};
-use super::switches::{Cdn, Switches};
+use super::switches::{Cdn, CopyHeader, Switches};
 use super::wire::{self, Body, Times};
 use super::world::World;
 
@@ -199,7 +199,7 @@ impl Shared {
         let (copy, times) = match &switches.cdn {
             None => {
                 let copy = self.copy(switches, target, gzip);
-                let times = Times { date: http_date(copy.made_at), age: None };
+                let times = Times { date: http_date(copy.made_at), age: None, hit: None };
                 (copy, times)
             }
             Some(cdn) => self.copy_of_cdn(switches, cdn, target, gzip),
@@ -225,17 +225,29 @@ impl Shared {
     fn copy_of_cdn(&self, switches: &Switches, cdn: &Cdn, target: &str, gzip: bool) -> (Copy, Times) {
         let node = self.dice.lock().below(u64::from(cdn.nodes.max(1))) as u32;
         let key = (node, target.to_owned(), gzip);
+        let header = switches.copy_header;
         let kept = self.copies.lock().get(&key, cdn.max_age, self.clock.now_mono());
-        let hit = kept.is_some();
-        let copy = kept.unwrap_or_else(|| {
+        let fetch = || {
             let copy = self.copy(switches, target, gzip);
             self.copies.lock().put(key, &copy, cdn.max_age);
             copy
-        });
+        };
+        let (copy, hit) = match kept {
+            Some((copy, true)) => (copy, true),
+            Some((copy, false)) if matches!(header, CopyHeader::Silent { updating: true, .. }) => {
+                fetch();
+                (copy, true)
+            }
+            _ => (fetch(), false),
+        };
         // `Date` before `Age`: then `Date - Age` is never later than the truth.
-        let date = http_date(self.origin_time(switches));
-        let age = age_of(&copy, self.clock.now_mono());
-        (copy, Times { date, age: Some((age, hit)) })
+        let date = if header == CopyHeader::OriginDate { copy.made_at } else { self.origin_time(switches) };
+        let (has_age, says_so) = match header {
+            CopyHeader::Silent { says_so, .. } => (false, says_so),
+            CopyHeader::OwnDate | CopyHeader::OriginDate => (true, true),
+        };
+        let age = has_age.then(|| if hit { age_of(&copy, self.clock.now_mono()) } else { 0 });
+        (copy, Times { date: http_date(date), age, hit: says_so.then_some(hit) })
     }
 
     fn strike(&self, switches: &Switches, target: &str) -> Option<Arc<dyn Mishap>> {

@@ -272,6 +272,24 @@ impl Default for Cdn {
     }
 }
 
+/// What the header of a CDN's copy says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyHeader {
+    /// The CDN's own `Date`, and `Age`.
+    #[default]
+    OwnDate,
+    /// The origin's `Date`, and `Age` (Varnish, Squid, HAProxy, mod_cache, CloudFront).
+    OriginDate,
+    /// The CDN's own `Date`, and no `Age` (nginx).
+    Silent {
+        /// A copy that is too old is sent once more while the CDN fetches a new one (nginx with
+        /// `proxy_cache_use_stale updating` and `proxy_cache_background_update`).
+        updating: bool,
+        /// Whether `X-Cache` says that it is a copy.
+        says_so: bool,
+    },
+}
+
 /// Everything that can be varied.
 #[derive(Clone, Debug)]
 pub struct Switches {
@@ -354,6 +372,8 @@ pub struct Switches {
     pub latency: Duration,
     /// A CDN in front; `None` for none. Arrivals are counted and limited at the CDN.
     pub cdn: Option<Cdn>,
+    /// What the CDN writes into the header of its copies.
+    pub copy_header: CopyHeader,
     /// Faults; the first rule that applies to a request is used.
     pub faults: Vec<FaultRule>,
 }
@@ -398,6 +418,7 @@ impl Default for Switches {
             jitter_ms: (0, 0),
             latency: Duration::ZERO,
             cdn: None,
+            copy_header: CopyHeader::default(),
             faults: Vec::new(),
         }
     }

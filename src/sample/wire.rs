@@ -27,8 +27,10 @@ const JSON: &str = "application/json";
 pub(super) struct Times {
     /// The value of `Date`.
     pub(super) date: String,
-    /// `Age` of a CDN answer, and whether it was a hit.
-    pub(super) age: Option<(u64, bool)>,
+    /// `Age` of a CDN's copy.
+    pub(super) age: Option<u64>,
+    /// Whether it was a hit, as the CDN says.
+    pub(super) hit: Option<bool>,
 }
 
 /// The response for a copy; 304 if `not_modified`.
@@ -56,8 +58,10 @@ pub(super) fn respond(
     if let Some(methods) = &switches.allow {
         put(&mut headers, ALLOW, methods);
     }
-    if let Some((age, hit)) = times.age {
+    if let Some(age) = times.age {
         put(&mut headers, AGE, &age.to_string());
+    }
+    if let Some(hit) = times.hit {
         put(&mut headers, HeaderName::from_static("x-cache"), if hit { "HIT" } else { "MISS" });
     }
     if not_modified {

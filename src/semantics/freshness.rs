@@ -36,31 +36,18 @@ pub struct Stamps {
     pub age: Option<u32>,
 }
 
-/// The instant that an answer of the origin speaks for, on the origin's clock. Ordered by the instant.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct OriginTime {
-    at: WallTime,
-    confirmed: bool,
-}
-
-impl OriginTime {
-    /// The instant; never later than the arrival of the answer.
-    pub(crate) const fn at(self) -> WallTime {
-        self.at
-    }
-}
-
-/// The instant that an answer speaks for by its header: `Date - Age`.
+/// The instant that an answer speaks for by its header, on the origin's clock: `received - max(received - Date, Age)`
+/// (RFC 9111 §4.2.3).
 ///
-/// An answer without `Date` is dated when it was received (RFC 9110 §6.6.1). A `Date` ahead of `received` is moved back
-/// to it: within [`FUTURE_TOLERANCE`] clocks may differ, beyond it the result is unconfirmed.
-///
-/// DEVIATION: RFC 9111 §4.2.3 takes the larger of `Age` and the time since `Date`; CDNs differ in whether they keep
-/// the origin's `Date` or set their own, and the difference of both is the instant that is never too late.
-pub(crate) fn origin_time(stamps: Stamps, received: WallTime) -> OriginTime {
-    let date = stamps.date.unwrap_or(received);
-    let at = date.min(received).plus_seconds(-i64::from(stamps.age.unwrap_or(0)));
-    OriginTime { at, confirmed: !is_from_the_future(date, received) }
+/// Thus it does not matter whether a cache keeps the origin's `Date` or sets its own. An answer without `Date` is dated
+/// when it was received (RFC 9110 §6.6.1), and no `Date` is later than that. With an `Age`, the time that the request
+/// took counts as well. `lag_ms`: by how many milliseconds the origin's clock is behind ours, which says when the
+/// answer was asked for and received; negative when it is ahead.
+pub(crate) fn origin_time(stamps: Stamps, asked: WallTime, received: WallTime, lag_ms: i64) -> WallTime {
+    let by_origin = |at: WallTime| WallTime::from_millis(at.as_millis().saturating_sub(lag_ms));
+    let date = stamps.date.map_or(by_origin(received), |date| date.min(by_origin(received)));
+    let by_age = |age| by_origin(asked.min(received)).plus_seconds(-i64::from(age));
+    stamps.age.map_or(date, |age| date.min(by_age(age)))
 }
 
 /// Reads `Age` in seconds: the first member of a list, and at most [`MAX_AGE_SECONDS`] (RFC 9111 §5.1, §1.2.2). `None`
@@ -130,21 +117,41 @@ mod tests {
         assert_eq!(age_seconds(WallTime::from_millis(i64::MAX), WallTime::from_millis(i64::MIN)), MAX_AGE_SECONDS);
     }
 
+    /// Received at 1000 by our clock, and asked for a second before.
+    fn speaks_for(date: Option<i64>, age: Option<u32>, lag: i64) -> i64 {
+        origin_time(Stamps { date: date.map(at), age }, at(999), at(1000), lag * 1000).as_seconds()
+    }
+
     #[test]
-    fn an_answer_speaks_for_date_minus_age() {
-        for (date, age, expected, confirmed) in [
-            (Some(100), Some(30), 70, true),
-            (Some(100), None, 100, true),
-            (Some(90), Some(30), 60, true),
-            (None, Some(30), 70, true),
-            (None, None, 100, true),
-            (Some(105), Some(10), 90, true),
-            (Some(106), Some(10), 90, false),
-            (Some(9999), None, 100, false),
+    fn an_answer_is_as_old_as_its_date_or_its_age_says_and_not_as_both() {
+        for (date, age, expected, case) in [
+            (Some(1000), None, 1000, "no cache"),
+            (None, None, 1000, "no cache, and no date"),
+            (Some(1000), Some(0), 999, "a cache that had no copy"),
+            (Some(940), Some(60), 939, "a cache that keeps the origin's date"),
+            (Some(1000), Some(60), 939, "a cache that sets its own"),
+            (Some(940), None, 940, "a cache that keeps the date and says no age"),
+            (Some(600), Some(60), 600, "the larger of both"),
+            (None, Some(60), 939, "an age alone"),
+            (Some(1005), Some(60), 939, "a date a little ahead"),
+            (Some(9999), None, 1000, "a date from the future"),
         ] {
-            let stamps = Stamps { date: date.map(at), age };
-            let time = origin_time(stamps, at(100));
-            assert_eq!((time.at(), time.confirmed), (at(expected), confirmed), "{stamps:?}");
+            assert_eq!(speaks_for(date, age, 0), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn an_origin_whose_clock_is_behind_or_ahead_counts_by_its_own() {
+        for lag in [-120, 300] {
+            let date = |age: i64| Some(1000 - lag - age);
+            for (date, age, expected, case) in [
+                (date(0), None, 0, "no cache"),
+                (date(60), Some(60), -61, "a cache that keeps the origin's date"),
+                (date(0), Some(60), -61, "a cache that sets its own"),
+                (date(60), None, -60, "a cache that keeps the date and says no age"),
+            ] {
+                assert_eq!(speaks_for(date, age, lag) - (1000 - lag), expected, "{lag}: {case}");
+            }
         }
     }
 
@@ -198,10 +205,13 @@ mod tests {
         }
 
         #[test]
-        fn origin_time_is_never_after_arrival(date: Option<i64>, age: Option<u32>, received: i64) {
+        fn origin_time_is_never_after_arrival(
+            date: Option<i64>, age: Option<u32>, asked: i64, received: i64, lag_ms: i64,
+        ) {
             let stamps = Stamps { date: date.map(WallTime::from_millis), age };
-            let received = WallTime::from_millis(received);
-            prop_assert!(origin_time(stamps, received).at() <= received);
+            let (asked, received) = (WallTime::from_millis(asked), WallTime::from_millis(received));
+            let at = origin_time(stamps, asked, received, lag_ms);
+            prop_assert!(at.as_millis() <= received.as_millis().saturating_sub(lag_ms));
         }
     }
 }

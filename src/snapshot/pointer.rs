@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::api::render::Frame;
 use crate::api::{json, links};
-use crate::clock::WallTime;
+use crate::clock::{Now, WallTime};
 use crate::semantics::freshness;
 
 use super::dataset::Dataset;
@@ -57,8 +57,9 @@ impl Snapshot {
 
     /// Age of the data: seconds since it was confirmed; `None` while its stamp lies in the future. When a clock that
     /// was behind is set right, the age is known again.
-    pub fn age_seconds(&self, now: WallTime) -> Option<u32> {
-        (!self.is_unconfirmed(now)).then(|| freshness::age_seconds(now, self.claimed()))
+    pub fn age_seconds(&self, now: impl Into<Now>) -> Option<u32> {
+        let now = now.into();
+        (!self.is_unconfirmed(now.wall)).then(|| freshness::age_seconds(now.by_origin, self.claimed()))
     }
 }
 

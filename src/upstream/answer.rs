@@ -12,10 +12,12 @@ use http::header::{
 };
 
 use crate::clock::WallTime;
+use crate::semantics::caching::ResponseDirectives;
 use crate::semantics::freshness::{self, Stamps};
 
 use super::error::AskError;
 use super::room::Held;
+use super::stamps::DATE_GRAIN_MS;
 use super::window::Class;
 
 /// The validators of a stored answer.
@@ -42,14 +44,40 @@ pub struct Answer {
     pub asked: WallTime,
     /// When it arrived.
     pub received: WallTime,
+    /// By how many milliseconds the origin's clock was behind ours then; negative: ahead.
+    pub lag_ms: i64,
     /// The room that its body takes until judged.
     pub room: Arc<Held>,
 }
 
 impl Answer {
-    /// The instant that the header speaks for: `Date - Age`. [`super::stamps`] judges the body's stamp.
-    pub fn sent(&self) -> WallTime {
-        freshness::origin_time(self.stamps, self.received).at()
+    /// The instant that the header speaks for, on the origin's clock. [`super::stamps`] judges the body's stamp.
+    pub(super) fn by_header(&self) -> WallTime {
+        freshness::origin_time(self.stamps, self.asked, self.received, self.lag_ms)
+    }
+
+    /// How instants of the origin are kept. Those of an origin that is ahead are counted back to our clock: an instant
+    /// in our future confirms nothing, here and on every machine that takes a bundle; an earlier one is safe.
+    pub(super) fn kept_ms(&self, at: WallTime) -> i64 {
+        at.as_millis().saturating_add(self.lag_ms.min(0))
+    }
+
+    /// The instant that the header speaks for, as it is kept, in milliseconds; never later than the arrival.
+    pub fn sent_ms(&self) -> i64 {
+        self.kept_ms(self.by_header())
+    }
+
+    /// How much later than the header says the content may have been made, in milliseconds: `Date` and `Age` have whole
+    /// seconds, and of an answer with `Age` the time that it took was counted as its age.
+    pub(super) fn grain_ms(&self) -> i64 {
+        let took_ms = self.received.millis_since(self.asked).max(0);
+        self.stamps.age.map_or(DATE_GRAIN_MS, |_| 2 * DATE_GRAIN_MS + took_ms)
+    }
+
+    /// Whether a cache may have kept this answer without saying so: it has no `Age`, and the origin does not forbid it.
+    pub fn may_be_a_silent_copy(&self) -> bool {
+        let directives = ResponseDirectives::of(&self.headers);
+        self.stamps.age.is_none() && !directives.no_store && !directives.private
     }
 
     /// The validators for the next request; one that is too long to send back is dropped.

@@ -241,6 +241,12 @@ impl OriginClient {
         let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
         let Answered { answer: arrival, asked, received } = self.attempt(method, path, asker, fetch).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
+        let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
+        let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
+        if let Some(date) = date.filter(|_| age.unwrap_or(0) == 0 && status < 500) {
+            self.clock.note_origin_date(date);
+        }
+        let lag_ms = self.clock.origin_lag_ms();
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
         let room = self.room();
         let limit = self.config.max_body.min(room.largest()).min(most.unwrap_or(u64::MAX));
@@ -271,10 +277,8 @@ impl OriginClient {
             body.into_bytes()
         };
         let body = without_mark(body);
-        let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
-        let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         let stamps = Stamps { date, age };
-        Ok((status, Answer { status, headers, body, stamps, asked, received, room: Arc::new(held) }))
+        Ok((status, Answer { status, headers, body, stamps, asked, received, lag_ms, room: Arc::new(held) }))
     }
 }
 

@@ -3,22 +3,28 @@
 //! `generated_at` (here: the *stamp*) is documented as the time of the response. Then it tells the age of a copy that
 //! the origin's CDN sends without `Age`. An origin may also write another time: that of its last deployment, which
 //! stands still while the content changes, or that of a clock that runs ahead. Such a stamp says nothing about the time
-//! of the answer; `Date - Age` does.
+//! of the answer; the header does ([`crate::semantics::freshness`]).
 //!
 //! | what is known | a stamp is believed |
 //! |---|---|
-//! | nothing yet | when it is at most [`bound`] older than `Date - Age`: no copy is older, says `origin.cache_ttl` |
+//! | nothing yet | when it is at most [`bound`] older than the header says: no copy is older, says `origin.cache_ttl` |
 //! | it moved with the clock while the content stayed | when it is at most a [`DAY`] older: a CDN may send old copies while its origin is down |
 //! | it stood still while the content changed | never |
 //!
 //! A believed stamp makes the instant for which an answer is *confirmed* earlier. The latest instant at which its
-//! content may have been made stays `Date - Age`, until it is known that the stamp follows the clock. Both choices are
-//! the careful ones. Pure except [`StampWatch`], which shares what was learned; a restart learns again. Callers:
-//! [`crate::mirror::copies`], [`crate::mirror::details`], [`crate::audit`].
+//! content may have been made stays that of the header, until it is known that the stamp follows the clock. Both choices
+//! are the careful ones.
+//!
+//! A cache that sends no `Age` is *silent*: its copies have the header of a new answer. Once one was seen, an answer
+//! that nothing else dates is confirmed for `origin.cache_ttl` before its arrival only. Pure except [`StampWatch`],
+//! which shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`],
+//! [`crate::mirror::details`], [`crate::audit`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
+use http::HeaderMap;
 use parking_lot::Mutex;
 
 use crate::api::json;
@@ -27,7 +33,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::WallTime;
 
 use super::answer::Answer;
-use super::status::OriginStatus;
+use super::status::{OldCopy, OriginStatus};
 
 /// The longest that a CDN may send a copy without `Age`, if the origin's stamps are known to move.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -35,8 +41,15 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// How far the clocks of `Date` and of the stamp may differ.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(30);
 
-/// `Date` and stamps have whole seconds, and `Age` is rounded up.
-const GRAIN_SECONDS: i64 = 3;
+/// `Date` and stamps have whole seconds, and `Age` is rounded. In milliseconds.
+const GRAIN_MS: i64 = 3000;
+
+/// `Date` has whole seconds: its answer may be this much younger, in milliseconds.
+pub(crate) const DATE_GRAIN_MS: i64 = 1000;
+
+/// Fields with which caches say what they did, and the words in them that say: this is a copy.
+const CACHE_FIELDS: [&str; 5] = ["x-cache", "x-cache-status", "x-proxy-cache", "cf-cache-status", "cache-status"];
+const COPY_WORDS: [&str; 3] = ["hit", "stale", "updating"];
 
 /// After so many answers in a row with equal content and a new stamp, the stamp moves. A deployment that changes a
 /// standing stamp makes one such answer.
@@ -131,6 +144,8 @@ pub struct Before {
     pub changed: bool,
     /// Whether a run of new stamps counts: only answers to one path make a run.
     pub counts: bool,
+    /// When the kept one arrived, or was confirmed, in milliseconds by our clock.
+    pub fetched_ms: i64,
 }
 
 /// The instants that an answer speaks for, in milliseconds of the origin's time.
@@ -138,10 +153,12 @@ pub struct Before {
 pub struct Dated {
     /// For which it is confirmed.
     pub until_ms: i64,
-    /// The latest at which its content may have been made, up to the grain of `Date` and `Age`.
+    /// For which it claims to be made: an answer that claims an earlier instant than another is the older one.
+    pub claimed_ms: i64,
+    /// The latest at which its content may have been made.
     pub since_ms: i64,
-    /// Whether there was a stamp that is not used.
-    pub disbelieved: bool,
+    /// Whether it is older than it would be without caches.
+    pub is_aged: bool,
 }
 
 /// What is known of one place.
@@ -155,12 +172,20 @@ struct Known {
 }
 
 impl Known {
-    /// Takes a stamp in; `sent` is `Date - Age`. Returns its reading.
-    fn see(&mut self, stamp: WallTime, sent: WallTime, before: Option<Before>, cache_ttl: Duration) -> Reading {
+    /// Takes a stamp in, and returns its reading. `sent` is the instant that the header speaks for, `date` the header's
+    /// `Date`: a cache's own one is later.
+    fn see(
+        &mut self,
+        stamp: WallTime,
+        [sent, date]: [WallTime; 2],
+        before: Option<Before>,
+        cache_ttl: Duration,
+    ) -> Reading {
         let age_ms = sent.millis_since(stamp);
-        let within = |span: Duration| age_ms <= i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        let (ahead, recent) = (age_ms < -GRAIN_SECONDS * 1000, within(bound(cache_ttl)));
-        if let Some(Before { stamp: Some(kept), changed, counts }) = before {
+        let within = |span: Duration| age_ms <= millis(span);
+        let ahead = stamp.millis_since(date.max(sent)) > GRAIN_MS;
+        let recent = within(bound(cache_ttl));
+        if let Some(Before { stamp: Some(kept), changed, counts, .. }) = before {
             if changed && kept == stamp && !recent {
                 (self.pulse, self.run) = (Pulse::StandsStill, 0);
             } else if counts && !changed {
@@ -181,16 +206,38 @@ impl Known {
     }
 }
 
-/// How much older than `Date - Age` the stamp of a CDN copy may be: two levels of a CDN, each of which keeps the copy
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Whether a cache says in its own words that an answer is a copy.
+fn says_copy(headers: &HeaderMap) -> bool {
+    let values = CACHE_FIELDS.iter().flat_map(|name| headers.get_all(*name)).filter_map(|value| value.to_str().ok());
+    let words = values.flat_map(|value| value.split(|letter: char| !letter.is_ascii_alphabetic()));
+    words.into_iter().any(|word| COPY_WORDS.iter().any(|copy| word.eq_ignore_ascii_case(copy)))
+}
+
+/// How much older than its header says the stamp of a CDN copy may be: two levels of a CDN, each of which keeps the copy
 /// for `cache_ttl`.
 fn bound(cache_ttl: Duration) -> Duration {
     cache_ttl.saturating_mul(2).saturating_add(CLOCKS_DIFFER)
+}
+
+/// Where silent caches were seen, one bit for each [`Place`].
+#[derive(Debug, Default)]
+struct SilentPlaces {
+    certain: AtomicU8,
+    /// Only a stamp says so; it may turn out to stand still.
+    by_stamp: AtomicU8,
+    /// Whether copies are older than `cache_ttl`: the cache sends an expired one while it fetches a new one.
+    is_updating: AtomicBool,
 }
 
 /// What was learned of all places; cheap to clone.
 #[derive(Clone)]
 pub struct StampWatch {
     known: Arc<Mutex<[Known; PLACES]>>,
+    silent: Arc<SilentPlaces>,
     status: OriginStatus,
     cache_ttl: Duration,
 }
@@ -198,7 +245,7 @@ pub struct StampWatch {
 impl StampWatch {
     /// Nothing learned yet. `cache_ttl` is how old a CDN copy without `Age` can be; `status` gets what is learned.
     pub fn new(status: OriginStatus, cache_ttl: Duration) -> Self {
-        Self { known: Arc::default(), status, cache_ttl }
+        Self { known: Arc::default(), silent: Arc::default(), status, cache_ttl }
     }
 
     /// The same with another bound.
@@ -212,16 +259,75 @@ impl StampWatch {
         self.cache_ttl
     }
 
+    /// Whether a silent cache was seen anywhere.
+    pub fn has_seen_silent_copies(&self) -> bool {
+        self.silent.certain.load(Ordering::Relaxed) | self.silent.by_stamp.load(Ordering::Relaxed) != 0
+    }
+
+    /// An answer without `Age` turned out to be an old copy.
+    pub fn saw_silent_copy(&self, place: Place) {
+        if self.silent.certain.fetch_or(1 << place.index(), Ordering::Relaxed) == 0 {
+            let (place, cache_ttl_seconds) = (place.as_str(), self.cache_ttl.as_secs());
+            tracing::info!(place, cache_ttl_seconds, "a cache in front of the origin sends old copies without Age");
+        }
+    }
+
     /// Dates an answer with this body, and learns from it. `text` is `None` for a 304, which has no body.
     pub fn date(&self, place: Place, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
-        let sent = answer.sent();
-        let Some(stamp) = text.and_then(stamp) else {
-            let sent_ms = sent.as_millis();
-            return Dated { until_ms: sent_ms, since_ms: sent_ms, disbelieved: false };
-        };
+        let sent = answer.by_header();
+        let (sent_ms, received_ms) = (answer.sent_ms(), answer.received.as_millis());
+        let stamp = text.and_then(stamp);
+        let seen = stamp.map(|stamp| (stamp, self.read(place, stamp, answer, before)));
+        let used = seen.filter(|(_, (reading, _))| *reading == Reading::Used);
+        let claimed_ms = used.map_or(sent_ms, |(stamp, _)| answer.kept_ms(stamp.min(sent)));
+        let moves = used.is_some_and(|(_, (_, pulse))| pulse == Pulse::Moves);
+        let latest_ms = if moves { claimed_ms } else { sent_ms };
+        let is_older = sent_ms.saturating_sub(claimed_ms) > GRAIN_MS;
+        let may_be_silent = answer.may_be_a_silent_copy();
+        let bit = 1 << place.index();
+        if may_be_silent && says_copy(&answer.headers) {
+            self.saw_silent_copy(place);
+        } else if may_be_silent && is_older {
+            self.silent.by_stamp.fetch_or(bit, Ordering::Relaxed);
+        } else if seen.is_some_and(|(_, (reading, _))| matches!(reading, Reading::StandsStill | Reading::TooOld)) {
+            // The old copies that this stamp indicated were none.
+            self.silent.by_stamp.fetch_and(!bit, Ordering::Relaxed);
+        }
+        let undated = may_be_silent && used.is_none() && self.has_seen_silent_copies();
+        let lag_ms = answer.lag_ms.max(0);
+        let by_origin_ms = received_ms.saturating_sub(lag_ms);
+        let is_expired = |stamp| answer.by_header().millis_since(stamp) > millis(self.cache_ttl) + GRAIN_MS;
+        if may_be_silent
+            && self.silent.certain.load(Ordering::Relaxed) != 0
+            && seen.is_some_and(|(stamp, (reading, _))| reading != Reading::StandsStill && is_expired(stamp))
+        {
+            self.silent.is_updating.store(true, Ordering::Relaxed);
+        }
+        // A copy that had not expired when it was last asked for may be sent once more, however late.
+        let last_ms =
+            before.filter(|_| self.silent.is_updating.load(Ordering::Relaxed)).map(|before| before.fetched_ms);
+        let asked_ms = last_ms.map_or(by_origin_ms, |last_ms| by_origin_ms.min(last_ms.saturating_sub(lag_ms)));
+        let before_copy_ms = asked_ms.saturating_sub(millis(self.cache_ttl));
+        let until_ms = if undated { claimed_ms.min(before_copy_ms) } else { claimed_ms };
+        // A `Date` that lags a little is a slow clock; an `Age`, or a body older than its header, is a cache.
+        let is_late = by_origin_ms.saturating_sub(sent_ms) > millis(CLOCKS_DIFFER);
+        let said_age = answer.stamps.age.unwrap_or(0) > 0;
+        let by_age_ms = answer.stamps.age.map(|age| i64::from(age) * 1000);
+        self.compare_with_ttl(place, by_age_ms.unwrap_or_else(|| by_origin_ms.saturating_sub(claimed_ms)));
+        Dated {
+            until_ms,
+            claimed_ms,
+            since_ms: latest_ms.saturating_add(answer.grain_ms()),
+            is_aged: said_age || is_older || is_late || undated,
+        }
+    }
+
+    /// Reads a stamp, and tells people what it is worth.
+    fn read(&self, place: Place, stamp: WallTime, answer: &Answer, before: Option<Before>) -> (Reading, Pulse) {
+        let sent = answer.by_header();
         let mut known = self.known.lock();
         let own = &mut known[place.index()];
-        let reading = own.see(stamp, sent, before, self.cache_ttl);
+        let reading = own.see(stamp, [sent, answer.stamps.date.unwrap_or(sent)], before, self.cache_ttl);
         let news = own.reading.replace(reading) != Some(reading);
         let unheard = !std::mem::replace(&mut own.told[reading as usize], true);
         let pulse = own.pulse;
@@ -232,12 +338,24 @@ impl StampWatch {
         if unheard {
             self.tell(place, reading, stamp);
         }
-        let until = if reading == Reading::Used { stamp.min(sent) } else { sent };
-        let since = if pulse == Pulse::Moves { until } else { sent };
-        Dated {
-            until_ms: until.as_millis(),
-            since_ms: since.as_millis(),
-            disbelieved: matches!(reading, Reading::StandsStill | Reading::TooOld),
+        (reading, pulse)
+    }
+
+    /// Tells people of copies that are far older than they said.
+    fn compare_with_ttl(&self, place: Place, age_ms: i64) {
+        if age_ms <= millis(bound(self.cache_ttl)) {
+            return;
+        }
+        let age_seconds = age_ms.unsigned_abs() / 1000;
+        let cache_ttl_seconds = self.cache_ttl.as_secs();
+        if self.status.saw_old_copy(OldCopy { age_seconds, cache_ttl_seconds }) {
+            tracing::warn!(
+                place = place.as_str(),
+                age_seconds,
+                cache_ttl_seconds,
+                "a cache in front of the origin sends copies that are far older than origin.cache_ttl; raise it, or \
+                 changes are seen late and details may stay old"
+            );
         }
     }
 
@@ -274,6 +392,7 @@ pub(crate) fn stamp(text: &str) -> Option<WallTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::semantics::freshness::Stamps;
 
     const TTL: Duration = Duration::from_secs(300);
     const NOW: i64 = 1_000_000_000;
@@ -283,7 +402,7 @@ mod tests {
     }
 
     fn same(kept: i64) -> Before {
-        Before { stamp: Some(at(kept)), changed: false, counts: true }
+        Before { stamp: Some(at(kept)), changed: false, counts: true, fetched_ms: 0 }
     }
 
     fn changed(kept: i64) -> Before {
@@ -292,7 +411,7 @@ mod tests {
 
     impl Known {
         fn sees(&mut self, stamp: i64, sent: i64, before: impl Into<Option<Before>>) -> Reading {
-            self.see(at(stamp), at(sent), before.into(), TTL)
+            self.see(at(stamp), [at(sent); 2], before.into(), TTL)
         }
     }
 
@@ -366,6 +485,107 @@ mod tests {
             assert_eq!(known.sees(now + 60, now, same(now - 40)), Reading::Ahead);
         }
         assert_eq!(known.pulse, Pulse::Unproven);
+    }
+
+    /// An answer that arrives at [`NOW`], with a header that says so.
+    fn answer(headers: &[(&'static str, &'static str)], date: i64, age: Option<u32>) -> Answer {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)));
+        Answer {
+            status: 200,
+            headers: headers.collect(),
+            body: bytes::Bytes::new(),
+            stamps: Stamps { date: Some(at(date)), age },
+            asked: at(NOW),
+            received: at(NOW),
+            lag_ms: 0,
+            room: Arc::default(),
+        }
+    }
+
+    fn body(stamp: i64) -> String {
+        format!(r#"{{"generated_at":"{}"}}"#, at(stamp))
+    }
+
+    fn watch() -> StampWatch {
+        StampWatch::new(OriginStatus::default(), TTL)
+    }
+
+    fn until(watch: &StampWatch, answer: &Answer, text: Option<&str>) -> i64 {
+        watch.date(Place::Lists, answer, text, None).until_ms / 1000 - NOW
+    }
+
+    #[test]
+    fn a_cache_that_keeps_the_date_is_as_old_as_one_that_sets_its_own() {
+        for date in [NOW - 200, NOW] {
+            let watch = watch();
+            let aged = answer(&[], date, Some(200));
+            assert_eq!(until(&watch, &aged, Some(&body(NOW - 200))), -200);
+            assert_eq!(until(&watch, &aged, None), -200, "a 304");
+            assert_eq!(watch.status.picture().stamps["lists"], "used");
+            assert!(!watch.has_seen_silent_copies());
+        }
+    }
+
+    #[test]
+    fn the_stamp_of_an_origin_that_is_ahead_is_innocent() {
+        for lag_ms in [0, -120_000] {
+            let watch = watch();
+            // Copies of a cache that keeps the origin's date; the origin's clock may not be known yet.
+            let ahead = Answer { lag_ms, ..answer(&[], NOW + 20, Some(100)) };
+            assert_eq!(until(&watch, &ahead, Some(&body(NOW + 20))), -100, "{lag_ms}");
+            assert_eq!(watch.status.picture().stamps["lists"], "used", "{lag_ms}");
+        }
+    }
+
+    #[test]
+    fn once_a_silent_cache_was_seen_an_answer_without_age_confirms_the_time_before_its_copies() {
+        let watch = watch();
+        let plain = answer(&[], NOW, None);
+        assert_eq!(until(&watch, &plain, None), 0, "nobody has seen a cache");
+        assert_eq!(until(&watch, &plain, Some(&body(NOW - 100))), -100, "an old copy");
+        assert!(watch.has_seen_silent_copies());
+        assert_eq!(until(&watch, &plain, None), -300);
+        let dated = watch.date(Place::Details, &plain, Some("{}"), None);
+        assert_eq!((dated.until_ms, dated.claimed_ms), ((NOW - 300) * 1000, NOW * 1000), "it claims to be new");
+        assert_eq!(until(&watch, &plain, Some(&body(NOW))), 0, "its stamp says so");
+        assert_eq!(until(&watch, &answer(&[], NOW, Some(0)), None), 0, "an age says so");
+        assert_eq!(until(&watch, &answer(&[("cache-control", "no-store")], NOW, None), None), 0, "no cache has it");
+    }
+
+    #[test]
+    fn a_cache_may_say_in_its_own_words_that_it_sends_a_copy() {
+        for (name, value, is_copy) in [
+            ("x-cache", "HIT", true),
+            ("x-cache", "Hit from cloudfront", true),
+            ("x-cache-status", "UPDATING", true),
+            ("cf-cache-status", "STALE", true),
+            ("cache-status", "edge; hit; ttl=30", true),
+            ("x-cache", "MISS", false),
+            ("cf-cache-status", "DYNAMIC", false),
+            ("x-served-by", "hit", false),
+        ] {
+            let watch = watch();
+            until(&watch, &answer(&[(name, value)], NOW, None), None);
+            assert_eq!(watch.has_seen_silent_copies(), is_copy, "{name}: {value}");
+            let with_age = self::watch();
+            until(&with_age, &answer(&[(name, value)], NOW, Some(5)), None);
+            assert!(!with_age.has_seen_silent_copies(), "{name}: {value}, with its age");
+        }
+    }
+
+    #[test]
+    fn copies_far_older_than_the_configured_time_are_named_with_both() {
+        let watch = watch();
+        for (date, age) in [(NOW, None), (NOW - 600, None), (NOW, Some(630)), (NOW + 500, Some(0))] {
+            until(&watch, &answer(&[], date, age), None);
+            assert_eq!(watch.status.picture().old_copy, None, "{date} {age:?}");
+        }
+        until(&watch, &answer(&[], NOW, Some(4000)), None);
+        until(&watch, &answer(&[], NOW, Some(3000)), None);
+        let told = watch.status.picture().old_copy.unwrap().to_string();
+        assert!(told.contains("4000 s") && told.contains("300 s"), "{told}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! It decides nothing. Callers: [`super`] writes, [`crate::admin`] reads.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -93,6 +94,24 @@ pub struct Held {
     pub reason: String,
 }
 
+/// A copy of a cache in front of the origin that is far older than `origin.cache_ttl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldCopy {
+    pub age_seconds: u64,
+    pub cache_ttl_seconds: u64,
+}
+
+impl fmt::Display for OldCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { age_seconds, cache_ttl_seconds } = self;
+        write!(
+            f,
+            "a cache in front of the origin sent a copy {age_seconds} s old, but `origin.cache_ttl` is \
+             {cache_ttl_seconds} s: raise it, or changes are seen late"
+        )
+    }
+}
+
 /// Details that cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailTrouble {
@@ -136,6 +155,8 @@ pub struct Picture {
     pub unstored: u64,
     /// The use of `generated_at`, by kind of answer; kinds without it are absent.
     pub stamps: BTreeMap<&'static str, &'static str>,
+    /// The oldest copy of a cache that was too old.
+    pub old_copy: Option<OldCopy>,
 }
 
 impl Picture {
@@ -241,6 +262,14 @@ impl OriginStatus {
     /// How `generated_at` of one kind of answer is read.
     pub fn set_stamp(&self, place: &'static str, reading: &'static str) {
         self.0.lock().stamps.insert(place, reading);
+    }
+
+    /// A copy was far older than `origin.cache_ttl`; `true` if it is the first one.
+    pub fn saw_old_copy(&self, copy: OldCopy) -> bool {
+        let mut picture = self.0.lock();
+        let is_first = picture.old_copy.is_none();
+        picture.old_copy = picture.old_copy.filter(|kept| kept.age_seconds >= copy.age_seconds).or(Some(copy));
+        is_first
     }
 
     /// Why the data directory cannot be written, if so.

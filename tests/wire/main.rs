@@ -21,6 +21,7 @@ mod behind_nginx;
 mod bodies;
 mod budget;
 mod bundle;
+mod caches;
 mod certificates;
 mod changes;
 mod client_address;

@@ -66,7 +66,7 @@ fn data(status: &Status, families: &mut Families) {
     families.flag(table::HEALTHY, reading.reasons.is_empty());
     families.flag(table::HELD, status.holds_back());
     let Some(published) = &reading.published else { return };
-    let age = published.age_seconds(reading.now);
+    let age = reading.age;
     families.flag(table::UNCONFIRMED, age.is_none());
     if let Some(age) = age {
         families.gauge(table::AGE, age);

@@ -140,6 +140,9 @@ impl Facts<'_> {
                 "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a \
                  `max-age`, or run a mirror (mirror.enabled = true).",
             ),
+            Trouble::OldCopies => {
+                (text, "Set `origin.cache_ttl` to the time for which the cache keeps its copies, or shorten that time.")
+            }
         };
         Finding { weight, what, todo: todo.to_owned(), action: None }
     }

@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 
 use crate::api::dump::DumpKind;
 use crate::api::links;
-use crate::clock::WallTime;
+use crate::clock::Now;
 use crate::dumps::{Built, Part};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::caching::{self, Ranged};
@@ -37,7 +37,7 @@ pub(crate) struct FromDump<'a> {
 
 impl Standing {
     /// An answer from a dump, and its body.
-    pub(crate) fn dump(&self, asked: Asked<'_>, found: FromDump<'_>, now: WallTime) -> (Answer, Option<Part>) {
+    pub(crate) fn dump(&self, asked: Asked<'_>, found: FromDump<'_>, now: Now) -> (Answer, Option<Part>) {
         let FromDump { kind, coding, built, published } = found;
         let problem = |problem: &Problem| self.problem(asked, problem, None, HeaderMap::new());
         let state = precondition::evaluate(asked.method, asked.headers, Some(&built.tag));
@@ -89,7 +89,7 @@ impl Standing {
         head.put_static(&fields::VARY, "accept-encoding");
         head.put_static(&fields::ACCEPT_RANGES, "bytes");
         head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
-        if let Some(confirmed) = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now)) {
+        if let Some(confirmed) = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now.wall)) {
             head.put(&fields::MIRROR_CONFIRMED, confirmed);
         }
         let outcome = CacheOutcome::Hit { ttl: self.ages.then(|| self.ttl - i64::from(age)) };

@@ -145,7 +145,7 @@ const KEYS: &[Key] = &[
         "origin.cache_ttl",
         Duration("0s", "1d"),
         ONLINE,
-        "How old a copy in the origin's CDN can be if its headers do not say. A `generated_at` that is older than `Date` minus `Age` by more than twice this time is not used as a time, unless it is known to follow the clock (`origin.stamps` in `/status`).",
+        "How old a copy in the origin's CDN can be if its headers do not say. Without `Age`, a changed detail is requested once more after this time. A `generated_at` that is older than the headers say by more than twice this time is not used as a time, unless it is known to follow the clock (`origin.stamps` in `/status`).",
     ),
     key(
         "origin.timeout",

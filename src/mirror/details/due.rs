@@ -11,7 +11,7 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 
 use super::index::{Known, PIECE};
-use super::{Details, provisional};
+use super::{Details, proof, provisional};
 
 /// Details to fetch.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Details {
     /// The details to fetch: changed ones, then, if `all` are wanted, missing ones, newest first.
     pub(super) fn missing(&self, published: &Snapshot, all: bool, now: WallTime, cache_ttl: Duration) -> Due {
         let dataset = &published.dataset;
-        // After an answer that was too old, retry when the CDN has dropped that copy.
+        // After an answer that was too old, or may have been, ask again when the CDN has dropped that copy.
         let rested = |meta: &Known| {
             let since = now.millis_since(WallTime::from_millis(meta.fetched_ms));
             !(0..millis(cache_ttl)).contains(&since)
@@ -51,7 +51,8 @@ impl Details {
                 return;
             };
             let is_changed = meta.summary_hash != summary.hash;
-            let unseen = is_changed && meta.fetched_ms < published_ms;
+            let was_asked = meta.summary_hash == proof::asked_once(summary.hash);
+            let unseen = is_changed && !was_asked && meta.fetched_ms < published_ms;
             if unseen || ((is_changed || provisional(meta, dataset, position)) && rested(meta)) {
                 changed.push(position);
             } else if is_changed || provisional(meta, dataset, position) {

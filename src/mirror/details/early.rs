@@ -1,7 +1,9 @@
 //! Details that clients read before the first snapshot: kept for it, so that they are not fetched again.
 //!
 //! Such a detail has the hash of no summary. The first snapshot with the listing adopts it, unless it is older than the
-//! summary. Callers: [`super::super::early_copies`] offers, [`super::worker`] adopts.
+//! summary, or may be a copy that is. Callers: [`super::super::early_copies`] offers, [`super::worker`] adopts.
+
+use std::time::Duration;
 
 use crate::api::json;
 use crate::api::listing::ListingId;
@@ -11,8 +13,8 @@ use crate::store::{DetailMeta, DetailRecord, DetailState};
 use crate::upstream::client::Answer;
 use crate::upstream::stamps::{Place, StampWatch};
 
-use super::index::no_summary;
-use super::{Details, provisional};
+use super::index::{Known, no_summary};
+use super::{Details, proof, provisional};
 
 /// Most details kept before the first snapshot: bounds the cost of answers to unknown ids.
 const MOST: usize = 10_000;
@@ -46,13 +48,17 @@ impl Details {
     }
 
     /// Adopts the details offered for listings of a data set.
-    pub(super) fn adopt(&self, dataset: &Dataset) {
+    pub(super) fn adopt(&self, dataset: &Dataset, cache_ttl: Duration) {
         if self.0.index.read().offered() == 0 {
             return;
         }
         let mut listed = Vec::new();
         self.look_through(dataset, false, |position, summary, known| {
-            if known.is_some_and(|known| known.is_offered() && !provisional(known, dataset, position)) {
+            let is_proven = |known: &Known| {
+                let is_young = proof::is_young(dataset.modified_at(position), known.fetched_ms, cache_ttl);
+                !is_young && !provisional(known, dataset, position)
+            };
+            if known.is_some_and(|known| known.is_offered() && is_proven(known)) {
                 listed.push(summary.clone());
             }
         });
@@ -71,12 +77,10 @@ impl Details {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use bytes::Bytes;
     use http::HeaderMap;
 
-    use super::super::index::Known;
     use super::*;
     use crate::api::hash::ContentHash;
     use crate::cache::Cache;
@@ -94,7 +98,8 @@ mod tests {
         let now = WallTime::from_seconds(1_000_000);
         let stamps = Stamps { date: None, age: None };
         let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{}"));
-        let answer = Answer { status: 200, headers, body, stamps, asked: now, received: now, room: Arc::default() };
+        let answer =
+            Answer { status: 200, headers, body, stamps, asked: now, received: now, lag_ms: 0, room: Arc::default() };
         let watch = StampWatch::new(OriginStatus::default(), Duration::ZERO);
         let known = Known { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
         *details.0.index.write() = (1..=MOST as u64).map(|id| (ListingId(id), known)).collect();

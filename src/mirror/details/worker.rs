@@ -69,7 +69,7 @@ impl DetailWorker {
             if let Some(published) = published.filter(|_| rests.is_none()) {
                 let disturbed = self.details.0.disturbed.load(Ordering::Acquire);
                 if quiet.as_ref().is_none_or(|quiet| !quiet.lasts(&published.dataset.id, disturbed, now)) {
-                    self.details.adopt(&published.dataset);
+                    self.details.adopt(&published.dataset, self.cache_ttl);
                     let Due { ids: mut due, next_ms } = self.details.missing(&published, self.all, now, self.cache_ttl);
                     due.retain(|id| retries.is_due(*id, now));
                     let due = retries.chosen(due);

@@ -192,6 +192,29 @@ impl Checker {
         Ok(())
     }
 
+    /// Checks that no detail is older than its summary.
+    pub fn details_follow(&self, published: Option<&Snapshot>, details: &Details) -> Result<(), String> {
+        let Some(published) = published else { return Err("nothing is published".to_owned()) };
+        let history = self.history.lock();
+        for summary in &published.dataset.content.summaries {
+            let id = summary.id;
+            let record = details.get(id).map_err(|error| error.to_string())?;
+            let Some(record) = record.filter(|record| record.meta.state == DetailState::Present) else {
+                return Err(format!("the detail of {id} is missing"));
+            };
+            let text = blanked(&String::from_utf8_lossy(&record.body));
+            let needed = history.numbers(id.0, |version| shows(&version.summary, summary));
+            let shown = history.numbers(id.0, |version| version.detail == text);
+            if let (Some((needed, _)), Some((_, shown))) = (needed, shown)
+                && shown < needed
+            {
+                let meta = &record.meta;
+                return Err(format!("the detail of {id} has version {shown}, its summary {needed}: {meta:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that a mirror of a quiet origin shows all that a refresh can see; with `exact`, all there is.
     pub fn settled(&self, published: Option<&Snapshot>, exact: bool) -> Result<(), String> {
         let Some(published) = published else { return Err("nothing is published".to_owned()) };

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use grandstand::sample::{
-    ApiUrlStyle, Cdn, Edges, EmptyFilters, EtagStyle, FaultRule, Generated, GeneratedAt, ItemOrder, Switches,
-    TaxonomyShape, TermFields,
+    ApiUrlStyle, Cdn, CopyHeader, Edges, EmptyFilters, EtagStyle, FaultRule, Generated, GeneratedAt, ItemOrder,
+    Switches, TaxonomyShape, TermFields,
 };
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
@@ -48,10 +48,19 @@ impl Scene {
         let budget = dice.random_bool(0.5).then_some(60);
         let max_age = Duration::from_secs(dice.random_range(60..=300));
         let nodes = *[0, 1, 3].choose(&mut dice).unwrap();
+        let copy_header = copy_header(seed);
+        let is_silent = matches!(copy_header, CopyHeader::Silent { .. });
+        // Nodes that disagree and say nothing would take anybody's data back.
+        let nodes = if is_silent { nodes.min(1) } else { nodes };
+        let (order, tag) = (*orders.choose(&mut dice).unwrap(), *tags.choose(&mut dice).unwrap());
+        // It sends copies older than `cache_ttl`, and only their bodies tell how old.
+        let is_updating = matches!(copy_header, CopyHeader::Silent { updating: true, .. });
+        let etags = if is_updating && nodes > 0 { EtagStyle::None } else { tag };
         let cdn = (nodes > 0).then_some(Cdn { max_age, nodes });
+        let generated = if is_silent && nodes > 0 { Generated::default() } else { generated(seed) };
         let switches = Switches {
-            order: *orders.choose(&mut dice).unwrap(),
-            etags: *tags.choose(&mut dice).unwrap(),
+            order,
+            etags,
             request_id: dice.random_bool(0.3),
             gzip: dice.random_bool(0.5),
             taxonomy_shape: *[TaxonomyShape::Object, TaxonomyShape::Array, TaxonomyShape::Nested]
@@ -66,7 +75,8 @@ impl Scene {
             jitter_ms: (1, dice.random_range(1..=100)),
             refuse_61st: budget.map(|most| most as u32),
             cdn,
-            generated: generated(seed),
+            generated,
+            copy_header,
             edges: Edges::named(Edges::NAMES[seed as usize % Edges::NAMES.len()]).unwrap(),
             ..Switches::default()
         };
@@ -119,6 +129,13 @@ impl Scene {
         3 * (self.ttl + self.cache_ttl) + 3 * self.pass_time(listings) + Duration::from_secs(120)
     }
 
+    /// By when each detail is as new as its summary: the longest pause of a detail that failed often, and twice the
+    /// lifetime of a copy that was asked for at the last moment.
+    pub fn details_follow_after(&self, listings: usize) -> Duration {
+        let pauses = Duration::from_secs(3600) + 2 * self.cache_ttl + Duration::from_secs(10);
+        self.settled_after(listings) + pauses + 2 * self.pace() * listings as u32
+    }
+
     /// By when a sweep has also found what no refresh can see: its interval, its tenth of the budget, and the pass.
     pub fn swept_after(&self, listings: usize) -> Duration {
         let pages = listings.div_ceil(100) as u32;
@@ -130,6 +147,14 @@ impl Scene {
     pub fn details_after(&self, listings: usize) -> Duration {
         2 * (self.verify_every + Duration::from_secs(10) * listings as u32) + Duration::from_secs(3600)
     }
+}
+
+/// What the CDN's copies say, drawn apart as well.
+fn copy_header(seed: u64) -> CopyHeader {
+    use CopyHeader::{OriginDate, OwnDate, Silent};
+    let mut dice = SmallRng::seed_from_u64(seed ^ 0x63_64_6e);
+    let silent = Silent { updating: dice.random_bool(0.5), says_so: true };
+    *[OwnDate, OriginDate, silent].choose(&mut dice).unwrap()
 }
 
 /// What `generated_at` says, drawn apart, so that the rest of a seed's scene stays as it was.

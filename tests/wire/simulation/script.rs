@@ -211,6 +211,11 @@ impl Run {
         self.sound()?;
         let newest = self.rig.as_ref().unwrap().0.newest.clone();
         self.checker.lock().settled(newest.get().as_deref(), false).map_err(|what| format!("not settled: {what}"))?;
+        until(scene.details_follow_after(listings)).await;
+        self.sound()?;
+        let details = self.rig.as_ref().unwrap().0.details.clone();
+        let follow = self.checker.lock().details_follow(newest.get().as_deref(), &details);
+        follow.map_err(|what| format!("details are behind: {what}"))?;
         until(scene.swept_after(listings)).await;
         self.sound()?;
         self.checker.lock().settled(newest.get().as_deref(), true).map_err(|what| format!("after a sweep: {what}"))?;

@@ -1,0 +1,183 @@
+//! How far the origin's clock is from ours: the smallest `received - Date` of the last hour.
+//!
+//! The smallest, because a cache that keeps the origin's `Date` makes that difference larger, never smaller. Callers:
+//! [`super`], which passes the instants.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Monotonic, WallTime};
+
+/// For how long a `Date` says something about the clocks.
+const MEMORY: Duration = Duration::from_secs(3600);
+
+/// Differences are kept by minute.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A wall clock that moved so much against the monotonic one did not just drift. In milliseconds.
+const JUMP_MS: i64 = 2000;
+
+/// A `Date` further ahead of our clock than this is wrong, not another clock: one bad node must not make the answers
+/// of all others look old. In milliseconds.
+const FURTHEST_AHEAD_MS: i64 = 15 * 60 * 1000;
+
+/// Both clocks at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instants {
+    pub wall: WallTime,
+    pub mono: Monotonic,
+}
+
+impl Instants {
+    /// How far the wall clock is ahead of the monotonic one, in milliseconds.
+    fn base_ms(self) -> i64 {
+        let mono = i64::try_from(self.mono.as_nanos() / 1_000_000).unwrap_or(i64::MAX);
+        self.wall.as_millis().saturating_sub(mono)
+    }
+}
+
+/// The origin's clock for all who ask. Every answer to a client reads it, so that reading takes no lock.
+#[derive(Debug, Default)]
+pub(super) struct OriginLag {
+    lags: Mutex<DateLags>,
+    /// [`DateLags::smallest_ms`], valid for this base and before this monotonic instant, in nanoseconds.
+    least_ms: AtomicI64,
+    base_ms: AtomicI64,
+    until: AtomicU64,
+}
+
+impl OriginLag {
+    /// See [`DateLags::note`].
+    pub(super) fn note(&self, now: Instants, date: WallTime) {
+        let mut lags = self.lags.lock();
+        lags.note(now, date);
+        self.publish(&mut lags, now);
+    }
+
+    /// See [`DateLags::smallest_ms`].
+    pub(super) fn smallest_ms(&self, now: Instants) -> i64 {
+        let moved_ms = now.base_ms().saturating_sub(self.base_ms.load(Ordering::Acquire)).saturating_abs();
+        if moved_ms <= JUMP_MS && now.mono.as_nanos() < self.until.load(Ordering::Acquire) {
+            return self.least_ms.load(Ordering::Acquire);
+        }
+        self.publish(&mut self.lags.lock(), now)
+    }
+
+    fn publish(&self, lags: &mut DateLags, now: Instants) -> i64 {
+        let least_ms = lags.smallest_ms(now);
+        let oldest = lags.minutes.front().map(|(began, _)| began.plus(MEMORY).as_nanos());
+        self.least_ms.store(least_ms, Ordering::Release);
+        self.base_ms.store(lags.base_ms, Ordering::Release);
+        self.until.store(oldest.unwrap_or(u64::MAX), Ordering::Release);
+        least_ms
+    }
+}
+
+/// The smallest differences of the last hour.
+#[derive(Debug, Default)]
+struct DateLags {
+    /// [`Instants::base_ms`] of the latest use.
+    base_ms: i64,
+    /// When a minute began, and the smallest difference in it; at most 61.
+    minutes: VecDeque<(Monotonic, i64)>,
+}
+
+impl DateLags {
+    /// An answer that no cache kept, as far as it says: it was received at `now` and says `date`.
+    fn note(&mut self, now: Instants, date: WallTime) {
+        self.forget(now);
+        let lag_ms = now.wall.millis_since(date);
+        if lag_ms < -FURTHEST_AHEAD_MS {
+            return;
+        }
+        match self.minutes.back_mut() {
+            Some((began, least)) if now.mono.since(*began) < MINUTE => *least = lag_ms.min(*least),
+            _ => self.minutes.push_back((now.mono, lag_ms)),
+        }
+    }
+
+    /// By how many milliseconds the origin's clock is behind ours; negative when it is ahead, 0 while unknown.
+    fn smallest_ms(&mut self, now: Instants) -> i64 {
+        self.forget(now);
+        self.minutes.iter().map(|(_, lag_ms)| *lag_ms).min().unwrap_or(0)
+    }
+
+    /// Forgets what is too old, and everything if the wall clock has jumped.
+    fn forget(&mut self, now: Instants) {
+        let base_ms = now.base_ms();
+        if base_ms.saturating_sub(self.base_ms).saturating_abs() > JUMP_MS {
+            self.minutes.clear();
+        }
+        self.base_ms = base_ms;
+        while self.minutes.front().is_some_and(|(began, _)| now.mono.since(*began) > MEMORY) {
+            self.minutes.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64, wall: i64) -> Instants {
+        Instants { wall: WallTime::from_seconds(wall), mono: Monotonic::from_seconds(seconds) }
+    }
+
+    fn note(lags: &OriginLag, seconds: u64, lag: i64) {
+        let wall = 1_000_000 + seconds.cast_signed();
+        lags.note(at(seconds, wall), WallTime::from_seconds(wall - lag));
+    }
+
+    fn smallest(lags: &OriginLag, seconds: u64) -> i64 {
+        lags.smallest_ms(at(seconds, 1_000_000 + seconds.cast_signed())) / 1000
+    }
+
+    #[test]
+    fn the_smallest_difference_of_the_last_hour_counts() {
+        let lags = OriginLag::default();
+        assert_eq!(smallest(&lags, 0), 0, "nothing is known");
+        note(&lags, 1, 300);
+        assert_eq!(smallest(&lags, 1), 300);
+        for (seconds, lag) in [(2, 120), (3, 240), (100, 250), (4000, 260)] {
+            note(&lags, seconds, lag);
+        }
+        assert_eq!(smallest(&lags, 4000), 260, "what came more than an hour ago is forgotten");
+        note(&lags, 4001, -90);
+        assert_eq!(smallest(&lags, 7600), -90, "an origin that is ahead");
+        assert_eq!(smallest(&lags, 7700), 0);
+        assert!(lags.lags.lock().minutes.is_empty());
+    }
+
+    #[test]
+    fn a_jump_of_the_wall_clock_makes_it_unknown() {
+        for jump in [-600, 600] {
+            let lags = OriginLag::default();
+            note(&lags, 1, 50);
+            assert_eq!(lags.smallest_ms(at(2, 1_000_003)), 50_000, "a clock is disciplined");
+            assert_eq!(lags.smallest_ms(at(3, 1_000_003 + jump)), 0, "{jump}");
+        }
+    }
+
+    #[test]
+    fn a_date_of_another_day_is_no_clock() {
+        let lags = OriginLag::default();
+        note(&lags, 1, -86_400);
+        assert_eq!(smallest(&lags, 1), 0);
+        note(&lags, 2, 86_400);
+        assert_eq!(smallest(&lags, 2), 86_400, "an origin may be behind as far as it likes");
+    }
+
+    #[test]
+    fn memory_stays_small_however_often_answers_come() {
+        let lags = OriginLag::default();
+        for tenth in 0..60_000 {
+            let mono = Monotonic::from_nanos(tenth * 500_000_000);
+            let wall = WallTime::from_millis(1_000_000_000 + (tenth * 500).cast_signed());
+            lags.note(Instants { wall, mono }, wall);
+        }
+        assert!(lags.lags.lock().minutes.len() <= 61, "{}", lags.lags.lock().minutes.len());
+    }
+}

@@ -1,0 +1,185 @@
+//! Caches in front of the origin, each with its own idea of `Date` and `Age`; and origins whose clock differs from ours.
+//!
+//! Details follow a change although a silent cache has their old copies, and no age is counted twice.
+
+use std::time::{Duration, Instant};
+
+use grandstand::sample::{Cdn, CopyHeader, Origin, Switches, World};
+use http::Method;
+use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
+use jiff::Timestamp;
+
+use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Server, Setup, each, origin_with, quiet, wait_until};
+
+const LIST: &str = "/api/listings.json";
+
+fn behind(copy_header: CopyHeader, max_age: u64) -> Switches {
+    let cdn = Some(Cdn { max_age: Duration::from_secs(max_age), nodes: 1 });
+    Switches { cdn, copy_header, ..Switches::default() }
+}
+
+/// What the mirror asks, asked by somebody else: the cache keeps the answer.
+async fn read_by_others(origin: &Origin, ids: &[u64]) {
+    let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
+    for id in ids {
+        origin.ask(&Method::GET, &format!("/api/listings/{id}.json"), &headers).await.unwrap();
+    }
+}
+
+fn details_asked(origin: &Origin) -> Vec<bool> {
+    let log = origin.log();
+    log.iter().filter(|seen| seen.path_and_query.contains("/listings/")).map(|seen| seen.conditional).collect()
+}
+
+/// Waits until the mirror has all of the origin's details.
+async fn details_follow(server: &Server, origin: &Origin, ids: &[u64]) {
+    for id in ids {
+        let path = format!("/api/listings/{id}.json");
+        let there = origin.expected(&path).1;
+        wait_until(&format!("the detail of {id} follows"), || async { server.ok(&path).await.json() == there }).await;
+        detail_is_the_origins(server, origin, *id).await;
+    }
+}
+
+#[tokio::test]
+async fn changed_details_follow_behind_a_cache_that_sends_no_age() {
+    each([false, true].map(|updating| CopyHeader::Silent { updating, says_so: false }), async |header| {
+        let origin = origin_with(230, behind(header, 2)).await;
+        let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "2s").set("ttl", "4s").start().await;
+        server.settled(&origin).await;
+        assert_eq!(details_asked(&origin).len(), 230, "{header:?}: each detail of the first copy is asked for once");
+        let ids: Vec<u64> = origin.world(World::ids).into_iter().skip(90).step_by(11).take(10).collect();
+        for round in 0..2 {
+            let before = server.snapshot().await;
+            read_by_others(&origin, &ids).await;
+            let asked = details_asked(&origin).len();
+            origin.edit(|world| assert!(ids.iter().all(|id| world.touch(*id) && world.change_detail(*id))));
+            server.refresh().await;
+            wait_until("the change shows", || async { server.snapshot().await != before }).await;
+            details_follow(&server, &origin, &ids).await;
+            server.settled(&origin).await;
+            let asked = details_asked(&origin).split_off(asked);
+            assert!(asked.len() <= 2 * ids.len() && asked.iter().all(|asked| *asked), "{header:?} {round}: {asked:?}");
+        }
+        list_is_the_origins(&server, &origin, LIST).await;
+        for name in ["sports", "states", "cities"] {
+            taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_detail_that_shows_no_trace_of_the_change_is_asked_for_once_more_also_after_a_restart() {
+    // The detail does not change at all: nothing but time tells that it is no old copy.
+    let origin = origin_with(60, Switches::default()).await;
+    let mut server = Setup::mirror_of(&origin).set("origin.cache_ttl", "20s").set("ttl", "4s").start().await;
+    server.settled(&origin).await;
+    let id = origin.world(World::ids)[30];
+    let path = format!("/api/listings/{id}.json");
+    let asked = |origin: &Origin| origin.log().iter().filter(|seen| seen.path_and_query == path).count();
+    assert_eq!(asked(&origin), 1);
+    let before = server.snapshot().await;
+    // A change of the summary that does not move `modified`, on the first page: the next refresh sees it.
+    origin.edit(|world| world.alter(id, |venue| venue.review_count += 1));
+    server.refresh().await;
+    wait_until("the change shows", || async { server.snapshot().await != before }).await;
+    wait_until("its detail is asked for", || async { asked(&origin) == 2 }).await;
+    let first = Instant::now();
+    // What was fetched is durable within a second.
+    wait_until("it is durable", || async { first.elapsed() > Duration::from_secs(2) }).await;
+    assert_eq!(server.status().await["details"]["current"], 59, "it may be an old copy");
+    server.restart().await;
+    server.ready().await;
+    wait_until("it is asked for once more", || async { asked(&origin) == 3 }).await;
+    assert!(first.elapsed() > Duration::from_secs(18), "only after {:?} an old copy has expired", first.elapsed());
+    server.settled(&origin).await;
+    assert_eq!((asked(&origin), server.status().await["details"]["current"].as_u64()), (3, Some(60)));
+}
+
+#[tokio::test]
+async fn an_origin_that_forbids_caches_is_asked_for_each_changed_detail_once() {
+    let cache_control = Some("no-store".to_owned());
+    let origin = origin_with(60, Switches { cache_control, ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let before = server.snapshot().await;
+    let id = origin.world(World::ids)[30];
+    origin.clear_log();
+    origin.edit(|world| world.alter(id, |venue| venue.review_count += 1));
+    server.refresh().await;
+    wait_until("the change shows", || async { server.snapshot().await != before }).await;
+    server.settled(&origin).await;
+    // Longer than `cache_ttl` and the worker's pause.
+    let since = Instant::now();
+    wait_until("time has passed", || async { since.elapsed() > Duration::from_secs(8) }).await;
+    quiet(&origin).await;
+    assert_eq!(details_asked(&origin).len(), 1);
+}
+
+/// `Age` of the mirror's answers for a while: the largest.
+async fn oldest(server: &Server, span: Duration) -> u64 {
+    let (began, mut oldest) = (Instant::now(), 0);
+    while began.elapsed() < span {
+        oldest = oldest.max(server.ok(LIST).await.age().unwrap());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    oldest
+}
+
+#[tokio::test]
+async fn no_age_is_counted_twice_whichever_date_the_cache_sends_and_whatever_the_origins_clock_says() {
+    /// How old copies become, and the time from one refresh to the next, in seconds.
+    const KEPT: u64 = 8;
+    const TTL: u64 = 3;
+    let headers = [CopyHeader::OwnDate, CopyHeader::OriginDate];
+    let cases = headers.into_iter().flat_map(|header| [0, 300, -300].map(|ahead| (header, ahead)));
+    each(cases, async |(header, ahead)| {
+        let origin = origin_with(60, Switches { clock_ahead: ahead, ..behind(header, KEPT) }).await;
+        let setup = Setup::mirror_of(&origin).set("origin.cache_ttl", "8s").set("ttl", &format!("{TTL}s"));
+        let server = setup.start().await;
+        server.settled(&origin).await;
+        let age = oldest(&server, Duration::from_secs(2 * KEPT)).await;
+        assert!((KEPT / 2..=KEPT + TTL + 2).contains(&age), "{header:?} {ahead}: {age} s");
+        let stamps = server.status().await["origin"]["stamps"].clone();
+        assert_eq!(stamps["lists"], "used", "{header:?} {ahead}: {stamps}");
+        let said = server.process.said();
+        assert!(!said.contains("generated_at is later"), "{header:?} {ahead}: {said}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_origin_whose_clock_is_minutes_off_has_fresh_data_and_is_healthy() {
+    each([300_i64, -300, -86_400], async |ahead| {
+        let origin = origin_with(60, Switches { clock_ahead: ahead, ..Switches::default() }).await;
+        let mut server = Setup::mirror_of(&origin).set("ttl", "4s").start().await;
+        for life in 0..2 {
+            server.settled(&origin).await;
+            let is_young = async || {
+                let status = server.admin(Method::GET, "/status").await;
+                let young = server.ok(LIST).await.age().is_some_and(|age| age <= 6);
+                young && status.status == 200 && status.json()["unconfirmed"] == false
+            };
+            wait_until("the data is fresh", is_young).await;
+            let status = server.status().await;
+            let confirmed: Timestamp = status["confirmed_at"].as_str().unwrap().parse().unwrap();
+            let origins = Timestamp::now().as_second() + ahead;
+            // Never in our future, and never later than the origin's own clock says.
+            assert!(
+                confirmed.as_second() <= Timestamp::now().as_second().min(origins + 1),
+                "{life} {ahead}: {status:#}"
+            );
+            // After the restart there may be no body to read.
+            let stamp = &status["origin"]["stamps"]["lists"];
+            assert!(stamp == "used" || (life == 1 && stamp.is_null()), "{life} {ahead}: {stamp}");
+            let id = origin.world(World::ids)[30];
+            origin.edit(|world| assert!(world.touch(id) && world.change_detail(id)));
+            server.refresh().await;
+            details_follow(&server, &origin, &[id]).await;
+            server.restart().await;
+        }
+    })
+    .await;
+}
