@@ -127,7 +127,7 @@ fn echoes(ours: &str, theirs: &str) -> Echo {
     }
     let instant = |filters: &mut Value| {
         let since = filters.as_object_mut()?.remove("modified_since")?;
-        modified::parse(since.as_str()?).ok()
+        modified::parse_any(since.as_str()?).ok()
     };
     match (instant(&mut ours), instant(&mut theirs)) {
         (Some(one), Some(other)) if one == other && ours == theirs => Echo::Spelled,

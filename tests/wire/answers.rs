@@ -75,13 +75,16 @@ async fn pages_are_clamped_echoed_and_empty_beyond_the_last() {
         ("?per_page=101", 1, 100, 100),
         ("?per_page=18446744073709551615", 1, 100, 100),
         ("?per_page=1&page=120", 120, 1, 1),
-        ("?page=002&per_page=050", 2, 50, 50),
     ] {
         let body = server.ok(&format!("{LIST}{query}")).await.json();
         let echoed = (&body["page"], &body["per_page"], body["items"].as_array().unwrap().len());
         assert_eq!(echoed, (&page.into(), &per_page.into(), items), "{query}");
         let pages = 120_u64.div_ceil(per_page);
         assert_eq!((&body["total"], &body["total_pages"]), (&120.into(), &pages.into()), "{query}");
+    }
+    // Not canonical: another server may read it in another way.
+    for query in ["?page=002", "?per_page=0100"] {
+        assert_eq!(server.get(&format!("{LIST}{query}")).await.status, 400, "{query}");
     }
     assert_eq!(origin.count(), 0);
 }
@@ -108,7 +111,7 @@ async fn spellings_of_one_query_are_one_resource() {
         ),
         ("?sport=golf", &["?sport=%67olf", "?%73port=golf", "?sport=golf&sport=golf", "?x=y&sport=golf&sport="][..]),
         ("?state=texas&sport=baseball", &["?sport=baseball&state=texas&page=1"][..]),
-        ("?per_page=100", &["?per_page=100000", "?per_page=0100"][..]),
+        ("?per_page=100", &["?per_page=100000"][..]),
     ] {
         let plain = server.ok(&format!("{LIST}{one}")).await;
         for spelling in spellings {

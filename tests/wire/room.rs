@@ -104,7 +104,7 @@ async fn bodies_that_unpack_to_bombs_take_a_bounded_part_of_the_memory() {
     for name in names {
         // Ten of one kind at once: as details, as lists, and as documents with addresses.
         let targets: Vec<String> =
-            (0..10).map(|number| format!("/api/listings.json?sport={name}&page={number}1")).collect();
+            (0..10).map(|number| format!("/api/listings.json?sport={name}&page=1{number}")).collect();
         let longest = attack(&server, &targets).await;
         println!("{name}: {} MiB at most, others waited {longest:?}", most_resident(&server) / MEBIBYTE);
     }
@@ -141,7 +141,7 @@ async fn bodies_without_end_take_a_bounded_part_of_the_memory() {
     })
     .await;
     // Ten that are read whole, and ten that are streamed to clients that read nothing.
-    let targets: Vec<String> = (0..10).map(|number| format!("/api/listings.json?sport=a&page={number}1")).collect();
+    let targets: Vec<String> = (0..10).map(|number| format!("/api/listings.json?sport=a&page=1{number}")).collect();
     let mut silent = Vec::new();
     for number in 0..10 {
         let mut stream = tokio::net::TcpStream::connect(server.public).await.unwrap();

@@ -158,9 +158,9 @@ impl Mirror {
     /// Takes in pages that contradict each other; `None`: they may fit when they are read again.
     pub(super) async fn contradictory(
         &mut self,
-        reading: &Reading,
+        reading: &mut Reading,
         until_ms: i64,
-        found: Contradictory,
+        mut found: Contradictory,
     ) -> Result<Option<Next>, MirrorError> {
         let newest = self.newest.get();
         let snapshot = newest.as_ref().map(|newest| &newest.dataset.id);
@@ -169,6 +169,7 @@ impl Mirror {
         if !known && !self.contradictions.seen.see(&found.contradiction, reading.began, apart) {
             return Ok(None);
         }
+        found.assembled.content.envelope.empty_numbers = self.empty_numbers(reading, until_ms).await;
         tracing::warn!(why = %found, "the origin's pages contradict each other; the best list that there is, is used");
         let left = 2 * pass::pages(found.total) + 20;
         let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
@@ -311,9 +312,6 @@ impl Mirror {
         let summaries = arranged(assembled.content.summaries.clone(), &contradiction.doubled, others, last);
         let here = summaries.len() as u64;
         let mut content = Content { summaries, ..assembled.content.clone() };
-        if let Some(last) = last {
-            content.envelope.empty_numbers = last.content.envelope.empty_numbers.clone();
-        }
         // Some page may have the right total, while others come from a cache.
         let right = contradiction.excess.contains(&(here.cast_signed() - distinct.cast_signed()));
         // What no list shows may have changed since.

@@ -124,7 +124,7 @@ impl Mirror {
 
     /// The origin's numbers of an empty list. A reading for a better certificate asks once, for what changed since the
     /// instant of its pages: most often nothing did. Without an answer they stay as they are.
-    async fn empty_numbers(&self, reading: &mut Reading, until_ms: i64) -> EmptyNumbers {
+    pub(super) async fn empty_numbers(&self, reading: &mut Reading, until_ms: i64) -> EmptyNumbers {
         if let Some(asked) = &reading.empty_numbers {
             return asked.clone();
         }

@@ -56,8 +56,8 @@ impl Mirror {
     /// Goes on with the questions about filters; returns when to go on. `None`: when something is published.
     pub(super) async fn ask_meaning(&mut self) -> Result<Option<Duration>, MirrorError> {
         let Some(newest) = self.newest.get() else { return Ok(None) };
-        // A better list follows soon.
-        if newest.meta.certificate == Certificate::Provisional {
+        // A better list follows soon, or the origin has another list by now.
+        if newest.meta.certificate == Certificate::Provisional || self.shrink.is_holding() {
             return Ok(None);
         }
         if let Some(wait) = due_in(&newest.meta, self.clock.now_wall().as_millis()) {
@@ -95,10 +95,13 @@ impl Mirror {
             if self.is_wanted_elsewhere() {
                 return Ok(Some(SOON));
             }
-            let heard = match self.put_question(query).await {
-                Ok(heard) => heard,
+            // A question may wait long for its slot, and must not delay a refresh.
+            let patience = self.schedule.refresh_in(self.clock.now_mono(), self.age());
+            let heard = match tokio::time::timeout(patience, self.put_question(query)).await {
+                Err(_) => return Ok(Some(SOON)),
+                Ok(Ok(heard)) => heard,
                 // The questions before are not put again, only this one.
-                Err(error) => {
+                Ok(Err(error)) => {
                     tracing::warn!(%error, "the meaning of filters could not be checked");
                     return Ok(Some(self.schedule.pause()));
                 }

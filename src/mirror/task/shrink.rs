@@ -42,6 +42,10 @@ impl ShrinkGuard {
         self.held.clone()
     }
 
+    pub(super) const fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// The same list is held back, perhaps confirmed for a later instant.
     pub(super) fn hold(&mut self, list: Prepared) {
         self.held = Some(list);
