@@ -21,7 +21,7 @@
 //! [`crate::mirror::details`], [`crate::audit`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -238,6 +238,8 @@ struct SilentPlaces {
 pub struct StampWatch {
     known: Arc<Mutex<[Known; PLACES]>>,
     silent: Arc<SilentPlaces>,
+    /// When an answer last had an `Age`, in milliseconds by our clock.
+    aged_ms: Arc<AtomicI64>,
     status: OriginStatus,
     cache_ttl: Duration,
 }
@@ -245,7 +247,8 @@ pub struct StampWatch {
 impl StampWatch {
     /// Nothing learned yet. `cache_ttl` is how old a CDN copy without `Age` can be; `status` gets what is learned.
     pub fn new(status: OriginStatus, cache_ttl: Duration) -> Self {
-        Self { known: Arc::default(), silent: Arc::default(), status, cache_ttl }
+        let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
+        Self { known: Arc::default(), silent: Arc::default(), aged_ms, status, cache_ttl }
     }
 
     /// The same with another bound.
@@ -262,6 +265,15 @@ impl StampWatch {
     /// Whether a silent cache was seen anywhere.
     pub fn has_seen_silent_copies(&self) -> bool {
         self.silent.certain.load(Ordering::Relaxed) | self.silent.by_stamp.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether an answer may be an old copy although it does not say so. Where caches say the age of their copies, an
+    /// answer without `Age` is none.
+    pub fn may_be_silent(&self, answer: &Answer) -> bool {
+        const RECENT_MS: i64 = 3_600_000;
+        let since_ms = answer.received.as_millis().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
+        let say_their_age = (0..RECENT_MS).contains(&since_ms) && !self.has_seen_silent_copies();
+        answer.may_be_a_silent_copy() && !say_their_age
     }
 
     /// An answer without `Age` turned out to be an old copy.
@@ -312,6 +324,9 @@ impl StampWatch {
         // A `Date` that lags a little is a slow clock; an `Age`, or a body older than its header, is a cache.
         let is_late = by_origin_ms.saturating_sub(sent_ms) > millis(CLOCKS_DIFFER);
         let said_age = answer.stamps.age.unwrap_or(0) > 0;
+        if said_age {
+            self.aged_ms.store(received_ms, Ordering::Relaxed);
+        }
         let by_age_ms = answer.stamps.age.map(|age| i64::from(age) * 1000);
         self.compare_with_ttl(place, by_age_ms.unwrap_or_else(|| by_origin_ms.saturating_sub(claimed_ms)));
         Dated {
@@ -552,6 +567,18 @@ mod tests {
         assert_eq!(until(&watch, &plain, Some(&body(NOW))), 0, "its stamp says so");
         assert_eq!(until(&watch, &answer(&[], NOW, Some(0)), None), 0, "an age says so");
         assert_eq!(until(&watch, &answer(&[("cache-control", "no-store")], NOW, None), None), 0, "no cache has it");
+    }
+
+    #[test]
+    fn where_caches_say_their_age_an_answer_without_one_is_no_copy() {
+        let watch = watch();
+        let plain = answer(&[], NOW, None);
+        assert!(watch.may_be_silent(&plain), "nobody has seen a cache");
+        until(&watch, &answer(&[], NOW, Some(5)), None);
+        assert!(!watch.may_be_silent(&plain));
+        assert!(watch.may_be_silent(&Answer { received: at(NOW + 3601), ..plain.clone() }), "an hour later");
+        watch.saw_silent_copy(Place::Details);
+        assert!(watch.may_be_silent(&plain), "another cache says nothing");
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Details {
             body: new.map(|(text, _)| text).filter(|_| compared.is_none_or(|compared| compared.changed)),
             received_ms: fetched_ms,
             claimed_ms: dated.claimed_ms.saturating_add(answer.lag_ms.max(0)),
-            may_be_a_silent_copy: answer.may_be_a_silent_copy(),
+            may_be_a_silent_copy: stamps.may_be_silent(answer),
         };
         let verdict = question.judge(&given);
         let names = given.body.is_some_and(|body| question.naming(body).is_some());
