@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Origin, Switches, World};
+use grandstand::sample::{FaultRule, Origin, Switches, World};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::harness::nginx::OnPort;
 use crate::harness::{Server, Setup, origin_with, quiet, wait_until};
+use crate::origin_faults::Fault;
 
 const LISTINGS: usize = 350;
 const LIST: &str = "/api/listings.json";
@@ -120,6 +121,27 @@ async fn a_first_copy_of_pages_that_repeat_listings_is_published_and_complete() 
         assert!(origin.count() <= 5, "{:?}", origin.log());
     }
     assert_eq!(server.snapshot().await, served);
+}
+
+#[tokio::test]
+async fn a_search_that_the_origin_does_not_answer_ends_and_what_is_missing_is_forwarded() {
+    let origin = with_ties().await;
+    let pages = (2..=4).map(|page| format!("page={page}&per_page=9"));
+    let refused = ["sport=", "state=", "city=", "per_page=9"].map(str::to_owned).into_iter().chain(pages);
+    let refused = refused.map(|query| FaultRule::always(&format!("{LIST}?{query}"), Fault::Status(400)));
+    origin.set(|switches| switches.faults = refused.collect());
+    let server = Setup::mirror_of(&origin).start().await;
+    copied(&server, &origin).await;
+    assert_eq!(certificate(&server).await, "best-effort");
+    let (total, found) = mirrored(&server).await;
+    let all: BTreeSet<u64> = origin.world(World::ids).into_iter().collect();
+    assert!(total == LISTINGS as u64 && found.len() < LISTINGS && found.is_subset(&all), "{}", found.len());
+    for id in all.difference(&found) {
+        let path = format!("/api/listings/{id}.json");
+        assert_eq!(body(&server, &path).await, origin.expected(&path).1);
+    }
+    let since = format!("{LIST}?modified_since=2023-01-01&per_page=1");
+    assert_eq!(body(&server, &since).await["total"], origin.expected(&since).1["total"]);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! seed prints how, and fails again.
 
 mod check;
+mod contradicting;
 mod edges;
 mod hanging;
 mod history;

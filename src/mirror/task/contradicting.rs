@@ -30,7 +30,7 @@ use super::super::plan::Purpose;
 use super::publish::Proof;
 use super::reading::Reading;
 use super::work::{Doing, Next};
-use super::{Mirror, MirrorError, blocking};
+use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the contradiction that the newest snapshot lives with.
 const STORED: &str = "contradiction";
@@ -117,9 +117,13 @@ pub(super) struct Search {
     until_ms: i64,
     /// The newest snapshot when the reading began.
     before: Option<SnapshotId>,
+    /// The listings on the pages.
+    on_pages: HashSet<ListingId>,
     todo: VecDeque<Question>,
     /// Requests that are left.
     left: u64,
+    /// How often the next question failed.
+    failures: u32,
     /// Listings on no page, found in other lists.
     elsewhere: BTreeMap<ListingId, Summary>,
     /// Listings of the last snapshot in no list.
@@ -143,14 +147,27 @@ impl Search {
         self.purpose
     }
 
+    /// How many listings the pages must have that they show to nobody: those that they show twice instead.
+    fn displaced(&self) -> u64 {
+        let found = self.on_pages.len() + self.elsewhere.len();
+        self.found.listed.saturating_sub(found as u64)
+    }
+
     /// How many listings are not found yet.
     fn lacking(&self) -> u64 {
         let here = self.found.assembled.content.summaries.len() + self.elsewhere.len();
         self.found.total.saturating_sub(here as u64)
     }
 
-    fn holds(&self, pages: &HashSet<ListingId>, id: ListingId) -> bool {
-        pages.contains(&id) || self.elsewhere.contains_key(&id)
+    fn holds(&self, id: ListingId) -> bool {
+        self.on_pages.contains(&id) || self.elsewhere.contains_key(&id)
+    }
+
+    /// Gives a question up: a listing that was there stays.
+    fn gives_up(&mut self, question: Question) {
+        if let Question::Detail(summary) = question {
+            self.unseen.push(summary);
+        }
     }
 }
 
@@ -173,13 +190,16 @@ impl Mirror {
         tracing::warn!(why = %found, "the origin's pages contradict each other; the best list that there is, is used");
         let left = 2 * pass::pages(found.total) + 20;
         let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
+        let on_pages = found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
         let mut search = Search {
             purpose: reading.purpose(),
             found,
             until_ms,
             before: reading.before.clone(),
+            on_pages,
             todo: VecDeque::new(),
             left,
+            failures: 0,
             elsewhere: BTreeMap::new(),
             unseen: Vec::new(),
             phase: Phase::Details,
@@ -226,11 +246,15 @@ impl Mirror {
 
     /// The details of listings that were there before: only a 404 says that they are gone.
     fn ask_for_details(&self, search: &mut Search) {
-        let Some(newest) = self.newest.get() else { return };
-        let pages = search.found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
-        let lost = newest.dataset.content.summaries.iter().filter(|summary| !search.holds(&pages, summary.id));
-        let lost: Vec<Question> = lost.cloned().map(Question::Detail).collect();
-        search.todo.extend(lost);
+        let lost = self.lost(search);
+        search.todo.extend(lost.into_iter().map(Question::Detail));
+    }
+
+    /// The listings of the newest snapshot that no list has shown so far.
+    fn lost(&self, search: &Search) -> Vec<Summary> {
+        let Some(newest) = self.newest.get() else { return Vec::new() };
+        let lost = newest.dataset.content.summaries.iter().filter(|summary| !search.holds(summary.id));
+        lost.cloned().collect()
     }
 
     /// Asks some questions; when none is left, publishes.
@@ -241,16 +265,23 @@ impl Mirror {
                 continue;
             }
             if search.left == 0 {
-                // Without an answer, a listing that was there stays.
-                if let Question::Detail(summary) = question {
-                    search.unseen.push(summary);
-                }
+                search.gives_up(question);
                 continue;
             }
             search.left -= 1;
-            if let Err(error) = self.ask_for(search, &question).await {
-                search.todo.push_front(question);
-                return Err(error);
+            match self.ask_for(search, &question).await {
+                Ok(()) => search.failures = 0,
+                // One question that the origin does not answer must not block the rest.
+                Err(CopyError::Ask(error)) if error.is_nonsense() || search.failures + 1 >= TRIES => {
+                    tracing::debug!(%error, "the search for listings that the pages lack goes on without an answer");
+                    search.failures = 0;
+                    search.gives_up(question);
+                }
+                Err(error) => {
+                    search.failures += 1;
+                    search.todo.push_front(question);
+                    return Err(error.into());
+                }
             }
         }
         if !search.todo.is_empty() {
@@ -262,7 +293,9 @@ impl Mirror {
             Phase::Details => return self.live_with(search).await,
         };
         let pages = search.found.total.div_ceil(next_size.into());
-        if search.lacking() > 0 && pages <= search.left {
+        let for_details = (self.lost(search).len() as u64).min(search.left / 2);
+        // What no page shows is on no page of another size, either.
+        if search.displaced() > 0 && pages + for_details <= search.left {
             search.phase = Phase::OtherPages(next_size);
             let query = |page| ListQuery { page, per_page: next_size, ..ListQuery::default() };
             search.todo.extend((1..=pages).map(|page| Question::List(query(page))));
@@ -273,18 +306,16 @@ impl Mirror {
         Ok(Next::Again(Duration::ZERO))
     }
 
-    async fn ask_for(&self, search: &mut Search, question: &Question) -> Result<(), MirrorError> {
+    async fn ask_for(&self, search: &mut Search, question: &Question) -> Result<(), CopyError> {
         match question {
             Question::List(query) => {
                 let path = query.path_and_query();
                 let copies = self.crawler.fetch_all(vec![path.clone()], Class::Crawl).await?;
                 let Some(copy) = copies.first() else { return Ok(()) };
                 let page = Page::parse(&copy.body, &self.volatile());
-                let page = page.map_err(|error| CopyError::from(AskError::nonsense(&path, error)))?;
-                let pages: HashSet<ListingId> =
-                    search.found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
+                let page = page.map_err(|error| AskError::nonsense(&path, error))?;
                 for item in &page.items {
-                    if !search.holds(&pages, item.id) {
+                    if !search.holds(item.id) {
                         search.elsewhere.insert(item.id, item.detached());
                     }
                 }
@@ -304,33 +335,35 @@ impl Mirror {
 
     /// Publishes what was found, unless only places of unknown order differ from the newest snapshot.
     async fn live_with(&mut self, search: &mut Search) -> Result<Next, MirrorError> {
-        let Contradictory { assembled, contradiction, listed, total } = &search.found;
         let newest = self.newest.get();
+        let Search { found, elsewhere, unseen, .. } = &*search;
+        let Contradictory { assembled, contradiction, listed, total } = found;
         let distinct = assembled.content.summaries.len() as u64;
-        let others: Vec<Summary> = search.elsewhere.values().chain(&search.unseen).cloned().collect();
-        let last = newest.as_ref().map(|newest| &*newest.dataset);
-        let summaries = arranged(assembled.content.summaries.clone(), &contradiction.doubled, others, last);
-        let here = summaries.len() as u64;
-        let mut content = Content { summaries, ..assembled.content.clone() };
+        let here = distinct + (elsewhere.len() + unseen.len()) as u64;
         // Some page may have the right total, while others come from a cache.
         let right = contradiction.excess.contains(&(here.cast_signed() - distinct.cast_signed()));
         // What no list shows may have changed since.
-        let seen = distinct + search.elsewhere.len() as u64;
-        let unknown = listed.saturating_sub(seen) + search.unseen.len() as u64;
+        let unknown = listed.saturating_sub(distinct + elsewhere.len() as u64) + unseen.len() as u64;
+        let mut content = assembled.content.clone();
         if unknown > 0 || !right {
             content.envelope.state_total(if right { here } else { *total }, unknown);
         }
-        let open_points = open_points(search, &content);
+        let others: Vec<Summary> = elsewhere.values().chain(unseen).cloned().collect();
+        let (doubled, last) = (contradiction.doubled.clone(), newest.clone());
+        let arranging = blocking(move || {
+            let last = last.as_ref().map(|last| &*last.dataset);
+            content.summaries = arranged(std::mem::take(&mut content.summaries), &doubled, others, last);
+            let is_same = last.is_some_and(|last| is_same_but_for_order(&last.content, &content));
+            Ok((content, is_same))
+        });
+        let (content, is_same) = arranging.await?;
         let contradiction = contradiction.clone();
-        let same = newest.filter(|newest| is_same_but_for_order(&newest.dataset.content, &content));
-        if let Some(newest) = same {
+        if let Some(newest) = newest.filter(|_| is_same) {
             self.confirm(&newest, search.until_ms).await?;
         } else {
-            let assembled = Assembled {
-                content,
-                left_out: assembled.left_out.clone(),
-                volatile_values: assembled.volatile_values.clone(),
-            };
+            let open_points = open_points(search, &content);
+            let (left_out, volatile_values) = (assembled.left_out.clone(), assembled.volatile_values.clone());
+            let assembled = Assembled { content, left_out, volatile_values };
             let proof = Proof { certificate: Certificate::BestEffort, until_ms: search.until_ms, open_points };
             self.publish_assembled(assembled, proof).await?;
         }
