@@ -1,8 +1,8 @@
 //! Who goes next: the pure decision.
 //!
-//! Refresh first, whose next five slots stay free. Then clients (cache misses and stale resources take turns, and so do households; at most three
-//! quarters of the window while a crawl has work), then the crawl, then background checks a little (a twentieth), then
-//! details evenly paced, then the rest of the background's tenth. What several households were refused goes before
+//! Refresh first, whose next five slots stay free. Then clients (cache misses and stale resources take turns, and so do
+//! households; at most three quarters of the window while a crawl has work), then the crawl, then background checks a
+//! little (a twentieth), then details evenly paced, then the rest of the background's tenth. What several households were refused goes before
 //! other reads of clients, up to a quarter of the window. Callers: [`super::state`], [`super::promise`].
 
 use super::super::window::Class;
