@@ -18,7 +18,7 @@ use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::Certificate;
-use crate::store::Store;
+use crate::store::{States, Store};
 use crate::upstream::client::{Answer, AskError, Asker};
 use crate::upstream::window::Class;
 
@@ -84,8 +84,9 @@ impl Contradictions {
 
     fn accept(&mut self, accepted: Accepted) -> Result<(), MirrorError> {
         if self.accepted.as_ref() != Some(&accepted) {
-            let json = serde_json::to_vec(&accepted).unwrap_or_default();
-            self.store.put_state(STORED, &json)?;
+            let mut states = States::default();
+            states.put_json(STORED, &accepted)?;
+            self.store.put_states(&states)?;
             self.accepted = Some(accepted);
         }
         Ok(())
@@ -147,7 +148,7 @@ impl Search {
         self.purpose
     }
 
-    /// How many listings the pages must have that they show to nobody: those that they show twice instead.
+    /// How many listings are on no page because others are on two.
     fn displaced(&self) -> u64 {
         let found = self.on_pages.len() + self.elsewhere.len();
         self.found.listed.saturating_sub(found as u64)
@@ -187,7 +188,11 @@ impl Mirror {
             return Ok(None);
         }
         found.assembled.content.envelope.empty_numbers = self.empty_numbers(reading, until_ms).await;
-        tracing::warn!(why = %found, "the origin's pages contradict each other; the best list that there is, is used");
+        if known {
+            tracing::debug!(why = %found, "the origin's pages still contradict each other");
+        } else {
+            tracing::warn!(why = %found, "the origin's pages contradict each other; publishing the best list available");
+        }
         let left = 2 * pass::pages(found.total) + 20;
         let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
         let on_pages = found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
