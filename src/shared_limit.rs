@@ -7,6 +7,9 @@
 //! **The promise.** While Redis answers and keeps its data, no client is admitted more often than its quota in any 60 s
 //! on all machines together, and it is not refused otherwise. Without Redis, at most one further quota per machine.
 //!
+//! **What is wrong with one key concerns its client alone.** The script removes what it cannot have written. An error, or
+//! an answer that the script cannot give, makes this process decide about that client by itself, and the connection stays.
+//!
 //! **A refusal that is known needs no round trip.** Redis says for how long it refuses a client. Until then the refusal
 //! is repeated from memory ([`known`]). Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds
 //! it and runs [`keeper`].
@@ -30,6 +33,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, Decision, Limiter};
+use crate::upstream::log_throttle::LogThrottle;
 
 use journal::{Entry, Journal};
 use known::KnownRefusals;
@@ -121,6 +125,8 @@ pub struct SharedLimit {
     journal: Mutex<Journal>,
     /// The link was lost, or the journal has an entry.
     news: Notify,
+    /// Log lines about keys of no use.
+    logged: LogThrottle,
     pub(crate) counters: Counters,
 }
 
@@ -141,6 +147,7 @@ impl SharedLimit {
             known: Mutex::new(KnownRefusals::new()),
             journal: Mutex::new(Journal::default()),
             news: Notify::new(),
+            logged: LogThrottle::default(),
             counters: Counters::default(),
         }
     }
@@ -182,7 +189,11 @@ impl SharedLimit {
         match self.ask(&link, client, wish, &id).await {
             Ok(verdict) => self.obey(client, wish, id, asked, verdict),
             Err(lost) => {
-                self.lose(&link, lost);
+                if !lost.is_about_one_key() {
+                    self.lose(&link, lost);
+                } else if let Some(answers) = self.logged.failed(self.clock.now_mono()) {
+                    tracing::warn!(client = %client.1, %lost, answers, "Redis gave no usable answer about a client; this machine counts that client by itself");
+                }
                 self.locally(address, client.1, wish, id, true)
             }
         }
@@ -233,7 +244,7 @@ impl SharedLimit {
             self.write_down(Entry { key, id, at: asked, withdrawn: true });
             return refused;
         }
-        let reset_seconds = known::seconds(verdict.leaves).min(crate::limit::WINDOW_SECONDS);
+        let reset_seconds = known::seconds(verdict.leaves);
         Decision::Admitted { quota, remaining: quota.saturating_sub(verdict.counted), reset_seconds }
     }
 

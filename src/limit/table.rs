@@ -79,8 +79,7 @@ impl Table {
         log.expire(now);
         let live = log.live();
         if live >= quota {
-            let retry_after_seconds = seconds_until(log.leaves_room(quota).unwrap_or(now), now).max(1);
-            return Decision::Refused { quota, retry_after_seconds };
+            return refused(log, quota, now);
         }
         log.push(now, quota);
         admitted(quota, live + 1, log.next_leaves().unwrap_or(now), now)
@@ -97,8 +96,7 @@ impl Table {
         let log = &mut self.windows[slot as usize].log;
         log.expire(now);
         if log.live() >= quota {
-            let retry_after_seconds = seconds_until(log.next_leaves().unwrap_or(now), now).max(1);
-            return Err(Decision::Refused { quota, retry_after_seconds });
+            return Err(refused(log, quota, now));
         }
         log.insert(asked, quota);
         Ok(())
@@ -218,6 +216,12 @@ fn admitted(quota: u32, live: u32, leaves: u64, now: u64) -> Decision {
     // A coalesced admission leaves up to a millisecond late; the header must not exceed the window.
     let reset_seconds = seconds_until(leaves, now).min(WINDOW_SECONDS);
     Decision::Admitted { quota, remaining, reset_seconds }
+}
+
+/// The refusal of a window that is full; call [`Log::expire`] first.
+fn refused(log: &Log, quota: u32, now: u64) -> Decision {
+    let retry_after_seconds = seconds_until(log.leaves_room(quota).unwrap_or(now), now).max(1);
+    Decision::Refused { quota, retry_after_seconds }
 }
 
 /// Whole seconds, rounded up.

@@ -344,6 +344,19 @@ proptest! {
     }
 }
 
+/// Decided elsewhere, as by the fleet's window, and refused here: the time until so many have left that one is admitted.
+#[test]
+fn after_a_lowered_quota_a_refused_note_waits_for_all_that_must_leave() {
+    let limiter = limiter(5, 100, &[]);
+    for second in 0..5 {
+        assert!(limiter.admit(client(1), at(second * SECOND)).is_admitted());
+    }
+    limiter.set_quotas(&config(2));
+    let noted = limiter.note(limiter.client_of(client(1)), at(5 * SECOND), at(5 * SECOND));
+    assert_eq!(noted, Err(limiter.admit(client(1), at(5 * SECOND))));
+    assert_eq!(noted, Err(Decision::Refused { quota: 2, retry_after_seconds: 58 }));
+}
+
 #[test]
 fn a_client_keeps_its_window_when_its_quota_becomes_large_and_small_again() {
     let limiter = limiter(5, 100, &[]);

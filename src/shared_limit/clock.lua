@@ -4,7 +4,19 @@ local key = KEYS[1]
 local WINDOW = 60000000
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local last = tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
+-- What no admission can have written does not count, and goes: a value of another type, a score beyond any clock.
+local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+if newest.err then
+  if not string.find(newest.err, 'WRONGTYPE', 1, true) then
+    return newest
+  end
+  redis.call('DEL', key)
+end
+local last = tonumber(newest[2])
+if last and last >= 9007199254740992 then
+  redis.call('ZREMRANGEBYSCORE', key, '9007199254740992', '+inf')
+  last = tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
+end
 if last and last > now + 1000000 then
   -- The clock was set back. The window moves back with it, or it would stand still until the clock is there again.
   local back = last - now

@@ -60,6 +60,11 @@ impl Journal {
         }
     }
 
+    /// Counts entries that were taken and could not be reported.
+    pub(super) const fn forget(&mut self, entries: u64) {
+        self.forgotten += entries;
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

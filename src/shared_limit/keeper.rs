@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::link::Link;
 use super::lost::Lost;
 use super::{Alone, SharedLimit};
 
-/// How often an idle connection is tried.
+/// How often a connection is tried.
 const EVERY: Duration = Duration::from_secs(1);
 /// The pauses between two tries to connect: doubled from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -57,6 +57,7 @@ impl SharedLimit {
             *why = None;
         }
         tracing::info!("the limit is shared with other machines");
+        let mut tried = Instant::now();
         loop {
             // An entry that was written before the link was in place has notified nobody.
             if let Err(lost) = self.tell(link).await {
@@ -65,10 +66,11 @@ impl SharedLimit {
             if self.link.load().is_none() {
                 return;
             }
-            if timeout(EVERY, self.news.notified()).await.is_err()
-                && let Err(lost) = link.probe(&self.id(u64::MAX), self.patience()).await
-            {
-                self.lose(link, lost);
+            if timeout_at(tried + EVERY, self.news.notified()).await.is_err() {
+                if let Err(lost) = link.probe(&self.id(u64::MAX), self.patience()).await {
+                    self.lose(link, lost);
+                }
+                tried = Instant::now();
             }
         }
     }
@@ -79,11 +81,16 @@ impl SharedLimit {
             let now = self.clock.now_mono();
             let entries = self.journal.lock().take(BATCH.0, now);
             let told = timeout(BATCH.1, link.replay(&entries, now)).await;
-            if let Err(lost) = told.unwrap_or_else(|_elapsed| Err(Lost::slow(BATCH.1))) {
-                self.journal.lock().put_back(entries);
-                return Err(lost);
+            match told.unwrap_or_else(|_elapsed| Err(Lost::slow(BATCH.1))) {
+                Ok(refused) => {
+                    self.journal.lock().forget(refused);
+                    self.counters.replayed.fetch_add(entries.len() as u64 - refused, Ordering::Relaxed);
+                }
+                Err(lost) => {
+                    self.journal.lock().put_back(entries);
+                    return Err(lost);
+                }
             }
-            self.counters.replayed.fetch_add(entries.len() as u64, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
 use crate::clock::{self, Monotonic};
-use crate::limit::ClientKey;
+use crate::limit::{ClientKey, WINDOW_SECONDS};
 use crate::upstream::connector;
 
 use super::journal::{self, Entry};
@@ -39,6 +39,26 @@ pub(super) struct Verdict {
     pub counted: u32,
     /// Time until the oldest admission expires; for a refusal, until the next admission.
     pub leaves: Duration,
+}
+
+impl Verdict {
+    /// The answer of the script to a question with this quota, if the script can have given it. `counts`: an admission
+    /// was asked for.
+    fn of(answer: &Value, quota: u32, counts: bool) -> Option<Self> {
+        let Value::Array(parts) = answer else { return None };
+        let [Value::Int(admitted), Value::Int(counted), Value::Int(leaves), Value::Int(_now)] = parts[..] else {
+            return None;
+        };
+        let (admitted, counted) = (admitted == 1, u32::try_from(counted).ok().filter(|_| matches!(admitted, 0 | 1))?);
+        let leaves = Duration::from_micros(u64::try_from(leaves).ok()?);
+        let fits = match (admitted, counts) {
+            (false, _) => counted >= quota,
+            (true, false) => counted < quota,
+            (true, true) => (1..=quota).contains(&counted),
+        };
+        let most = Duration::from_secs(u64::from(WINDOW_SECONDS));
+        (fits && leaves <= most).then_some(Self { admitted, counted, leaves })
+    }
 }
 
 /// A connection with both scripts loaded.
@@ -119,17 +139,13 @@ impl Link {
                 command.arg(quota).arg(id);
             })
             .await?;
-        let Value::Array(parts) = answer else { return Err(Lost::Unknown) };
-        let [Value::Int(admitted), Value::Int(counted), Value::Int(leaves), Value::Int(_now)] = parts[..] else {
-            return Err(Lost::Unknown);
-        };
-        let counted = u32::try_from(counted).unwrap_or(u32::MAX);
-        let leaves = Duration::from_micros(u64::try_from(leaves).unwrap_or(0));
-        Ok(Verdict { admitted: admitted == 1, counted, leaves })
+        Verdict::of(&answer, quota, !id.is_empty()).ok_or(Lost::Unknown)
     }
 
-    /// Reports decisions that were made without Redis.
-    pub(super) async fn replay(&self, entries: &[Entry], now: Monotonic) -> Result<(), Lost> {
+    /// Reports decisions that were made without Redis; returns how many it did not take, because their clients' keys
+    /// are of no use.
+    pub(super) async fn replay(&self, entries: &[Entry], now: Monotonic) -> Result<u64, Lost> {
+        let mut refused = 0;
         for (key, entries) in journal::by_client(entries) {
             let name = name(key);
             let told = self.run(&self.replay, &name, |command| {
@@ -138,9 +154,12 @@ impl Link {
                     command.arg(&entry.id[..]).arg(if entry.withdrawn { -1 } else { age });
                 }
             });
-            told.await?;
+            match told.await {
+                Err(lost) if lost.is_about_one_key() => refused += entries.len() as u64,
+                told => drop(told?),
+            }
         }
-        Ok(())
+        Ok(refused)
     }
 
     /// Checks whether Redis accepts writes: counts a request of no client, and withdraws it.
@@ -151,7 +170,9 @@ impl Link {
             command.arg(&id[..]).arg(0).arg(&id[..]).arg(-1);
         });
         match tokio::time::timeout(deadline, probe).await {
-            Ok(answer) => answer.map(drop),
+            Ok(Ok(Value::Int(0 | 1))) => Ok(()),
+            Ok(Ok(_other)) => Err(Lost::Unknown),
+            Ok(Err(lost)) => Err(lost),
             Err(_elapsed) => Err(Lost::slow(deadline)),
         }
     }
@@ -194,4 +215,42 @@ fn name(key: ClientKey) -> String {
 async fn password(path: &Path) -> Result<String, Lost> {
     let text = tokio::fs::read_to_string(path).await.map_err(|error| Lost::PasswordFile(error.to_string()))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_the_script_cannot_give_is_not_believed() {
+        const WINDOW: i64 = 60_000_000;
+        let of = |parts: [i64; 3], counts| {
+            let parts = parts.into_iter().chain([1_700_000_000_000_000]).map(Value::Int).collect();
+            Verdict::of(&Value::Array(parts), 5, counts).map(|verdict| verdict.leaves.as_micros())
+        };
+        for counts in [true, false] {
+            assert_eq!(of([0, 5, WINDOW], counts), Some(60_000_000));
+            assert_eq!(of([0, 9, 0], counts), Some(0), "the quota was lowered");
+            for parts in [
+                [0, 5, WINDOW + 1],
+                [0, 5, i64::MAX],
+                [0, 5, -1],
+                [0, 4, 7],
+                [0, i64::MAX, 7],
+                [0, -1, 7],
+                [1, -1, 7],
+                [1, 1, WINDOW + 1],
+                [1, 6, 7],
+                [2, 1, 7],
+                [-1, 9, 7],
+            ] {
+                assert_eq!(of(parts, counts), None, "{parts:?}");
+            }
+        }
+        assert_eq!((of([1, 0, 0], false), of([1, 0, 0], true)), (Some(0), None));
+        assert_eq!((of([1, 5, 7], false), of([1, 5, 7], true)), (None, Some(7)));
+        for other in [Value::Okay, Value::Int(1), Value::Array(vec![Value::Int(1); 3]), Value::Nil] {
+            assert_eq!(Verdict::of(&other, 5, true), None);
+        }
+    }
 }

@@ -45,6 +45,11 @@ pub(crate) enum Lost {
 }
 
 impl Lost {
+    /// Whether it may be about the key that was asked for, and not about Redis: the key of the probe shows that.
+    pub(super) const fn is_about_one_key(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Unknown)
+    }
+
     /// No answer within this time.
     pub(super) fn slow(timeout: Duration) -> Self {
         Self::Slow(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))

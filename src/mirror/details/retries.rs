@@ -14,6 +14,8 @@ use crate::upstream::status::DetailTrouble;
 const MANY: u32 = 8;
 /// A detail that failed so often in a row is worth a word.
 const OFTEN: u32 = 3;
+/// How many details are remembered.
+const MOST: usize = 100_000;
 /// The longest pause of a single detail, in seconds.
 const LONGEST: i64 = 3600;
 
@@ -94,9 +96,8 @@ impl Retries {
         longest: Duration,
         jittered: impl FnOnce(Duration) -> Duration,
     ) {
-        const MOST: usize = 100_000;
-        if self.each.len() >= MOST {
-            self.each.retain(|_, failed| failed.next > now);
+        if self.each.len() >= MOST && !self.each.contains_key(&id) {
+            self.forget_half();
         }
         let failed = self.each.entry(id).or_insert(Failed { tries: 0, last: now, next: now });
         failed.tries = (failed.tries + 1).min(13);
@@ -109,6 +110,15 @@ impl Retries {
             self.row.pauses += 1;
             let doubled = Duration::from_millis(500) * 2_u32.pow(self.row.pauses.min(8));
             self.row.until = Some(now.plus(jittered(doubled.min(longest))));
+        }
+    }
+
+    /// Forgets the half that is due first: it loses the least of its pauses.
+    fn forget_half(&mut self) {
+        let mut due: Vec<(WallTime, ListingId)> = self.each.iter().map(|(id, failed)| (failed.next, *id)).collect();
+        let middle = due.len() / 2;
+        for (_, id) in &due.select_nth_unstable(middle).0[..] {
+            self.each.remove(id);
         }
     }
 
@@ -234,6 +244,17 @@ mod tests {
         }
         let trouble = retries.trouble().unwrap();
         assert_eq!((trouble.failing, trouble.often, trouble.all), (100, 100, false));
+    }
+
+    #[test]
+    fn however_many_fail_the_memory_is_bounded_and_keeps_those_that_wait_longest() {
+        let mut retries = Retries::default();
+        (0..3).for_each(|now| fail(&mut retries, 0, now));
+        for id in 1..=150_000 {
+            fail(&mut retries, id, 3);
+            assert!(retries.each.len() <= MOST, "{}", retries.each.len());
+        }
+        assert!(retries.each.len() > MOST / 2 && !retries.is_due(ListingId(0), at(6)));
     }
 
     #[test]

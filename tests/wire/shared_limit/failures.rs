@@ -327,3 +327,43 @@ async fn operators_see_whether_the_limit_is_shared_since_when_not_and_what_it_co
     let alone = crate::harness::Setup::offline().start().await;
     assert_eq!(on_the_page(&alone).await, "");
 }
+
+/// Whoever can write to Redis can damage keys, by accident too.
+#[tokio::test]
+async fn a_damaged_key_concerns_its_client_alone_and_is_repaired() {
+    let redis = Redis::start().await;
+    let (one, other) = (machine(&redis, 4).start().await, machine(&redis, 4).start().await);
+    shares(&one).await;
+    shares(&other).await;
+    let key = |client: &str| format!("grandstand:limit:{client}");
+    let damages: [(&str, &[&str]); 6] = [
+        ("192.0.2.1", &["SET", "of another type"]),
+        ("192.0.2.2", &["ZADD", "inf", "a"]),
+        ("192.0.2.3", &["ZADD", "-inf", "a"]),
+        ("192.0.2.4", &["ZADD", "1e300", "a", "inf", "b", "-1e300", "c", "0.5", "d"]),
+        ("192.0.2.5", &["HSET", "field", "value"]),
+        ("probe", &["RPUSH", "of another type"]),
+    ];
+    for (client, words) in damages {
+        redis.ask::<redis::Value>(&[&[words[0], &key(client)], &words[1..]].concat());
+    }
+    for (client, _) in &damages[..5] {
+        assert_eq!(admitted(&one, client, 3).await + admitted(&other, client, 3).await, 4, "{client}");
+        assert_eq!(redis.stamps(client).len(), 4, "{client}");
+    }
+    // In the middle of a window, it keeps what is good.
+    redis.ask::<i64>(&["ZADD", &key("192.0.2.6"), "inf", "a"]);
+    assert_eq!(admitted(&one, "192.0.2.6", 2).await, 2);
+    redis.ask::<i64>(&["ZADD", &key("192.0.2.6"), "inf", "b"]);
+    assert_eq!(admitted(&other, "192.0.2.6", 5).await, 2);
+    let before = redis.scripts();
+    wait_until("the connection was tried with its damaged key", || {
+        let tried = redis.scripts() >= before + 4;
+        async move { tried }
+    })
+    .await;
+    for server in [&one, &other] {
+        assert_eq!(server.status().await["rate_limit"]["store"], "shared");
+        assert!(sample(server, "grandstand_limit_store_losses_total").await < 0.5);
+    }
+}
