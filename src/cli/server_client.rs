@@ -35,7 +35,7 @@ impl ServerClient {
     /// # Errors
     /// When TLS cannot be set up, in words.
     pub(super) fn new(patience: Duration, token: Option<&Secret>) -> Result<Self, String> {
-        let connector = connector::new(patience, None).map_err(|error| chain(&error))?;
+        let connector = connector::over(connector::tcp(patience), None).map_err(|error| chain(&error))?;
         let token = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose()))).transpose();
         let token = token.map_err(|error| format!("admin.token: {error}"))?;
         Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), token })

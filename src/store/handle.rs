@@ -215,8 +215,8 @@ impl Handle {
         }
     }
 
-    /// Opens the database if it is closed, or read-only and needed for writing. On a read-only disk, readers get a view
-    /// that never writes to the file.
+    /// Opens the database if it is closed, or read-only and needed for writing. Where the disk can be read
+    /// and not written, readers get a view that never writes to the file.
     fn ensure_open(&self, needed: u64, writes: bool) -> Result<(), StoreError> {
         if self.slot.read().serves(writes) {
             return Ok(());
@@ -236,7 +236,8 @@ impl Handle {
             }
             Err(error) => error,
         };
-        if writes || !matches!(error, StoreError::NoSpace { .. } | StoreError::ReadOnly { .. }) {
+        // A disk that fails to read fails again below.
+        if writes || matches!(error, StoreError::Damaged(_)) {
             return Err(error);
         }
         self.open_untouched(&mut slot, needed)

@@ -31,6 +31,9 @@ use super::window::{Class, Window};
 
 pub(crate) use demand::Demand;
 
+/// The shortest time that the disk gets to record a slot.
+const SHORTEST_WRITE: Duration = Duration::from_secs(1);
+
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}; try again in {} s", if *paused { "requests to the origin are paused" } else { "the request budget of the origin is used up" }, retry_after.as_secs())]
@@ -149,38 +152,55 @@ impl Budget {
         let client = client.filter(|_| !is_refused).map(|client| self.household(client));
         let until = patience.map(|patience| self.dispatcher.now().plus(patience));
         let place = Place::enter(&self.dispatcher, Waiting { class, client, demand, until })?;
-        place.turn(until).await.map(Permit::sent)
+        let permit = place.turn(until).await?;
+        self.recorded(until).await?;
+        Ok(permit.sent())
+    }
+
+    /// Waits until all slots given so far are in the ledger, at most `until`.
+    async fn recorded(&self, until: Option<Monotonic>) -> Result<(), Spent> {
+        let recording = self.dispatcher.look(|desk, now| Some((desk.state.ledger.as_ref()?.recording(), now)));
+        match (recording, until) {
+            (None, _) => Ok(()),
+            (Some((recording, _)), None) => {
+                recording.done().await;
+                Ok(())
+            }
+            (Some((recording, now)), Some(until)) => {
+                let patience = until.since(now).max(SHORTEST_WRITE);
+                tokio::time::timeout(patience, recording.done()).await.map_err(|_elapsed| Spent::soon())
+            }
+        }
     }
 
     /// A slot that nobody needs now, for a request in bytes that a client chose. All such requests together take at most
     /// a tenth of the window.
     ///
     /// # Errors
-    /// When there is none; nothing waits for it.
-    pub fn acquire_spare(&self) -> Result<Permit, Spent> {
-        let slot = self.dispatcher.look(|desk, now| desk.state.take_spare(now));
-        slot.map(|slot| Permit::unused(&self.dispatcher, slot).sent()).ok_or(Spent::soon())
+    /// When there is none, or it cannot be recorded at once.
+    pub async fn acquire_spare(&self) -> Result<Permit, Spent> {
+        let slot = self.dispatcher.look(|desk, now| desk.state.take_spare(now)).ok_or(Spent::soon())?;
+        let permit = Permit::unused(&self.dispatcher, slot);
+        self.recorded(Some(self.dispatcher.now())).await?;
+        Ok(permit.sent())
     }
 
     /// Sends nothing for `span`, because the origin asked for it or fails; survives a restart.
     pub fn pause(&self, span: Duration) {
         let span = span.min(LONGEST_PAUSE);
         let wall = self.dispatcher.clock().now_wall();
-        let unsynced = self.dispatcher.change(|desk, now| {
+        self.dispatcher.change(|desk, now| {
             let until = now.plus(span);
             if until <= desk.state.paused_until {
-                return None;
+                return;
             }
             desk.state.paused_until = until;
             // Waiting for the end of a pause that comes too late is useless.
             desk.dismiss_gone_by(until, now);
-            desk.state.ledger.as_mut().and_then(|ledger| ledger.paused(span, wall))
+            if let Some(ledger) = &desk.state.ledger {
+                ledger.paused(span, wall);
+            }
         });
-        if let Some(file) = unsynced {
-            // A slow disk must delay neither requests that wait for the budget nor the caller.
-            let sync = move || drop(file.sync_data());
-            let _ = std::thread::Builder::new().name("ledger".into()).spawn(sync);
-        }
     }
 
     /// Allows one request at a time while the origin fails again and again. So it is still noticed when the origin is

@@ -20,19 +20,23 @@ use super::error::ClientError;
 /// How long a connection may be silent before the system checks that its peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Connects within `timeout`. `ca_file`: more authorities to trust.
-///
-/// # Errors
-/// When the CA file or the TLS library is not usable.
-pub(crate) fn new(timeout: Duration, ca_file: Option<&Path>) -> Result<HttpsConnector<HttpConnector>, ClientError> {
-    let tls = tls(ca_file)?;
+/// Connects over TCP within `timeout`.
+pub(crate) fn tcp(timeout: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_connect_timeout(Some(timeout));
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
-    let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
-    Ok(https.wrap_connector(tcp))
+    tcp
+}
+
+/// Speaks TLS where it is asked for, over any connections. `ca_file`: more authorities to trust.
+///
+/// # Errors
+/// When the CA file or the TLS library is not usable.
+pub(crate) fn over<C>(connector: C, ca_file: Option<&Path>) -> Result<HttpsConnector<C>, ClientError> {
+    let https = HttpsConnectorBuilder::new().with_tls_config(tls(ca_file)?).https_or_http().enable_all_versions();
+    Ok(https.wrap_connector(connector))
 }
 
 /// TLS that trusts the system's authorities and those in `ca_file`.

@@ -2,17 +2,22 @@
 //! request or shortens a pause.
 //!
 //! One file: a head with the pause, then per slot until when it counts, or a mark for a request on the wire; each with
-//! a checksum, in milliseconds since the epoch. A slot is written before its request is sent. Slots are not synced: a
+//! a checksum, in milliseconds since the epoch. A slot is written before its request is sent, by a thread that may block. Slots are not synced: a
 //! reboot takes longer than the slots that a power loss forgets. Unreliable data counts in full: a damaged slot, and
 //! all slots if the file is damaged or cannot be written, because an earlier process could not write there either.
 //! Callers: [`super::budget`].
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clock::{Monotonic, WallTime};
@@ -31,15 +36,55 @@ const MOST: usize = 1_000_000;
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// A pause at least this long is synced to the disk.
 const SYNCED: Duration = Duration::from_secs(20);
+/// How long the end of the process may wait for the disk.
+const LAST_WRITE: Duration = Duration::from_secs(1);
 
-/// The open file, and what it should hold.
+/// The ledger. It is changed under the dispatcher's lock, and written outside it: a disk that stalls holds up the requests
+/// that wait for [`Ledger::recording`], and nobody else.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct Ledger(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    wanted: Mutex<Wanted>,
+    disk: Mutex<Disk>,
+    /// How many changes are on the disk, or failed to get there.
+    written: watch::Sender<u64>,
+}
+
+/// What the file should hold.
+#[derive(Debug)]
+struct Wanted {
+    slots: Vec<i64>,
+    pause: Pause,
+    /// What the file lacks: slots, the head, a sync.
+    changed: BTreeSet<usize>,
+    is_head_changed: bool,
+    wants_sync: bool,
+    changes: u64,
+    /// A thread writes, and looks again before it ends.
+    has_writer: bool,
+}
+
+#[derive(Debug)]
+struct Disk {
     path: PathBuf,
     /// `None` while it cannot be written.
     file: Option<File>,
-    slots: Vec<i64>,
-    pause: Pause,
+}
+
+/// Changes on their way to the disk.
+pub(crate) struct Recording {
+    until: u64,
+    written: watch::Receiver<u64>,
+}
+
+impl Recording {
+    /// Waits until the changes are written, or were found not to be writable.
+    pub(crate) async fn done(mut self) {
+        // Without a ledger nothing is left to wait for.
+        let _gone = self.written.wait_for(|written| *written >= self.until).await;
+    }
 }
 
 /// Until when nothing is sent, and the pause's full length: a clock that is set back makes no pause longer.
@@ -79,7 +124,7 @@ impl Ledger {
         let damaged = recorded.is_none();
         let (pause, slots) = recorded.unwrap_or_default();
         let left = pause.left(wall);
-        let mut ledger = Self { path: path.to_owned(), file: None, slots: vec![0; limit], pause };
+        let mut kept = vec![0; limit];
         // Before the counting relies on it, and without losing its content.
         let writable = files::edit_or_create(path).is_ok();
         let mut counting: Vec<Duration> = if damaged || !writable {
@@ -96,57 +141,159 @@ impl Ledger {
         counting.sort_unstable_by(|a, b| b.cmp(a));
         for left in counting.into_iter().take(limit) {
             if let Some(index) = window.as_mut().and_then(|window| window.restore(now.plus(left), Class::Crawl)) {
-                ledger.slots[index] = wall.plus(left).as_millis();
+                kept[index] = wall.plus(left).as_millis();
             }
         }
         if !left.is_zero() {
             tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for continues after the restart");
         }
-        ledger.rewrite();
-        (ledger, left)
+        let wanted = Wanted {
+            slots: kept,
+            pause,
+            changed: BTreeSet::new(),
+            is_head_changed: false,
+            wants_sync: false,
+            changes: 0,
+            has_writer: false,
+        };
+        let mut disk = Disk { path: path.to_owned(), file: None };
+        disk.rewrite(&wanted.image());
+        let shared = Shared { wanted: Mutex::new(wanted), disk: Mutex::new(disk), written: watch::Sender::new(0) };
+        (Self(Arc::new(shared)), left)
     }
 
     /// Records that a request is about to be sent.
-    pub(crate) fn sent(&mut self, index: usize) {
+    pub(crate) fn sent(&self, index: usize) {
         self.set(index, IN_FLIGHT);
     }
 
     /// Records until when a request counts.
-    pub(crate) fn answered(&mut self, index: usize, until: WallTime) {
+    pub(crate) fn answered(&self, index: usize, until: WallTime) {
         self.set(index, until.as_millis());
     }
 
-    /// Records that nothing is sent for `span` from now. Returns the file if a sync is worth it, because a power loss
-    /// must not forget an hour: the caller syncs once it holds nothing that others wait for. If the sync fails, a kill
-    /// -9 still forgets nothing.
-    pub(crate) fn paused(&mut self, span: Duration, wall: WallTime) -> Option<File> {
+    /// Records that nothing is sent for `span` from now. A long pause is synced, because a power loss must not forget an
+    /// hour. If the sync fails, a kill -9 still forgets nothing.
+    pub(crate) fn paused(&self, span: Duration, wall: WallTime) {
         let length = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        self.pause = Pause { until: wall.plus(span).as_millis(), length };
-        let head = head(self.pause);
-        self.write(&head, 0);
-        self.file.as_ref().filter(|_| span >= SYNCED)?.try_clone().ok()
+        self.change(|wanted| {
+            wanted.pause = Pause { until: wall.plus(span).as_millis(), length };
+            wanted.is_head_changed = true;
+            wanted.wants_sync |= span >= SYNCED;
+        });
     }
 
-    fn set(&mut self, index: usize, value: i64) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        *slot = value;
-        self.write(&record(index, value), HEAD + index * RECORD);
+    /// Everything that was changed so far.
+    pub(crate) fn recording(&self) -> Recording {
+        Recording { until: self.0.wanted.lock().changes, written: self.0.written.subscribe() }
     }
 
-    fn write(&mut self, bytes: &[u8], at: usize) {
-        let Some(file) = &self.file else { return self.rewrite() };
-        if let Err(error) = file.write_all_at(bytes, at as u64) {
+    fn set(&self, index: usize, value: i64) {
+        self.change(|wanted| {
+            if let Some(slot) = wanted.slots.get_mut(index) {
+                *slot = value;
+                wanted.changed.insert(index);
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Wanted)) {
+        {
+            let mut wanted = self.0.wanted.lock();
+            change(&mut wanted);
+            wanted.changes += 1;
+            if std::mem::replace(&mut wanted.has_writer, true) {
+                return;
+            }
+        }
+        let writer = Writer(self.0.clone());
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || writer.write())),
+            Err(_none) => writer.write(),
+        }
+    }
+}
+
+/// Who writes next, unless its runtime ends first.
+struct Writer(Arc<Shared>);
+
+impl Writer {
+    fn write(&self) {
+        self.0.write(&mut self.0.disk.lock());
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.wanted.lock().has_writer = false;
+    }
+}
+
+impl Drop for Ledger {
+    /// Writes what a runtime that has ended did not, unless the disk stalls.
+    fn drop(&mut self) {
+        if let Some(mut disk) = self.0.disk.try_lock_for(LAST_WRITE) {
+            self.0.write(&mut disk);
+        }
+    }
+}
+
+impl Shared {
+    /// Writes until nothing is left to write.
+    fn write(&self, disk: &mut Disk) {
+        loop {
+            let mut wanted = self.wanted.lock();
+            let changes = wanted.changes;
+            if changes == *self.written.borrow() {
+                // In the same breath: a later change finds that nobody writes.
+                wanted.has_writer = false;
+                return;
+            }
+            let changed = std::mem::take(&mut wanted.changed);
+            let (is_head_changed, wants_sync) =
+                (std::mem::take(&mut wanted.is_head_changed), std::mem::take(&mut wanted.wants_sync));
+            if disk.file.is_some() {
+                let head = is_head_changed.then(|| (0, head(wanted.pause).to_vec()));
+                let slot = |index: usize| (HEAD + index * RECORD, record(index, wanted.slots[index]).to_vec());
+                let pieces: Vec<_> = head.into_iter().chain(changed.into_iter().map(slot)).collect();
+                drop(wanted);
+                disk.write(&pieces);
+            } else {
+                let image = wanted.image();
+                drop(wanted);
+                disk.rewrite(&image);
+            }
+            if wants_sync && let Some(file) = &disk.file {
+                // In vain: see `paused`.
+                let _ = file.sync_data();
+            }
+            self.written.send_replace(changes);
+        }
+    }
+}
+
+impl Wanted {
+    fn image(&self) -> Vec<u8> {
+        let mut image = head(self.pause).to_vec();
+        self.slots.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
+        image
+    }
+}
+
+impl Disk {
+    fn write(&mut self, pieces: &[(usize, Vec<u8>)]) {
+        let Some(file) = &self.file else { return };
+        let mut pieces = pieces.iter();
+        if let Err(error) = pieces.try_for_each(|(at, piece)| file.write_all_at(piece, *at as u64)) {
             self.failed(&error);
         }
     }
 
     /// Writes everything, over the old content: a crash on the way leaves old stamps, not none.
-    fn rewrite(&mut self) {
-        let mut image = head(self.pause).to_vec();
-        self.slots.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
+    fn rewrite(&mut self, image: &[u8]) {
         let open = files::edit_or_create(&self.path);
         let written = open.and_then(|file| {
-            file.write_all_at(&image, 0)?;
+            file.write_all_at(image, 0)?;
             file.set_len(image.len() as u64)?;
             Ok(file)
         });
@@ -231,7 +378,7 @@ mod tests {
     fn what_was_sent_still_counts_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("budget");
-        let (mut ledger, mut window, pause) = open(&path, 3, WALL);
+        let (ledger, mut window, pause) = open(&path, 3, WALL);
         assert_eq!((window.free(START), pause), (3, Duration::ZERO));
         ledger.sent(0);
         ledger.answered(1, WALL.plus(SPAN));
@@ -287,7 +434,7 @@ mod tests {
     fn where_it_cannot_be_written_everything_counts_until_it_can() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("later/budget");
-        let (mut ledger, mut window, _) = open(&path, 2, WALL);
+        let (ledger, mut window, _) = open(&path, 2, WALL);
         assert_eq!(window.free(START), 0);
         fs::create_dir(dir.path().join("later")).unwrap();
         ledger.answered(0, WALL.plus(SPAN));

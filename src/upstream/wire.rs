@@ -5,11 +5,10 @@
 //! file instead of adding them, and does not verify the certificate of an origin named by its address. Callers:
 //! [`super::client`] through [`Transport`], [`super::forward`].
 
+mod connection;
 mod decode;
 mod interim;
 
-use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +22,8 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, Status
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
 use hyper_util::client::legacy::{Client, Error as HyperError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use parking_lot::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
@@ -37,10 +34,8 @@ use super::connector::{self, chain};
 use super::error::ClientError;
 use super::transport::{Arrival, Transport, TransportError};
 
+use connection::{Answers, Connector};
 use interim::Interims;
-
-/// How many connections are remembered; more make it forget all, which costs at most a retry each.
-const MOST_CONNECTIONS: usize = 1024;
 
 /// Why no TLS request is sent then: the library would panic.
 const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs the right time";
@@ -54,12 +49,10 @@ pub(crate) type Listener = Arc<dyn Fn(Interim) + Send + Sync>;
 /// The wire; cheap to clone.
 #[derive(Clone)]
 pub struct Wire {
-    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: Client<HttpsConnector<Connector>, Full<Bytes>>,
     /// For connecting, for the head of an answer, and for the whole of one that is read whole.
     timeout: Duration,
     user_agent: HeaderValue,
-    /// Connections, by our end, that gave an answer: one of these that ends without another was idle too long.
-    proven: Arc<Mutex<HashSet<SocketAddr>>>,
 }
 
 impl Wire {
@@ -70,7 +63,7 @@ impl Wire {
     pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|error| ClientError::UserAgent(error.to_string()))?;
-        let connector = connector::new(timeout, ca_file)?;
+        let connector = connector::over(Connector(connector::tcp(timeout)), ca_file)?;
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
@@ -82,7 +75,7 @@ impl Wire {
             // Each request on the wire takes a slot of the budget: no hidden retries.
             .retry_canceled_requests(false)
             .build(connector);
-        Ok(Self { http, timeout, user_agent, proven: Arc::default() })
+        Ok(Self { http, timeout, user_agent })
     }
 
     /// The value of `User-Agent`.
@@ -116,16 +109,12 @@ impl Wire {
             tokio::select! {
                 biased;
                 bad = interims.bad() => Err(malformed(&bad)),
-                sent = self.http.request(request) => sent.map_err(|error| self.failure(&error, interims.came())),
+                sent = self.http.request(request) => sent.map_err(|error| failure(&error, interims.came())),
             }
         };
         let mut answer = timeout(self.timeout, answered).await.map_err(|_elapsed| TransportError::Timeout)??;
-        if let Some(info) = answer.extensions().get::<HttpInfo>() {
-            let mut proven = self.proven.lock();
-            if proven.len() >= MOST_CONNECTIONS {
-                proven.clear();
-            }
-            proven.insert(info.local_addr());
+        if let Some(answers) = answer.extensions().get::<Answers>() {
+            answers.came();
         }
         // Written again: the origin's spelling of a length is not passed on.
         if let Some(length) = framing::check(answer.status(), answer.headers()).map_err(|bad| malformed(&bad))? {
@@ -133,32 +122,32 @@ impl Wire {
         }
         Ok(answer)
     }
+}
 
-    /// What an error says of the request. `interims`: some came before.
-    fn failure(&self, error: &HyperError, interims: bool) -> TransportError {
-        if is_malformed(error) {
-            TransportError::Malformed(chain(error))
-        } else if has_ended(error) && interims {
-            TransportError::Malformed("only interim answers came, and no final one".to_owned())
-        } else if error.is_connect() {
-            TransportError::Unreached(chain(error))
-        } else if was_not_sent(error) {
-            TransportError::Unsent(chain(error))
-        } else if has_ended(error) && self.gave_answers(error) {
-            TransportError::Idle(chain(error))
-        } else {
-            TransportError::Connection(chain(error))
-        }
+/// What an error says of the request. `interims`: some came before.
+fn failure(error: &HyperError, interims: bool) -> TransportError {
+    if is_malformed(error) {
+        TransportError::Malformed(chain(error))
+    } else if has_ended(error) && interims {
+        TransportError::Malformed("only interim answers came, and no final one".to_owned())
+    } else if error.is_connect() {
+        TransportError::Unreached(chain(error))
+    } else if was_not_sent(error) {
+        TransportError::Unsent(chain(error))
+    } else if has_ended(error) && gave_answers(error) {
+        TransportError::Idle(chain(error))
+    } else {
+        TransportError::Connection(chain(error))
     }
+}
 
-    /// Whether the connection that broke had given answers before.
-    fn gave_answers(&self, error: &HyperError) -> bool {
-        let mut extra = Extensions::new();
-        if let Some(connected) = error.connect_info() {
-            connected.get_extras(&mut extra);
-        }
-        extra.get::<HttpInfo>().is_some_and(|info| self.proven.lock().remove(&info.local_addr()))
+/// Whether the connection that broke had given answers before: then it was idle too long.
+fn gave_answers(error: &HyperError) -> bool {
+    let mut extra = Extensions::new();
+    if let Some(connected) = error.connect_info() {
+        connected.get_extras(&mut extra);
     }
+    extra.get::<Answers>().is_some_and(Answers::any)
 }
 
 #[async_trait]

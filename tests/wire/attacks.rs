@@ -2,4 +2,5 @@
 //!
 //! Each test attacks, and checks what others notice. Rules that a single request shows are tested where they are made.
 
+mod disks;
 mod starving;

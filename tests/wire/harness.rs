@@ -4,6 +4,7 @@
 //! of answers are in `client` and `compare`. Callers: all tests.
 
 mod aim;
+pub mod faults;
 pub mod haproxy;
 pub mod nginx;
 pub mod openssl;

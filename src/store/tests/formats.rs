@@ -56,7 +56,7 @@ fn the_directory_stays_locked_while_the_store_is_open() {
 }
 
 /// Turns a store into one of format 1, where details lie by listing id.
-fn to_format_1(store: &Store) {
+pub(super) fn to_format_1(store: &Store) {
     let change = |transaction: &redb::WriteTransaction| {
         {
             let (metas, bodies) =

@@ -209,7 +209,7 @@ impl State {
             }
         };
         (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
-        if let (Some(ledger), Some(slot)) = (&mut self.ledger, slot) {
+        if let (Some(ledger), Some(slot)) = (&self.ledger, slot) {
             ledger.sent(slot);
         }
         Some(slot)
@@ -271,7 +271,7 @@ impl State {
             _ => {}
         }
         let slot = self.window.as_mut().and_then(|window| window.take(chosen.class, now))?;
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = &self.ledger {
             ledger.sent(slot);
         }
         Some(slot)
@@ -291,7 +291,7 @@ impl State {
             self.ended = Some(now);
             window.answered(slot, now, end == End::Answered)
         };
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = &self.ledger {
             ledger.answered(slot, wall.plus(until.since(now)));
         }
     }

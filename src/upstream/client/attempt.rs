@@ -41,7 +41,7 @@ impl OriginClient {
         let mut tries = 0;
         loop {
             let permit = if asker.spare {
-                self.budget.acquire_spare()?
+                self.budget.acquire_spare().await?
             } else {
                 self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?
             };

@@ -58,10 +58,15 @@ pub fn certificate(dir: &Path, name: &str, days: &[&str]) {
 }
 
 /// What serves TLS with the certificate in this directory.
-pub fn acceptor(dir: &Path) -> TlsAcceptor {
+pub fn config(dir: &Path) -> ServerConfig {
     let chain = CertificateDer::pem_file_iter(dir.join("cert.pem")).unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()))
+    config.with_no_client_auth().with_single_cert(chain, key).unwrap()
+}
+
+/// The same, over connections.
+pub fn acceptor(dir: &Path) -> TlsAcceptor {
+    TlsAcceptor::from(Arc::new(config(dir)))
 }

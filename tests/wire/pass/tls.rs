@@ -14,16 +14,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::PATH;
 use crate::harness::Setup;
-use crate::harness::openssl::certificate;
+use crate::harness::openssl::{certificate, config, signed};
+use crate::harness::wait_until;
 
 /// The agreement of a connection: server name and protocol.
 type Agreed = (Option<String>, Option<String>);
@@ -31,27 +30,25 @@ type Agreed = (Option<String>, Option<String>);
 /// An origin behind TLS.
 struct TlsOrigin {
     address: SocketAddr,
+    acceptor: Arc<Mutex<TlsAcceptor>>,
+    running: Arc<Mutex<JoinSet<()>>>,
     connections: Arc<Mutex<Vec<Agreed>>>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl TlsOrigin {
     async fn start(dir: &Path, protocols: &[&str]) -> Self {
-        let chain = vec![CertificateDer::from_pem_file(dir.join("cert.pem")).unwrap()];
-        let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let mut config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
-        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = Arc::new(Mutex::new(offering(dir, protocols)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let origin = Self { address, connections: Arc::default(), requests: Arc::default() };
+        let running = Arc::<Mutex<JoinSet<()>>>::default();
+        let origin = Self { address, acceptor, running, connections: Arc::default(), requests: Arc::default() };
         let (connections, requests) = (origin.connections.clone(), origin.requests.clone());
+        let (current, running) = (origin.acceptor.clone(), origin.running.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, connections, requests) = (acceptor.clone(), connections.clone(), requests.clone());
-                tokio::spawn(async move {
+                let (connections, requests, acceptor) = (connections.clone(), requests.clone(), current.lock().clone());
+                running.lock().spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let tls = stream.get_ref().1;
                     let protocol = tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
@@ -69,9 +66,26 @@ impl TlsOrigin {
         origin
     }
 
+    /// From now on it has the certificate in this directory.
+    fn renew(&self, dir: &Path) {
+        *self.acceptor.lock() = offering(dir, &["h2", "http/1.1"]);
+    }
+
+    /// Closes all connections.
+    async fn hang_up(&self) {
+        let mut running = std::mem::take(&mut *self.running.lock());
+        running.shutdown().await;
+    }
+
     fn url(&self, host: &str) -> String {
         format!("https://{host}:{}", self.address.port())
     }
+}
+
+fn offering(dir: &Path, protocols: &[&str]) -> TlsAcceptor {
+    let mut config = config(dir);
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
 }
 
 fn answer(request: &http::Request<hyper::body::Incoming>) -> http::Response<Full<Bytes>> {
@@ -117,7 +131,10 @@ async fn certificates_decide_whether_an_unknown_path_is_asked_for() {
     certificate(good.path(), "IP:127.0.0.1", &["-days", "2"]);
     certificate(expired.path(), "IP:127.0.0.1", &["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]);
     certificate(misnamed.path(), "DNS:elsewhere.example", &["-days", "2"]);
+    let early = TempDir::new().unwrap();
+    certificate(early.path(), "IP:127.0.0.1", &["-startdate", "20990101000000Z", "-enddate", "20990201000000Z"]);
     for (case, dir, trusted, named) in [
+        ("not yet valid", &early, true, Some("not valid yet")),
         ("trusted", &good, true, None),
         ("of an unknown authority", &good, false, Some("unknownissuer")),
         ("expired", &expired, true, Some("expired")),
@@ -155,4 +172,42 @@ async fn the_systems_authorities_are_read_with_the_first_certificate() {
     // The server runs, and this authority comes only now.
     std::fs::copy(dir.path().join("ca.pem"), &authorities).unwrap();
     assert_eq!(server.get(PATH).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_certificate_that_goes_bad_under_a_running_server_is_named_and_disturbs_no_kept_answer() {
+    let (dir, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    certificate(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
+    certificate(other.path(), "IP:127.0.0.1", &["-days", "2"]);
+    let origin = TlsOrigin::start(dir.path(), &["h2", "http/1.1"]).await;
+    let ca = dir.path().join("ca.pem").to_string_lossy().into_owned();
+    let server = Setup::shield_of_url(&origin.url("127.0.0.1")).set("origin.ca_file", &ca).start().await;
+    server.ok(PATH).await;
+    let past = ["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"];
+    let cases: [(&str, &[&str], &str); 4] = [
+        ("IP:127.0.0.1", &past, "expired"),
+        ("IP:127.0.0.1", &["-startdate", "20990101000000Z", "-enddate", "20990201000000Z"], "not valid yet"),
+        ("DNS:elsewhere.example", &["-days", "2"], "not valid for name"),
+        ("", &[], "unknownissuer"),
+    ];
+    for (number, (name, days, named)) in cases.into_iter().enumerate() {
+        if name.is_empty() {
+            origin.renew(other.path());
+        } else {
+            signed(dir.path(), name, days);
+            origin.renew(dir.path());
+        }
+        origin.hang_up().await;
+        let reply = server.get(&format!("/api/bad/{number}")).await;
+        reply.assert_problem(503, &[]);
+        let status = server.status().await;
+        let said = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
+        assert!(said.contains("certificate") && said.contains(named), "{named}: {said}");
+        server.ok(PATH).await;
+        // Good again: no restart, no reload.
+        signed(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
+        origin.renew(dir.path());
+        let good = format!("/api/good/{number}");
+        wait_until("the origin is asked again", || async { server.get(&good).await.status == 200 }).await;
+    }
 }
