@@ -175,6 +175,7 @@ impl Details {
         let newest = self.0.newest.load();
         let mut index = self.0.index.write();
         for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
+            self.0.absences.ended(*id);
             index.remove(*id, newest.as_ref().map(|newest| &*newest.dataset));
         }
         Ok(vanished.len())

@@ -22,19 +22,14 @@ use crate::upstream::stamps::{Before, Place, StampWatch, stamp};
 use super::Details;
 use super::proof::{self, Given, Question, Stored, Verdict};
 
-/// Listings whose detail is here but was answered 404 the last time.
+/// Listings whose detail is here but was answered 404 the last time: at most as many as there are details.
 #[derive(Default)]
 pub(super) struct Absences(Mutex<HashSet<ListingId>>);
 
 impl Absences {
     /// Remembers a 404; `true` when it is not the first since the last answer.
     fn again(&self, id: ListingId) -> bool {
-        const MOST: usize = 10_000;
-        let mut absent = self.0.lock();
-        if absent.len() >= MOST {
-            absent.clear();
-        }
-        !absent.insert(id)
+        !self.0.lock().insert(id)
     }
 
     /// Forgets the 404.

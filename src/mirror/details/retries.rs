@@ -62,10 +62,16 @@ impl Retries {
         self.each.values().map(|failed| failed.next.as_millis()).filter(|next| *next > now.as_millis()).min()
     }
 
-    /// Forgets details answered since, perhaps to a client; `fetched_ms` tells when a detail was last answered, in
+    /// Forgets details of listings that are gone, and those answered since, perhaps to a client; `fetched_ms` tells when a detail was last answered, in
     /// milliseconds. `is_down`: the origin fails as a whole, which has a pause of its own; when it is back, a detail is
     /// requested at once.
-    pub(super) fn look(&mut self, is_down: bool, fetched_ms: impl Fn(ListingId) -> Option<i64>) {
+    pub(super) fn look(
+        &mut self,
+        is_down: bool,
+        is_listed: impl Fn(ListingId) -> bool,
+        fetched_ms: impl Fn(ListingId) -> Option<i64>,
+    ) {
+        self.each.retain(|id, _| is_listed(*id));
         let before = self.each.len();
         self.each.retain(|id, failed| fetched_ms(*id).is_none_or(|fetched| fetched <= failed.last.as_millis()));
         if self.each.len() < before {
@@ -194,15 +200,18 @@ mod tests {
         }
         // An answer before the last failure changes nothing.
         for fetched in [None, Some(2000), Some(7000)] {
-            retries.look(false, |_| fetched);
+            retries.look(false, |_| true, |_| fetched);
             assert!(!retries.is_due(id, at(8)), "{fetched:?}");
         }
-        retries.look(false, |_| Some(7001));
+        retries.look(false, |_| true, |_| Some(7001));
         assert!(retries.is_due(id, at(8)), "it was answered, perhaps to a client");
         fail(&mut retries, 7, 1000);
         assert_eq!(wait(&retries, 1000), 1, "it begins anew");
         retries.hurry(id, at(1000));
         assert!(retries.is_due(id, at(1000)), "the origin wants it so");
+        fail(&mut retries, 8, 1000);
+        retries.look(false, |id| id.0 == 7, |_| None);
+        assert_eq!(retries.trouble().unwrap().failing, 1, "one listing is gone");
     }
 
     #[test]
@@ -254,7 +263,7 @@ mod tests {
             fail(&mut retries, id, 3);
             assert!(retries.each.len() <= MOST, "{}", retries.each.len());
         }
-        assert!(retries.each.len() > MOST / 2 && !retries.is_due(ListingId(0), at(6)));
+        assert!(retries.each.len() > MOST / 2 && !retries.is_due(ListingId(0), at(5)));
     }
 
     #[test]
@@ -262,7 +271,7 @@ mod tests {
         let mut retries = Retries::default();
         (0..8).for_each(|id| fail(&mut retries, id, 0));
         for (is_down, rests) in [(false, true), (true, true), (false, false)] {
-            retries.look(is_down, |_| None);
+            retries.look(is_down, |_| true, |_| None);
             assert_eq!(retries.rests(at(0)).is_some(), rests, "{is_down}");
         }
         assert_eq!(retries.chosen((0..100).map(ListingId).collect()).len(), 1);

@@ -59,12 +59,14 @@ impl DetailWorker {
             swaps.borrow_and_update();
             let now = self.clock.now_wall();
             let is_down = self.client.status().picture().health.failures() >= health::FEW;
-            retries.look(is_down, |id| self.details.fetched_ms(id));
+            let newest = self.newest.get();
+            let is_listed = |id| newest.as_ref().is_none_or(|newest| newest.dataset.position(id).is_some());
+            retries.look(is_down, is_listed, |id| self.details.fetched_ms(id));
             if retries.has_ended() {
                 tracing::info!("the origin gives details again");
             }
             self.client.status().set_details(retries.trouble());
-            let published = self.newest.get().filter(|_| !self.details.0.arrivals.is_backed_up());
+            let published = newest.filter(|_| !self.details.0.arrivals.is_backed_up());
             let rests = retries.rests(now);
             if let Some(published) = published.filter(|_| rests.is_none()) {
                 let disturbed = self.details.0.disturbed.load(Ordering::Acquire);

@@ -46,7 +46,19 @@ async fn a_disk_that_stalls_holds_up_no_answer_from_memory() {
         faults.end(call);
     }
     server.settled(&origin).await;
-    edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
+    // A refresh that cannot be committed holds up neither lists nor details, which are read from the file.
+    faults.begin("sync", "stall");
+    let (asked, ids) = (origin.count(), origin.world(World::ids));
+    origin.edit(|world| assert!(world.touch(ids[5])));
+    server.refresh().await;
+    wait_until("the refresh has asked", || async { origin.count() > asked + 4 }).await;
+    for id in &ids {
+        server.ok(&format!("/api/listings/{id}.json")).await;
+        server.ok(LIST).await;
+    }
+    faults.end("sync");
+    server.settled(&origin).await;
+    edit(&origin, &server, |world| assert!(world.touch(ids[3]))).await;
     list_is_the_origins(&server, &origin, LIST).await;
 }
 

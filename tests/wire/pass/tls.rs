@@ -188,7 +188,8 @@ async fn a_certificate_that_goes_bad_under_a_running_server_is_named_and_disturb
         ("IP:127.0.0.1", &past, "expired"),
         ("IP:127.0.0.1", &["-startdate", "20990101000000Z", "-enddate", "20990201000000Z"], "not valid yet"),
         ("DNS:elsewhere.example", &["-days", "2"], "not valid for name"),
-        ("", &[], "unknownissuer"),
+        // Of another authority with the same name.
+        ("", &[], "badsignature"),
     ];
     for (number, (name, days, named)) in cases.into_iter().enumerate() {
         if name.is_empty() {
@@ -198,11 +199,15 @@ async fn a_certificate_that_goes_bad_under_a_running_server_is_named_and_disturb
             origin.renew(dir.path());
         }
         origin.hang_up().await;
-        let reply = server.get(&format!("/api/bad/{number}")).await;
-        reply.assert_problem(503, &[]);
-        let status = server.status().await;
-        let said = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
-        assert!(said.contains("certificate") && said.contains(named), "{named}: {said}");
+        let bad = format!("/api/bad/{number}");
+        // The first request may meet the end of the kept connection.
+        wait_until(&format!("the failure names {named:?}"), || async {
+            server.get(&bad).await.assert_problem(503, &[]);
+            let status = server.status().await;
+            let said = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
+            said.contains("certificate") && said.contains(named)
+        })
+        .await;
         server.ok(PATH).await;
         // Good again: no restart, no reload.
         signed(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
