@@ -10,7 +10,8 @@ if newest.err then
   if not string.find(newest.err, 'WRONGTYPE', 1, true) then
     return newest
   end
-  redis.call('DEL', key)
+  -- Removes it, and needs no further right.
+  redis.call('PEXPIRE', key, 0)
 end
 local last = tonumber(newest[2])
 if last and last >= 9007199254740992 then

@@ -123,7 +123,7 @@ impl DataDir {
         migration::refuse_unknown(&store)?;
         let dir = Self { path, lock: Arc::new(lock) };
         match dir.write(None) {
-            Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) => {}
+            Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. } | OpenError::Io { .. }) => {}
             written => written?,
         }
         Ok(dir)

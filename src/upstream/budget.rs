@@ -31,8 +31,8 @@ use super::window::{Class, Window};
 
 pub(crate) use demand::Demand;
 
-/// The shortest time that the disk gets to record a slot.
-const SHORTEST_WRITE: Duration = Duration::from_secs(1);
+/// The shortest time that the disk gets to record a slot, and the longest that is not logged.
+const WRITE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,18 +159,16 @@ impl Budget {
 
     /// Waits until all slots given so far are in the ledger, at most `until`.
     async fn recorded(&self, until: Option<Monotonic>) -> Result<(), Spent> {
-        let recording = self.dispatcher.look(|desk, now| Some((desk.state.ledger.as_ref()?.recording(), now)));
-        match (recording, until) {
-            (None, _) => Ok(()),
-            (Some((recording, _)), None) => {
-                recording.done().await;
-                Ok(())
-            }
-            (Some((recording, now)), Some(until)) => {
-                let patience = until.since(now).max(SHORTEST_WRITE);
-                tokio::time::timeout(patience, recording.done()).await.map_err(|_elapsed| Spent::soon())
+        let Some(recording) = self.dispatcher.look(|desk, _| Some(desk.state.ledger.as_ref()?.recording())) else {
+            return Ok(());
+        };
+        let left = until.map(|until| until.since(self.dispatcher.now()).max(WRITE.0));
+        while !recording.is_done(left.unwrap_or(WRITE.1), self.dispatcher.clock()).await {
+            if until.is_some() {
+                return Err(Spent::soon());
             }
         }
+        Ok(())
     }
 
     /// A slot that nobody needs now, for a request in bytes that a client chose. All such requests together take at most

@@ -20,9 +20,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::clock::{Monotonic, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::store::files;
 
+use super::log_throttle::LogThrottle;
 use super::window::{Class, SPAN, UNANSWERED, Window};
 
 /// The mark of a slot whose request is on the wire.
@@ -46,10 +47,13 @@ pub(crate) struct Ledger(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    path: PathBuf,
     wanted: Mutex<Wanted>,
-    disk: Mutex<Disk>,
+    /// The open file, locked by whoever writes; `None` while it cannot be written.
+    file: Mutex<Option<File>>,
     /// How many changes are on the disk, or failed to get there.
     written: watch::Sender<u64>,
+    logged: LogThrottle,
 }
 
 /// What the file should hold.
@@ -66,24 +70,23 @@ struct Wanted {
     has_writer: bool,
 }
 
-#[derive(Debug)]
-struct Disk {
-    path: PathBuf,
-    /// `None` while it cannot be written.
-    file: Option<File>,
-}
-
 /// Changes on their way to the disk.
 pub(crate) struct Recording {
     until: u64,
-    written: watch::Receiver<u64>,
+    shared: Arc<Shared>,
 }
 
 impl Recording {
-    /// Waits until the changes are written, or were found not to be writable.
-    pub(crate) async fn done(mut self) {
-        // Without a ledger nothing is left to wait for.
-        let _gone = self.written.wait_for(|written| *written >= self.until).await;
+    /// Waits until the changes are written, or were found not to be writable; `false` if that takes longer than
+    /// `patience`.
+    pub(crate) async fn is_done(&self, patience: Duration, clock: &Clock) -> bool {
+        let mut written = self.shared.written.subscribe();
+        let done = tokio::time::timeout(patience, written.wait_for(|written| *written >= self.until)).await.is_ok();
+        if !done && let Some(requests) = self.shared.logged.failed(clock.now_mono()) {
+            let path = self.shared.path.display();
+            tracing::error!(%path, requests, "the disk does not answer; requests to the origin wait until the ledger of its budget is written");
+        }
+        done
     }
 }
 
@@ -156,9 +159,15 @@ impl Ledger {
             changes: 0,
             has_writer: false,
         };
-        let mut disk = Disk { path: path.to_owned(), file: None };
-        disk.rewrite(&wanted.image());
-        let shared = Shared { wanted: Mutex::new(wanted), disk: Mutex::new(disk), written: watch::Sender::new(0) };
+        let mut file = None;
+        rewrite(path, &mut file, &wanted.image());
+        let shared = Shared {
+            path: path.to_owned(),
+            wanted: Mutex::new(wanted),
+            file: Mutex::new(file),
+            written: watch::Sender::new(0),
+            logged: LogThrottle::default(),
+        };
         (Self(Arc::new(shared)), left)
     }
 
@@ -185,7 +194,7 @@ impl Ledger {
 
     /// Everything that was changed so far.
     pub(crate) fn recording(&self) -> Recording {
-        Recording { until: self.0.wanted.lock().changes, written: self.0.written.subscribe() }
+        Recording { until: self.0.wanted.lock().changes, shared: self.0.clone() }
     }
 
     fn set(&self, index: usize, value: i64) {
@@ -219,7 +228,7 @@ struct Writer(Arc<Shared>);
 
 impl Writer {
     fn write(&self) {
-        self.0.write(&mut self.0.disk.lock());
+        self.0.write(&mut self.0.file.lock());
     }
 }
 
@@ -232,15 +241,15 @@ impl Drop for Writer {
 impl Drop for Ledger {
     /// Writes what a runtime that has ended did not, unless the disk stalls.
     fn drop(&mut self) {
-        if let Some(mut disk) = self.0.disk.try_lock_for(LAST_WRITE) {
-            self.0.write(&mut disk);
+        if let Some(mut file) = self.0.file.try_lock_for(LAST_WRITE) {
+            self.0.write(&mut file);
         }
     }
 }
 
 impl Shared {
     /// Writes until nothing is left to write.
-    fn write(&self, disk: &mut Disk) {
+    fn write(&self, file: &mut Option<File>) {
         loop {
             let mut wanted = self.wanted.lock();
             let changes = wanted.changes;
@@ -252,18 +261,18 @@ impl Shared {
             let changed = std::mem::take(&mut wanted.changed);
             let (is_head_changed, wants_sync) =
                 (std::mem::take(&mut wanted.is_head_changed), std::mem::take(&mut wanted.wants_sync));
-            if disk.file.is_some() {
+            if file.is_some() {
                 let head = is_head_changed.then(|| (0, head(wanted.pause).to_vec()));
                 let slot = |index: usize| (HEAD + index * RECORD, record(index, wanted.slots[index]).to_vec());
                 let pieces: Vec<_> = head.into_iter().chain(changed.into_iter().map(slot)).collect();
                 drop(wanted);
-                disk.write(&pieces);
+                write(&self.path, file, &pieces);
             } else {
                 let image = wanted.image();
                 drop(wanted);
-                disk.rewrite(&image);
+                rewrite(&self.path, file, &image);
             }
-            if wants_sync && let Some(file) = &disk.file {
+            if wants_sync && let Some(file) = file {
                 // In vain: see `paused`.
                 let _ = file.sync_data();
             }
@@ -280,34 +289,31 @@ impl Wanted {
     }
 }
 
-impl Disk {
-    fn write(&mut self, pieces: &[(usize, Vec<u8>)]) {
-        let Some(file) = &self.file else { return };
-        let mut pieces = pieces.iter();
-        if let Err(error) = pieces.try_for_each(|(at, piece)| file.write_all_at(piece, *at as u64)) {
-            self.failed(&error);
-        }
+fn write(path: &Path, file: &mut Option<File>, pieces: &[(usize, Vec<u8>)]) {
+    let Some(open) = file else { return };
+    let mut pieces = pieces.iter();
+    if let Err(error) = pieces.try_for_each(|(at, piece)| open.write_all_at(piece, *at as u64)) {
+        failed(path, file, &error);
     }
+}
 
-    /// Writes everything, over the old content: a crash on the way leaves old stamps, not none.
-    fn rewrite(&mut self, image: &[u8]) {
-        let open = files::edit_or_create(&self.path);
-        let written = open.and_then(|file| {
-            file.write_all_at(image, 0)?;
-            file.set_len(image.len() as u64)?;
-            Ok(file)
-        });
-        match written {
-            Ok(file) => self.file = Some(file),
-            Err(error) => self.failed(&error),
-        }
+/// Writes everything, over the old content: a crash on the way leaves old stamps, not none.
+fn rewrite(path: &Path, file: &mut Option<File>, image: &[u8]) {
+    let open = files::edit_or_create(path);
+    let written = open.and_then(|file| {
+        file.write_all_at(image, 0)?;
+        file.set_len(image.len() as u64)?;
+        Ok(file)
+    });
+    match written {
+        Ok(open) => *file = Some(open),
+        Err(error) => failed(path, file, &error),
     }
+}
 
-    fn failed(&mut self, error: &io::Error) {
-        if self.file.take().is_some() {
-            let path = self.path.display();
-            tracing::error!(%path, %error, "the ledger of the origin's budget cannot be written; it is kept in memory, trying again");
-        }
+fn failed(path: &Path, file: &mut Option<File>, error: &io::Error) {
+    if file.take().is_some() {
+        tracing::error!(path = %path.display(), %error, "the ledger of the origin's budget cannot be written; it is kept in memory, trying again");
     }
 }
 
