@@ -7,7 +7,7 @@
 //! all slots if the file is damaged or cannot be written, because an earlier process could not write there either.
 //! Callers: [`super::budget`].
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
@@ -59,11 +59,9 @@ struct Shared {
 /// What the file should hold.
 #[derive(Debug)]
 struct Wanted {
-    slots: Vec<i64>,
-    pause: Pause,
-    /// What the file lacks: slots, the head, a sync.
-    changed: BTreeSet<usize>,
-    is_head_changed: bool,
+    image: Vec<u8>,
+    /// What of it the file lacks: places and lengths.
+    changed: BTreeMap<usize, usize>,
     wants_sync: bool,
     changes: u64,
     /// A thread writes, and looks again before it ends.
@@ -150,25 +148,14 @@ impl Ledger {
         if !left.is_zero() {
             tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for continues after the restart");
         }
-        let wanted = Wanted {
-            slots: kept,
-            pause,
-            changed: BTreeSet::new(),
-            is_head_changed: false,
-            wants_sync: false,
-            changes: 0,
-            has_writer: false,
-        };
-        let mut file = None;
-        rewrite(path, &mut file, &wanted.image());
-        let shared = Shared {
-            path: path.to_owned(),
-            wanted: Mutex::new(wanted),
-            file: Mutex::new(file),
-            written: watch::Sender::new(0),
-            logged: LogThrottle::default(),
-        };
-        (Self(Arc::new(shared)), left)
+        let mut image = head(pause).to_vec();
+        kept.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
+        let wanted = Wanted { image, changed: BTreeMap::new(), wants_sync: false, changes: 1, has_writer: true };
+        let (wanted, logged) = (Mutex::new(wanted), LogThrottle::default());
+        let (file, written) = (Mutex::default(), watch::Sender::new(0));
+        let shared = Arc::new(Shared { path: path.to_owned(), wanted, file, written, logged });
+        shared.write(&mut shared.file.lock());
+        (Self(shared), left)
     }
 
     /// Records that a request is about to be sent.
@@ -185,11 +172,7 @@ impl Ledger {
     /// hour. If the sync fails, a kill -9 still forgets nothing.
     pub(crate) fn paused(&self, span: Duration, wall: WallTime) {
         let length = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        self.change(|wanted| {
-            wanted.pause = Pause { until: wall.plus(span).as_millis(), length };
-            wanted.is_head_changed = true;
-            wanted.wants_sync |= span >= SYNCED;
-        });
+        self.put(0, &head(Pause { until: wall.plus(span).as_millis(), length }), span >= SYNCED);
     }
 
     /// Everything that was changed so far.
@@ -198,18 +181,16 @@ impl Ledger {
     }
 
     fn set(&self, index: usize, value: i64) {
-        self.change(|wanted| {
-            if let Some(slot) = wanted.slots.get_mut(index) {
-                *slot = value;
-                wanted.changed.insert(index);
-            }
-        });
+        self.put(HEAD + index * RECORD, &record(index, value), false);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Wanted)) {
+    fn put(&self, at: usize, bytes: &[u8], wants_sync: bool) {
         {
             let mut wanted = self.0.wanted.lock();
-            change(&mut wanted);
+            let Some(place) = wanted.image.get_mut(at..at + bytes.len()) else { return };
+            place.copy_from_slice(bytes);
+            wanted.changed.insert(at, bytes.len());
+            wanted.wants_sync |= wants_sync;
             wanted.changes += 1;
             if std::mem::replace(&mut wanted.has_writer, true) {
                 return;
@@ -258,62 +239,42 @@ impl Shared {
                 wanted.has_writer = false;
                 return;
             }
-            let changed = std::mem::take(&mut wanted.changed);
-            let (is_head_changed, wants_sync) =
-                (std::mem::take(&mut wanted.is_head_changed), std::mem::take(&mut wanted.wants_sync));
-            if file.is_some() {
-                let head = is_head_changed.then(|| (0, head(wanted.pause).to_vec()));
-                let slot = |index: usize| (HEAD + index * RECORD, record(index, wanted.slots[index]).to_vec());
-                let pieces: Vec<_> = head.into_iter().chain(changed.into_iter().map(slot)).collect();
-                drop(wanted);
-                write(&self.path, file, &pieces);
-            } else {
-                let image = wanted.image();
-                drop(wanted);
-                rewrite(&self.path, file, &image);
-            }
-            if wants_sync && let Some(file) = file {
-                // In vain: see `paused`.
-                let _ = file.sync_data();
+            let (changed, wants_sync) = (std::mem::take(&mut wanted.changed), std::mem::take(&mut wanted.wants_sync));
+            let piece = |(at, len)| (at, wanted.image[at..at + len].to_vec());
+            let pieces: Vec<_> = match file {
+                Some(_) => changed.into_iter().map(piece).collect(),
+                // Over the old content: a crash on the way leaves old stamps, not none.
+                None => vec![(0, wanted.image.clone())],
+            };
+            let len = wanted.image.len() as u64;
+            drop(wanted);
+            let was_written = file.is_some();
+            match self.written_to(file.take(), &pieces, len) {
+                Ok(open) => {
+                    if wants_sync {
+                        // In vain: see `paused`.
+                        let _ = open.sync_data();
+                    }
+                    *file = Some(open);
+                }
+                Err(error) if was_written => {
+                    let path = self.path.display();
+                    tracing::error!(%path, %error, "the ledger of the origin's budget cannot be written; it is kept in memory, trying again");
+                }
+                Err(_again) => {}
             }
             self.written.send_replace(changes);
         }
     }
-}
 
-impl Wanted {
-    fn image(&self) -> Vec<u8> {
-        let mut image = head(self.pause).to_vec();
-        self.slots.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
-        image
-    }
-}
-
-fn write(path: &Path, file: &mut Option<File>, pieces: &[(usize, Vec<u8>)]) {
-    let Some(open) = file else { return };
-    let mut pieces = pieces.iter();
-    if let Err(error) = pieces.try_for_each(|(at, piece)| open.write_all_at(piece, *at as u64)) {
-        failed(path, file, &error);
-    }
-}
-
-/// Writes everything, over the old content: a crash on the way leaves old stamps, not none.
-fn rewrite(path: &Path, file: &mut Option<File>, image: &[u8]) {
-    let open = files::edit_or_create(path);
-    let written = open.and_then(|file| {
-        file.write_all_at(image, 0)?;
-        file.set_len(image.len() as u64)?;
+    fn written_to(&self, file: Option<File>, pieces: &[(usize, Vec<u8>)], len: u64) -> io::Result<File> {
+        let is_new = file.is_none();
+        let file = file.map_or_else(|| files::edit_or_create(&self.path), Ok)?;
+        pieces.iter().try_for_each(|(at, piece)| file.write_all_at(piece, *at as u64))?;
+        if is_new {
+            file.set_len(len)?;
+        }
         Ok(file)
-    });
-    match written {
-        Ok(open) => *file = Some(open),
-        Err(error) => failed(path, file, &error),
-    }
-}
-
-fn failed(path: &Path, file: &mut Option<File>, error: &io::Error) {
-    if file.take().is_some() {
-        tracing::error!(path = %path.display(), %error, "the ledger of the origin's budget cannot be written; it is kept in memory, trying again");
     }
 }
 
