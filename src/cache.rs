@@ -274,10 +274,11 @@ impl Cache {
         }
     }
 
-    /// Caches the origin's answer to a request. `false`: not cached, because it was purged meanwhile or a later request
-    /// is answered already.
+    /// Caches the origin's answer to a request. `false`: not cached, because it was purged meanwhile, a later request is
+    /// answered already, or all other variants are in use and none came for it before.
     pub fn keep_stored(&self, key: &Key, stored: &Arc<Stored>, asking: &Asking) -> bool {
-        self.keep(key, asking, |old| old.with(stored, asking.number()))
+        let is_wanted = || self.door.knows(self.seed.hash_one((key, &stored.selecting)));
+        self.keep(key, asking, |old| old.with(stored, asking.number(), is_wanted))
     }
 
     /// Replaces `kept` by its confirmed form; `false`: not cached, because `kept` is not cached any more.

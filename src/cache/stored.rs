@@ -3,13 +3,14 @@
 //! It decides nothing: see [`crate::semantics::caching`]. Callers: [`crate::proxy`], [`crate::answer`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
 
 use crate::clock::Monotonic;
-use crate::semantics::caching::selecting::Selecting;
+use crate::semantics::caching::selecting::{OneLanguage, Selecting};
 use crate::semantics::caching::terms::Terms;
 
 use super::coded::Coded;
@@ -31,6 +32,8 @@ pub struct Stored {
     pub terms: Terms,
     /// Which requests it answers.
     pub selecting: Selecting,
+    /// It also answers requests that want this language most, if nothing stored answers them exactly.
+    pub language: Option<OneLanguage>,
     /// When it arrived or was last confirmed.
     pub arrived: Monotonic,
 }
@@ -66,48 +69,75 @@ impl Stored {
 
 /// The cached answers for one resource, newest first. No two are for the same values of the headers in `Vary`.
 #[derive(Clone, Debug, Default)]
-pub struct Variants(Vec<Variant>);
+pub struct Variants {
+    variants: Vec<Variant>,
+    /// Counts the requests that were answered from these.
+    uses: Arc<AtomicU64>,
+}
 
 #[derive(Clone, Debug)]
 struct Variant {
     stored: Arc<Stored>,
+    /// When it last answered a request, by the clock of [`Variants`]; 0: never.
+    used: Arc<AtomicU64>,
     /// The number of the request to the origin that brought this answer or last confirmed it; later requests have
     /// higher ones.
     asked: u64,
 }
 
 impl Variants {
-    /// The newest that answers a request with these fields (RFC 9111 §4.1).
+    /// The one for a request with these fields (RFC 9111 §4.1), else one in the language that the request wants most.
     pub fn select(&self, request: &HeaderMap) -> Option<&Arc<Stored>> {
-        self.iter().find(|stored| stored.selecting.matches(request, &stored.fields))
+        let is_favourite = |stored: &Stored| {
+            stored.language.as_ref().is_some_and(|language| stored.selecting.serves_as_favourite(language, request))
+        };
+        let exact = self.variants.iter().find(|variant| variant.stored.selecting.matches(request));
+        let chosen = exact.or_else(|| self.variants.iter().find(|variant| is_favourite(&variant.stored)))?;
+        chosen.used.store(self.uses.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Some(&chosen.stored)
     }
 
     /// All of them, newest first.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Stored>> {
-        self.0.iter().map(|variant| &variant.stored)
+        self.variants.iter().map(|variant| &variant.stored)
     }
 
-    /// Adds an answer in place of the old one for the same requests; `None` if the old one has a higher number.
-    pub fn with(&self, stored: &Arc<Stored>, asked: u64) -> Option<Self> {
+    /// Adds an answer in place of the old one for the same requests, else of one that was never used, else of the one
+    /// that was used longest ago, but that only if `is_wanted`: requests with these fields came before. `None`: it is
+    /// not added, or the old one has a higher number.
+    pub fn with(&self, stored: &Arc<Stored>, asked: u64, is_wanted: impl FnOnce() -> bool) -> Option<Self> {
         const MOST: usize = 16;
-        let same = |other: &&Variant| other.stored.selecting == stored.selecting;
-        if self.0.iter().filter(same).any(|other| other.asked > asked) {
-            return None;
+        let mut variants = self.variants.clone();
+        let mut used = Arc::default();
+        if let Some(same) = variants.iter().position(|other| other.stored.selecting == stored.selecting) {
+            let old = variants.remove(same);
+            if old.asked > asked {
+                return None;
+            }
+            used = old.used;
+        } else if variants.len() >= MOST {
+            let last_use = |at: &usize| variants[*at].used.load(Ordering::Relaxed);
+            let oldest = (0..variants.len()).rev().min_by_key(last_use)?;
+            if last_use(&oldest) > 0 && !is_wanted() {
+                return None;
+            }
+            variants.remove(oldest);
         }
-        let others = self.0.iter().filter(|other| !same(other)).take(MOST - 1).cloned();
-        Some(Self(std::iter::once(Variant { stored: stored.clone(), asked }).chain(others).collect()))
+        variants.insert(0, Variant { stored: stored.clone(), used, asked });
+        Some(Self { variants, uses: self.uses.clone() })
     }
 
     /// Replaces one by its confirmed form; `None` if it is no longer cached.
     pub fn confirmed(&self, kept: &Arc<Stored>, stored: &Arc<Stored>, asked: u64) -> Option<Self> {
-        let confirmed = self.0.iter().find(|variant| Arc::ptr_eq(&variant.stored, kept))?;
-        self.with(stored, asked.max(confirmed.asked))
+        let confirmed = self.variants.iter().find(|variant| Arc::ptr_eq(&variant.stored, kept))?;
+        self.with(stored, asked.max(confirmed.asked), || false)
     }
 
     /// Removes one; `None` when nothing is left.
     pub fn without(&self, stored: &Arc<Stored>) -> Option<Self> {
-        let others: Vec<_> = self.0.iter().filter(|other| !Arc::ptr_eq(&other.stored, stored)).cloned().collect();
-        (!others.is_empty()).then_some(Self(others))
+        let mut others = self.clone();
+        others.variants.retain(|other| !Arc::ptr_eq(&other.stored, stored));
+        (!others.variants.is_empty()).then_some(others)
     }
 
     /// Their weight in the cache, in bytes.

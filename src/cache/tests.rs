@@ -12,6 +12,7 @@ fn answer(body: &'static str) -> Arc<Stored> {
         status: StatusCode::OK,
         terms: Terms::of(StatusCode::OK, &fields, &ResponseDirectives::of(&fields), exchange, None),
         selecting: Selecting::of(&Vary::Nothing, &fields),
+        language: None,
         fields,
         body: Arc::new(Coded::new(body)),
         link: None,

@@ -120,7 +120,10 @@ impl Proxy {
         }
         let Representation { status, fields, body, link, etag, last_modified } = shown;
         let (selecting, arrived) = (Selecting::of(&Vary::Nothing, &sent), inner.clock.now_mono());
-        Ok((Stored { status, fields, body, link, etag, last_modified, terms, selecting, arrived }, may_keep))
+        Ok((
+            Stored { status, fields, body, link, etag, last_modified, terms, selecting, language: None, arrived },
+            may_keep,
+        ))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, ETAG, LAST_MODIFIED, RANGE};
+use http::header::{AGE, AUTHORIZATION, CONTENT_LANGUAGE, CONTENT_LENGTH, COOKIE, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache::Key;
@@ -15,8 +15,8 @@ use crate::cache::asking::Asking;
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::semantics::caching::{
-    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
-    end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
+    Exchange, NotStored, OneLanguage, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary,
+    blames_the_request, end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
 };
 use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
@@ -135,7 +135,9 @@ impl Proxy {
     fn confirmed(&self, kept: &Stored, arrived: &Arrived) -> Stored {
         let mut fields = kept.fields.clone();
         freshen(&mut fields, &end_to_end(&arrived.headers, false));
-        self.stored(kept.status, fields, kept.body.clone(), kept.selecting.clone(), arrived)
+        let is_same = fields.get(CONTENT_LANGUAGE) == kept.fields.get(CONTENT_LANGUAGE);
+        let language = kept.language.clone().filter(|_| is_same);
+        Stored { language, ..self.stored(kept.status, fields, kept.body.clone(), kept.selecting.clone(), arrived) }
     }
 
     /// An answer with the terms on which it is cached.
@@ -160,6 +162,7 @@ impl Proxy {
             body,
             terms,
             selecting,
+            language: None,
             arrived: self.0.clock.now_mono(),
         }
     }
@@ -202,8 +205,9 @@ impl Proxy {
         let vary = Vary::of(&fields);
         let selecting = Selecting::of(&vary, &sent);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
-        let stored =
-            self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting.clone(), &arrived);
+        let language = OneLanguage::of(&sent, arrived.status, &fields);
+        let body = Arc::new(Coded::new(Bytes::new()));
+        let stored = Stored { language, ..self.stored(arrived.status, fields, body, selecting.clone(), &arrived) };
         let length = arrived.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         let fits = length.is_none_or(|length| length <= self.0.config.max_body);
         // A good answer is never replaced by a bad one.
@@ -215,7 +219,9 @@ impl Proxy {
         }
         let keeps = decided == Keeps::Kept && !worse;
         if decided == Keeps::Private
-            && let Some(kept) = kept.as_ref().filter(|_| question.method == Method::GET && !is_failure(arrived.status))
+            && let Some(kept) = kept.as_ref().filter(|kept| kept.selecting.matches(&sent))
+            && question.method == Method::GET
+            && !is_failure(arrived.status)
         {
             // The origin's new answer must not be cached, so the cached one is outdated.
             self.0.cache.forget_stored(key, kept);

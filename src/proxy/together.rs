@@ -180,11 +180,11 @@ impl Proxy {
         let known = fetch.question.is_known();
         let forwarded = |fwd_status| Forwarded { fwd_status, stored: true, collapsed: true };
         match landed {
-            Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable, &stored.fields) => {
+            Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
                 Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status)) }))
             }
             Some(Landing::Arriving { head, selecting, tap })
-                if selecting.matches(selectable, &head.fields)
+                if selecting.matches(selectable)
                     && let Some(body) = tap.reader() =>
             {
                 let outcome = why(forwarded(head.status.as_u16()));

@@ -30,7 +30,7 @@ pub(crate) use freshen::{freshen, head_agrees};
 pub(crate) use invalidation::{invalidated, stores_for_get};
 pub(crate) use ranges::{Ranged, select};
 pub(crate) use reuse::{Policy, Reuse, ValidationReason, may_stand_in, reuse};
-pub(crate) use selecting::{Selecting, Vary};
+pub(crate) use selecting::{OneLanguage, Selecting, Vary};
 pub(crate) use shown::{is_bare, is_plain, reflects};
 pub(crate) use storing::{NotStored, blames_the_request, may_store};
 pub(crate) use terms::{Exchange, Terms};

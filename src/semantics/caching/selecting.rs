@@ -7,11 +7,14 @@
 //! `Accept-Encoding` is never compared: [`super::onward`] never sends the client's, so all clients share the answer.
 //! Callers: [`crate::cache`], [`crate::proxy`], [`crate::upstream`], and modules beside it.
 
+use http::StatusCode;
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_LANGUAGE, COOKIE, HeaderMap, HeaderName, HeaderValue, VARY,
 };
 
 use super::list;
+use super::shown::is_bare;
+use super::storing::blames_the_request;
 use crate::semantics::trim;
 
 /// More fields count as `*`.
@@ -63,6 +66,10 @@ impl Vary {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Selecting(Option<Vec<(HeaderName, Value)>>);
 
+/// The one language that a bare request asked for and got.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OneLanguage(Box<[u8]>);
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Value {
     Absent,
@@ -82,16 +89,19 @@ impl Selecting {
         Self(Some(counted.map(|name| (name.clone(), Value::of(name, request))).collect()))
     }
 
-    /// Whether the answer (whose header is `response`) may serve this request.
-    ///
-    /// Beyond equal values, an answer that varies by `Accept-Language` serves a request that wants its
-    /// `Content-Language` more than any other.
-    pub fn matches(&self, request: &HeaderMap, response: &HeaderMap) -> bool {
-        self.0.as_ref().is_some_and(|fields| {
-            fields.iter().all(|(name, value)| {
-                Value::of(name, request) == *value || (*name == ACCEPT_LANGUAGE && is_favourite(request, response))
-            })
-        })
+    /// Whether this request has the same values.
+    pub fn matches(&self, request: &HeaderMap) -> bool {
+        self.matches_but(request, |_| false)
+    }
+
+    /// Whether it has the same values but for `Accept-Language`, by which it wants this language more than any other.
+    pub fn serves_as_favourite(&self, language: &OneLanguage, request: &HeaderMap) -> bool {
+        self.matches_but(request, |name| *name == ACCEPT_LANGUAGE && language.is_favourite_of(request))
+    }
+
+    fn matches_but(&self, request: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> bool {
+        let is_same = |(name, value): &(HeaderName, Value)| passes(name) || Value::of(name, request) == *value;
+        self.0.as_ref().is_some_and(|fields| fields.iter().all(is_same))
     }
 
     /// The fields that are compared.
@@ -139,27 +149,40 @@ fn combined(request: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     list::members(request, name).collect::<Vec<_>>().join(&b","[..])
 }
 
-/// One member of `Accept-Language`: a range in lower case with its weight in thousandths.
-type Language = (std::cmp::Reverse<u16>, Vec<u8>);
+impl OneLanguage {
+    /// Of a request that says nothing unusual, but one plain language range, and the answer in just this language.
+    /// Errors are nobody else's: the value may have caused them.
+    pub fn of(sent: &HeaderMap, status: StatusCode, response: &HeaderMap) -> Option<Self> {
+        let (asked, given) = (sent.get(ACCEPT_LANGUAGE)?.as_bytes(), response.get(CONTENT_LANGUAGE)?.as_bytes());
+        let is_plain = asked.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let is_given = is_plain && asked.eq_ignore_ascii_case(trim(given));
+        let is_single = |headers: &HeaderMap, name| headers.get_all(name).iter().count() == 1;
+        let is_only = is_single(sent, ACCEPT_LANGUAGE) && is_single(response, CONTENT_LANGUAGE);
+        let is_bare = is_bare(sent, &Vary::of(response));
+        (is_given && is_only && is_bare && !blames_the_request(status)).then(|| Self(asked.to_ascii_lowercase().into()))
+    }
 
-/// `Accept-Language` in order of preference; equal weights by name. Malformed members weigh as much as absent ones.
-fn preferences(request: &HeaderMap) -> Vec<Language> {
-    let mut ranges: Vec<Language> = list::members(request, ACCEPT_LANGUAGE)
-        .map(|member| {
+    /// Whether the request wants it more than any other. Malformed members weigh as much as absent ones.
+    fn is_favourite_of(&self, request: &HeaderMap) -> bool {
+        let (mut own, mut others) = (0, 0);
+        for member in list::members(request, ACCEPT_LANGUAGE) {
             let mut parts = member.split(|&byte| byte == b';').map(trim);
-            let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let is_own = parts.next().is_some_and(|range| range.eq_ignore_ascii_case(&self.0));
             let weight = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
-            (std::cmp::Reverse(weight.map_or(1000, thousandths)), range)
-        })
-        .collect();
-    ranges.sort_unstable();
-    ranges.dedup();
-    ranges
+            let best = if is_own { &mut own } else { &mut others };
+            *best = weight.map_or(1000, thousandths).max(*best);
+        }
+        own > others
+    }
 }
 
+/// `Accept-Language` with its ranges in lower case, in the order of the request.
 fn languages(request: &HeaderMap) -> Vec<u8> {
-    let ranges = preferences(request);
-    let members = ranges.iter().map(|(weight, range)| [range.as_slice(), format!(";{}", weight.0).as_bytes()].concat());
+    let members = list::members(request, ACCEPT_LANGUAGE).map(|member| {
+        let mut parts = member.split(|&byte| byte == b';').map(trim);
+        let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+        std::iter::once(range).chain(parts.map(<[u8]>::to_vec)).collect::<Vec<_>>().join(&b';')
+    });
     members.collect::<Vec<_>>().join(&b","[..])
 }
 
@@ -167,15 +190,6 @@ fn languages(request: &HeaderMap) -> Vec<u8> {
 fn thousandths(text: &[u8]) -> u16 {
     let value: f32 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
     if (0.0..=1.0).contains(&value) { (value * 1000.0).round() as u16 } else { 0 }
-}
-
-/// Whether the answer is in the one language that the request wants more than any other.
-fn is_favourite(request: &HeaderMap, response: &HeaderMap) -> bool {
-    let mut lines = response.get_all(CONTENT_LANGUAGE).iter();
-    let Some(only) = lines.next().filter(|_| lines.next().is_none()).map(HeaderValue::as_bytes) else { return false };
-    let ranges = preferences(request);
-    let second = ranges.get(1).map_or(0, |(weight, _)| weight.0);
-    ranges.first().is_some_and(|(weight, range)| weight.0 > second && range.eq_ignore_ascii_case(trim(only)))
 }
 
 #[cfg(test)]
@@ -188,7 +202,7 @@ mod tests {
 
     fn matches(vary: &str, stored: Pairs<'_>, presented: Pairs<'_>) -> bool {
         let response = headers(&[("vary", vary)]);
-        Selecting::of(&Vary::of(&response), &headers(stored)).matches(&headers(presented), &response)
+        Selecting::of(&Vary::of(&response), &headers(stored)).matches(&headers(presented))
     }
 
     #[test]
@@ -198,7 +212,7 @@ mod tests {
             let pairs: Vec<_> = lines.iter().map(|line| ("vary", *line)).collect();
             let vary = Vary::of(&headers(&pairs));
             assert_eq!(vary, Vary::Star, "{lines:?}");
-            assert!(!Selecting::of(&vary, &HeaderMap::new()).matches(&HeaderMap::new(), &HeaderMap::new()));
+            assert!(!Selecting::of(&vary, &HeaderMap::new()).matches(&HeaderMap::new()));
         }
         assert_eq!(Vary::of(&headers(&[("vary", "")])), Vary::Nothing);
         let foo_bar = Vary::Fields(vec!["bar".parse().unwrap(), "foo".parse().unwrap()]);
@@ -234,10 +248,9 @@ mod tests {
         for (stored, presented) in [
             (&[("foo", "1, 2")][..], &[("foo", "1"), ("foo", "2")][..]),
             (&[("foo", "1,2")], &[("foo", " 1, 2 ")]),
-            (&[("accept-language", "en, de")], &[("accept-language", "de, en")]),
             (&[("accept-language", "en, de")], &[("accept-language", "eN, De")]),
             (&[("accept-language", "en, de")], &[("accept-language", " en ,   de")]),
-            (&[("accept-language", "en;q=0.5, de")], &[("accept-language", "de;q=1.0, en; q=0.50")]),
+            (&[("accept-language", "en, de;q=0.5")], &[("accept-language", "en"), ("accept-language", "DE ; q=0.5")]),
         ] {
             assert!(matches("Foo, Accept-Language", stored, presented), "{stored:?} {presented:?}");
         }
@@ -245,6 +258,8 @@ mod tests {
             (&[("foo", "\"1, 2\"")][..], &[("foo", "\"1,2\"")][..]),
             (&[("foo", "12")], &[("foo", "1,2")]),
             (&[("accept-language", "en;q=0.5, de")], &[("accept-language", "en, de;q=0.5")]),
+            (&[("accept-language", "fr, en")], &[("accept-language", "en, fr")]),
+            (&[("accept-language", "en;q=1, x;q=0.1")], &[("accept-language", "en")]),
             (&[("accept-language", "en")], &[("accept-language", "en-GB")]),
             (&[("accept-language", "en")], &[]),
         ] {
@@ -253,11 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_serves_whoever_wants_its_language_most() {
+    fn an_answer_in_the_one_language_that_was_asked_for_serves_whoever_wants_it_most() {
         let response = headers(&[("vary", "Accept-Language"), ("content-language", "de")]);
-        let stored = Selecting::of(&Vary::of(&response), &headers(&[("accept-language", "en, de")]));
+        let sent = headers(&[("accept-language", "DE")]);
+        let language = OneLanguage::of(&sent, StatusCode::OK, &response).unwrap();
+        let stored = Selecting::of(&Vary::of(&response), &sent);
         for (wanted, expected) in [
             ("fr;q=0.5, de;q=1.0", true),
+            ("de;q=1, <script>;q=0.1", true),
             ("DE", true),
             ("fr;q=0.5, de;q=0.5", false),
             ("fr, de;q=0.5", false),
@@ -266,10 +284,31 @@ mod tests {
             ("fr", false),
             ("*", false),
         ] {
-            assert_eq!(stored.matches(&headers(&[("accept-language", wanted)]), &response), expected, "{wanted:?}");
+            let wanted = headers(&[("accept-language", wanted)]);
+            assert_eq!(stored.serves_as_favourite(&language, &wanted), expected, "{wanted:?}");
         }
-        let two = headers(&[("content-language", "de, en")]);
-        assert!(!stored.matches(&headers(&[("accept-language", "de")]), &two));
+        assert!(!stored.serves_as_favourite(&language, &HeaderMap::new()));
+        let also = Selecting::of(&Vary::of(&headers(&[("vary", "accept-language, foo")])), &sent);
+        assert!(!also.serves_as_favourite(&language, &headers(&[("accept-language", "de"), ("foo", "1")])));
+    }
+
+    #[test]
+    fn what_one_client_chose_is_shared_as_no_ones_favourite() {
+        let of = |sent: Pairs<'_>, status, response: Pairs<'_>| {
+            let response = headers(&[&[("vary", "Accept-Language")], response].concat());
+            OneLanguage::of(&headers(sent), StatusCode::from_u16(status).unwrap(), &response).is_some()
+        };
+        let (asked, given) = ([("accept-language", "en")], [("content-language", "en")]);
+        assert!(of(&asked, 200, &given) && of(&asked, 301, &given));
+        for status in [400, 403, 404, 500] {
+            assert!(!of(&asked, status, &given), "{status}");
+        }
+        for asked in ["en;q=1, <script>;q=0.1", "en;q=1", "en, fr", "*", "de", ""] {
+            assert!(!of(&[("accept-language", asked)], 200, &given), "{asked}");
+        }
+        assert!(!of(&[asked[0], ("accept-language", "en")], 200, &given));
+        assert!(!of(&[asked[0], ("x-odd", "1")], 200, &given) && !of(&[], 200, &given));
+        assert!(!of(&asked, 200, &[("content-language", "en, de")]) && !of(&asked, 200, &[given[0], given[0]]));
     }
 
     #[test]
@@ -279,8 +318,8 @@ mod tests {
         let long = "x".repeat(100_000);
         let selecting = Selecting::of(&vary, &headers(&[("foo", &long)]));
         assert!(selecting.weight() < 1000);
-        assert!(selecting.matches(&headers(&[("foo", &long)]), &response));
-        assert!(!selecting.matches(&headers(&[("foo", &format!("{long}x"))]), &response));
+        assert!(selecting.matches(&headers(&[("foo", &long)])));
+        assert!(!selecting.matches(&headers(&[("foo", &format!("{long}x"))])));
         assert_eq!(selecting.names().collect::<Vec<_>>(), ["foo"]);
     }
 
@@ -291,7 +330,7 @@ mod tests {
         ) {
             let vary = Vary::of(&response);
             let selecting = Selecting::of(&vary, &request);
-            prop_assert_eq!(selecting.matches(&request, &response), vary != Vary::Star);
+            prop_assert_eq!(selecting.matches(&request), vary != Vary::Star);
         }
 
         #[test]

@@ -231,3 +231,79 @@ async fn an_error_that_is_due_to_the_resource_is_kept() {
     }
     assert_eq!(origin.count(), 4, "each is asked for once");
 }
+
+/// An answer in English that shows what was asked; a 403 to what a firewall would refuse.
+fn in_english(seen: &Seen) -> Script {
+    let asked = seen.header("accept-language").unwrap_or("none");
+    let answer = if asked.contains("union select") { Script::new(403, "no") } else { kept(format!("for {asked}")) };
+    answer.with("Cache-Control", "max-age=60").with("Vary", "Accept-Language").with("Content-Language", "en")
+}
+
+#[tokio::test]
+async fn an_odd_accept_language_chooses_for_nobody_else() {
+    let (origin, server) = shield(in_english).await;
+    let attacks = ["en;q=1, <script>;q=0.1", "en, union select;q=0.1", "en;q=1.0", "fr;q=0.1, en"];
+    for (case, attack) in attacks.into_iter().enumerate() {
+        for before in [false, true] {
+            let target = format!("/api/{case}/{before}");
+            let said = async |language: &str| {
+                server.get_with(&target, &[("accept-language", language)]).await.text().to_owned()
+            };
+            if before {
+                assert_eq!(said("en").await, "for en");
+            }
+            said(attack).await;
+            assert_eq!(said("en").await, "for en", "{attack}");
+            assert_eq!(said("EN").await, "for en", "{attack}");
+        }
+    }
+    let said =
+        async |language: &str| server.get_with("/api/order", &[("accept-language", language)]).await.text().to_owned();
+    assert_eq!(said("fr, en").await, "for fr, en");
+    assert_eq!(said("en, fr").await, "for en, fr");
+    assert_eq!(said("fr,en").await, "for fr, en");
+    // What one plain request got in its language is for everybody who wants that most.
+    let count = origin.count();
+    assert_eq!(said("en").await, "for en");
+    assert_eq!(said("de;q=0.5, en;q=0.9").await, "for en");
+    assert_eq!(origin.count(), count + 1);
+    // Unless it has a field of its own.
+    server.get_with("/api/own", &[("accept-language", "en"), ("x-odd", "1")]).await;
+    let count = origin.count();
+    server.get_with("/api/own", &[("accept-language", "en;q=0.9")]).await;
+    assert_eq!(origin.count(), count + 1);
+}
+
+#[tokio::test]
+async fn variants_that_are_asked_for_once_displace_none_that_is_used() {
+    let (origin, server) = shield(|seen| {
+        let accept = seen.header("accept").unwrap_or("none").to_owned();
+        kept(accept).with("Vary", "Accept")
+    })
+    .await;
+    let get = async |accept: &str| server.get_with("/api/x", &[("accept", accept)]).await.text().to_owned();
+    for _ in 0..2 {
+        assert_eq!(get("text/csv").await, "text/csv");
+    }
+    for round in 0..3 {
+        for number in 0..40 {
+            assert_eq!(get(&format!("x/{round}-{number}")).await, format!("x/{round}-{number}"));
+        }
+        let count = origin.count();
+        assert_eq!(get("text/csv").await, "text/csv");
+        assert_eq!(origin.count(), count, "round {round}: it is still cached");
+    }
+    // All places are used: a new one gets its place when it comes again.
+    for number in 0..15 {
+        get(&format!("y/{number}")).await;
+        get(&format!("y/{number}")).await;
+    }
+    let asked = async |accept: &str| {
+        let count = origin.count();
+        assert_eq!(get(accept).await, accept);
+        origin.count() - count
+    };
+    assert_eq!(asked("text/csv").await, 0);
+    assert_eq!([asked("z/z").await, asked("z/z").await, asked("z/z").await], [1, 1, 0]);
+    assert_eq!([asked("text/csv").await, asked("y/0").await], [0, 1], "the one that was used longest ago went");
+}

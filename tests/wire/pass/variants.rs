@@ -53,7 +53,11 @@ async fn variants_are_kept_by_what_vary_names_and_bounded() {
     for number in (0..40).rev() {
         server.get_with(PATH, &[("x-kind", &format!("kind {number}"))]).await;
     }
-    assert_eq!(origin.count(), 24, "16 are kept, the newest");
+    for kind in ["one", "two", "three"] {
+        server.get_with(PATH, &[("x-kind", kind)]).await;
+    }
+    server.ok(PATH).await;
+    assert_eq!(origin.count(), 28, "16 are cached: the 4 that were used, and the newest");
 }
 
 #[tokio::test]
