@@ -6,8 +6,6 @@ mod audit;
 mod bundle;
 mod demo;
 mod generated;
-#[cfg(test)]
-pub(crate) mod help;
 mod holder;
 mod logging;
 mod origin;
@@ -23,7 +21,7 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::app::activation::PassedSockets;
 use crate::app::core::Core;
@@ -166,6 +164,11 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::Other(Box::new(error))
     }
+}
+
+/// The command line: every command with its help.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the command of the arguments.

@@ -11,8 +11,8 @@
 //! # The layers
 //!
 //! A *room* is a top-level module, a *floor* a layer of rooms. Imports only point down: to a lower floor, or to another
-//! room of the same floor that does not import back. A test reads this table and the `use` lines, and fails on an
-//! import that points up.
+//! room of the same floor that does not import back. `tests/source` reads this table and the `use` lines, and
+//! fails on an import that points up.
 //!
 //! | floor | rooms | what it is |
 //! |---|---|---|
@@ -29,8 +29,8 @@
 //! | ground | [`clock`], [`telemetry`], [`words`] | time, counters, singular and plural |
 //!
 //! Two rooms belong to no floor. [`sample`] is an origin with synthetic data for `demo`, `origin`, tests and benches;
-//! it imports only [`clock`]. [`parts`] exports what tests and benches use. Only `run`, `sample` and `parts` are
-//! public.
+//! it imports only [`clock`]. [`parts`] exports what tests and benches use. Only `command`, `run`, `sample` and `parts`
+//! are public.
 //!
 //! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From
 //! pingora come the services, and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin go over hyper;
@@ -292,11 +292,7 @@ mod clock;
 mod config;
 mod dumps;
 mod fleet;
-#[cfg(test)]
-mod floors;
 mod limit;
-#[cfg(test)]
-mod messages;
 mod mirror;
 mod pages;
 pub mod parts;
@@ -312,4 +308,4 @@ mod telemetry;
 mod upstream;
 mod words;
 
-pub use cli::run;
+pub use cli::{command, run};

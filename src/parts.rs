@@ -149,6 +149,9 @@ pub mod snapshot {
 pub mod store {
     pub use crate::store::{BlockKey, DataDir, DetailMeta, DetailRecord, DetailState, Store};
 }
+pub mod words {
+    pub use crate::words::counted;
+}
 pub mod upstream {
     pub mod budget {
         pub use crate::upstream::budget::Budget;

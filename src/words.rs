@@ -3,7 +3,7 @@
 //! Callers: every message with a count.
 
 /// A count with its noun: `1 entry`, `2 entries`.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
+pub fn counted(count: u64, noun: &str) -> String {
     if count == 1 {
         return format!("1 {noun}");
     }

@@ -6,11 +6,11 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man as Page;
 
-use super::{Cli, Failure};
+use super::Failure;
 
 /// Arguments of `grandstand completions`.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ impl Completions {
     /// Prints the script.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "grandstand", &mut script);
+        clap_complete::generate(self.shell, &mut super::command(), "grandstand", &mut script);
         print(&script)
     }
 }
@@ -49,7 +49,7 @@ impl Man {
     /// Writes or prints the pages.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut pages = Vec::new();
-        let mut root = Cli::command().disable_help_subcommand(true);
+        let mut root = super::command().disable_help_subcommand(true);
         root.build();
         add(root, &mut pages);
         let Some(directory) = &self.directory else {

@@ -1,7 +1,7 @@
 //! A test that prints every message of the program into one file: `tests/golden/messages.txt`.
 //!
 //! The messages are read from the source, so that none can be missing. Placeholders are filled from [`samples`].
-//! `GRANDSTAND_GOLDEN=write cargo test --lib messages_file` writes the file. Callers: the tests below.
+//! `GRANDSTAND_GOLDEN=write cargo test --test source messages_file` writes the file. Callers: the tests below.
 
 mod reader;
 mod samples;
@@ -17,7 +17,7 @@ const INTRODUCTION: &str = "\
 # Every message of the program, by module of src/: errors, log lines, other texts; then the help of each command.
 #
 # Written by a test from the source. Do not edit: change the message in src/, then run
-# GRANDSTAND_GOLDEN=write cargo test --locked --lib messages_file
+# GRANDSTAND_GOLDEN=write cargo test --locked --test source messages_file
 # Placeholders show a sample value, or <the expression> when there is none. (a | b) is one of several texts.
 # CONTRIBUTING.md says what a message contains: what happened, to which value, what to do.
 ";
@@ -27,8 +27,7 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages
 /// Sources without messages: tests, what only tests use, and the generators of other pages.
 fn is_left_out(path: &Path) -> bool {
     let path = path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned();
-    path.contains("tests")
-        || ["floors", "messages", "parts", "config/reference"].iter().any(|start| path.starts_with(start))
+    path.contains("tests") || ["parts", "config/reference"].iter().any(|start| path.starts_with(start))
 }
 
 /// Every message with its room.
@@ -66,11 +65,27 @@ fn golden() -> String {
             }
         }
     }
-    for (command, help) in crate::cli::help::pages() {
+    for (command, help) in help_pages() {
         let help: Vec<&str> = help.lines().map(str::trim_end).collect();
         let _ = writeln!(page, "\n## {command} --help\n\n{}", help.join("\n").trim_end());
     }
     page
+}
+
+/// The whole command line and the `--help` of each command, as wide as a page.
+fn help_pages() -> Vec<(String, String)> {
+    let mut root = grandstand::command().term_width(100);
+    root.build();
+    let mut pages = Vec::new();
+    add_help(root, "grandstand", &mut pages);
+    pages
+}
+
+fn add_help(mut command: clap::Command, name: &str, pages: &mut Vec<(String, String)>) {
+    pages.push((name.to_owned(), command.render_long_help().to_string()));
+    for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+        add_help(inner.clone().term_width(100), &format!("{name} {}", inner.get_name()), pages);
+    }
 }
 
 #[test]
@@ -79,7 +94,7 @@ fn the_messages_file_is_current() {
         std::fs::write(GOLDEN, golden()).unwrap();
     }
     let stored = std::fs::read_to_string(GOLDEN).unwrap_or_default();
-    let advice = "out of date: GRANDSTAND_GOLDEN=write cargo test --lib messages_file";
+    let advice = "out of date: GRANDSTAND_GOLDEN=write cargo test --test source messages_file";
     let current = golden();
     let (is, should_be): (BTreeSet<&str>, BTreeSet<&str>) = (stored.lines().collect(), current.lines().collect());
     let missing: Vec<&&str> = should_be.difference(&is).collect();

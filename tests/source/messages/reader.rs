@@ -4,10 +4,10 @@
 
 use std::str::FromStr;
 
+use grandstand::parts::words::counted;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::samples::{is_known, sample};
-use crate::words::counted;
 
 /// Where a message appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

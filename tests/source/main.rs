@@ -1,0 +1,9 @@
+//! What the source itself has to keep: imports that point down, and messages that a person has read.
+//!
+//! Nothing here runs the server. `floors` reads the imports, `messages` every text.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
+#![allow(missing_docs, unreachable_pub, reason = "nothing here is called from outside")]
+
+mod floors;
+mod messages;
