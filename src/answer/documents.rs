@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
+use tokio::sync::Semaphore;
 
 use crate::api::document::WantedDocument;
 use crate::cache::Key;
@@ -28,12 +29,15 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'sel
 const VIEWER_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                              connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+/// Documents that are rendered at the same time; others wait, so that many of them take neither threads nor memory.
+static RENDERING: Semaphore = Semaphore::const_new(2);
+
 /// After how many seconds a client may ask again for what shows the first snapshot.
 const NO_SNAPSHOT_FOR: u64 = 30;
 
 impl Finder {
     /// Finds a document for a client that likes `coding` best.
-    pub(super) async fn document(&self, wanted: WantedDocument, coding: Coding) -> Found {
+    pub(super) async fn document(&self, mut wanted: WantedDocument, coding: Coding) -> Found {
         let pages = self.pages.load_full();
         if let WantedDocument::Asset(name) = &wanted
             && let Some(packed) = pages.packed(name, coding)
@@ -41,6 +45,13 @@ impl Finder {
             return Found::Document { document: packed, published: None };
         }
         let published = if wanted.shows_data() { self.current.get() } else { None };
+        if let (WantedDocument::Explore(query), Some(published)) = (&mut wanted, &published)
+            && query.page > 1
+        {
+            // All pages beyond the last one are the last one: clients choose any number.
+            let total = published.dataset.find(query).map_or(0, |found| found.total);
+            query.page = query.page.min(query.total_pages(total).max(1));
+        }
         let epoch = published.as_ref().map_or(0, |published| published.epoch);
         let key = Key::Document(wanted.clone());
         let kept = self.cache.rendered(&key);
@@ -51,8 +62,12 @@ impl Finder {
         // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
         // wait.
         let (renderer, shown) = (pages.clone(), published.clone());
+        // Never closed.
+        let turn = RENDERING.acquire().await;
         let rendering = tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref()));
-        match rendering.await {
+        let rendered = rendering.await;
+        drop(turn);
+        match rendered {
             Ok(Ok(made)) => {
                 let document = self.cache.keep_rendered(key.clone(), kept.as_ref(), made);
                 if !Arc::ptr_eq(&pages, &self.pages.load()) {

@@ -10,14 +10,13 @@ use http::HeaderName;
 
 use crate::cache::Key;
 use crate::cache::stored::Stored;
-use crate::semantics::caching::{Purpose, Vary, is_bare};
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::forward::Sending;
 use crate::upstream::wire::Listener;
 
 use super::Proxy;
 use super::landing::{Landing, Waiting, failed_for};
-use super::onward::{purpose, sent, told};
+use super::onward::{sent, tells_of_the_resource, told};
 use super::question::{Endpoint, Head, Question};
 use super::spool::Reader;
 
@@ -75,8 +74,7 @@ impl Proxy {
         let Fetch { question, key, names, kept, asker } = &fetch;
         let asking = inner.cache.asking(key);
         let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
-        // A failure that one client's headers may have caused does not count against the resource.
-        let bare = purpose(question, kept.as_deref()) == Purpose::Store && is_bare(&sent, &Vary::Nothing);
+        let bare = tells_of_the_resource(question, &sent, kept.as_deref());
         let error = match question.endpoint {
             Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, &asking).await {
                 Ok((stored, fwd_status, is_kept)) => {

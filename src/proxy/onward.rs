@@ -7,7 +7,7 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, IF_MODIFIED_SINCE, IF_N
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::cache::stored::{Stored, Variants};
-use crate::semantics::caching::{Allowed, Purpose, RequestDirectives, onward};
+use crate::semantics::caching::{Allowed, Purpose, RequestDirectives, Vary, is_bare, onward};
 use crate::semantics::hops::CDN_LOOP;
 
 use super::question::Question;
@@ -34,6 +34,12 @@ pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
     } else {
         Purpose::Store
     }
+}
+
+/// Whether the result of a fetch tells of the resource: a GET that says nothing but what everybody says. What another
+/// method or a client's own field provokes tells others nothing. `sent`: the fields that were sent.
+pub(super) fn tells_of_the_resource(question: &Question, sent: &HeaderMap, kept: Option<&Stored>) -> bool {
+    question.method == Method::GET && purpose(question, kept) == Purpose::Store && is_bare(sent, &Vary::Nothing)
 }
 
 /// The fields that are sent. A stored answer is revalidated with its own validators, for all clients that it answers.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AGE, AUTHORIZATION, CONTENT_LANGUAGE, CONTENT_LENGTH, COOKIE, ETAG, LAST_MODIFIED, RANGE};
+use http::header::{AGE, CONTENT_LANGUAGE, CONTENT_LENGTH, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache::Key;
@@ -23,7 +23,7 @@ use crate::upstream::forward::{Arrived, Pieces};
 
 use super::fetch::{Fetch, Fetched};
 use super::landing::{Landing, Waiting, failed_for, is_failure};
-use super::onward::{purpose, told};
+use super::onward::{purpose, tells_of_the_resource, told};
 use super::question::{Head, Question};
 use super::spool::Spool;
 use super::{LARGE, Proxy};
@@ -66,14 +66,12 @@ impl Proxy {
         let inner = &*self.0;
         let Fetch { question, key, kept, .. } = &fetch;
         let shared = purpose(question, kept.as_deref()) == Purpose::Store;
-        if is_failure(arrived.status) {
-            // A failure that one client's headers may have caused does not count against the resource.
-            if shared && is_bare(&sent, &Vary::Nothing) {
-                let error = failure(question, &arrived);
-                inner.failures.failed(key, &error, inner.clock.now_mono());
+        if tells_of_the_resource(question, &sent, kept.as_deref()) {
+            if is_failure(arrived.status) {
+                inner.failures.failed(key, &failure(question, &arrived), inner.clock.now_mono());
+            } else {
+                inner.failures.answered(key);
             }
-        } else {
-            inner.failures.answered(key);
         }
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
             self.learn_from_head(key, kept, &sent, &arrived, &asking);
@@ -173,9 +171,7 @@ impl Proxy {
             return;
         }
         let head = end_to_end(&arrived.headers, false);
-        let personal =
-            RequestDirectives::of(sent).no_store || [AUTHORIZATION, COOKIE].iter().any(|name| sent.contains_key(name));
-        if personal || reflects(sent, &Vary::of(&head), &head, &[]) {
+        if RequestDirectives::of(sent).no_store || !is_bare(sent, &Vary::of(&head)) {
             // It is about this client, not about answers for others.
             return;
         }

@@ -29,7 +29,7 @@ use super::farewell;
 use super::public::{Public, view};
 use super::request_head::{self, HeadBounds, Refusal, Unread};
 use super::rest::Rest;
-use super::write::{Broken, WRITE_TIMEOUT};
+use super::write::{Broken, PIECE, WRITE_TIMEOUT};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -170,7 +170,7 @@ impl Connection<'_, '_> {
         let (mut answer, now) = self.public.answers.refuse(self.peer, refusal.problem(), head).await;
         let body = answer.body.take().unwrap_or_default();
         answer.head.end(self.date.at(now), Persistence::Close);
-        let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
+        let sent = send(self.timer.as_mut(), &mut stream, answer.head.as_bytes(), &body).await;
         drop(busy);
         if sent.is_ok() {
             self.guest.rest(Instant::now());
@@ -202,7 +202,7 @@ impl Connection<'_, '_> {
         self.public.answers.record(&view(session.req_header(), self.peer, false), info, &answer, body.len());
         answer.head.end(self.date.at(now), Persistence::KeepAlive);
         let Some((mut stream, begun)) = self.finish(session).await? else { return Ok(None) };
-        let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
+        let sent = send(self.timer.as_mut(), &mut stream, answer.head.as_bytes(), &body).await;
         self.buffer = answer.head.into_buffer();
         sent.map_err(|error| {
             tracing::debug!(%error, "a connection failed");
@@ -216,21 +216,27 @@ impl Connection<'_, '_> {
         let finished = within(self.timer.as_mut(), WRITE_TIMEOUT, session.finish()).await;
         Ok(finished.ok_or(Broken)??.map(pingora::protocols::http::ReusableHttpStream::into_parts))
     }
+}
 
-    /// Writes head and body together.
-    async fn send(&mut self, stream: &mut Stream, head: &[u8], body: &Bytes) -> io::Result<()> {
-        let mut slices = [IoSlice::new(head), IoSlice::new(body)];
-        let mut left = &mut slices[..];
-        while !left.is_empty() {
-            let written = within(self.timer.as_mut(), WRITE_TIMEOUT, stream.write_vectored(left)).await;
-            match written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                written => IoSlice::advance_slices(&mut left, written),
-            }
+/// Writes head and body together. A client must take a [`PIECE`] within each deadline, or the rest.
+async fn send(mut timer: Pin<&mut Sleep>, stream: &mut Stream, head: &[u8], body: &Bytes) -> io::Result<()> {
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
+    let mut slices = [IoSlice::new(head), IoSlice::new(body)];
+    let mut left = &mut slices[..];
+    let (mut limit, mut taken) = (None, 0);
+    while !left.is_empty() {
+        let patience = limit.map_or(WRITE_TIMEOUT, |limit: Instant| limit.saturating_duration_since(Instant::now()));
+        let written = within(timer.as_mut(), patience, stream.write_vectored(left)).await.ok_or_else(late)??;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
         }
-        let flushed = within(self.timer.as_mut(), WRITE_TIMEOUT, stream.flush()).await;
-        flushed.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        taken += written;
+        IoSlice::advance_slices(&mut left, written);
+        if limit.is_none() || taken >= PIECE {
+            (limit, taken) = (Some(Instant::now() + WRITE_TIMEOUT), 0);
+        }
     }
+    within(timer, WRITE_TIMEOUT, stream.flush()).await.ok_or_else(late)?
 }
 
 /// The result of `work`, unless it takes longer than `limit`. The timer is touched only for a wait.
@@ -280,5 +286,37 @@ impl Date {
             (self.second, self.text) = (Some(now.as_seconds()), now.http_date());
         }
         self.text.as_deref().map(str::as_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, duplex};
+
+    use super::*;
+
+    /// How long a client is served that reads so much every 20 seconds; `None`: it gets everything.
+    async fn served(reads: usize) -> Option<Duration> {
+        let (ours, mut theirs) = duplex(4 << 10);
+        let (mut stream, began): (Stream, _) = (Box::new(ours), Instant::now());
+        let sending = tokio::spawn(async move {
+            let timer = pin!(tokio::time::sleep(Duration::ZERO));
+            let sent = send(timer, &mut stream, b"head", &vec![b'x'; 1 << 20].into()).await;
+            sent.is_err().then(|| began.elapsed())
+        });
+        let mut piece = vec![0; reads];
+        while !sending.is_finished() && theirs.read_exact(&mut piece).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        sending.await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_must_read_two_kibibytes_a_second() {
+        assert_eq!(served(64 << 10).await, None);
+        for reads in [1, 1 << 10, 20 << 10] {
+            let took = served(reads).await.expect("cut off");
+            assert!(took >= WRITE_TIMEOUT && took <= 4 * WRITE_TIMEOUT, "{reads} bytes: {took:?}");
+        }
     }
 }

@@ -19,6 +19,8 @@ use tokio::time::Instant;
 use crate::semantics::network::household;
 use crate::telemetry::connections::ConnectionCounters;
 
+use super::unread::{self, HouseholdRoom, Unread};
+
 /// How many of the longest idle connections one scan remembers.
 const REMEMBERED: usize = 64;
 
@@ -80,12 +82,18 @@ struct ConnectionsState {
 struct Table {
     seats: Vec<Option<Arc<Seat>>>,
     free: Vec<usize>,
-    households: HashMap<IpAddr, usize>,
+    households: HashMap<IpAddr, Household>,
     /// The longest idle connections at the last scan, the longest last. They stay the longest idle ones while they are
     /// idle.
     oldest: Vec<(u64, usize)>,
     /// The last warning that all connections are taken.
     told: Option<u64>,
+}
+
+#[derive(Default)]
+struct Household {
+    connections: usize,
+    unread: HouseholdRoom,
 }
 
 /// One connection.
@@ -159,7 +167,7 @@ impl Connections {
         let now = inner.nanoseconds(Instant::now());
         let mut table = inner.table.lock();
         let mine = household.and_then(|household| table.households.get(&household));
-        if mine.is_some_and(|count| *count >= room.each) {
+        if mine.is_some_and(|mine| mine.connections >= room.each) {
             return Err(Full::Household(room.each));
         }
         if table.open() >= room.all {
@@ -176,12 +184,10 @@ impl Connections {
             inner.counters.evicted();
         }
         let seat = Arc::new(Seat { since: now.into(), busy: AtomicUsize::new(0), leave: Notify::new() });
-        if let Some(household) = household {
-            *table.households.entry(household).or_default() += 1;
-        }
+        let unread = household.map(|household| table.one_more_of(household));
         let place = table.seat(&seat);
         drop(table);
-        Ok(Guest { connections: self.clone(), seat, place, household, taken: AtomicU64::new(0) })
+        Ok(Guest { connections: self.clone(), seat, place, household, unread, taken: AtomicU64::new(0) })
     }
 
     /// The server stops: idle connections close, and busy ones after their last answer.
@@ -202,6 +208,13 @@ impl ConnectionsState {
 impl Table {
     fn open(&self) -> usize {
         self.seats.len() - self.free.len()
+    }
+
+    /// Counts a connection for its household. Returns the room for its unread answers.
+    fn one_more_of(&mut self, household: IpAddr) -> unread::Room {
+        let household = self.households.entry(household).or_default();
+        household.connections += 1;
+        unread::Room::new(household.unread.clone())
     }
 
     fn seat(&mut self, seat: &Arc<Seat>) -> usize {
@@ -249,6 +262,8 @@ pub(crate) struct Guest {
     seat: Arc<Seat>,
     place: usize,
     household: Option<IpAddr>,
+    /// Bounds the answers that wait on an HTTP/2 connection; `None` for a proxy, whose many clients share it.
+    unread: Option<unread::Room>,
     /// How many bytes the client has taken. Only HTTP/2 counts them.
     taken: AtomicU64,
 }
@@ -263,12 +278,11 @@ impl Guest {
         let inner = &*self.connections.0;
         let each = inner.room.load().each;
         let mut table = inner.table.lock();
-        let count = table.households.entry(household).or_default();
-        if *count >= each {
+        if table.households.get(&household).is_some_and(|mine| mine.connections >= each) {
             inner.counters.refused(Full::Household(each).as_str());
             return Err(Full::Household(each));
         }
-        *count += 1;
+        self.unread = Some(table.one_more_of(household));
         self.household = Some(household);
         Ok(())
     }
@@ -310,6 +324,16 @@ impl Guest {
         self.taken.load(Ordering::Relaxed)
     }
 
+    /// Waits for room for one more answer, on a connection with streams; `None` for a proxy, which needs none.
+    pub(super) async fn room(&self) -> Option<Unread> {
+        Some(self.unread.as_ref()?.enter().await)
+    }
+
+    /// How many bytes of its answers wait for the client, on a connection with streams; 0 for a proxy.
+    pub(crate) fn unread(&self) -> usize {
+        self.unread.as_ref().map_or(0, unread::Room::held)
+    }
+
     /// Ends when the connection must close: for another one, or because the server stops.
     pub(crate) fn told_to_leave(&self) -> Notified<'_> {
         self.seat.leave.notified()
@@ -331,10 +355,10 @@ impl Drop for Guest {
             table.free.push(self.place);
         }
         if let Some(household) = self.household
-            && let Some(count) = table.households.get_mut(&household)
+            && let Some(mine) = table.households.get_mut(&household)
         {
-            *count -= 1;
-            if *count == 0 {
+            mine.connections -= 1;
+            if mine.connections == 0 {
                 table.households.remove(&household);
             }
         }

@@ -32,7 +32,8 @@ use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::{self, Guest};
 use super::in_flight::InFlight;
 use super::public::{Public, view};
-use super::write::{Broken, STREAMS, head, in_time, pieces};
+use super::unread::{Unread, carried};
+use super::write::{Broken, PIECE, STREAMS, enter, head, in_time, pieces};
 use outbox::Outbox;
 
 /// How long a connection that was told to leave may take to finish its streams. When the server stops, this limit does
@@ -148,6 +149,7 @@ fn next_look(since: Option<Instant>, now: Instant) -> Option<Instant> {
 fn options(public: &Public) -> H2Options {
     let mut options = server::default_h2_options();
     options.max_concurrent_streams(STREAMS);
+    options.max_send_buffer_size(PIECE);
     // A slightly too large header gets our own answer.
     let head = u32::try_from(public.answers.rules.load().head).unwrap_or(u32::MAX);
     options.max_header_list_size(head.saturating_add(16 << 10));
@@ -172,14 +174,20 @@ async fn begin<A: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Answers one stream.
+/// Answers one stream, as soon as its client has taken enough of the others.
 async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
+    let guest = works.guest();
+    let Ok(room) = enter(Some(guest)).await else { return };
     let view = view(session.req_header(), peer, !session.is_body_empty());
     let answered = match public.answers.respond(&view, HeaderMap::new()).await {
-        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, works.guest()).await,
-        // In a box, because most streams need no room for it.
-        decided => Box::pin(pass_on(&public, session, decided, works.guest())).await,
+        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, room, guest).await,
+        decided => {
+            // It takes room when its body begins.
+            drop(room);
+            // In a box, because most streams need no room for it.
+            Box::pin(pass_on(&public, session, decided, guest)).await
+        }
     };
     if answered.is_err() {
         tracing::debug!("a stream failed");
@@ -203,13 +211,17 @@ async fn send(
     session: &mut HttpSession,
     info: RequestInfo,
     mut answer: Answer,
+    room: Option<Unread>,
     guest: &Guest,
 ) -> Result<(), Broken> {
     let (mut fields, body) = (std::mem::take(&mut answer.head), answer.body.take());
     keep_out_of_table(&mut fields);
     let bytes = body.as_ref().map_or(0, Bytes::len);
-    let sent =
-        if clock::is_before_1970() { Err(Broken) } else { write(session, answer.status, fields, body, guest).await };
+    let sent = if clock::is_before_1970() {
+        Err(Broken)
+    } else {
+        write(session, answer.status, fields, body, room, guest).await
+    };
     public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
     sent
 }
@@ -220,10 +232,15 @@ async fn write(
     status: StatusCode,
     fields: HeaderMap,
     body: Option<Bytes>,
+    mut room: Option<Unread>,
     guest: &Guest,
 ) -> Result<(), Broken> {
     session.write_response_header(Box::new(head(status, fields)), body.is_none())?;
-    for (piece, ends) in body.into_iter().flat_map(pieces) {
+    let Some(body) = body else { return Ok(()) };
+    if let Some(room) = &mut room {
+        room.resize(body.len());
+    }
+    for (piece, ends) in pieces(carried(body, room)) {
         in_time(Some(guest), session.write_body(piece, ends)).await?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! [`crate::answer::respond`] decides. Callers: `super::connection` and `super::http2`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::TRANSFER_ENCODING;
@@ -17,7 +18,8 @@ use crate::semantics::problem::Problem;
 
 use super::in_flight::InFlight;
 use super::rest::Rest;
-use super::write::{Broken, Shared, in_time, write_body, write_head};
+use super::unread::carried;
+use super::write::{Broken, PIECE, Shared, enter, in_time, write_body, write_head};
 
 /// The public listener's state.
 pub(crate) struct Public {
@@ -95,19 +97,26 @@ impl Public {
         let fields = std::mem::take(&mut answer.head);
         let mut bytes = body.as_ref().map_or(0, Bytes::len);
         let sent = async {
+            let mut unread = enter(shared).await?;
+            if let Some(unread) = &mut unread {
+                unread.resize(if rest.is_some() { PIECE } else { bytes });
+            }
             write_head(session, answer.status, fields).await?;
             let Some(mut rest) = rest else {
                 if let Some(body) = body {
+                    let body = carried(body, unread);
                     write_body(session, body, true, shared).await?;
                 }
                 return Ok(());
             };
+            let unread = unread.map(Arc::new);
             while let Some(piece) = rest.next().await {
                 let piece = piece.map_err(|broken| {
                     tracing::debug!(%broken, "an answer was sent only in part");
                     Broken
                 })?;
                 bytes += piece.len();
+                let piece = if let Some(unread) = &unread { carried(piece, unread.clone()) } else { piece };
                 write_body(session, piece, false, shared).await?;
             }
             in_time(shared, session.write_response_body(Bytes::new(), true)).await

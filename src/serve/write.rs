@@ -13,6 +13,7 @@ use pingora::protocols::http::ServerSession;
 use crate::clock;
 
 use super::connections::Guest;
+use super::unread::Unread;
 
 /// For each write. Every wait on the public side is bounded.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -79,21 +80,38 @@ pub(super) fn pieces(mut body: Bytes) -> impl Iterator<Item = (Bytes, bool)> {
     })
 }
 
+/// What a client must take of its connection within the deadline, in bytes: all that waits within 16 minutes.
+pub(super) fn due(guest: &Guest) -> u64 {
+    PIECE.max(guest.unread() / 32) as u64
+}
+
 /// A write of pingora's session, which has no deadline for heads and flushes of its own. The write of a stream goes on
 /// after the deadline while its connection takes enough of the others, but not for ever.
 pub(super) async fn in_time<T>(
     shared: Shared<'_>,
     write: impl Future<Output = pingora::Result<T>>,
 ) -> Result<T, Broken> {
+    Ok(while_taken(shared, OTHERS, write).await??)
+}
+
+/// Waits for room for an answer, as long as the client reads others; `None`: it needs none.
+pub(super) async fn enter(shared: Shared<'_>) -> Result<Option<Unread>, Broken> {
+    let Some(guest) = shared else { return Ok(None) };
+    while_taken(shared, u64::MAX, guest.room()).await
+}
+
+/// Waits while the client takes enough of its connection, until it has taken `most` bytes.
+async fn while_taken<T>(shared: Shared<'_>, most: u64, work: impl Future<Output = T>) -> Result<T, Broken> {
     let taken = || shared.map_or(0, Guest::taken);
-    let (mut write, began) = (pin!(write), taken());
+    let (mut work, began) = (pin!(work), taken());
     let mut last = began;
     loop {
-        if let Ok(written) = tokio::time::timeout(WRITE_TIMEOUT, write.as_mut()).await {
-            return Ok(written?);
+        let due = shared.map_or(u64::MAX, due);
+        if let Ok(done) = tokio::time::timeout(WRITE_TIMEOUT, work.as_mut()).await {
+            return Ok(done);
         }
         let now = taken();
-        if now - last < PIECE as u64 || now - began > OTHERS {
+        if now - last < due || now - began > most {
             tracing::debug!("a client does not read its answer");
             return Err(Broken);
         }

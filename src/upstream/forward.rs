@@ -205,7 +205,7 @@ impl Forwarder {
     }
 }
 
-/// Whether the result of a request tells of the origin, not of fields that one client chose.
+/// Whether the result of a request tells of the origin, not of the method or of fields that one client chose.
 fn speaks_for_all(sending: &Sending) -> bool {
-    is_bare(&sending.fields, &Vary::Nothing)
+    sending.method == Method::GET && is_bare(&sending.fields, &Vary::Nothing)
 }

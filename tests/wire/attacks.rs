@@ -3,4 +3,7 @@
 //! Each test attacks, and checks what others notice. Rules that a single request shows are tested where they are made.
 
 mod disks;
+mod methods;
+mod pipelines;
 mod starving;
+mod unread;

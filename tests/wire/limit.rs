@@ -127,3 +127,32 @@ async fn without_a_limit_nothing_speaks_of_one() {
         assert_eq!((reply.header("ratelimit"), reply.header("ratelimit-policy")), (None, None));
     }
 }
+
+/// Whoever has a network of addresses can be as many clients as it likes. The table stays bounded, and the windows of
+/// those that have used most of their requests stay in it.
+#[tokio::test]
+async fn rotation_through_many_networks_frees_nobody_from_the_limit() {
+    let setup = Setup::offline()
+        .set("client_ip.trusted_proxies", r#"["127.0.0.1"]"#)
+        .set("rate_limit.requests_per_minute", "20")
+        .set("rate_limit.max_clients", "1000");
+    let server = setup.start().await;
+    let start = Instant::now();
+    let ask = async |address: &str| server.get_with("/nothing", &[("x-forwarded-for", address)]).await;
+    for _ in 0..20 {
+        assert_eq!(ask("2001:db8:1::7").await.status, 404);
+    }
+    for round in 0_u32..50 {
+        // Other hosts of one network are one client; each of these networks is another.
+        let networks = (0..60).map(|nth| format!("2001:db8:{:x}:{nth:x}::{round:x}", 100 + round));
+        let replies = futures_util::future::join_all(networks.map(async |address| ask(&address).await)).await;
+        assert!(replies.iter().all(|reply| reply.status == 404 && left(reply).0 == 19));
+        if start.elapsed().as_secs() > 45 {
+            break;
+        }
+        assert_eq!(ask(&format!("2001:db8:1::{round:x}")).await.status, 429, "after {round} rounds");
+    }
+    let metrics = server.admin(Method::GET, "/metrics").await;
+    let line = metrics.text().lines().find(|line| line.starts_with("grandstand_limit_windows ")).unwrap().to_owned();
+    assert!(line.rsplit(' ').next().unwrap().parse::<u32>().unwrap() <= 1000, "{line}");
+}

@@ -275,6 +275,49 @@ async fn a_connection_without_a_proper_header_is_closed_without_an_answer() {
     assert!((1..=2).contains(&warnings(&server)), "one a minute: {}", server.process.said());
 }
 
+/// Whatever stands behind the addresses, in fields with lengths that lie too: they name the client, and nothing else does.
+#[tokio::test]
+async fn fields_behind_the_addresses_change_nothing() {
+    let addresses = |last| [192, 0, 2, last, 198, 51, 100, 1, 156, 64, 0, 80];
+    let field = |kind: u8, length: u16, value: &[u8]| [&[kind][..], &length.to_be_bytes(), value].concat();
+    let ssl = [&[0x07, 0, 0, 0, 0][..], &field(0x21, 7, b"TLSv1.3"), &field(0x22, 9, b"127.0.0.1")].concat();
+    let cases = [
+        field(0x20, u16::try_from(ssl.len()).unwrap(), &ssl),
+        field(0x20, 2, &[1, 0]),
+        field(0x05, 200, &[b'x'; 200]),
+        field(0xee, 3000, &[0xff; 3000]),
+        field(0x04, u16::MAX, b"short"),
+        field(0x04, 1, b"").repeat(100),
+        vec![0x20],
+        vec![0xff; 4000],
+        vec![0; 4068],
+        b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0GET / HTTP/1.1\r\n\r\n".to_vec(),
+    ];
+    let server = setup().start().await;
+    each((1..).zip(cases), async |(last, fields)| {
+        let header = binary(0x21, 0x11, &[&addresses(last)[..], &fields].concat());
+        for taken in 1..=4 {
+            let pieces = header.chunks(if taken == 1 { 7 } else { 5000 });
+            let stream = connect_from(BALANCER, server.public).await;
+            let reply = in_pieces(stream, pieces.chain([&get("")[..]])).await;
+            assert_eq!((reply.status, left_after(&reply)), (404, Some(4 - taken)), "a client of its own: {last}");
+        }
+        assert_eq!(tell(BALANCER, server.public, &[&header[..], &get("")].concat()).await.unwrap().status, 429);
+    })
+    .await;
+    // One byte more than there may be, and a length that the addresses do not fit in.
+    let too_long = binary(0x21, 0x11, &[&addresses(99)[..], &[0; 4069]].concat());
+    assert!(tell(BALANCER, server.public, &[&too_long[..], &get("")].concat()).await.is_none());
+    for short in 0..12 {
+        let header = binary(0x21, 0x11, &addresses(99)[..short]);
+        assert!(tell(BALANCER, server.public, &[&header[..], &get("")].concat()).await.is_none(), "{short}");
+    }
+    wait_until("each is counted", || async {
+        (refused(&server, "too-long").await, refused(&server, "malformed").await) == (1, 12)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_header_has_three_seconds() {
     let dir = certified();

@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::super::connections::{self, Guest};
 use super::super::in_flight::{self, InFlight};
-use super::super::write::{PIECE, WRITE_TIMEOUT};
+use super::super::write::{WRITE_TIMEOUT, due};
 
 /// How many bytes may wait. Further ones push them out: a client that does not read stops the HTTP/2 code then.
 const MOST: usize = 64 << 10;
@@ -116,7 +116,8 @@ impl OutboxState {
         }
         let taken = self.guest.taken();
         // A few bytes now and then are no progress: a client could hold its connection with them for ever.
-        let due = taken + (self.waiting.len() - self.sent).clamp(1, PIECE) as u64;
+        let waits = (self.waiting.len() - self.sent).max(1).max(self.guest.unread()) as u64;
+        let due = taken + waits.min(due(&self.guest));
         let held_up = self.held_up.get_or_insert_with(|| HeldUp {
             limit: Box::pin(sleep(WRITE_TIMEOUT)),
             due,

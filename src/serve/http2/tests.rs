@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::JoinHandle;
@@ -7,6 +8,7 @@ use crate::telemetry::connections::ConnectionCounters;
 
 use super::super::connections::{Connections, Room};
 use super::super::gate::PREFACE;
+use super::super::unread;
 use super::super::write::WRITE_TIMEOUT;
 use super::*;
 
@@ -40,6 +42,8 @@ fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
 struct Server {
     guest: Arc<Guest>,
     in_flight: InFlight,
+    /// How many answers were made.
+    made: Arc<AtomicUsize>,
     serving: JoinHandle<Instant>,
     _stop: watch::Sender<bool>,
 }
@@ -59,29 +63,41 @@ struct Client {
 
 /// A connection on which each answer has so many bytes.
 fn connect(size: usize) -> (Server, Client) {
-    let (ours, theirs) = duplex(16 << 10);
     let room = Room { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
-    let guest = Arc::new(Connections::new(room, ConnectionCounters::default()).admit(None).ok().unwrap());
+    let connections = Connections::new(room, ConnectionCounters::default());
+    connect_to(&connections, Some(IpAddr::from([192, 0, 2, 1])), size)
+}
+
+fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (Server, Client) {
+    let (ours, theirs) = duplex(16 << 10);
+    let guest = Arc::new(connections.admit(peer).ok().unwrap());
+    let made = Arc::new(AtomicUsize::new(0));
     let (in_flight, (stop, stopping)) = (InFlight::default(), watch::channel(false));
     let body = Bytes::from(vec![b'x'; size]);
     let serving = {
-        let (guest, in_flight) = (guest.clone(), in_flight.clone());
+        let (guest, in_flight, made) = (guest.clone(), in_flight.clone(), made.clone());
         tokio::spawn(async move {
             let answers = move |mut session: HttpSession, works: connections::Stream| {
-                let body = body.clone();
+                let (body, made) = (body.clone(), made.clone());
                 async move {
-                    let _sent = write(&mut session, StatusCode::OK, HeaderMap::new(), Some(body), works.guest()).await;
+                    let guest = works.guest();
+                    if let Ok(room) = enter(Some(guest)).await {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        let _sent =
+                            write(&mut session, StatusCode::OK, HeaderMap::new(), Some(body), room, guest).await;
+                    }
                 }
             };
             let mut options = server::default_h2_options();
             options.max_concurrent_streams(STREAMS);
+            options.max_send_buffer_size(PIECE);
             streams(Box::new(ours), options, &guest, &in_flight, stopping, answers).await;
             Instant::now()
         })
     };
     let client =
         Client { io: theirs, rest: Vec::new(), gives_back: false, got: HashMap::new(), complete: 0, reset: Vec::new() };
-    (Server { guest, in_flight, serving, _stop: stop }, client)
+    (Server { guest, in_flight, made, serving, _stop: stop }, client)
 }
 
 impl Client {
@@ -297,4 +313,42 @@ async fn a_connection_that_does_not_begin_is_closed() {
     let began = Instant::now();
     let took = server.serving.await.unwrap() - began;
     assert!(took >= HEAD_DEADLINE && took <= HEAD_DEADLINE + Duration::from_secs(1), "{took:?}");
+}
+
+/// With closed windows the streams hold their answers, with wide ones the HTTP/2 code does.
+#[tokio::test(start_paused = true)]
+async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_its_household() {
+    const SIZE: usize = 280 << 10;
+    for (window, proxy) in [(0, false), (WIDE, false), (0, true)] {
+        let room = Room { name: "tests", all: 99, each: 99, ipv6_prefix: 64 };
+        let connections = Connections::new(room, ConnectionCounters::default());
+        let address = |last| Some(IpAddr::from([192, 0, 2, last])).filter(|_| !proxy);
+        let mut all = Vec::new();
+        for _ in 0..8 {
+            let (server, mut client) = connect_to(&connections, address(1), SIZE);
+            client.begin(window).await;
+            client.ask(1, STREAMS).await;
+            sleep(Duration::from_secs(1)).await;
+            all.push((server, client));
+        }
+        let made: Vec<_> = all.iter().map(|(server, _)| server.made.load(Ordering::Relaxed) * SIZE).collect();
+        let sum = made.iter().sum::<usize>();
+        if proxy {
+            assert_eq!(sum, 8 * STREAMS as usize * SIZE, "a proxy has many clients");
+            continue;
+        }
+        assert!(made.iter().all(|held| *held <= unread::OF_CONNECTION), "window {window}: {made:?}");
+        assert!((24 << 20..=32 << 20).contains(&sum), "window {window}: {sum} bytes");
+        let (server, mut client) = connect_to(&connections, address(2), SIZE);
+        client.begin(WIDE).await;
+        client.ask(1, 1).await;
+        client.read_slowly(1 << 20, 1, 9).await;
+        assert_eq!((client.complete, server.made.load(Ordering::Relaxed)), (1, 1), "another household");
+        // Who reads on gets everything.
+        let (server, client) = &mut all[0];
+        client.gives_back = true;
+        client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
+        client.read_slowly(1 << 20, 128, 1000).await;
+        assert_eq!((client.complete, client.reset.len(), server.guest.unread()), (128, 0, 0), "window {window}");
+    }
 }
