@@ -138,7 +138,9 @@ impl Admin {
         let config = self.settings.load().admin.clone();
         match (method, path) {
             _ if action.is_some() => match (guard::may_write(&config, headers), action) {
-                (Ok(()), Some(action)) => snapshots::perform(self.snapshots.as_ref(), action).await,
+                (Ok(()), Some(action)) => {
+                    snapshots::perform(self.snapshots.as_ref(), action, self.status.clock.now_wall()).await
+                }
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
@@ -159,7 +161,7 @@ impl Admin {
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
             _ => match guard::may_write(&config, headers) {
-                Ok(()) => self.write(path),
+                Ok(()) => self.write(path, query),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
         }
@@ -191,7 +193,7 @@ impl Admin {
         }
     }
 
-    fn write(&self, path: &str) -> Reply {
+    fn write(&self, path: &str, query: Option<&str>) -> Reply {
         let Some(commands) = &self.commands else {
             return error(
                 StatusCode::CONFLICT,
@@ -200,6 +202,16 @@ impl Admin {
         };
         let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
         match path {
+            "/refresh" if query.is_some_and(|query| query != "forget=sequence") => {
+                error(StatusCode::BAD_REQUEST, "POST /refresh takes no query but forget=sequence, on a replica")
+            }
+            "/refresh" if query.is_some() && self.status.replica.is_none() => {
+                error(StatusCode::CONFLICT, "forget=sequence is for a replica: only a replica takes heads")
+            }
+            "/refresh" if query.is_some() => {
+                commands.refresh_forgetting();
+                accepted("refresh")
+            }
             "/refresh" => {
                 commands.refresh();
                 accepted("refresh")

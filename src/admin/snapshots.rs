@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::clock::WallTime;
+use crate::fleet::publisher;
 use crate::semantics::freshness::is_from_the_future;
 use crate::snapshots::{KeptSnapshot, RolledBack, Snapshots, SnapshotsError};
 use crate::store::StoreError;
@@ -18,7 +19,7 @@ use super::{Reply, error, json_reply};
 pub(crate) enum Action {
     /// Serve a kept snapshot until the release.
     Rollback(String),
-    /// Serve the newest again.
+    /// Serve the newest again; a publisher whose number is too far ahead begins again.
     Release,
     /// Pin a snapshot.
     Pin(String),
@@ -62,15 +63,26 @@ impl Action {
     ///
     /// # Errors
     /// As the methods of [`Snapshots`].
-    pub(crate) fn perform(&self, snapshots: &Snapshots) -> Result<Value, SnapshotsError> {
+    pub(crate) fn perform(&self, snapshots: &Snapshots, now: WallTime) -> Result<Value, SnapshotsError> {
         Ok(match self {
             Self::Rollback(id) => {
                 let RolledBack { served, newest } = snapshots.rollback(id)?;
                 json!({ "served": served, "newest": newest, "rolled_back": true })
             }
             Self::Release => {
-                let served = snapshots.release()?;
-                json!({ "served": served, "newest": served, "rolled_back": false })
+                let begins_again = publisher::release(snapshots.store(), now)?;
+                let served = match snapshots.release() {
+                    Err(SnapshotsError::NotRolledBack) if begins_again => {
+                        snapshots.current().get().map(|current| current.dataset.id.clone())
+                    }
+                    released => Some(released?),
+                };
+                json!({
+                    "served": served,
+                    "newest": served,
+                    "rolled_back": false,
+                    "publisher_begins_again": begins_again,
+                })
             }
             Self::Pin(id) => {
                 snapshots.pin(id)?;
@@ -145,9 +157,9 @@ pub(super) fn none() -> Reply {
 }
 
 /// Executes it in a thread that may block.
-pub(super) async fn perform(snapshots: Option<&Snapshots>, action: Action) -> Reply {
+pub(super) async fn perform(snapshots: Option<&Snapshots>, action: Action, now: WallTime) -> Reply {
     let Some(snapshots) = snapshots.cloned() else { return none() };
-    let performed = tokio::task::spawn_blocking(move || action.perform(&snapshots)).await;
+    let performed = tokio::task::spawn_blocking(move || action.perform(&snapshots, now)).await;
     match performed {
         Ok(Ok(value)) => json_reply(StatusCode::OK, &value),
         Ok(Err(failed)) => error(status_of(&failed), &failed.to_string()),

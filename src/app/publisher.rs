@@ -9,6 +9,7 @@ use crate::fleet::publisher::{Publisher, Settings};
 
 use super::core::Core;
 use super::error::AppError;
+use super::trusted_keys;
 
 /// The publisher; `None`: nothing is written to an object store.
 ///
@@ -22,6 +23,7 @@ pub(crate) fn of(config: &Config, core: &Core, status: &PublishStatus) -> Result
         url: url.to_string(),
         sign_key: publish.sign_key.clone(),
         sign_password_file: publish.sign_password_file.clone(),
+        trusted: trusted_keys(config)?,
         full_every: publish.full_every,
         keep: publish.keep,
         data_dir: config.data_dir.clone(),

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::fleet::place::Place;
 use crate::fleet::replica::Follower;
 use crate::fleet::replica::fetch::Fetcher;
+use crate::mirror::commands::Commands;
 use crate::mirror::task::Mirror;
 
 use super::core::Core;
@@ -28,6 +29,8 @@ pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>,
         most: config.bundle.max_size,
         newest: snapshots.newest().clone(),
         status: core.replica.clone(),
+        // Commands to a mirror are not for the one that seeds it.
+        commands: if config.origin.url.is_some() { Commands::default() } else { core.commands.clone() },
     };
     let (details, clock) = (core.details.clone(), core.clock.clone());
     Ok(Some(Follower::new(fetcher, snapshots.clone(), details, trusted_keys(config)?, clock)))

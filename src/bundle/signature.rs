@@ -218,6 +218,14 @@ impl TrustedKeys {
         self.0.is_empty()
     }
 
+    /// These keys, and the one of `signer`.
+    ///
+    /// # Errors
+    /// When the secret key is damaged.
+    pub(crate) fn and(&self, signer: &Signer) -> Result<Self, SignatureError> {
+        Ok(Self(self.0.iter().cloned().chain([signer.public()?]).collect()))
+    }
+
     fn ids(&self) -> Vec<String> {
         self.0.iter().map(|key| KeyId::of(key.keynum()).to_string()).collect()
     }
@@ -285,6 +293,10 @@ impl Signer {
         KeyId::of(self.0.keynum())
     }
 
+    fn public(&self) -> Result<PublicKey, SignatureError> {
+        PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))
+    }
+
     /// Signs a file, which is read once; returns the text of the signature. `comment` is signed, too, and has one line.
     ///
     /// # Errors
@@ -295,7 +307,7 @@ impl Signer {
         }
         let untrusted = format!("signature of a grandstand bundle by the key {}", self.key());
         // Verifying with the public key reveals a damaged secret key.
-        let public = PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))?;
+        let public = self.public()?;
         let signature = minisign::sign(Some(&public), &self.0, BufReader::new(file), Some(comment), Some(&untrusted));
         signature.map(|signature| signature.to_string()).map_err(|error| SignatureError::Failed(error.to_string()))
     }

@@ -53,6 +53,9 @@ enum Command {
     /// A restart does not end this. Refreshes continue in the background.
     Rollback(One),
     /// End a rollback: make the newest snapshot current again
+    ///
+    /// On a publisher whose last head has a number more than a day ahead of the clock, this also makes the publisher begin
+    /// again at the clock, with a full bundle.
     Release(Sources),
     /// Publish the snapshot that is held back because it lost many listings
     ///
@@ -96,6 +99,9 @@ impl Snapshot {
             Command::Release(sources) => {
                 let told = Desk::open(sources)?.perform(&Action::Release)?;
                 println!("current snapshot: {}, the newest one", text(&told["served"]));
+                if told["publisher_begins_again"] == true {
+                    println!("the publisher begins again at the clock, with a full bundle");
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rollback(One { id, sources }) => {
@@ -149,7 +155,7 @@ impl Desk {
                 let url = format!("{admin}{}", action.path());
                 Ok(serde_json::from_str(&ask(http::Method::POST, &url, token.as_ref())?.1)?)
             }
-            Holder::Here(_, snapshots) => Ok(action.perform(snapshots)?),
+            Holder::Here(_, snapshots) => Ok(action.perform(snapshots, Clock::system().now_wall())?),
         }
     }
 

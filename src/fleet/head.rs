@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{BundleKey, Digest, Key, ShortDigest};
 use crate::bundle::signature::{KeyId, MAX_SIGNATURE, Signature, SignatureError, Signer, TrustedKeys};
+use crate::clock::WallTime;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::meta::Certificate;
 
@@ -38,6 +39,23 @@ pub(crate) enum HeadError {
     /// The signature is not accepted.
     #[error("the head: {0}")]
     Signature(#[from] SignatureError),
+    /// Whoever believed this number could take no later head for as long.
+    #[error(
+        "the number of the head ({sequence}) is more than a day ahead of this machine's clock ({clock}, {} ms since 1970); \
+         the clock that is wrong must be set: this machine's or the publisher's",
+        clock.as_millis()
+    )]
+    Ahead {
+        sequence: u64,
+        /// This machine's.
+        clock: WallTime,
+    },
+}
+
+/// Whether a number cannot come from a clock that agrees with ours within a day.
+pub(crate) fn is_ahead(sequence: u64, clock: WallTime) -> bool {
+    const DAY_MS: u64 = 86_400_000;
+    sequence > u64::try_from(clock.as_millis()).unwrap_or(0).saturating_add(DAY_MS)
 }
 
 /// A bundle that a head names.
@@ -169,7 +187,7 @@ impl Head {
         Ok(serde_json::to_vec(&outer).unwrap_or_default())
     }
 
-    /// Reads a file without regard to its signature. Only for a publisher, which reads its own heads back.
+    /// Reads a file without regard to its signature and its number. Only for the ledger, on our own disk.
     ///
     /// # Errors
     /// When it is no head.
@@ -181,8 +199,12 @@ impl Head {
     /// believed before.
     ///
     /// # Errors
-    /// When it is no head, or no trusted key signed it.
-    pub(crate) fn read(file: &[u8], trusted: &TrustedKeys) -> Result<(Self, Option<KeyId>), HeadError> {
+    /// When it is no head, no trusted key signed it, or its number is too far ahead of the clock.
+    pub(crate) fn read(
+        file: &[u8],
+        trusted: &TrustedKeys,
+        clock: WallTime,
+    ) -> Result<(Self, Option<KeyId>), HeadError> {
         let Outer { head, signature } = outer(file)?;
         let mut signed_by = None;
         if !trusted.is_empty() {
@@ -190,7 +212,11 @@ impl Head {
             signature.check_key(trusted)?;
             signed_by = Some(signature.verify(Cursor::new(head.as_bytes()), trusted)?.key);
         }
-        Ok((Self::read_text(&head)?, signed_by))
+        let head = Self::read_text(&head)?;
+        if is_ahead(head.sequence, clock) {
+            return Err(HeadError::Ahead { sequence: head.sequence, clock });
+        }
+        Ok((head, signed_by))
     }
 
     fn read_text(text: &str) -> Result<Self, HeadError> {

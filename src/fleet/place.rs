@@ -14,7 +14,7 @@ mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use object_store::path::Path;
@@ -34,13 +34,20 @@ pub(crate) struct Patience {
     pub call: Duration,
     /// The next piece of an object that is being read, or the next page of a list.
     pub piece: Duration,
+    /// An object that is being read must bring [`read::FLOOR`] a second in each time of this length.
+    pub pace: Duration,
     /// One part of an object that is being written.
     pub part: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { call: Duration::from_secs(20), piece: Duration::from_secs(30), part: Duration::from_secs(120) }
+        Self {
+            call: Duration::from_secs(20),
+            piece: Duration::from_secs(30),
+            pace: Duration::from_secs(60),
+            part: Duration::from_secs(120),
+        }
     }
 }
 
@@ -61,8 +68,11 @@ pub(crate) struct Listed {
     pub tag: Option<String>,
 }
 
-/// The most objects that are listed: a hundred times as many as an object store has normally.
+/// The most objects of ours that are listed: a hundred times as many as an object store has normally.
 const MOST_LISTED: usize = 100_000;
+
+/// The longest time of a list. Foreign objects below the prefix cost nothing but time.
+const LONGEST_LIST: Duration = Duration::from_secs(60);
 
 /// A prefix of an object store; cheap to clone.
 #[derive(Clone)]
@@ -88,7 +98,8 @@ impl Place {
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, PlaceError> {
         let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
         let mut objects = self.store.list(prefix);
-        let (mut listed, mut seen) = (Vec::new(), 0);
+        let (mut listed, mut seen) = (Vec::new(), 0_u64);
+        let end = Instant::now() + LONGEST_LIST;
         loop {
             let next = timeout(self.patience.piece, objects.next()).await;
             let Some(object) = next.map_err(|_elapsed| PlaceError::slow("a list", self.patience.piece))? else {
@@ -96,8 +107,13 @@ impl Place {
             };
             let object = object.map_err(|error| PlaceError::of("the list of objects", &error))?;
             seen += 1;
-            if seen > MOST_LISTED {
-                return Err(PlaceError::Failed(format!("there are more than {MOST_LISTED} objects below the prefix")));
+            if listed.len() >= MOST_LISTED || Instant::now() >= end {
+                return Err(PlaceError::Failed(format!(
+                    "the list of objects below the prefix does not end: {seen} objects in {} s, {} of them of a publisher; use a \
+                     prefix that has nothing else",
+                    LONGEST_LIST.as_secs(),
+                    listed.len()
+                )));
             }
             let name = object.location.as_ref().strip_prefix(self.prefix.as_ref()).unwrap_or_default();
             if let Some(key) = Key::parse(name.trim_start_matches('/')) {

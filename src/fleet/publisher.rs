@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use super::head::is_ahead;
 use super::place::Place;
-use crate::bundle::signature::Signer;
+use crate::bundle::signature::{Signer, TrustedKeys};
 use crate::clock::Clock;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
@@ -33,6 +34,7 @@ use crate::store::Store;
 use crate::upstream::jitter::Jitter;
 
 use error::PublishError;
+pub(crate) use ledger::release;
 use ledger::{Ledger, Whose};
 use plan::{Facts, Offer, PAUSE_MS, Step};
 use read_back::ReadBack;
@@ -42,8 +44,8 @@ use store_head::{Conditions, InStore};
 /// How often the task looks whether details have arrived, objects must be checked, or `publish.full_every` has passed.
 /// A new snapshot wakes it at once.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the head in the object store is read without a new snapshot: it may have been removed.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// How often the head in the object store is read without a new snapshot: somebody may have removed or altered it.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The pause after a failure, doubled after each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -61,6 +63,8 @@ pub(crate) struct Settings {
     pub sign_key: Option<PathBuf>,
     /// The file with its password.
     pub sign_password_file: Option<PathBuf>,
+    /// `bundle.trusted_keys`: the keys of other publishers on the prefix. Of use to one that signs.
+    pub trusted: TrustedKeys,
     /// `publish.full_every`.
     pub full_every: Duration,
     /// `publish.keep`.
@@ -79,6 +83,8 @@ pub(crate) struct Publisher {
     status: PublishStatus,
     jitter: Jitter,
     signer: Option<Arc<Signer>>,
+    /// The keys of heads that are believed; none: this publisher does not sign, and believes every head.
+    trusted: TrustedKeys,
     whose: Whose,
     /// The chain that is continued.
     ledger: Option<Ledger>,
@@ -125,6 +131,7 @@ impl Publisher {
             status,
             jitter: Jitter::default(),
             signer: None,
+            trusted: TrustedKeys::default(),
             ledger: None,
             sequence: None,
             stored: None,
@@ -162,7 +169,13 @@ impl Publisher {
             };
             if let Err(error) = done {
                 let growing = (FIRST_PAUSE * (1 << failures.min(10))).min(LONGEST_PAUSE);
-                let pause = self.jitter.jittered(if error.is_of_key() { KEY_PAUSE } else { growing });
+                let pause = match error {
+                    _ if error.is_of_key() => KEY_PAUSE,
+                    // To look whether it was released costs nothing.
+                    PublishError::Ahead { .. } => FIRST_PAUSE,
+                    _ => growing,
+                };
+                let pause = self.jitter.jittered(pause);
                 failures = failures.saturating_add(1);
                 self.fail(&error, pause);
                 sleep(pause).await;
@@ -185,6 +198,7 @@ impl Publisher {
             self.status.lacks(self.clock.now_mono());
             let signer = write::blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
             self.whose.signed_by = Some(signer.key().to_string());
+            self.trusted = self.settings.trusted.and(&signer)?;
             self.signer = Some(Arc::new(signer));
         }
         let (store, whose) = (self.snapshots.store().clone(), self.whose.clone());
@@ -199,7 +213,7 @@ impl Publisher {
         self.catch_up().await?;
         if self.is_time_to_tidy() {
             if let Err(error) = self.tidy().await {
-                tracing::warn!(url = self.settings.url, %error, "the objects in the object store could not be checked, or old ones not removed");
+                self.unchecked(&error);
             }
             // It may have found that the chain is broken, or that the head is lost.
             self.catch_up().await?;
@@ -207,8 +221,22 @@ impl Publisher {
         Ok(())
     }
 
+    /// Refuses to go on with a number of ours that is too far ahead, until the ledger is released.
+    async fn check_number(&mut self) -> Result<(), PublishError> {
+        let clock = self.clock.now_wall();
+        let Some(sequence) = self.sequence.filter(|sequence| is_ahead(*sequence, clock)) else { return Ok(()) };
+        let (store, whose) = (self.store().clone(), self.whose.clone());
+        let (kept, _) = write::blocking(move || Ok(ledger::read(&store, &whose)?)).await?;
+        if kept.is_some() {
+            return Err(PublishError::Ahead { sequence, clock });
+        }
+        (self.sequence, self.ledger, self.stored, self.settled) = Default::default();
+        Ok(())
+    }
+
     /// Writes until the object store has the current snapshot.
     async fn catch_up(&mut self) -> Result<(), PublishError> {
+        self.check_number().await?;
         for _ in 0..MOST_STEPS {
             let Some(served) = self.snapshots.current().get() else { return Ok(()) };
             let journal = self.offer(&served).await?;

@@ -26,12 +26,12 @@ use crate::config::Settings;
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::Snapshots;
+use crate::snapshots::{Snapshots, follow};
 use crate::upstream::jitter::Jitter;
 
 use bad::BadObject;
 use error::FollowError;
-use fetch::{Fetcher, blocking};
+use fetch::{FetchError, Fetcher, blocking};
 use status::{Outcome, Stamps};
 
 /// The longest pause after failures, unless polls are further apart.
@@ -98,6 +98,17 @@ impl Follower {
         }
         let (mut failures, mut said): (u32, Option<(String, Monotonic)>) = (0, None);
         loop {
+            if commands.take().forget_sequence {
+                let store = self.snapshots.store().clone();
+                match blocking(move || Ok(follow::forget_taken(&store))).await {
+                    Ok(Ok(())) => {
+                        status.starts_at(0);
+                        tracing::warn!("the number of the last head was forgotten; any head is newer now");
+                    }
+                    Ok(Err(error)) => tracing::error!(%error, "the number of the last head could not be forgotten"),
+                    Err(error) => tracing::error!(%error, "the number of the last head could not be forgotten"),
+                }
+            }
             let (round, now) = (self.round().await, self.clock.now_mono());
             let pause = match round {
                 Ok((sequence, outcome)) => {
@@ -108,6 +119,11 @@ impl Follower {
                     status.is_level(sequence, outcome, now);
                     // A fleet that was started at once does not poll at once.
                     every().mul_f64(0.9) + self.jitter.jittered(every() / 10)
+                }
+                // The head is read again at once, and the download goes on.
+                Err(FollowError::Fetch(FetchError::Interrupted)) => {
+                    self.bad = None;
+                    continue;
                 }
                 Err(error) => {
                     failures = if error.backs_off() { failures.saturating_add(1) } else { 0 };
@@ -132,7 +148,6 @@ impl Follower {
                 // Another rhythm, perhaps.
                 Ok(()) = changes.changed() => {}
             }
-            commands.take();
         }
     }
 
@@ -183,7 +198,7 @@ impl Follower {
             (Found::Unchanged, Some(before)) => before,
             (Found::Unchanged, None) => return Err(FollowError::NoHead),
             (Found::Changed(file, version), before) => {
-                let (head, _key) = Head::read(&file, &self.trusted)?;
+                let (head, _key) = Head::read(&file, &self.trusted, self.clock.now_wall())?;
                 let now = self.clock.now_mono();
                 let since = before.filter(|before| *before.head == head).map_or(now, |before| before.since);
                 let is_settled = now.since(since) >= SETTLED;

@@ -20,10 +20,13 @@ struct CommandState {
 }
 
 /// Pending commands.
+#[expect(clippy::struct_excessive_bools, reason = "each is a command of its own")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// A refresh now.
     pub refresh: bool,
+    /// Forget the number of the last head, in a replica.
+    pub forget_sequence: bool,
     /// A whole pass.
     pub pass: bool,
     /// Publish the held list.
@@ -37,6 +40,12 @@ impl Commands {
     pub fn refresh(&self) {
         self.0.asked.lock().refresh = true;
         self.0.wake.notify_one();
+    }
+
+    /// Refresh now, and take a head with whatever number. Only a replica heeds that.
+    pub(crate) fn refresh_forgetting(&self) {
+        self.0.asked.lock().forget_sequence = true;
+        self.refresh();
     }
 
     /// Read every page now.

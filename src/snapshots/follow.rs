@@ -110,7 +110,15 @@ pub(crate) fn forget(store: &Store) -> Result<(), StoreError> {
     store.remove_state(STANDING)
 }
 
-/// The same, in the transaction of something else.
+/// Forgets the highest head that was taken: the next one is newer, whatever its number.
+///
+/// # Errors
+/// When the write fails.
+pub(crate) fn forget_taken(store: &Store) -> Result<(), StoreError> {
+    store.remove_state(TAKEN)
+}
+
+/// Forgets what the data is of, in the transaction of something else.
 pub(super) fn forget_in(states: &mut States) {
     states.remove(STANDING);
 }

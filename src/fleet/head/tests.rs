@@ -6,6 +6,23 @@ use serde_json::{Value, json};
 
 use super::*;
 
+fn now() -> WallTime {
+    WallTime::from_millis(1_790_000_000_000)
+}
+
+#[test]
+fn a_number_more_than_a_day_ahead_is_refused_with_the_clock_that_was_compared() {
+    for (ahead_ms, refused) in [(-1, false), (0, false), (86_400_000, false), (86_400_001, true)] {
+        let sequence = u64::try_from(now().as_millis() + ahead_ms).unwrap();
+        let file = Head { sequence, ..head() }.to_file(None).unwrap();
+        let read = Head::read(&file, &TrustedKeys::default(), now());
+        assert_eq!(matches!(read, Err(HeadError::Ahead { .. })), refused, "{ahead_ms}");
+    }
+    let file = Head { sequence: MOST_NUMBER - 1, ..head() }.to_file(None).unwrap();
+    let text = Head::read(&file, &TrustedKeys::default(), now()).unwrap_err().to_string();
+    assert!(text.contains("9007199254740990") && text.contains("1790000000000 ms since 1970"), "{text}");
+}
+
 fn snapshot_id(n: u8) -> SnapshotId {
     SnapshotId::parse(&format!("{n:02x}").repeat(16)).unwrap()
 }
@@ -55,7 +72,7 @@ fn signer() -> (Signer, TrustedKeys) {
 #[test]
 fn a_head_is_read_as_it_is_written() {
     let file = head().to_file(None).unwrap();
-    assert_eq!(Head::read(&file, &TrustedKeys::default()).unwrap(), (head(), None));
+    assert_eq!(Head::read(&file, &TrustedKeys::default(), now()).unwrap(), (head(), None));
     assert_eq!(Head::read_unverified(&file).unwrap(), head());
     let outer: Value = serde_json::from_slice(&file).unwrap();
     assert_eq!(outer["signature"], Value::Null);
@@ -94,20 +111,23 @@ fn it_names_what_belongs_to_it_and_nothing_else() {
 fn with_trusted_keys_one_of_them_must_have_signed_the_text() {
     let ((signer, trusted), (other, _)) = (signer(), signer());
     let signed = head().to_file(Some(&signer)).unwrap();
-    let (read, key) = Head::read(&signed, &trusted).unwrap();
+    let (read, key) = Head::read(&signed, &trusted, now()).unwrap();
     assert_eq!((read, key), (head(), Some(signer.key())));
     // Nobody has to look at it.
-    assert_eq!(Head::read(&signed, &TrustedKeys::default()).unwrap(), (head(), None));
+    assert_eq!(Head::read(&signed, &TrustedKeys::default(), now()).unwrap(), (head(), None));
     let unsigned = head().to_file(None).unwrap();
-    assert!(matches!(Head::read(&unsigned, &trusted), Err(HeadError::Unsigned)));
+    assert!(matches!(Head::read(&unsigned, &trusted, now()), Err(HeadError::Unsigned)));
     let foreign = head().to_file(Some(&other)).unwrap();
-    assert!(matches!(Head::read(&foreign, &trusted), Err(HeadError::Signature(SignatureError::Untrusted { .. }))));
+    assert!(matches!(
+        Head::read(&foreign, &trusted, now()),
+        Err(HeadError::Signature(SignatureError::Untrusted { .. }))
+    ));
     let outer: Value = serde_json::from_slice(&signed).unwrap();
     let signature = outer["signature"].as_str();
     let altered = Head { sequence: 1_790_000_000_002, ..head() }.text();
-    let altered = Head::read(&file_of(&altered, signature), &trusted);
+    let altered = Head::read(&file_of(&altered, signature), &trusted, now());
     assert!(matches!(altered, Err(HeadError::Signature(SignatureError::Wrong(_)))));
-    let nonsense = Head::read(&file_of(&head().text(), Some("x")), &trusted);
+    let nonsense = Head::read(&file_of(&head().text(), Some("x")), &trusted, now());
     assert!(matches!(nonsense, Err(HeadError::Signature(SignatureError::NotASignature(_)))));
 }
 

@@ -40,6 +40,16 @@ pub(crate) enum PlaceError {
         /// Seconds.
         limit: u64,
     },
+    /// An object comes too slowly.
+    #[error(
+        "the object store sends {key} too slowly: {bytes} bytes in {seconds} s; at least 4096 bytes a second are expected"
+    )]
+    Drips {
+        /// Its name.
+        key: String,
+        bytes: u64,
+        seconds: u64,
+    },
     /// An object is longer than it may be.
     #[error("{key} has more than {most} bytes")]
     TooLarge {
@@ -66,7 +76,7 @@ impl PlaceError {
             Self::Forbidden(_) => "forbidden",
             Self::Full(_) => "full",
             Self::Unreachable(_) => "unreachable",
-            Self::Slow { .. } => "slow",
+            Self::Slow { .. } | Self::Drips { .. } => "slow",
             Self::TooLarge { .. } => "too_large",
             Self::Failed(_) => "failed",
             Self::File(_) => "file",

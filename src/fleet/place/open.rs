@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
@@ -36,7 +37,8 @@ macro_rules! build {
             .with_url($url.url().as_str())
             .with_retry(retries())
             .with_config(client(ClientConfigKey::Timeout), WHOLE)
-            .with_config(client(ClientConfigKey::UserAgent), USER_AGENT);
+            .with_config(client(ClientConfigKey::UserAgent), USER_AGENT)
+            .with_http_connector(SameHost);
         for (key, value) in $options.iter() {
             let key: $keys = key.parse().map_err(|error| wrong(&error))?;
             builder = builder.with_config(key, value);
@@ -80,13 +82,92 @@ impl Place {
                     client = client.with_config(key.parse().map_err(|error| wrong(&error))?, value);
                 }
                 let builder = HttpBuilder::new().with_url(&url.url()[..Position::BeforePath]);
-                let builder = builder.with_client_options(client).with_retry(retries());
+                let builder = builder.with_client_options(client).with_http_connector(SameHost).with_retry(retries());
                 Arc::new(builder.build().map_err(|error| wrong(&error))?)
             }
         };
         let prefix = Path::from_url_path(url.url().path()).map_err(|error| wrong(&error))?;
         Ok(Self { store, prefix, directory: url.directory(), patience: Patience::default() })
     }
+}
+
+type Set<T> = fn(reqwest::ClientBuilder, T) -> reqwest::ClientBuilder;
+type Switch = fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder;
+
+/// Makes clients that follow redirects only to the same scheme, host and port. The library's own has no such setting, so the
+/// settings are read back from it.
+#[derive(Debug)]
+struct SameHost;
+
+impl HttpConnector for SameHost {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        use ClientConfigKey as K;
+        let generic = |source| object_store::Error::Generic { store: "HTTP client", source };
+        let text = |key| options.get_config_value(&key);
+        let is_on = |key| text(key).is_some_and(|value| value == "true");
+        let time = |key| text(key).and_then(|value| humantime::parse_duration(&value).ok());
+        let number = |key| text(key).and_then(|value| value.parse::<u32>().ok());
+        let mut builder = reqwest::ClientBuilder::new()
+            .redirect(reqwest::redirect::Policy::custom(follow))
+            .user_agent(text(K::UserAgent).unwrap_or_else(|| USER_AGENT.to_owned()))
+            .https_only(!is_on(K::AllowHttp))
+            .danger_accept_invalid_certs(is_on(K::AllowInvalidCertificates))
+            .http2_keep_alive_while_idle(is_on(K::Http2KeepAliveWhileIdle))
+            .http2_keep_alive_interval(time(K::Http2KeepAliveInterval))
+            .http2_max_frame_size(number(K::Http2MaxFrameSize));
+        if let Some(url) = text(K::ProxyUrl) {
+            let proxy = reqwest::Proxy::all(url).map_err(|error| generic(error.into()))?;
+            let excludes = text(K::ProxyExcludes).and_then(|hosts| reqwest::NoProxy::from_string(&hosts));
+            builder = builder.proxy(proxy.no_proxy(excludes));
+            if let Some(pem) = text(K::ProxyCaCertificate) {
+                let certificate = reqwest::Certificate::from_pem(pem.as_bytes());
+                builder = builder.tls_certs_merge([certificate.map_err(|error| generic(error.into()))?]);
+            }
+        }
+        let times: [(K, Set<Duration>); 5] = [
+            (K::Timeout, |builder, time| builder.timeout(time)),
+            (K::ConnectTimeout, |builder, time| builder.connect_timeout(time)),
+            (K::ReadTimeout, |builder, time| builder.read_timeout(time)),
+            (K::PoolIdleTimeout, |builder, time| builder.pool_idle_timeout(time)),
+            (K::Http2KeepAliveTimeout, |builder, time| builder.http2_keep_alive_timeout(time)),
+        ];
+        for (key, set) in times {
+            if let Some(time) = time(key) {
+                builder = set(builder, time);
+            }
+        }
+        if let Some(most) = number(K::PoolMaxIdlePerHost) {
+            builder = builder.pool_max_idle_per_host(usize::try_from(most).unwrap_or(usize::MAX));
+        }
+        let switches: [(K, Switch); 3] = [
+            (K::NoSystemCertificates, |builder| builder.tls_certs_only([])),
+            (K::Http1Only, reqwest::ClientBuilder::http1_only),
+            (K::Http2Only, reqwest::ClientBuilder::http2_prior_knowledge),
+        ];
+        for (key, set) in switches {
+            if is_on(key) {
+                builder = set(builder);
+            }
+        }
+        builder.build().map(HttpClient::new).map_err(|error| generic(error.into()))
+    }
+}
+
+/// The most redirects of one request.
+const MOST_REDIRECTS: usize = 10;
+
+fn follow(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
+    let of = |url: &url::Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
+    let Some(first) = attempt.previous().first() else { return attempt.stop() };
+    if of(first) != of(attempt.url()) {
+        let to = attempt.url()[..Position::BeforePath].to_owned();
+        return attempt
+            .error(format!("it redirects to {to}; only redirects to the same scheme, host and port are followed"));
+    }
+    if attempt.previous().len() > MOST_REDIRECTS {
+        return attempt.error(format!("it redirects more than {MOST_REDIRECTS} times"));
+    }
+    attempt.follow()
 }
 
 fn retries() -> RetryConfig {

@@ -3,6 +3,7 @@
 //! Callers: [`super`].
 
 use crate::bundle::signature::SignatureError;
+use crate::clock::WallTime;
 use crate::fleet::place::PlaceError;
 use crate::snapshots::export::ExportError;
 use crate::store::StoreError;
@@ -31,9 +32,17 @@ pub(super) enum PublishError {
     /// The head was written by a newer version of this program.
     #[error("{0}; it is not replaced")]
     Newer(String),
-    /// No head can have a higher number.
-    #[error("the number of the head in the object store is the highest possible one; remove head.json to begin again")]
-    NoSequence,
+    /// Replicas would refuse heads with a higher number.
+    #[error(
+        "the number of the last head that this server wrote ({sequence}) is more than a day ahead of this machine's clock ({clock}, \
+         {} ms since 1970); set the clock if it is wrong, else run `grandstand snapshot release` to begin again at the clock",
+        clock.as_millis()
+    )]
+    Ahead {
+        sequence: u64,
+        /// This machine's.
+        clock: WallTime,
+    },
     /// Other publishers write all the time.
     #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]
     Busy,
@@ -50,7 +59,7 @@ impl PublishError {
             Self::Export(_) => "export",
             Self::Signature(_) | Self::NoPassword => "key",
             Self::Store(_) | Self::File(_) => "disk",
-            Self::Newer(_) | Self::NoSequence => "head",
+            Self::Newer(_) | Self::Ahead { .. } => "head",
             Self::Busy => "busy",
             Self::Lost(_) => "internal",
         }

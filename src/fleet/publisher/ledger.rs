@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::plan::{Chain, SignatureFile};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
-use crate::fleet::head::Head;
+use crate::clock::WallTime;
+use crate::fleet::head::{Head, is_ahead};
 use crate::fleet::keys::Digest;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshots::chain::{ChainEnd, ExportedDetail};
@@ -67,6 +68,21 @@ pub(super) fn sequence(store: &Store, url: &str) -> Option<u64> {
 fn head_of(store: &Store, url: &str) -> Option<Head> {
     let written = store.state_json::<Written>(LEDGER).ok().flatten().filter(|written| written.url == url)?;
     Head::read_unverified(written.head.as_bytes()).ok()
+}
+
+/// Removes a ledger whose number is too far ahead of the clock, so that the publisher begins again at the clock with a full
+/// bundle. Returns whether it was.
+///
+/// # Errors
+/// When the store cannot be read or written.
+pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError> {
+    let written = store.state_json::<Written>(LEDGER)?;
+    let head = written.and_then(|written| Head::read_unverified(written.head.as_bytes()).ok());
+    let is_due = head.is_some_and(|head| is_ahead(head.sequence, clock));
+    if is_due {
+        store.remove_state(LEDGER)?;
+    }
+    Ok(is_due)
 }
 
 /// Reads the ledger: the highest number of a head ever used for this object store, and the chain if it can be

@@ -2,7 +2,7 @@
 //!
 //! Pure: facts in, a step out. Callers: [`super`] acts on it.
 
-use crate::fleet::head::{Head, MOST_DELTAS, MOST_NUMBER};
+use crate::fleet::head::{Head, MOST_DELTAS};
 use crate::fleet::keys::{Digest, Key};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::meta::Certificate;
@@ -187,11 +187,10 @@ pub(super) fn takes_delta(head: &Head, bytes: u64) -> bool {
 }
 
 /// The number of the next head: higher than that of the head in the object store, than our own last one, and than the
-/// wall clock in milliseconds. `None`: there is no higher number.
-pub(super) fn next_sequence(stored: Option<u64>, own: Option<u64>, now_ms: i64) -> Option<u64> {
+/// wall clock in milliseconds. All of them were checked to be at most a day ahead of the clock.
+pub(super) fn next_sequence(stored: Option<u64>, own: Option<u64>, now_ms: i64) -> u64 {
     let clock = u64::try_from(now_ms).unwrap_or(0);
-    let highest = stored.max(own).unwrap_or(0).max(clock);
-    (highest < MOST_NUMBER).then(|| highest + 1)
+    stored.max(own).unwrap_or(0).max(clock).saturating_add(1)
 }
 
 #[cfg(test)]

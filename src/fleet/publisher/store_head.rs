@@ -11,13 +11,14 @@ use super::plan::{Chain, Stored};
 use crate::fleet::head::{self, Head, HeadError};
 use crate::fleet::keys::Key;
 use crate::fleet::place::{Condition, Found, PlaceError, Version};
+use crate::semantics::excerpt::Excerpt;
 
 /// The head in the object store, when it was last read.
 #[derive(Clone, Debug)]
 pub(super) enum InStore {
     /// There is none.
     Missing,
-    /// There is one; `None`: it cannot be read.
+    /// There is one; `None`: it cannot be read, or is not believed.
     Head(Option<Box<Head>>, Version),
 }
 
@@ -33,33 +34,39 @@ pub(super) enum Conditions {
 }
 
 impl Publisher {
-    /// Reads the head, unless it is the known one.
+    /// Reads the head, each time as a whole: whoever alters it may keep what tells its versions apart.
     pub(super) async fn look(&mut self) -> Result<(), PublishError> {
-        let known = match &self.stored {
-            Some(InStore::Head(_, version)) => Some(version.clone()),
-            _ => None,
-        };
-        match self.place.read(&Key::Head, head::MOST_BYTES, known.as_ref()).await {
-            Ok(Found::Unchanged) => {}
+        let found = match self.place.read(&Key::Head, head::MOST_BYTES, None).await {
+            Ok(Found::Unchanged) | Err(PlaceError::Missing(_)) => InStore::Missing,
             Ok(Found::Changed(file, version)) => {
-                let head = match Head::read_unverified(&file) {
-                    Ok(head) => Some(Box::new(head)),
+                let head = match Head::read(&file, &self.trusted, self.clock.now_wall()) {
+                    Ok((head, _key)) => Some(Box::new(head)),
                     Err(error @ HeadError::Format(_)) => return Err(PublishError::Newer(error.to_string())),
                     Err(error) => {
-                        tracing::warn!(url = self.settings.url, %error, "a head that cannot be read is replaced");
+                        self.disbelieve(&error.to_string());
                         None
                     }
                 };
-                self.stored = Some(InStore::Head(head, version));
+                InStore::Head(head, version)
             }
-            Err(PlaceError::Missing(_)) => self.stored = Some(InStore::Missing),
-            Err(PlaceError::TooLarge { .. }) => {
-                tracing::warn!(url = self.settings.url, "head.json is too large for a head; it is replaced");
-                self.stored = Some(InStore::Missing);
+            Err(error @ PlaceError::TooLarge { .. }) => {
+                self.disbelieve(&error.to_string());
+                InStore::Missing
             }
             Err(error) => return Err(error.into()),
-        }
+        };
+        self.stored = Some(found);
         Ok(())
+    }
+
+    /// Says that the head in the object store is not believed. The plan replaces it.
+    fn disbelieve(&self, why: &str) {
+        self.status.lacks(self.clock.now_mono());
+        let url = &self.settings.url;
+        let why = Excerpt(format!("{url}: head.json is not believed and is replaced: {why}")).to_string();
+        if self.status.failed("head", why.clone()) {
+            tracing::warn!("{why}");
+        }
     }
 
     /// The head in the object store, if it can be read.

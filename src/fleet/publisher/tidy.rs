@@ -12,6 +12,7 @@ use super::error::PublishError;
 use super::write::blocking;
 use crate::fleet::keys::Key;
 use crate::fleet::place::{Condition, Found, PlaceError};
+use crate::semantics::excerpt::Excerpt;
 use crate::store::nameless;
 
 /// The pause between two checks: a part of `publish.keep`, within these bounds.
@@ -29,6 +30,15 @@ fn pause(keep: Duration, full_every: Duration, broken_checks: u32) -> Duration {
 }
 
 impl Publisher {
+    /// Says in `/status` that the objects could not be checked, until a check succeeds.
+    pub(super) fn unchecked(&self, error: &PublishError) {
+        let url = &self.settings.url;
+        let why = format!("{url}: the objects could not be checked, or old ones not removed: {error}");
+        let why = Excerpt(why).to_string();
+        tracing::warn!("{why}");
+        self.status.is_broken(why);
+    }
+
     /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
         let pause = pause(self.settings.keep, self.settings.full_every, self.broken_checks);

@@ -58,7 +58,7 @@ impl Publisher {
             self.place.write(&key, Bytes::from(journal.as_ref().clone()), Condition::Always).await?;
         }
         let stored = self.stored_head().map(|head| head.sequence);
-        let sequence = plan::next_sequence(stored, self.sequence, now_ms).ok_or(PublishError::NoSequence)?;
+        let sequence = plan::next_sequence(stored, self.sequence, now_ms);
         let Some((_, offer, _)) = &self.offered else { return Ok(()) };
         let said = (sequence, now_ms, &**served, named_journal);
         let chain = match (&made, before) {

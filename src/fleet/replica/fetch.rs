@@ -16,6 +16,7 @@ use crate::fleet::head::{NamedBundle, NamedJournal};
 use crate::fleet::journal::{self, BadJournal};
 use crate::fleet::keys::{Digest, Key};
 use crate::fleet::place::{Found, Place, PlaceError};
+use crate::mirror::commands::Commands;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Journal;
@@ -63,6 +64,9 @@ pub(crate) enum FetchError {
         path: PathBuf,
         source: io::Error,
     },
+    /// Somebody asked for another look at the head.
+    #[error("the download was interrupted by a request to refresh")]
+    Interrupted,
     /// The task was aborted.
     #[error("internal error: the task was aborted ({0})")]
     Lost(String),
@@ -85,6 +89,8 @@ pub(crate) struct Fetcher {
     /// The newest data here: a bundle shares its equal texts.
     pub newest: SnapshotPointer,
     pub status: ReplicaStatus,
+    /// A command interrupts a download, so that a slow one does not hold the replica.
+    pub commands: Commands,
 }
 
 impl Fetcher {
@@ -149,7 +155,10 @@ impl Fetcher {
         }
         let (mut waiting, mut logged): (Vec<u8>, _) = (Vec::new(), Instant::now());
         loop {
-            let piece = download.next().await;
+            let piece = tokio::select! {
+                piece = download.next() => piece.map_err(FetchError::Place),
+                () = self.commands.wait() => Err(FetchError::Interrupted),
+            };
             let ended = !matches!(piece, Ok(Some(_)));
             if let Ok(Some(piece)) = &piece {
                 waiting.extend_from_slice(piece);

@@ -140,7 +140,8 @@ impl ReplicaStatus {
 
     /// What is being downloaded, and how far it is.
     pub(crate) fn downloads(&self, download: Download) {
-        self.0.lock().download = Some(download);
+        let mut picture = self.0.lock();
+        (picture.download, picture.is_level) = (Some(download), false);
     }
 
     /// Bytes arrived.
@@ -176,6 +177,9 @@ impl Picture {
         let ago = |seconds: i64| counted(seconds.unsigned_abs(), "second");
         if unconfirmed <= oldest {
             return None;
+        }
+        if let Some(download) = &self.download {
+            return Some(format!("the newest data is still being downloaded from the object store, {download}"));
         }
         Some(if unwritten > oldest {
             format!(

@@ -36,6 +36,8 @@ pub enum Fault {
     Full,
     Hangs,
     HangsUp,
+    /// It gives no lists.
+    Unlistable,
     /// It answers all with a page of some proxy.
     Nonsense,
 }
@@ -115,7 +117,7 @@ fn answer(seen: &Seen, dialect: Dialect, fault: Fault, objects: &mut Objects) ->
             .with("content-type", "application/xml")
     };
     match fault {
-        Fault::None => {}
+        Fault::None | Fault::Unlistable => {}
         Fault::Forbidden => return error(403, "AccessDenied"),
         Fault::Unavailable => return error(503, "SlowDown"),
         Fault::Full if seen.method == "GET" => {}
@@ -126,7 +128,9 @@ fn answer(seen: &Seen, dialect: Dialect, fault: Fault, objects: &mut Objects) ->
     }
     let path = seen.target.split('?').next().unwrap();
     let path = percent_encoding::percent_decode_str(path).decode_utf8().unwrap();
-    let Some(key) = path.strip_prefix(PREFIX) else { return list(objects) };
+    let Some(key) = path.strip_prefix(PREFIX) else {
+        return if fault == Fault::Unlistable { error(403, "AccessDenied") } else { list(objects) };
+    };
     let etag = |body: &Bytes| format!("\"{}\"", &blake3::hash(body).to_hex()[..32]);
     let present = objects.get(key).map_or(0, |(_, generation)| *generation);
     let wanted = seen.header("x-goog-if-generation-match").filter(|_| dialect == Dialect::Google);

@@ -1,6 +1,7 @@
 //! The publisher on a directory: what is written, when, and what a restart makes of it.
 
 mod faults;
+mod forged;
 mod google;
 mod objects;
 mod real;

@@ -104,3 +104,17 @@ async fn a_publisher_stops_at_once_while_its_store_hangs() {
     assert_eq!(code, 0, "{said}");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
+
+#[tokio::test]
+async fn a_list_that_cannot_be_had_is_told_and_the_head_is_written_all_the_same() {
+    let (origin, bucket) = (origin(60).await, Bucket::start(Fault::Unlistable).await);
+    let server = bucket.publishing(Setup::mirror_of(&origin)).start().await;
+    server.settled(&origin).await;
+    let served = server.snapshot().await;
+    wait_until("everything is published", || async { bucket.head().is_some_and(|head| head.snapshot() == served) })
+        .await;
+    wait_until("the reason is told", || async {
+        told(&server).await["why"].as_str().is_some_and(|why| why.contains("the objects could not be checked"))
+    })
+    .await;
+}

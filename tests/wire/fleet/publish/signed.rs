@@ -12,10 +12,15 @@ use crate::harness::{Setup, wait_until};
 const PASSWORD: &str = "correct horse";
 
 /// Makes a key without a password.
-fn key(dir: &Path) {
+pub fn key(dir: &Path) {
     let mut tool = Command::new("minisign");
     tool.args(["-G", "-W", "-p", "k.pub", "-s", "k.key"]).current_dir(dir).stdout(Stdio::null());
     assert!(tool.status().expect("the tool `minisign` is there: setup.sh installs it").success());
+}
+
+/// The public line of a key.
+pub fn public(dir: &Path) -> String {
+    fs::read_to_string(dir.join("k.pub")).unwrap().lines().nth(1).unwrap().to_owned()
 }
 
 /// Lays down a key with a password.
@@ -34,7 +39,7 @@ fn verifies(dir: &Path, file: &Path, signature: &Path) -> bool {
     tool.unwrap().success()
 }
 
-fn signing(dir: &Path) -> impl FnOnce(Setup) -> Setup {
+pub fn signing(dir: &Path) -> impl FnOnce(Setup) -> Setup + use<> {
     let (key, password) = (dir.join("k.key"), dir.join("password"));
     move |setup| {
         let setup = setup.set("publish.sign_key", key.to_str().unwrap());
