@@ -77,12 +77,11 @@ impl Action {
                     }
                     released => Some(released?),
                 };
-                json!({
-                    "served": served,
-                    "newest": served,
-                    "rolled_back": false,
-                    "publisher_begins_again": begins_again,
-                })
+                let mut told = json!({ "served": served, "newest": served, "rolled_back": false });
+                if begins_again {
+                    told["publisher_begins_again"] = true.into();
+                }
+                told
             }
             Self::Pin(id) => {
                 snapshots.pin(id)?;

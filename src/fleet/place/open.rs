@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::client::{HttpClient, HttpConnector};
+use object_store::client::{HttpClient, HttpConnector, ReqwestConnector};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
@@ -102,6 +102,8 @@ struct SameHost;
 impl HttpConnector for SameHost {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         use ClientConfigKey as K;
+        // It finds values that are not valid.
+        drop(ReqwestConnector::default().connect(options)?);
         let generic = |source| object_store::Error::Generic { store: "HTTP client", source };
         let text = |key| options.get_config_value(&key);
         let is_on = |key| text(key).is_some_and(|value| value == "true");

@@ -141,6 +141,13 @@ impl Script {
         self
     }
 
+    /// With `Content-Length` in spite of pauses between its pieces.
+    #[must_use]
+    pub fn counted(mut self) -> Self {
+        self.chunked = false;
+        self
+    }
+
     /// With a body that breaks off early.
     #[must_use]
     pub fn announced(mut self, length: usize) -> Self {

@@ -227,7 +227,8 @@ async fn a_download_that_drips_holds_neither_a_refresh_nor_the_true_reason() {
         let content = fs::read(root.join(seen.target.trim_start_matches("/fleet/"))).unwrap();
         let begin = Script::new(200, content[..1].to_vec()).announced(content.len());
         let begin = begin.with("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT");
-        (1..200).fold(begin, |script, at| script.then(Duration::from_secs(1), content[at..=at].to_vec()))
+        let drips = (1..200).fold(begin, |script, at| script.then(Duration::from_secs(1), content[at..=at].to_vec()));
+        drips.counted()
     })
     .await;
     let replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
