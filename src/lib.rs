@@ -88,7 +88,7 @@
 //! Why not pingora-cache: out of the box it passes 112 of the 160 required and 73 of the 105 optimal cases of the
 //! public HTTP cache test suite. It lacks five things: the upstream's `Age`, request directives, invalidation,
 //! `CDN-Cache-Control`, and the complete update by a 304. It also stores a separate body for each coding. This cache
-//! passes 157 and 82. Most other cases fail because this cache does not store errors that a client's header may have
+//! passes 157 and 80. Most other cases fail because this cache does not store errors that a client's header may have
 //! caused, and does not share answers with cookies: `tests/cache_suite` runs the suite and says why.
 //!
 //! **Cache poisoning.** On known endpoints no client header is forwarded, except the entries in `Via` and `CDN-Loop`
@@ -96,7 +96,8 @@
 //! `passthrough.request_headers` are forwarded with GET; `["*"]` forwards all but those that are known to change
 //! answers without `Vary` (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a
 //! request header not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an
-//! unusual header.
+//! unusual header. What such a request, one with credentials or another method is told (`private`, `no-store`, an error)
+//! removes nothing, pauses nothing and ends no sharing for others (`proxy::onward`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most

@@ -214,7 +214,8 @@ impl Finder {
                 }
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let made = render::list(&published, query, found, &self.public_url, pin);
-                let reply = if let Some(kept) = kept {
+                // What a lesson may answer is not cached: it would hide a lesson that is learned later.
+                let reply = if let Some(kept) = kept.filter(|_| !is_odd) {
                     self.cache.renew_reply(key, kept, made)
                 } else {
                     let made = Arc::new(made);

@@ -15,8 +15,8 @@ use crate::cache::asking::Asking;
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::semantics::caching::{
-    Exchange, NotStored, OneLanguage, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary,
-    blames_the_request, end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
+    Exchange, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
+    end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
 };
 use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
@@ -112,9 +112,13 @@ impl Proxy {
         // An answer to a range request with all of a client's fields is that client's, even if it is whole.
         let own = allowed(sent).err().or_else(|| sent.contains_key(RANGE).then_some(NotStored::Partial));
         let now = inner.clock.now_mono();
+        // What a client with fields of its own is told says nothing about the resource for others.
+        let tells = is_bare(sent, &Vary::Nothing);
         if own.is_none() {
-            inner.private.forget(key);
-        } else if own == Some(NotStored::Partial) || allowed(&HeaderMap::new()).is_ok() {
+            if tells {
+                inner.private.forget(key);
+            }
+        } else if !tells || own == Some(NotStored::Partial) || allowed(&HeaderMap::new()).is_ok() {
             if matches!(own, Some(NotStored::Authorization | NotStored::Cookie)) {
                 inner.personal.mark(key, now);
             }
@@ -171,18 +175,22 @@ impl Proxy {
             return;
         }
         let head = end_to_end(&arrived.headers, false);
-        if RequestDirectives::of(sent).no_store || !is_bare(sent, &Vary::of(&head)) {
-            // It is about this client, not about answers for others.
-            return;
-        }
         let stored = if head_agrees(&kept.fields, &head) {
+            // As a 304 would: if a GET with these fields could be stored for others.
+            let directives = ResponseDirectives::of(&head);
+            let for_others = may_store(&Method::GET, sent, arrived.status, &head, &directives, None).is_ok();
+            if !for_others || reflects(sent, &Vary::of(&head), &head, &[]) {
+                return;
+            }
             self.confirmed(kept, arrived)
-        } else {
+        } else if is_bare(sent, &Vary::of(&head)) {
             // It is stale from now on, and may still stand in for a failing origin.
             let mut stored = Stored::clone(kept);
             stored.terms.lifetime = Duration::ZERO;
             stored.terms.stale_while_revalidate = Some(Duration::ZERO);
             stored
+        } else {
+            return;
         };
         self.0.cache.keep_confirmed(key, kept, &Arc::new(stored), asking);
     }
@@ -210,8 +218,11 @@ impl Proxy {
         let worse = is_failure(arrived.status) && kept.as_ref().is_some_and(|kept| self.stands_in(false, kept));
         let mut decided = self.keeps(question, key, &sent, &stored, &arrived);
         if decided == Keeps::Kept && !fits {
-            self.0.private.mark(key, self.0.clock.now_mono());
-            decided = Keeps::Private;
+            decided = Keeps::Personal;
+            if is_bare(&sent, &Vary::Nothing) {
+                self.0.private.mark(key, self.0.clock.now_mono());
+                decided = Keeps::Private;
+            }
         }
         let keeps = decided == Keeps::Kept && !worse;
         if decided == Keeps::Private

@@ -25,9 +25,9 @@ mod testing;
 
 pub(crate) use conditional::evaluate;
 pub(crate) use directives::{RequestDirectives, ResponseDirectives};
-pub(crate) use fields::{Allowed, Purpose, end_to_end, is_for_others, is_never_onward, onward};
+pub(crate) use fields::{Allowed, Purpose, end_to_end, is_never_onward, onward};
 pub(crate) use freshen::{freshen, head_agrees};
-pub(crate) use invalidation::{invalidated, stores_for_get};
+pub(crate) use invalidation::invalidated;
 pub(crate) use ranges::{Ranged, select};
 pub(crate) use reuse::{Policy, Reuse, ValidationReason, may_stand_in, reuse};
 pub(crate) use selecting::{OneLanguage, Selecting, Vary};

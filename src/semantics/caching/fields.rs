@@ -5,10 +5,7 @@
 
 use std::collections::HashSet;
 
-use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName,
-    HeaderValue, SET_COOKIE, VIA,
-};
+use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, VIA};
 
 use crate::semantics::hops::CDN_LOOP;
 
@@ -203,21 +200,6 @@ fn is_unkeyed(name: &str) -> bool {
         || name.contains('_')
 }
 
-/// Whether an answer to a request with all client fields may be cached for others: no unnamed field can have changed
-/// it, a GET could have sent all of them, and its coding was not this client's choice.
-pub(crate) fn is_for_others(sent: &HeaderMap, response: &HeaderMap, allowed: &Allowed) -> bool {
-    let everyday = |name: &str| matches!(name, "user-agent" | "referer" | "origin") || name.starts_with("sec-");
-    let of_the_body = |name: &HeaderName| [CONTENT_TYPE, CONTENT_LENGTH].contains(name);
-    let harmless = |name: &HeaderName| {
-        let text = name.as_str();
-        *name == ACCEPT_ENCODING
-            || everyday(text)
-            || of_the_body(name)
-            || (!OF_THE_CACHE.contains(&text) && !is_unkeyed(text) && allowed.names(name))
-    };
-    !response.contains_key(CONTENT_ENCODING) && sent.keys().all(harmless)
-}
-
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let hop_by_hop = HopByHop::of(headers);
     let lines = headers.iter().filter(|(name, _)| !hop_by_hop.contains(name) && passes(name));
@@ -347,11 +329,6 @@ mod tests {
             let passed = onward(&client, Purpose::Pass, &all, |_| keyed);
             assert_eq!(names(&passed), ["accept", "accept-encoding", "if-none-match", "range", "user-agent", "via"]);
         }
-        let posted = headers(&[("content-type", "x"), ("user-agent", "x"), ("x-tenant", "x")]);
-        let nothing = HeaderMap::new();
-        assert!(is_for_others(&posted, &nothing, &Allowed::All));
-        assert!(!is_for_others(&posted, &nothing, &only(&["accept"])), "no GET could have said so");
-        assert!(is_for_others(&posted, &nothing, &only(&["x-tenant"])));
     }
 
     proptest! {

@@ -1,5 +1,4 @@
-//! The answers that an unsafe request invalidates (RFC 9111 §4.4), and its one answer that may be stored (RFC 9110
-//! §9.3.3).
+//! The answers that an unsafe request invalidates (RFC 9111 §4.4).
 //!
 //! Targets, from a method, a status and an answer's header. Not the removal.
 //! Callers: the cache, for methods that the operator lets pass.
@@ -7,8 +6,6 @@
 use http::header::{CONTENT_LOCATION, HeaderMap, HeaderName, LOCATION};
 use http::{Method, StatusCode};
 use url::Url;
-
-use super::directives::ResponseDirectives;
 
 /// The targets (path and query, as clients ask for them) whose stored answers this answer invalidates: none for a safe
 /// method or an error; else the request's own, and those that `Location` and `Content-Location` name.
@@ -34,31 +31,6 @@ pub(crate) fn invalidated(
         }
     }
     targets
-}
-
-/// Whether an answer to POST may be stored as one to GET for the same target: it succeeded, states its lifetime, and
-/// `Content-Location` says that a GET would get the same (RFC 9110 §9.3.3). [`super::may_store`] must agree, as for a
-/// GET.
-pub(crate) fn stores_for_get(
-    method: &Method,
-    target: &str,
-    status: StatusCode,
-    response: &HeaderMap,
-    bases: &[Url],
-) -> bool {
-    *method == Method::POST
-        && status == StatusCode::OK
-        && is_explicit(response)
-        && bases.first().is_some_and(|own| {
-            let named = named(response, &CONTENT_LOCATION, target, bases);
-            // The reference went through a parser, so the target must, too; otherwise escapes could differ.
-            named.is_some() && (named.as_deref() == Some(target) || named == below(own, &absolute(own, target)))
-        })
-}
-
-fn is_explicit(response: &HeaderMap) -> bool {
-    let directives = ResponseDirectives::of(response);
-    directives.lifetime().is_some() || (!directives.targeted && response.contains_key(http::header::EXPIRES))
 }
 
 /// The target that a field names, as clients ask for it.
@@ -149,29 +121,6 @@ mod tests {
         let both = [("location", "x"), ("content-location", "x")];
         assert_eq!(after("POST", 201, &both), ["/api/a?b=c", "/api/x"]);
         assert_eq!(invalidated(&Method::PUT, StatusCode::OK, "/a", &headers(&both), &[]), ["/a"]);
-    }
-
-    #[test]
-    fn an_answer_to_post_is_one_to_get_only_if_it_says_so() {
-        let fresh = ("cache-control", "max-age=3600");
-        for (method, status, pairs, expected) in [
-            (Method::POST, 200, &[fresh, ("content-location", "/v1/api/a?b=c")][..], true),
-            (Method::POST, 200, &[fresh, ("content-location", "")], true),
-            (Method::POST, 200, &[("expires", "x"), ("content-location", "a?b=c")], true),
-            (Method::POST, 200, &[fresh, ("content-location", "/v1/api/other")], false),
-            (Method::POST, 200, &[fresh, ("content-location", "https://evil.example/v1/api/a?b=c")], false),
-            (Method::POST, 200, &[fresh], false),
-            (Method::POST, 200, &[("content-location", "")], false),
-            (Method::POST, 201, &[fresh, ("content-location", "")], false),
-            (Method::PUT, 200, &[fresh, ("content-location", "")], false),
-            (Method::GET, 200, &[fresh, ("content-location", "")], false),
-        ] {
-            let status = StatusCode::from_u16(status).unwrap();
-            let answer = stores_for_get(&method, "/api/a?b=c", status, &headers(pairs), &bases());
-            assert_eq!(answer, expected, "{method} {status} {pairs:?}");
-        }
-        let escaped = headers(&[fresh, ("content-location", "")]);
-        assert!(stores_for_get(&Method::POST, "/a|b?c d", StatusCode::OK, &escaped, &bases()));
     }
 
     proptest! {

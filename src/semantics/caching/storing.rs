@@ -39,10 +39,9 @@ pub(crate) enum NotStored {
 /// Whether the answer may be stored for others. `request` is the request to the origin (on known endpoints without
 /// client fields); `default_lifetime` is the operator's, for a known endpoint.
 ///
-/// An answer to POST that passed [`super::stores_for_get`] counts as one to GET. Our own rules, stricter than RFC 9111:
-/// a request with `Cookie` is treated like one with `Authorization`, unless `Vary` names `Cookie` (much of the web
-/// sends no `private`); an answer with `Set-Cookie` must say `public` (RFC 9111 §7.3). On known endpoints the field is
-/// dropped.
+/// Our own rules, stricter than RFC 9111: a request with `Cookie` is treated like one with `Authorization`, unless
+/// `Vary` names `Cookie` (much of the web sends no `private`); an answer with `Set-Cookie` must say `public` (RFC 9111
+/// §7.3). On known endpoints the field is dropped.
 ///
 /// # Errors
 /// The first reason that forbids it.
