@@ -73,7 +73,7 @@ impl Outbox {
     }
 
     /// Sends what waits, whenever it is polled. Ends only with an error of the connection, or when the client has taken
-    /// neither a [`PIECE`] nor all that waited within [`WRITE_TIMEOUT`].
+    /// neither what was [`due`] nor all that waited within [`WRITE_TIMEOUT`].
     pub(super) async fn send(&self) -> io::Error {
         poll_fn(|cx| match self.0.lock().poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(error),
