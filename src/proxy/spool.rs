@@ -148,8 +148,9 @@ impl Spool {
     }
 
     /// Ends the body with its `last` piece, which may be empty. A held body goes to `keep` before any reader sees the
-    /// end: a client that has read all of an answer finds it cached.
-    pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
+    /// end: a client that has read all of an answer finds it cached. If `keep` stores it, the readers go on with the
+    /// stored bytes, and the room is given back.
+    pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes) -> bool) {
         let mut state = self.0.state.lock();
         let whole = state.keeps.then(|| match (state.pieces.len(), state.pieces.front()) {
             (0, _) => last.clone(),
@@ -163,13 +164,17 @@ impl Spool {
             }
         });
         drop(state);
-        if let Some(whole) = whole {
-            keep(whole);
-        }
+        let stored = whole.filter(|whole| keep(whole.clone()));
         state = self.0.state.lock();
         if !last.is_empty() {
             state.held += last.len() as u64;
             state.pieces.push_back((last, false));
+        }
+        if let Some(mut rest) = stored {
+            for (piece, has_room) in &mut state.pieces {
+                (*piece, *has_room) = (rest.split_to(piece.len()), false);
+            }
+            state.room = Held::default();
         }
         state.end = Some(Ok(()));
         drop(state);
@@ -266,7 +271,10 @@ mod tests {
         let late = tokio::spawn(all(tap.reader().unwrap()));
         spool.push(Bytes::from_static(b"two")).await.unwrap();
         let mut kept = Bytes::new();
-        spool.finish(Bytes::new(), |whole| kept = whole);
+        spool.finish(Bytes::new(), |whole| {
+            kept = whole;
+            true
+        });
         assert_eq!(kept, "one two");
         assert_eq!(early.await.unwrap().unwrap(), b"one two");
         assert_eq!(late.await.unwrap().unwrap(), b"one two");
@@ -284,6 +292,7 @@ mod tests {
                 assert_eq!(whole, [b"one ", &last[..]].concat());
                 assert_eq!(futures_util::FutureExt::now_or_never(reader.next()), None, "the reader waits");
                 kept = true;
+                true
             });
             assert!(kept);
             assert_eq!(all(reader).await.unwrap(), last);
@@ -338,6 +347,23 @@ mod tests {
         assert!(!room.try_take(&mut Held::default(), 64 << 10));
         drop((spool, reader));
         assert!(room.try_take(&mut Held::default(), 64 << 10));
+    }
+
+    #[tokio::test]
+    async fn who_reads_slowly_holds_no_room_of_a_stored_body() {
+        for stored in [true, false] {
+            let room = Room::new(1 << 20, 1 << 10).for_streams();
+            let spool = Spool::new(true, room.clone());
+            let reader = spool.tap().reader().unwrap();
+            let body = Bytes::from(vec![7; 100 << 10]);
+            spool.push(body.clone()).await.unwrap();
+            spool.push(body.clone()).await.unwrap();
+            assert!(spool.keeps(), "there is room");
+            let has_room = || room.try_take(&mut Held::default(), 250 << 10);
+            spool.finish(Bytes::from_static(b"end"), |_| stored);
+            assert_eq!(has_room(), stored);
+            assert_eq!(all(reader).await.unwrap(), [&body[..], &body[..], b"end"].concat());
+        }
     }
 
     #[tokio::test]

@@ -313,7 +313,10 @@ impl Proxy {
         let this = self.clone();
         let finish = move || {
             let mut kept = None;
-            spool.finish(last, |whole| kept = keeping.and_then(|keeping| this.keep(keeping, whole)));
+            spool.finish(last, |whole| {
+                kept = keeping.and_then(|keeping| this.keep(keeping, whole));
+                kept.is_some()
+            });
             kept
         };
         // Searching a large body takes time.
