@@ -203,10 +203,10 @@ impl Admin {
         let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
         match path {
             "/refresh" if query.is_some_and(|query| query != "forget=sequence") => {
-                error(StatusCode::BAD_REQUEST, "POST /refresh takes no query but forget=sequence, on a replica")
+                error(StatusCode::BAD_REQUEST, "POST /refresh takes one query, forget=sequence, on a replica")
             }
             "/refresh" if query.is_some() && self.status.replica.is_none() => {
-                error(StatusCode::CONFLICT, "forget=sequence is for a replica: only a replica takes heads")
+                error(StatusCode::CONFLICT, "forget=sequence works only on a replica; this server is none")
             }
             "/refresh" if query.is_some() => {
                 commands.refresh_forgetting();

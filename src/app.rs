@@ -30,6 +30,7 @@ use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 
 use crate::admin::Admin;
 use crate::admin::bundle::Bundles;
@@ -317,6 +318,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
             None => Box::new(Arc::default),
         },
         pages: ArcSwap::from_pointee(rules::pages(config)),
+        rendering: Semaphore::new(2),
         kept: core.snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
         edges: core.snapshots.as_ref().map(|snapshots| snapshots.edges().clone()).unwrap_or_default(),

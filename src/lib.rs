@@ -96,8 +96,9 @@
 //! `passthrough.request_headers` are forwarded with GET; `["*"]` forwards all but those that are known to change
 //! answers without `Vary` (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a
 //! request header not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an
-//! unusual header. What such a request, one with credentials or another method is told (`private`, `no-store`, an error)
-//! removes nothing, pauses nothing and ends no sharing for others (`proxy::onward`).
+//! unusual header. Only the answer to a GET without such headers
+//! says something about the resource: `private`, `no-store` or an error that another request gets removes no cached
+//! answer, pauses nothing, and lets others share their requests (`proxy::onward`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
-use tokio::sync::Semaphore;
 
 use crate::api::document::WantedDocument;
 use crate::cache::Key;
@@ -28,9 +27,6 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'sel
 /// The same for the viewer of the API's description, which styles itself and brings its images along.
 const VIEWER_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                              connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-
-/// Documents that are rendered at the same time; others wait, so that many of them take neither threads nor memory.
-static RENDERING: Semaphore = Semaphore::const_new(2);
 
 /// After how many seconds a client may ask again for what shows the first snapshot.
 const NO_SNAPSHOT_FOR: u64 = 30;
@@ -63,7 +59,7 @@ impl Finder {
         // wait.
         let (renderer, shown) = (pages.clone(), published.clone());
         // Never closed.
-        let turn = RENDERING.acquire().await;
+        let turn = self.rendering.acquire().await;
         let rendering = tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref()));
         let rendered = rendering.await;
         drop(turn);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use http::StatusCode;
+use tokio::sync::Semaphore;
 
 use crate::answer::admit::Target;
 use crate::api::query::ListQuery;
@@ -115,6 +116,9 @@ pub(crate) struct Finder {
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
     /// What renders pages; a reload replaces it.
     pub pages: ArcSwap<Pages>,
+    /// How many documents are rendered at the same time: two. Others wait, so that many of them take neither threads nor
+    /// memory.
+    pub rendering: Semaphore,
     pub kept: LoadedSnapshots,
     /// The reasons in a 503 for missing data, if there is no origin (offline, replica).
     pub absent: Absent,

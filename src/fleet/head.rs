@@ -42,7 +42,7 @@ pub(crate) enum HeadError {
     /// Whoever believed this number could take no later head for as long.
     #[error(
         "the number of the head ({sequence}) is more than a day ahead of this machine's clock ({clock}, {} ms since 1970); \
-         the clock that is wrong must be set: this machine's or the publisher's",
+         set the clock that is wrong, this machine's or the publisher's",
         clock.as_millis()
     )]
     Ahead {

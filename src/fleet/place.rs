@@ -109,8 +109,8 @@ impl Place {
             seen += 1;
             if listed.len() >= MOST_LISTED || Instant::now() >= end {
                 return Err(PlaceError::Failed(format!(
-                    "the list of objects below the prefix does not end: {seen} objects in {} s, {} of them of a publisher; use a \
-                     prefix that has nothing else",
+                    "the list of objects below the prefix is too long (at most {MOST_LISTED} objects of publishers, within \
+                     {} s): it has {seen} so far, {} of them of publishers; use a prefix that has nothing else",
                     LONGEST_LIST.as_secs(),
                     listed.len()
                 )));

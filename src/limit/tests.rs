@@ -344,7 +344,7 @@ proptest! {
     }
 }
 
-/// Decided elsewhere, as by the fleet's window, and refused here: the time until so many have left that one is admitted.
+/// A note of an admission that the fleet's window decided.
 #[test]
 fn after_a_lowered_quota_a_refused_note_waits_for_all_that_must_leave() {
     let limiter = limiter(5, 100, &[]);

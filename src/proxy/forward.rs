@@ -1,7 +1,7 @@
 //! Forwards methods that no cache answers, and invalidates what they change.
 //!
-//! Their answers are for their client alone: an answer to POST could be stored for GET (RFC 9110 §9.3.3), but its body is
-//! what one client made it. It decides nothing about GET and HEAD. Callers: [`super`].
+//! Their answers are for one client: RFC 9110 §9.3.3 lets a cache store an answer to POST for GET, but the body of the POST
+//! decides what it says. It decides nothing about GET and HEAD. Callers: [`super`].
 
 use std::sync::Arc;
 

@@ -36,8 +36,9 @@ pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
     }
 }
 
-/// Whether the result of a fetch tells of the resource: a GET that says nothing but what everybody says. What another
-/// method or a client's own field provokes tells others nothing. `sent`: the fields that were sent.
+/// Whether the result of a fetch says something about the resource for others: only that of a GET whose fields are
+/// ordinary. Another method, or a field of one client, may have caused any other result. `sent`: the fields that were
+/// sent.
 pub(super) fn tells_of_the_resource(question: &Question, sent: &HeaderMap, kept: Option<&Stored>) -> bool {
     question.method == Method::GET && purpose(question, kept) == Purpose::Store && is_bare(sent, &Vary::Nothing)
 }

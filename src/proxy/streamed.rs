@@ -80,7 +80,7 @@ impl Proxy {
         let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
         if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
-            let keeps = self.keeps(question, key, &sent, &stored, &arrived);
+            let keeps = self.keeps(&fetch, &sent, &stored, &arrived);
             let is_kept = keeps == Keeps::Kept && inner.cache.keep_confirmed(key, kept, &stored, &asking);
             if keeps == Keeps::Private {
                 inner.cache.forget_stored(key, kept);
@@ -98,8 +98,8 @@ impl Proxy {
     }
 
     /// Whether an answer may be cached for others.
-    fn keeps(&self, question: &Question, key: &Key, sent: &HeaderMap, stored: &Stored, arrived: &Arrived) -> Keeps {
-        let inner = &*self.0;
+    fn keeps(&self, fetch: &Fetch, sent: &HeaderMap, stored: &Stored, arrived: &Arrived) -> Keeps {
+        let (inner, Fetch { question, key, kept, .. }) = (&*self.0, fetch);
         let directives = ResponseDirectives::of(&stored.fields);
         let allowed =
             |sent: &HeaderMap| may_store(&question.method, sent, stored.status, &stored.fields, &directives, None);
@@ -112,8 +112,7 @@ impl Proxy {
         // An answer to a range request with all of a client's fields is that client's, even if it is whole.
         let own = allowed(sent).err().or_else(|| sent.contains_key(RANGE).then_some(NotStored::Partial));
         let now = inner.clock.now_mono();
-        // What a client with fields of its own is told says nothing about the resource for others.
-        let tells = is_bare(sent, &Vary::Nothing);
+        let tells = tells_of_the_resource(question, sent, kept.as_deref());
         if own.is_none() {
             if tells {
                 inner.private.forget(key);
@@ -216,10 +215,11 @@ impl Proxy {
         let fits = length.is_none_or(|length| length <= self.0.config.max_body);
         // A good answer is never replaced by a bad one.
         let worse = is_failure(arrived.status) && kept.as_ref().is_some_and(|kept| self.stands_in(false, kept));
-        let mut decided = self.keeps(question, key, &sent, &stored, &arrived);
+        let tells = tells_of_the_resource(question, &sent, kept.as_deref());
+        let mut decided = self.keeps(fetch, &sent, &stored, &arrived);
         if decided == Keeps::Kept && !fits {
             decided = Keeps::Personal;
-            if is_bare(&sent, &Vary::Nothing) {
+            if tells {
                 self.0.private.mark(key, self.0.clock.now_mono());
                 decided = Keeps::Private;
             }
@@ -245,9 +245,8 @@ impl Proxy {
                 waiting.land(match decided {
                     // Waiting clients would get the same.
                     _ if is_failure(arrived.status) => {
-                        let bare = is_bare(&sent, &Vary::Nothing);
                         let said = || told(question, &self.0.config.allowed, names);
-                        failed_for(said, failure(question, &arrived), bare)
+                        failed_for(said, failure(question, &arrived), tells)
                     }
                     Keeps::Personal => Landing::Personal,
                     Keeps::Kept | Keeps::Private => Landing::Private,

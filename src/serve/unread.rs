@@ -1,7 +1,7 @@
 //! Bounds the answers that wait for a slow HTTP/2 client, in bytes: for each connection and for each household.
 //!
-//! A stream takes room before its answer is made, so that a stream without room holds no answer. The bytes of the answer
-//! carry the room: it is free again when the HTTP/2 code has let go of them. Callers: [`super::connections`] has the rooms,
+//! A stream takes room before its answer is made, so a stream without room holds no answer. The bytes of the answer carry
+//! the room: it is free again when the HTTP/2 code drops them. Callers: [`super::connections`] has the rooms,
 //! [`super::http2`] and [`super::public`] take them.
 
 use std::sync::Arc;

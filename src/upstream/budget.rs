@@ -31,8 +31,10 @@ use super::window::{Class, Window};
 
 pub(crate) use demand::Demand;
 
-/// The shortest time that the disk gets to record a slot, and the longest that is not logged.
-const WRITE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// The shortest time that the disk gets to record a slot.
+const SHORTEST_WRITE: Duration = Duration::from_secs(1);
+/// A slower disk is logged.
+const SLOW_WRITE: Duration = Duration::from_secs(10);
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -162,8 +164,8 @@ impl Budget {
         let Some(recording) = self.dispatcher.look(|desk, _| Some(desk.state.ledger.as_ref()?.recording())) else {
             return Ok(());
         };
-        let left = until.map(|until| until.since(self.dispatcher.now()).max(WRITE.0));
-        while !recording.is_done(left.unwrap_or(WRITE.1), self.dispatcher.clock()).await {
+        let left = until.map(|until| until.since(self.dispatcher.now()).max(SHORTEST_WRITE));
+        while !recording.is_done(left.unwrap_or(SLOW_WRITE), self.dispatcher.clock()).await {
             if until.is_some() {
                 return Err(Spent::soon());
             }

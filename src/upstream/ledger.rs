@@ -2,9 +2,10 @@
 //! request or shortens a pause.
 //!
 //! One file: a head with the pause, then per slot until when it counts, or a mark for a request on the wire; each with
-//! a checksum, in milliseconds since the epoch. A slot is written before its request is sent, by a thread that may block. Slots are not synced: a
-//! reboot takes longer than the slots that a power loss forgets. Unreliable data counts in full: a damaged slot, and
-//! all slots if the file is damaged or cannot be written, because an earlier process could not write there either.
+//! a checksum, in milliseconds since the epoch. A slot is written, by a thread that may block, before its request is
+//! sent. Slots are not synced: a reboot takes longer than the slots that a power loss forgets. Unreliable data counts
+//! in full: a damaged slot, and all slots if the file is damaged or cannot be written, because an earlier process could
+//! not write there either.
 //! Callers: [`super::budget`].
 
 use std::collections::BTreeMap;
@@ -40,8 +41,8 @@ const SYNCED: Duration = Duration::from_secs(20);
 /// How long the end of the process may wait for the disk.
 const LAST_WRITE: Duration = Duration::from_secs(1);
 
-/// The ledger. It is changed under the dispatcher's lock, and written outside it: a disk that stalls holds up the requests
-/// that wait for [`Ledger::recording`], and nobody else.
+/// The ledger. It is changed under the dispatcher's lock, and written outside it: a disk that stalls delays only the
+/// requests that wait for [`Ledger::recording`].
 #[derive(Debug)]
 pub(crate) struct Ledger(Arc<Shared>);
 

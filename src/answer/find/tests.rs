@@ -86,6 +86,7 @@ impl Rig {
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),
             journal: Box::new(move || Arc::new(known.lock().clone())),
+            rendering: tokio::sync::Semaphore::new(2),
             pages: ArcSwap::from_pointee(Pages::new(Site {
                 public_url: PUBLIC.into(),
                 usage: "offline",
@@ -259,4 +260,21 @@ async fn what_changed_is_kept_when_it_is_wanted_and_made_anew_after_a_switch() {
     rig.finder.current.swap(served.dataset.clone(), meta(4_000_000), 3);
     let fourth = shown(rig.changes(rig.id()).await);
     assert!(fourth.tag == third.tag && fourth.text != third.text, "confirmed for a later instant");
+}
+
+#[tokio::test]
+async fn a_page_that_became_odd_does_not_enter_the_cache_in_place_of_the_old_one() {
+    let rig = Rig::new();
+    rig.finder.edges.set_use(true, false);
+    let page = "page=2&per_page=25";
+    rig.list(page).await;
+    rig.list(page).await;
+    let key = Key::List(Parameters::parse(page).unwrap().list);
+    let epoch = || rig.finder.cache.reply(&key).map(|reply| reply.epoch());
+    let before = epoch();
+    assert!(before.is_some());
+    rig.finder.current.swap(dataset(content(20, "fewer")), meta(3_000_000), 3);
+    let empty = shown(rig.list(page).await).text;
+    assert!(!empty.contains("fewer"), "{empty}");
+    assert_eq!(epoch(), before, "it would hide a later lesson");
 }

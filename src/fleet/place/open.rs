@@ -94,8 +94,8 @@ impl Place {
 type Set<T> = fn(reqwest::ClientBuilder, T) -> reqwest::ClientBuilder;
 type Switch = fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder;
 
-/// Makes clients that follow redirects only to the same scheme, host and port. The library's own has no such setting, so the
-/// settings are read back from it.
+/// Makes clients that follow redirects only to the same scheme, host and port. The library's own connector has no such
+/// setting, so this one reads the library's options.
 #[derive(Debug)]
 struct SameHost;
 

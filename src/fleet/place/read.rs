@@ -99,9 +99,7 @@ impl Place {
         let answer = match answer.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))? {
             Err(object_store::Error::NotModified { .. }) if is_conditional => return Ok(Found::Unchanged),
             Err(object_store::Error::NotModified { .. }) => {
-                return Err(PlaceError::Failed(format!(
-                    "it answered 304 for {key}, which was not asked for conditionally"
-                )));
+                return Err(PlaceError::Failed(format!("it answered 304 to an unconditional request for {key}")));
             }
             answer => answer.map_err(|error| PlaceError::of(&key.to_string(), &error))?,
         };

@@ -70,8 +70,8 @@ fn head_of(store: &Store, url: &str) -> Option<Head> {
     Head::read_unverified(written.head.as_bytes()).ok()
 }
 
-/// Removes a ledger whose number is too far ahead of the clock, so that the publisher begins again at the clock with a full
-/// bundle. Returns whether it was.
+/// Removes a ledger whose number is too far ahead of the clock: the publisher then begins again at the clock, with a
+/// full bundle. Returns whether there was such a ledger.
 ///
 /// # Errors
 /// When the store cannot be read or written.

@@ -62,8 +62,8 @@ impl Retries {
         self.each.values().map(|failed| failed.next.as_millis()).filter(|next| *next > now.as_millis()).min()
     }
 
-    /// Forgets details of listings that are gone, and those answered since, perhaps to a client; `fetched_ms` tells when a detail was last answered, in
-    /// milliseconds. `is_down`: the origin fails as a whole, which has a pause of its own; when it is back, a detail is
+    /// Forgets details of listings that are gone, and those answered since, perhaps to a client; `fetched_ms` tells when
+    /// a detail was last answered, in milliseconds. `is_down`: the origin fails as a whole, which has a pause of its own; when it is back, a detail is
     /// requested at once.
     pub(super) fn look(
         &mut self,

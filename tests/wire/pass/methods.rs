@@ -180,7 +180,8 @@ async fn an_answer_to_post_is_for_its_client_alone() {
     })
     .await;
     for field in [&[][..], &[("x-name", "<script>")]] {
-        server.send(Method::POST, PATH, field).await;
+        let reply = server.send(Method::POST, PATH, field).await;
+        assert!(!reply.the("cache-status").contains("stored"), "{reply:?}");
         assert_eq!(server.ok(PATH).await.text(), "GET -");
     }
     assert_eq!(origin.count(), 4, "a POST invalidates");
@@ -278,6 +279,20 @@ async fn an_answer_to_head_confirms_or_voids_what_is_kept() {
     origin.answers(|_| Script::new(200, "two!").with("Cache-Control", "max-age=3600").with("ETag", "\"b\""));
     server.get_with(PATH, &[("cache-control", "no-cache")]).await;
     wait_until("the new one is kept", || async { server.ok(PATH).await.text() == "two!" }).await;
+}
+
+#[tokio::test]
+async fn an_answer_to_head_that_one_client_chose_changes_nothing_for_others() {
+    for field in [("cookie", "a=1"), ("authorization", "Bearer x"), ("x-odd", "1"), ("accept-language", "xx")] {
+        let (origin, server) = shield(|seen| match &*seen.method {
+            "HEAD" => kept("other").with("ETag", "\"b\""),
+            _ => kept("one").with("ETag", "\"a\""),
+        })
+        .await;
+        server.ok(PATH).await;
+        server.send(Method::HEAD, PATH, &[field, ("cache-control", "no-cache")]).await;
+        assert_eq!((server.ok(PATH).await.text(), origin.count()), ("one", 2), "{field:?}");
+    }
 }
 
 #[tokio::test]

@@ -307,33 +307,3 @@ async fn variants_that_are_asked_for_once_displace_none_that_is_used() {
     assert_eq!([asked("z/z").await, asked("z/z").await, asked("z/z").await], [1, 1, 0]);
     assert_eq!([asked("text/csv").await, asked("y/0").await], [0, 1], "the one that was used longest ago went");
 }
-
-#[tokio::test]
-async fn what_a_client_with_fields_of_its_own_is_told_takes_nothing_from_others() {
-    let fields = [("authorization", "Bearer x"), ("cookie", "a=b"), ("x-odd", "1")];
-    let (origin, server) = shield(move |seen| {
-        let own = fields.iter().any(|(name, _)| seen.header(name).is_some());
-        let control = if own { seen.target.rsplit('/').next().unwrap() } else { "max-age=60" };
-        Script::new(200, if own { "own" } else { "public" }).with("Cache-Control", control)
-    })
-    .await;
-    for control in ["private", "no-store", "max-age=0,private"] {
-        for (name, value) in fields {
-            let target = format!("/api/{name}/{control}");
-            assert_eq!(server.ok(&target).await.text(), "public");
-            let own = server.get_with(&target, &[(name, value), ("cache-control", "no-cache")]).await;
-            assert_eq!(own.text(), "own", "{target}");
-            let count = origin.count();
-            assert_eq!(server.ok(&target).await.text(), "public");
-            assert_eq!(origin.count(), count, "{target}: it is still cached");
-        }
-    }
-    // Nor is anything collapsed less.
-    for (name, value) in fields {
-        let target = format!("/api/crowd-{name}/private");
-        server.get_with(&target, &[(name, value)]).await;
-        let count = origin.count();
-        futures_util::future::join_all((0..30).map(|_| server.ok(&target))).await;
-        assert_eq!(origin.count(), count + 1, "{target}");
-    }
-}

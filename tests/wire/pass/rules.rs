@@ -190,6 +190,50 @@ async fn what_one_client_asks_for_alone_does_not_make_the_resource_private() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_private_for_the_fields_of_one_client_changes_nothing_for_others() {
+    for field in [("cookie", "session=1"), ("authorization", "Bearer secret"), ("x-odd", "1")] {
+        for control in ["private, max-age=60", "no-store"] {
+            let gate = Arc::new(Semaphore::new(1));
+            let (origin, server) = shield({
+                let gate = gate.clone();
+                move |seen| match seen.header(field.0) {
+                    Some(_) => tagged(control, "mine").held_by(&gate),
+                    None => tagged("max-age=3600", "good").held_by(&gate),
+                }
+            })
+            .await;
+            let own = [field, ("cache-control", "no-cache")];
+            assert_eq!(server.get_with(PATH, &own).await.text(), "mine");
+            let release = async {
+                asked(&origin, 2).await;
+                gate.add_permits(1000);
+            };
+            let (replies, ()) = tokio::join!(all_at_once(&server, 30, &[]), release);
+            assert!(replies.iter().all(|reply| reply.text() == "good"), "{own:?}, {control}");
+            assert_eq!(origin.count(), 2, "{own:?}, {control}: the others share one fetch");
+            let reply = server.get_with(PATH, &own).await;
+            assert_eq!((reply.text(), origin.count()), ("mine", 3), "{own:?}, {control}");
+            assert_eq!(server.ok(PATH).await.text(), "good");
+            assert_eq!(origin.count(), 3, "{own:?}, {control}: what is kept stays");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_304_that_is_private_for_the_fields_of_one_client_changes_nothing_for_others() {
+    for field in [("cookie", "session=1"), ("authorization", "Bearer secret"), ("x-odd", "1")] {
+        let (origin, server) = shield(move |seen| match seen.header(field.0) {
+            Some(_) => Script::new(304, "").with("Cache-Control", "private").with("ETag", "\"good\""),
+            None => tagged("max-age=3600", "good"),
+        })
+        .await;
+        server.ok(PATH).await;
+        assert_eq!(server.get_with(PATH, &[field, ("cache-control", "no-cache")]).await.text(), "good");
+        assert_eq!((server.ok(PATH).await.text(), origin.count()), ("good", 2), "{field:?}: what is kept stays");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_gets_something_of_its_own_does_not_take_the_stale_copy_of_the_others() {
     for headers in [[("cache-control", "no-store")], [("cookie", "session=1")], [("authorization", "Bearer secret")]] {
         for revalidates in [true, false] {
