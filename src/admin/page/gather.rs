@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use crate::admin::facts::ReplicaFacts;
 use crate::admin::health::{Trouble, oldest};
 use crate::admin::status::{Reading, Status};
 use crate::audit::job::Job;
@@ -33,7 +34,7 @@ const MOST_DIFFERENCES: usize = 20;
 
 pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
     let reading = status.read();
-    let (_, value) = status.describe_reading(&reading);
+    let value = status.facts_of(&reading).json();
     let parity = status.audits.as_ref().map(|audits| (audits.score(), audits.job()));
     let percent = parity.as_ref().and_then(|(score, _)| score.percent());
     let budget = status.budget.as_ref().map(Budget::view);
@@ -320,6 +321,15 @@ fn row(note: &Note) -> Row {
     }
 }
 
+fn followed(replica: &ReplicaFacts) -> String {
+    let head = replica.sequence.map_or_else(|| "No head was taken yet".to_owned(), |number| format!("Head {number}"));
+    match (replica.behind_seconds, &replica.why) {
+        (_, Some(why)) => format!("{head}; {why}"),
+        (Some(0), None) => format!("{head}, and nothing is missing"),
+        (_, None) => head,
+    }
+}
+
 fn server(status: &Status, reading: &Reading, tls_problem: Option<String>) -> Vec<Line> {
     let addresses =
         |listen: &[std::net::SocketAddr]| listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -338,7 +348,7 @@ fn server(status: &Status, reading: &Reading, tls_problem: Option<String>) -> Ve
         };
         lines.push(Line::new("Certificate of HTTPS", left).with(tls_problem.map(|problem| words::sentence(&problem))));
     }
-    lines.extend(reading.replica.as_ref().map(|replica| Line::new("Object store followed", cut(&replica.told()))));
+    lines.extend(reading.replica.as_ref().map(|replica| Line::new("Object store followed", cut(&followed(replica)))));
     lines.push(Line::new("Disk", reading.disk.as_deref().map_or_else(|| "Works".to_owned(), words::sentence)));
     lines.push(Line::new("Clients counted for the rate limit", words::count(status.limiter.windows() as u64)));
     lines
