@@ -125,7 +125,7 @@ impl Finder {
     /// Answers a query that the parser calls odd.
     pub(super) async fn odd(&self, published: Arc<Snapshot>, asked: OddRequest, client: &Caller) -> Found {
         let OddRequest { odd, ours } = asked;
-        let named = match self.named(published, odd.pin.as_deref(), client.address).await {
+        let named = match self.named(published, odd.pin.as_deref()).await {
             Ok(named) => named,
             Err(none) => return none,
         };
