@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::edges::case::Case;
+use crate::api::edges::Case;
 use crate::api::edges::lesson::Lesson;
 use crate::clock::WallTime;
 use crate::snapshot::edges::Edges;
