@@ -19,7 +19,7 @@ pub mod answer {
 pub mod api {
     pub use crate::api::{json, links};
     pub mod envelope {
-        pub use crate::api::envelope::{Envelope, EnvelopeField};
+        pub use crate::api::page::{Envelope, EnvelopeField};
     }
     pub mod hash {
         pub use crate::api::hash::ContentHash;

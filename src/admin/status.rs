@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::api::edges::case::Case;
+use crate::api::edges::Case;
 use crate::api::edges::lesson::Lesson;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::audit::job::Audits;

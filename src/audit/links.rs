@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
+use crate::api::links::WebLink;
 use crate::api::query::{self, ListQuery, Parameters};
 use crate::api::rewrite::Rewrite;
-use crate::semantics::link::WebLink;
 
 use super::compare::{Difference, DifferenceKind};
 
@@ -138,7 +138,7 @@ fn address(target: &str, from: Option<&Url>, rewrite: &Rewrite) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::semantics::link;
+    use crate::api::links;
     use http::{HeaderMap, HeaderValue, header};
 
     const LICENSE: &str = "https://creativecommons.org/licenses/by/4.0/";
@@ -156,7 +156,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::LINK, HeaderValue::from_str(field).unwrap());
         let url = "http://origin.test:8000/v1/api/listings.json?page=2".parse().unwrap();
-        let theirs = Links::theirs(link::links(&headers), &url, &rewrite());
+        let theirs = Links::theirs(links::links(&headers), &url, &rewrite());
         ours.differences(&theirs).iter().map(ToString::to_string).collect()
     }
 

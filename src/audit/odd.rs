@@ -5,9 +5,8 @@
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use crate::api::edges::case::Case;
 use crate::api::edges::lesson::Answer;
-use crate::api::edges::odd;
+use crate::api::edges::{Case, OddQuery};
 use crate::api::query::Parameters;
 use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::snapshot::coverage::relies_on_disproved;
@@ -63,7 +62,7 @@ impl Auditor {
             }
             Request::Odd(path) => {
                 let (path, query) = path.split_once('?').unwrap_or((path.as_str(), ""));
-                match (path.strip_prefix("/api/listings/"), odd::read(query)) {
+                match (path.strip_prefix("/api/listings/"), OddQuery::read(query)) {
                     (Some(id), _) => {
                         let id = id.strip_suffix(".json").unwrap_or(id);
                         return Some(body(edges::of_id(lessons.lessons.get(&Case::IdWord), id)?));

@@ -8,10 +8,10 @@ use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 use url::Url;
 
+use crate::api::links;
 use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::api::taxonomy::VolatileKeys;
 use crate::semantics::caching::ResponseDirectives;
-use crate::semantics::link;
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges;
@@ -63,7 +63,7 @@ impl Auditor {
         let is_private = directives.no_store || directives.private;
         let base = self.client.base().as_str().trim_end_matches('/');
         let links = match Url::parse(&format!("{base}{}", request.path())) {
-            Ok(url) => Links::theirs(link::links(&answer.headers), &url, &self.rewrite),
+            Ok(url) => Links::theirs(links::links(&answer.headers), &url, &self.rewrite),
             Err(_no_address) => Links::default(),
         };
         let allow = methods(&answer.headers);

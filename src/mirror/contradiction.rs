@@ -166,8 +166,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::api::envelope::Envelope;
     use crate::api::hash::ContentHash;
+    use crate::api::page::Envelope;
     use crate::snapshot::content::Content;
     use crate::snapshot::membership::Evidence;
 

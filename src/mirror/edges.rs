@@ -13,9 +13,8 @@ use std::time::Duration;
 use http::Method;
 use http::header::CONTENT_TYPE;
 
-use crate::api::edges::case::Case;
-use crate::api::edges::judge::{Came, Said, Seen};
-use crate::api::edges::lesson::MOST_BODY;
+use crate::api::edges::Case;
+use crate::api::edges::lesson::{Came, MOST_BODY, Said, Seen};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;

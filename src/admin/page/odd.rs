@@ -2,7 +2,7 @@
 //!
 //! Callers: [`super::gather`].
 
-use crate::api::edges::case::Case;
+use crate::api::edges::Case;
 use crate::api::edges::lesson::{Effect, Lesson};
 use crate::clock::WallTime;
 use crate::mirror::edges::plan::{MOST_FILTERS, MOST_PROBES};

@@ -106,9 +106,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::envelope::Envelope;
     use crate::api::hash::ContentHash;
     use crate::api::listing::{ListingId, Summary};
+    use crate::api::page::Envelope;
     use crate::snapshot::content::Content;
     use crate::snapshot::membership::Evidence;
 

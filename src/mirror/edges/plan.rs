@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::edges::case::Case;
-use crate::api::edges::judge::{Said, Seen, judge};
-use crate::api::edges::lesson::{Learned, of_cases};
+use crate::api::edges::Case;
+use crate::api::edges::lesson::{Learned, Said, Seen, judge, of_cases};
 
 use super::filters::Filter;
 
@@ -215,7 +214,7 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::edges::judge::Came;
+    use crate::api::edges::lesson::Came;
 
     const APART: Duration = Duration::from_secs(300);
 

@@ -3,8 +3,7 @@
 //! Pure. The second one has an ordinary parameter beside the odd one, so that a body that repeats the whole address is
 //! not taken for one that repeats the value. Callers: [`super`].
 
-use crate::api::edges::case::Case;
-use crate::api::edges::odd::{self, How, Odd};
+use crate::api::edges::{Case, How, Odd, put};
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery};
 use crate::api::taxonomy::TaxonomyKind;
@@ -132,7 +131,7 @@ fn of_few(round: usize, dataset: &Dataset) -> Option<ListQuery> {
     let known = dataset.memberships(kind).filter_map(|(slug, known)| Some((slug, known.positions()?.len())));
     let (slug, _) = known.filter(|(_, count)| *count > 0).min_by_key(|(slug, count)| (*count, *slug))?;
     let mut query = ListQuery::default();
-    odd::put(&mut query, kind.parameter(), slug).ok()?;
+    put(&mut query, kind.parameter(), slug).ok()?;
     Some(query)
 }
 

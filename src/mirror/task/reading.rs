@@ -8,8 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::api::envelope::EmptyNumbers;
-use crate::api::page::Page;
+use crate::api::page::{EmptyNumbers, Page};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;

@@ -6,9 +6,9 @@ use std::sync::mpsc;
 use bytes::Bytes;
 
 use super::*;
-use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
