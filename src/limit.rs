@@ -35,6 +35,7 @@ mod key;
 mod lists;
 mod log;
 mod quotas;
+pub(crate) mod shares;
 mod table;
 mod wheel;
 
