@@ -42,7 +42,7 @@ use crate::admin::status::Status;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
-use crate::config::{Config, MOST_DRAIN, Settings, TrustedKey, Use};
+use crate::config::{Config, MOST_DRAIN, Settings, Use};
 use crate::dumps::Dumps;
 use crate::fleet::publisher::status::PublishStatus;
 use crate::serve::connections::Connections;
@@ -301,7 +301,7 @@ fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
 /// # Errors
 /// When a key is invalid.
 pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
-    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
+    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(String::as_str))
 }
 
 /// The state that answers clients, without an access log.

@@ -1,6 +1,24 @@
-//! Several keys at once; `reference/live.rs` has each key alone.
+//! What a reload changes: each key alone, and several at once.
 
-use super::*;
+use super::super::declaration::Reload;
+use super::super::reload::{Changes, merge};
+use super::{Config, declarations, needed, set, with_another};
+
+#[test]
+fn a_reload_changes_the_keys_that_are_declared_so() {
+    let before = set(&needed()).unwrap();
+    for key in declarations() {
+        let (name, is_live) = (key.about.path(), !matches!(key.about.reload, Reload::Restart));
+        let (_, after) = with_another(&key, &before, &needed());
+        let (next, changes) = merge(&before, &after);
+        let named = if is_live { &changes.applied } else { &changes.needs_restart };
+        assert!(named.contains(&name), "{name}: {changes:?}");
+        // The default of `public_url` follows `listen`.
+        let derived = |changed: &String| *changed == name || (name == "listen" && changed == "public_url");
+        assert!(changes.applied.iter().chain(&changes.needs_restart).all(derived), "{name} alone: {changes:?}");
+        assert_eq!(next, if is_live { after } else { before.clone() }, "{name}");
+    }
+}
 
 fn config(text: &str) -> Config {
     Config::from_text(text).unwrap().config
