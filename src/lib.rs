@@ -274,7 +274,6 @@
 //! * Parts (206) are not stored. Interim answers are not sent over HTTP/2: pingora cannot.
 //! * If the origin answers 404 for a stored detail, the detail stays stored until a second 404 confirms that it is
 //!   gone.
-//! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
 #![warn(unreachable_pub)]
 #![allow(
