@@ -2,19 +2,20 @@
 //!
 //! It shows the state of other rooms and passes commands on. Callers: [`crate::app`].
 
+pub(crate) mod advice;
 pub(crate) mod audit;
 pub(crate) mod bundle;
+pub(crate) mod console;
 mod edges;
 pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
+pub(crate) mod history;
 mod line;
 mod metrics;
-pub(crate) mod page;
 pub(crate) mod purge;
 pub(crate) mod reload;
 mod replica;
-pub(crate) mod sampler;
 pub(crate) mod snapshots;
 pub(crate) mod status;
 
@@ -35,6 +36,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::Snapshots;
 
 use bundle::Bundles;
+use console::Console;
 use purge::Purger;
 use reload::Reloader;
 use snapshots::Action;
@@ -58,12 +60,14 @@ pub(crate) struct Admin {
     pub settings: Settings,
     /// Reads the configuration again.
     pub reloader: Reloader,
+    /// The console's files.
+    pub console: Console,
 }
 
 type Reply = Response<Vec<u8>>;
 
 /// The answer to unknown paths.
-const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
+const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /history.json, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/verify, /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
@@ -116,13 +120,13 @@ fn not_allowed(allow: &'static str) -> Reply {
 /// The methods of a path, for `Allow`; `None`: unknown path.
 fn methods(path: &str) -> Option<&'static str> {
     match path {
-        "/" | "/operator.css" | "/operator.js" | "/favicon.svg" | "/livez" | "/readyz" | "/status" | "/metrics"
-        | "/snapshots" => Some("GET, HEAD"),
+        "/livez" | "/readyz" | "/status" | "/history.json" | "/metrics" | "/snapshots" => Some("GET, HEAD"),
         "/audit" => Some("GET, HEAD, POST"),
         // A bundle is made on request: its length is not known before.
         "/bundle" => Some("GET, POST"),
         "/cache" => Some("DELETE"),
         "/reload" | "/refresh" | "/sync" | "/snapshots/accept" => Some("POST"),
+        _ if console::has(path) => Some("GET, HEAD"),
         _ => Action::of_path(path).map(|_| "POST"),
     }
 }
@@ -188,8 +192,8 @@ impl Admin {
                 None => snapshots::none(),
             },
             "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
-            "/" => page::answer(&self.status, &self.settings.load().admin, query),
-            path => page::asset(path).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
+            "/history.json" => history::answer(&self.status, query),
+            path => self.console.answer(path, headers).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }
     }
 

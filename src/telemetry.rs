@@ -1,4 +1,4 @@
-//! Counters for `/metrics` and the operator's page: answers and their sources.
+//! Counters for `/metrics`, `/status` and the console: answers and their sources.
 //!
 //! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::answer`] and
 //! [`crate::serve`] record, [`crate::admin`] prints.

@@ -38,7 +38,7 @@ pub(super) fn describe(edges: &Edges) -> Value {
         "state": edges.state().as_str(),
         "cases": cases,
         "own": own,
-        // Of the cases: the few requests about filters are on the operator's page.
+        // Of the cases: not the few requests about filters.
         "probes": learned.as_ref().map_or_else(|| edges.probes().0, |learned| learned.probes),
         "probed_at": learned.as_ref().and_then(|learned| WallTime::from_millis(learned.probed_ms).rfc3339()),
     })

@@ -1,6 +1,6 @@
 //! The part of `/status` and of the metrics about the store that a replica follows.
 //!
-//! Callers: [`super::status`], [`super::metrics`], [`super::page`].
+//! Callers: [`super::status`], [`super::metrics`].
 
 use std::time::Duration;
 
@@ -30,16 +30,6 @@ impl ReplicaReading {
             last_poll: picture.last_poll.and_then(WallTime::rfc3339),
             behind_seconds: picture.behind(mono).map(|behind| behind.as_secs()),
             why: picture.why(now, oldest),
-        }
-    }
-
-    /// The same in words, for people.
-    pub(super) fn told(&self) -> String {
-        let head = self.sequence.map_or_else(|| "No head was taken yet".to_owned(), |number| format!("Head {number}"));
-        match (self.behind_seconds, &self.why) {
-            (_, Some(why)) => format!("{head}; {why}"),
-            (Some(0), None) => format!("{head}, and nothing is missing"),
-            (_, None) => head,
         }
     }
 }

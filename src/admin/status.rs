@@ -1,6 +1,6 @@
 //! The contents of `/status` and `/readyz`.
 //!
-//! Callers: [`super::Admin`], [`super::page`], [`super::sampler`], `metrics`.
+//! Callers: [`super::Admin`], [`super::history`], `metrics`.
 
 mod publish;
 
@@ -23,6 +23,7 @@ use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
 use crate::shared_limit::SharedLimit;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::membership::Membership;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshots::Snapshots;
@@ -36,6 +37,7 @@ use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress};
 use crate::words::counted;
 
+use super::advice::{self, Advice, RecentNote};
 use super::health::{self, Facts, Reason};
 use super::reload::Reloads;
 use super::replica::ReplicaReading;
@@ -285,10 +287,38 @@ impl Status {
             "edges": self.snapshots.as_ref().map(|snapshots| super::edges::describe(snapshots.edges())),
             "last_error": picture.last_error,
             "replica": replica,
+            "advice": self.advice(reading),
+            "recent": self.recent.notes().iter().map(RecentNote::of).collect::<Vec<_>>(),
         });
         // It may contain texts from outside.
         excerpt::cut_all(&mut value);
         (healthy, value)
+    }
+
+    /// What is wrong, and what to do about it.
+    fn advice(&self, reading: &Reading) -> Vec<Advice> {
+        let budget = self.budget.as_ref().map(Budget::view);
+        let tls = self.tls.as_ref().and_then(|tls| tls.certificate.problem(reading.now));
+        let damage = self.store.as_ref().and_then(|store| store.damage());
+        let rolled_back = self.snapshots.as_ref().and_then(Snapshots::rolled_back);
+        let alone = self.shared.as_ref().and_then(|shared| shared.why_local());
+        advice::advice(&advice::Facts {
+            usage: self.usage,
+            reasons: &reading.reasons,
+            findings: &reading.findings,
+            origin: reading.state,
+            origin_url: self.origin_url.as_deref(),
+            last_error: reading.picture.last_error.as_ref().map(|error| error.message.as_str()),
+            paused_seconds: budget.map_or(0, |budget| budget.paused.as_secs()),
+            has_data: reading.published.is_some(),
+            rolled_back: rolled_back
+                .as_ref()
+                .map(|rolled_back| (rolled_back.served.as_str(), rolled_back.newest.as_ref().map(SnapshotId::as_str))),
+            tls_problem: tls.as_deref(),
+            damage: damage.as_deref(),
+            parity: self.audits.as_ref().and_then(|audits| audits.score().percent()),
+            alone: alone.as_deref(),
+        })
     }
 
     /// Where clients are counted, and why not in Redis although it is configured.
