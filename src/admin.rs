@@ -6,16 +6,14 @@ pub(crate) mod advice;
 pub(crate) mod audit;
 pub(crate) mod bundle;
 pub(crate) mod console;
-mod edges;
+pub(crate) mod facts;
 pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
 pub(crate) mod history;
-mod line;
 mod metrics;
 pub(crate) mod purge;
 pub(crate) mod reload;
-mod replica;
 pub(crate) mod snapshots;
 pub(crate) mod status;
 
@@ -181,8 +179,9 @@ impl Admin {
                 }
             },
             "/status" => {
-                let (healthy, value) = self.status.describe();
-                json_reply(if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &value)
+                let facts = self.status.facts();
+                let code = if facts.is_healthy() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                json_reply(code, &facts.json())
             }
             "/audit" => audit::show(self.status.audits.as_ref()),
             "/snapshots" => match &self.snapshots {
