@@ -7,7 +7,7 @@
  */
 
 import {
-  PURPOSES, count, counted, decimal, flat, inMinute, last, seconds, short, stateOf, sum, tiles, unit, utc, valued,
+  PURPOSES, count, counted, flat, inMinute, seconds, short, stateOf, sum, tiles, unit, utc, valued,
 } from "./words.js";
 
 /** @typedef {import("./words.js").Facts} Facts */
@@ -262,8 +262,14 @@ need("upload", HTMLFormElement).addEventListener("submit", async (event) => {
 
 // --- Charts
 
-/** @typedef {{ name: string, hue: number, values: (number | null)[], dash?: boolean }} Series */
+/** @typedef {(number | null)[]} Column */
+/** @typedef {{ name: string, hue: string, values: Column }} Series  `hue` is a variable of the stylesheet; that of a limit is `soft` */
 /** @typedef {{ id: string, title: string, kind: string, series: Series[] }} Chart */
+
+/** @param {string} name @param {string} hue @param {Column} values @returns {Series} */
+const line = (name, hue, values) => ({ name, hue, values });
+/** @param {string} id @param {string} title @param {string} kind @param {any[]} series those that are there count @returns {Chart} */
+const chart = (id, title, kind, ...series) => ({ id, title, kind, series: series.filter(Boolean) });
 
 /**
  * The charts that make sense for a use of the server.
@@ -272,151 +278,132 @@ need("upload", HTMLFormElement).addEventListener("submit", async (event) => {
  * @returns {Chart[]}
  */
 function charts(history, status) {
-  const { answers, step_seconds: step, not_modified: unchanged, origin_budget: budget } = history;
-  const all = sum(Object.values(answers));
-  const per = (/** @type {(number | null)[]} */ column) => column.map((value) => value === null ? null : value / step);
-  const share = (/** @type {(number | null)[]} */ column, /** @type {(number | null)[]} */ of) =>
-    column.map((value, at) => (value === null || !of[at] ? null : value / of[at]));
-  const level = (/** @type {number} */ value) => all.map(() => value);
-  const most = status.origin.budget?.limit;
-  const spent = (/** @type {string} */ purpose) => most ? budget[purpose] : inMinute(history.origin_requests[purpose], step);
+  const { answers, step_seconds: step } = history;
+  const limit = status.origin.budget?.limit;
   const oldest = status.unhealthy_after_seconds;
-  /** @type {(Chart | false)[]} */
+  const all = sum(Object.values(answers));
+  const rate = (/** @type {string} */ group) => answers[group].map((/** @type {number | null} */ value) => value === null ? null : value / step);
+  const share = (/** @type {Column} */ column) => column.map((value, at) => (value === null || !all[at] ? null : value / all[at]));
+  const level = (/** @type {number} */ value) => all.map(() => value);
+  const purposes = Object.entries(PURPOSES).map(([purpose, name], at) => line(name, ["hue1", "hue3", "hue2", "hue4", "hue6"][at],
+    limit ? history.origin_budget[purpose] : inMinute(history.origin_requests[purpose], step)));
   const drawn = [
-    { id: "requests", title: "Requests by outcome", kind: "perSecond", series: [
-      { name: "hit", hue: 1, values: per(answers.fresh) }, { name: "stale", hue: 2, values: per(answers.stale) },
-      { name: "origin", hue: 3, values: per(answers.origin) }, { name: "429", hue: 4, values: per(answers.refused) },
-      { name: "error", hue: 5, values: per(answers.error) }, { name: "page", hue: 6, values: per(answers.other) },
-    ] },
-    { id: "latency", title: "Time to answer", kind: "micros", series: [
-      { name: "p50", hue: 1, values: history.p50_microseconds }, { name: "p99", hue: 3, values: history.p99_microseconds },
-    ] },
-    { id: "shares", title: "Share of all answers", kind: "share", series: [
-      { name: "hit or stale", hue: 1, values: share(sum([answers.fresh, answers.stale]), all) }, { name: "304", hue: 3, values: share(unchanged, all) },
-    ] },
-    { id: "refusals", title: "Refused by the rate limit (429)", kind: "perMinute", series: [{ name: "429", hue: 4, values: inMinute(answers.refused, step) }] },
-    Boolean(status.origin.budget) && { id: "spent", title: "Requests to the origin in a minute", kind: "perMinute", series: [
-      ...Object.entries(PURPOSES).map(([purpose, name], at) => ({ name, hue: [1, 3, 2, 4, 6][at], values: spent(purpose) })),
-      ...(most ? [{ name: "budget", hue: 5, values: level(most), dash: true }] : []),
-    ] },
-    status.use !== "shield" && { id: "age", title: "Age of the data", kind: "seconds", series: [
-      { name: "age", hue: 1, values: history.age_seconds }, ...(oldest ? [{ name: "unhealthy", hue: 5, values: level(oldest), dash: true }] : []),
-    ] },
-    { id: "memory", title: "Memory", kind: "bytes", series: [{ name: "resident", hue: 1, values: history.memory_bytes }] },
-    status.use === "mirror" && { id: "progress", title: "Progress of the copy, and equal to the origin", kind: "share", series: [
-      { name: "details", hue: 1, values: history.details }, { name: "pages of a pass", hue: 3, values: history.pages },
-      { name: "equal", hue: 4, values: history.parity },
-    ] },
+    chart("requests", "Requests by outcome", "perSecond", line("hit", "hue1", rate("fresh")), line("stale", "hue2", rate("stale")),
+      line("origin", "hue3", rate("origin")), line("429", "hue4", rate("refused")), line("error", "hue5", rate("error")), line("page", "hue6", rate("other"))),
+    chart("latency", "Time to answer", "micros", line("p50", "hue1", history.p50_microseconds), line("p99", "hue3", history.p99_microseconds)),
+    chart("shares", "Share of all answers", "share", line("hit or stale", "hue1", share(sum([answers.fresh, answers.stale]))), line("304", "hue3", share(history.not_modified))),
+    chart("refused", "Refused by the rate limit (429)", "perMinute", line("429", "hue4", inMinute(answers.refused, step))),
+    status.origin.budget && chart("spent", "Origin requests in a minute", "count", ...purposes, limit && line("budget", "soft", level(limit))),
+    status.use !== "shield" && chart("age", "Age of the data", "seconds", line("age", "hue1", history.age_seconds), oldest && line("unhealthy above", "soft", level(oldest))),
+    chart("memory", "Memory", "bytes", line("resident", "hue1", history.memory_bytes)),
+    status.use === "mirror" && chart("copy", "Progress and parity", "share", line("details", "hue1", history.details), line("pages of a pass", "hue3", history.pages), line("equal to the origin", "hue4", history.parity)),
   ];
-  return drawn.filter((chart) => chart !== false);
+  return drawn.filter(Boolean);
 }
 
-/** @type {Map<string, any>} */
+/** The library's charts by id. @type {Map<string, any>} */
 const plots = new Map();
+/** What is charted, and the samples of it. */
 let span = "minutes";
 /** @type {Facts | null} */
 let history = null;
 
-/**
- * The values at an instant below a chart: at the pointer, else the last.
- * @param {Chart} chart
- * @param {number[]} times
- * @param {number | null | undefined} at
- */
-function legend(chart, times, at) {
-  const shown = chart.series.map(({ name, hue, values, dash }) => {
-    const value = at === null || at === undefined ? last(values) : values[at];
-    return h("span", {}, h(`span.key.hue${hue}${dash ? ".dash" : ""}`, { "aria-hidden": "true" }), `${name} `, h("b", {}, value === null ? "–" : valued(chart.kind, value)));
-  });
-  const when = at === null || at === undefined ? "last" : new Date(times[at] * 1000).toLocaleTimeString([], { hour12: false });
-  fill(need(`legend-${chart.id}`, HTMLElement), [h("span", {}, when), ...shown]);
+/** @param {number} at seconds since 1970 */
+const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false, timeStyle: "short" });
+
+/** Shows the values at the pointer below a chart, else the newest. @param {any} plot */
+function legend(plot) {
+  const { id, kind, series } = /** @type {Chart} */ (plot.chart);
+  const at = plot.cursor.idx ?? plot.data[0].length - 1;
+  const values = series.map(({ name, hue, values }) => h("span", {}, h(`span.key.${hue}`, { "aria-hidden": "true" }), `${name} `,
+    h("b", {}, values[at] === null ? "–" : valued(kind, values[at]))));
+  const when = plot.cursor.idx === null ? "now" : new Date(plot.data[0][at] * 1000).toLocaleTimeString([], { hour12: false });
+  fill(need(`legend-${id}`, HTMLElement), [h("span", {}, when), ...values]);
 }
 
-/**
- * Draws a chart, or gives it new values.
- * @param {Chart} chart
- * @param {number[]} times seconds since 1970
- */
-function plot(chart, times) {
-  const data = [times, ...chart.series.map(({ values }) => values)];
-  const figure = need(`plot-${chart.id}`, HTMLElement);
-  const known = plots.get(chart.id);
-  const isSame = known?.series.length === data.length;
-  if (known && !isSame) known.destroy();
-  const colours = getComputedStyle(document.documentElement);
-  const colour = (/** @type {string} */ name) => colours.getPropertyValue(`--${name}`).trim();
+/** Ticks that are round in seconds, minutes, hours and days. */
+const TIMES = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000, 8640000];
+
+/** @param {Chart} chart @param {Element} into */
+function options({ kind, series }, into) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
   const axis = { stroke: colour("soft"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-  const clock = (/** @type {number} */ at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false, timeStyle: "short" });
   const labels = (/** @type {any} */ _, /** @type {number[]} */ splits) => {
-    const { name, size } = unit(chart.kind, Math.max(...splits));
-    return splits.map((value) => `${decimal(value / size)} ${name}`);
+    const { name, size } = unit(kind, Math.max(...splits));
+    return splits.map((value) => `${(value / size).toLocaleString("en", { maximumFractionDigits: 3 })} ${name}`.trim());
   };
-  // Ticks that are round in minutes, hours and days, too.
-  const steps = chart.kind === "seconds" ? { incrs: [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000, 8640000] } : {};
-  const top = (/** @type {any} */ _, /** @type {number} */ _low, /** @type {number} */ high) => [0, chart.kind === "share" ? 1 : high > 0 ? high * 1.1 : 1];
-  const drawn = isSame ? known : new /** @type {any} */ (globalThis).uPlot({
-    width: figure.clientWidth, height: 150, legend: { show: false }, padding: [10, 4, 0, 0],
+  const least = { share: 1, micros: 100, bytes: 1e6, perSecond: 1 }[kind] ?? 10;
+  return {
+    width: into.clientWidth, height: into.clientHeight, legend: { show: false }, padding: [10, 20, 0, 0],
     cursor: { y: false, drag: { setScale: false, x: false, y: false }, points: { size: 6 } },
-    scales: { x: { time: true }, y: { range: top } },
+    scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [0, kind === "share" ? 1 : Math.max(high * 1.1, least)] } },
     axes: [
       { ...axis, size: 24, space: 60, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(clock) },
-      { ...axis, size: 62, space: 28, values: labels, ...steps },
+      { ...axis, space: 28, values: labels, size: (/** @type {any} */ _, /** @type {string[] | null} */ texts) => 14 + 7 * Math.max(3, ...(texts ?? []).map((text) => text.length)),
+        ...(kind === "seconds" ? { incrs: TIMES } : {}) },
     ],
-    series: [{}, ...chart.series.map(({ hue, dash }) => ({ stroke: colour(`hue${hue}`), width: dash ? 1 : 2, points: { show: false }, ...(dash ? { dash: [6, 4] } : {}) }))],
-    hooks: { setCursor: [(/** @type {any} */ u) => legend(u.chart ?? chart, u.data[0], u.cursor.idx)] },
-  }, data, figure);
-  drawn.chart = chart;
-  if (isSame) drawn.setData(data);
-  plots.set(chart.id, drawn);
-  legend(chart, times, drawn.cursor.idx);
+    series: [{}, ...series.map(({ hue }) => ({ stroke: colour(hue), ...(hue === "soft" ? { width: 1, dash: [6, 4], points: { show: false } } : { width: 2, points: { size: 4 } }) }))],
+    hooks: { setCursor: [(/** @type {any} */ plot) => plot.chart && legend(plot)] },
+  };
 }
 
-/**
- * @param {Facts} history
- * @param {Facts} status
- */
+/** @param {Facts} history @param {Facts} status */
 function draw(history, status) {
   const shown = charts(history, status);
-  for (const { id, title } of shown) {
-    if (document.getElementById(`plot-${id}`)) continue;
-    need("plots", HTMLElement).append(h("figure", { id, "aria-labelledby": `title-${id}` }, h("figcaption", { id: `title-${id}` }, title),
-      h("div.plot", { id: `plot-${id}`, tabindex: 0, role: "group", "aria-label": `${title}: arrow keys move through the samples`, "aria-describedby": `legend-${id}` }), h("p.legend", { id: `legend-${id}` })));
+  const times = history.age_seconds.map((/** @type {any} */ _, /** @type {number} */ at) => Date.parse(history.until) / 1000 - (history.age_seconds.length - 1 - at) * history.step_seconds);
+  // A server that has just started fills the charts all the same.
+  const first = Math.min(history.answers.fresh.findIndex((/** @type {number | null} */ value) => value !== null) >>> 0, times.length - 18);
+  for (const one of shown) {
+    if (!document.getElementById(`plot-${one.id}`)) {
+      need("plots", HTMLElement).append(h("figure", { "aria-labelledby": `title-${one.id}` }, h("figcaption", { id: `title-${one.id}` }, one.title),
+        h("div.plot", { id: `plot-${one.id}`, tabindex: 0, role: "group", "aria-label": "Chart: the arrow keys move through the samples", "aria-describedby": `legend-${one.id}` }),
+        h("p.legend", { id: `legend-${one.id}` })));
+    }
+    const data = [times, ...one.series.map(({ values }) => values)].map((column) => column.slice(first));
+    const into = need(`plot-${one.id}`, HTMLElement);
+    const known = plots.get(one.id);
+    const isKnown = known?.series.length === data.length;
+    if (known && !isKnown) known.destroy();
+    const plot = isKnown ? known : new /** @type {any} */ (globalThis).uPlot(options(one, into), data, into);
+    plot.chart = { ...one, series: one.series.map((series) => ({ ...series, values: series.values.slice(first) })) };
+    if (isKnown) plot.setData(data);
+    plots.set(one.id, plot);
+    legend(plot);
   }
-  const count = history.age_seconds.length;
-  const until = Date.parse(history.until) / 1000;
-  const times = Array.from({ length: count }, (_, at) => until - (count - 1 - at) * history.step_seconds);
-  for (const chart of shown) plot(chart, times);
 }
 
 need("plots", HTMLElement).addEventListener("keydown", (event) => {
-  const drawn = plots.get(event.target instanceof HTMLElement ? event.target.id.replace("plot-", "") : "");
+  const plot = event.target instanceof HTMLElement ? plots.get(event.target.id.replace("plot-", "")) : null;
   const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!drawn || !step) return;
+  if (!plot || !step) return;
   event.preventDefault();
-  const times = drawn.data[0];
-  const at = Math.min(times.length - 1, Math.max(0, (drawn.cursor.idx ?? times.length) + step));
-  drawn.setCursor({ left: drawn.valToPos(times[at], "x"), top: 0 });
+  const times = plot.data[0];
+  const at = Math.min(times.length - 1, Math.max(0, (plot.cursor.idx ?? times.length) + step));
+  plot.setCursor({ left: plot.valToPos(times[at], "x"), top: 0 });
 });
 
 new ResizeObserver(() => {
-  for (const drawn of plots.values()) drawn.setSize({ width: drawn.root.parentElement.clientWidth, height: 150 });
+  for (const { root, height, setSize } of plots.values()) setSize({ width: root.parentElement.clientWidth, height });
 }).observe(need("plots", HTMLElement));
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const drawn of plots.values()) drawn.destroy();
+  for (const plot of plots.values()) plot.destroy();
   plots.clear();
   look();
 });
 
-/** @param {string} wanted */
+/** @param {string} wanted a span */
 function show(wanted) {
-  span = wanted;
-  history = null;
-  for (const one of document.querySelectorAll("[data-span]")) one.setAttribute("aria-pressed", String(one instanceof HTMLElement && one.dataset.span === wanted));
+  [span, history] = [wanted, null];
+  for (const one of document.querySelectorAll("[data-span]")) one.setAttribute("aria-pressed", String(one.getAttribute("data-span") === wanted));
   look();
 }
 
 // --- The parts of the page
+
+/** A text with its parts between backticks as code. @param {string} text */
+const rich = (text) => text.split("`").map((piece, at) => (at % 2 === 1 ? h("code", {}, piece) : piece));
 
 /** An instant as a time ago, with itself as title. @param {string | null | undefined} at @param {number} now */
 const when = (at, now) => at ? h("time", { datetime: at, title: utc(at) }, `${seconds((now - Date.parse(at)) / 1000)} ago`) : "–";
@@ -473,7 +460,7 @@ function fleet(store, title, now) {
 const notes = (recent, now) => section("notes", "Recent warnings and errors", recent.length === 0 ? h("p", {}, "None since the start.") :
   h("ol.notes", {}, recent.map((note) => h("li", {},
     h("p.when", {}, h(`span.tag${note.level === "error" ? ".bad" : ""}`, {}, note.level), when(note.at, now), note.count > 1 && ` · ${count(note.count)} times`),
-    h("p", {}, note.text), h("p.soft", {}, note.todo)))));
+    h("p", {}, rich(note.text)), h("p.soft", {}, rich(note.todo))))));
 
 /** What an operator can ask for, and what came of the last audit. @param {Facts} status @param {Facts | null} job */
 function requests({ use, parity }, job) {
@@ -483,7 +470,7 @@ function requests({ use, parity }, job) {
   return section("requests-to-it", "Actions", h("p.buttons", {},
     use === "mirror" && [button("refresh"), button("sync"), button("audit")], use === "replica" && button("refresh"), button("purge")),
   use === "mirror" && h("p", {}, parity ? `${parity.percent.toFixed(2)} % of the last ${counted(parity.compared, "compared request")} equal the origin's answers.` : "Nothing was compared with the origin yet."),
-  running ? h("p", {}, running) : job?.summary && h("p", {}, `Last audit: ${job.summary}`),
+  running ? h("p", {}, running) : job && job.id > 0 && h("p", {}, `Last audit: ${job.summary}`),
   differences.length > 0 && h("ul.texts", {}, differences.map((text) => h("li", {}, text))));
 }
 
@@ -521,7 +508,7 @@ function render(status, kept, job, now) {
   need("bundles", HTMLElement).hidden = status.use === "shield";
   for (const field of document.querySelectorAll("fieldset")) field.disabled = writes === "refused";
   need("bundle", HTMLElement).hidden = writes === "refused";
-  const findings = status.advice.map((/** @type {Facts} */ one) => h(`li.${one.unhealthy ? "unwell" : "attention"}`, {}, h("p", {}, h("b", {}, one.what)), h("p", {}, one.todo), one.action && button(one.action, "", "-top")));
+  const findings = status.advice.map((/** @type {Facts} */ one) => h(`li.${one.unhealthy ? "unwell" : "attention"}`, {}, h("p", {}, h("b", {}, rich(one.what))), h("p", {}, rich(one.todo)), one.action && button(one.action, "", "-top")));
   morph(need("health", HTMLElement), h(`section.health.${state.kind}`, { id: "health", "aria-label": "State" }, h("h1", {}, h("span.sign", { "aria-hidden": "true" }), state.word), findings.length > 0 ? h("ul.findings", {}, findings) : h("p", {}, state.text)));
   fill(need("tiles", HTMLElement), [h("dl.tiles", {}, tiles(status, minutes, now).map((tile) => h(`div${tile.wrong ? ".wrong" : ""}`, { title: tile.title }, h("dt", {}, tile.name),
     h("dd", {}, h("b", {}, tile.value), tile.share !== undefined && h("progress", { max: 1, value: tile.share, "aria-label": tile.name }), h("span", {}, tile.note), tile.more && h("span", {}, tile.more)))))]);
@@ -553,26 +540,33 @@ async function samples(known, wanted, now) {
   return isFresh ? known : (await get(`history.json?span=${wanted}`))[0];
 }
 
+async function ask() {
+  const [status, now] = await get("status");
+  const [[kept], [job]] = await Promise.all([
+    status.use === "shield" ? [null] : get("snapshots"),
+    status.use === "mirror" ? get("audit") : [null],
+  ]);
+  minutes = await samples(minutes, "minutes", now);
+  history = span === "minutes" ? minutes : await samples(history, span, now);
+  return { status, kept, job, now };
+}
+
 async function look() {
   clearTimeout(timer);
   if (document.hidden || isLooking) return;
   isLooking = true;
   const lost = need("lost", HTMLElement);
-  try {
-    const [status, now] = await get("status");
-    const [kept, job] = await Promise.all([status.use !== "shield" ? get("snapshots") : [null], status.use === "mirror" ? get("audit") : [null]]);
-    minutes = await samples(minutes, "minutes", now);
-    history = span === "minutes" ? minutes : await samples(history, span, now);
-    render(status, kept[0], job[0], now);
-    draw(history, status);
-    [lost.hidden, answered] = [true, time()];
-  } catch (error) {
+  const found = await ask().catch((error) => {
     lost.textContent = `No answer since ${answered || time()} (${why(error)}). What you see is from then. The console keeps asking.`;
-    lost.hidden = false;
-  } finally {
-    isLooking = false;
-    timer = setTimeout(look, EVERY);
-  }
+    return null;
+  });
+  isLooking = false;
+  timer = setTimeout(look, EVERY);
+  lost.hidden = found !== null;
+  if (!found || !history) return;
+  answered = time();
+  render(found.status, found.kept, found.job, found.now);
+  draw(history, found.status);
 }
 
 document.addEventListener("visibilitychange", look);

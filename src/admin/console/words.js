@@ -30,6 +30,7 @@ const UNITS = {
   bytes: [[1e9, "GB", 1e9], [1e6, "MB", 1e6], [10000, "kB", 1000], [0, "bytes", 1]],
   perSecond: [[0, "/s", 1]],
   perMinute: [[0, "/min", 1]],
+  count: [[0, "", 1]],
   share: [[0, "%", 0.01]],
 };
 
@@ -52,11 +53,11 @@ export function valued(kind, value) {
   if (kind === "seconds") return seconds(value);
   if (kind === "share") return percent(value);
   const { name, size } = unit(kind, value);
-  return `${decimal(value / size)} ${name}`;
+  return `${decimal(value / size)} ${name}`.trim();
 }
 
 /** @param {number} number */
-export function decimal(number) {
+function decimal(number) {
   const digits = number === 0 || number >= 10 || Number.isInteger(number) ? 0 : number < 0.1 ? 2 : 1;
   return number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
@@ -109,8 +110,8 @@ export function stateOf(status) {
   return { word: "Healthy", kind: "well", text: texts[status.use] ?? "" };
 }
 
-/** The last value of a column that is there. @param {(number | null)[] | undefined} column */
-export const last = (column) => column?.findLast((value) => value !== null) ?? null;
+/** The newest value of a column; null: the newest sample has none. @param {(number | null)[] | undefined} column */
+const last = (column) => column?.at(-1) ?? null;
 
 /**
  * The sum of columns, value by value; null where all are.
@@ -174,7 +175,7 @@ export function tiles(status, history, now) {
   all.push({
     name: "Requests",
     value: history && rate !== null ? valued("perSecond", rate / history.step_seconds) : "–",
-    note: p50 !== null && p99 !== null ? `p50 ${valued("micros", p50)}, p99 ${valued("micros", p99)}` : "none yet",
+    note: p50 !== null && p99 !== null ? `p50 ${valued("micros", p50)}, p99 ${valued("micros", p99)}` : "none in the last 10 s",
   });
   const refused = history ? last(inMinute(history.answers.refused, history.step_seconds)) : null;
   all.push({
