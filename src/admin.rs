@@ -8,8 +8,9 @@ pub(crate) mod facts;
 pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
-mod metrics;
+pub(crate) mod metrics;
 pub(crate) mod page;
+mod process;
 pub(crate) mod purge;
 pub(crate) mod reload;
 pub(crate) mod sampler;
@@ -20,10 +21,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
-use parking_lot::Mutex;
 use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
-use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::clock;
@@ -50,8 +49,6 @@ pub(crate) struct Admin {
     pub bundles: Bundles,
     /// Purges cached answers.
     pub purger: Purger,
-    /// Counters.
-    pub registry: Mutex<Registry>,
     /// `[admin]`: who may give commands.
     pub settings: Settings,
     /// Reads the configuration again.
@@ -186,7 +183,7 @@ impl Admin {
                 }
                 None => snapshots::none(),
             },
-            "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
+            "/metrics" => metrics::answer(&self.status, headers),
             "/" => page::answer(&self.status, &self.settings.load().admin, query),
             path => page::asset(path).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }
