@@ -33,10 +33,11 @@ use tokio::sync::Semaphore;
 
 use crate::admin::Admin;
 use crate::admin::bundle::Bundles;
+use crate::admin::console::Console;
 use crate::admin::front::AdminFront;
+use crate::admin::history::Sampler;
 use crate::admin::purge::Purger;
 use crate::admin::reload::{Reloader, Reloads};
-use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
@@ -146,7 +147,16 @@ pub fn serve(
         let reload = reload.clone();
         Reloader(Arc::new(move || reload.reload()))
     };
-    let admin = Admin { status, commands, snapshots, bundles, purger, settings: settings.clone(), reloader };
+    let admin = Admin {
+        status,
+        commands,
+        snapshots,
+        bundles,
+        purger,
+        settings: settings.clone(),
+        reloader,
+        console: Console::default(),
+    };
     let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
     let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone(), of_operators));

@@ -1,4 +1,4 @@
-//! Counters for `/metrics`, `/status` and the operator's page: answers, their sources, and connections.
+//! Counters for `/metrics`, `/status` and the console: answers, their sources, and connections.
 //!
 //! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::answer`] and
 //! [`crate::serve`] record, [`crate::admin`] prints.

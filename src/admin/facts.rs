@@ -1,4 +1,4 @@
-//! The facts of `GET /status`. Each is one field: [`super::status`] fills it, the operator's page and the command line
+//! The facts of `GET /status`. Each is one field: [`super::status`] fills it, the console and the command line
 //! read it, and the metrics take their values from it.
 //!
 //! Times are RFC 3339. Words and times are texts, and what another version leaves out has its default, so that the
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use crate::semantics::excerpt;
 use crate::upstream::status::{Held, LastError, Progress};
+
+use super::advice::{Advice, RecentNote};
 
 /// Everything in `/status`; absent parts are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,6 +69,10 @@ pub(crate) struct StatusFacts {
     pub edges: Option<EdgeFacts>,
     pub last_error: Option<LastError>,
     pub replica: Option<ReplicaFacts>,
+    /// What is wrong, or should be mended, with what to do; what makes the server unhealthy first.
+    pub advice: Vec<Advice>,
+    /// The last warnings and errors of the log, the newest first.
+    pub recent: Vec<RecentNote>,
 }
 
 /// The public HTTPS listener.
