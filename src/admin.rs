@@ -11,7 +11,8 @@ pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
 pub(crate) mod history;
-mod metrics;
+pub(crate) mod metrics;
+mod process;
 pub(crate) mod purge;
 pub(crate) mod reload;
 pub(crate) mod snapshots;
@@ -21,10 +22,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
-use parking_lot::Mutex;
 use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
-use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::clock;
@@ -52,8 +51,6 @@ pub(crate) struct Admin {
     pub bundles: Bundles,
     /// Purges cached answers.
     pub purger: Purger,
-    /// Counters.
-    pub registry: Mutex<Registry>,
     /// `[admin]`: who may give commands.
     pub settings: Settings,
     /// Reads the configuration again.
@@ -190,7 +187,7 @@ impl Admin {
                 }
                 None => snapshots::none(),
             },
-            "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
+            "/metrics" => metrics::answer(&self.status, headers),
             "/history.json" => history::answer(&self.status, query),
             path => self.console.answer(path, headers).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }

@@ -29,7 +29,6 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
-use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::admin::Admin;
@@ -57,9 +56,8 @@ use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
-use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::counters::ConnectionCounters;
 use crate::telemetry::history::History;
-use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
 
 use self::core::Core;
 use self::error::AppError;
@@ -82,10 +80,9 @@ pub fn serve(
     mut core: Core,
     mut source: Option<ConfigSource>,
 ) -> Result<std::convert::Infallible, AppError> {
-    let mut registry = Registry::default();
-    let telemetry = Telemetry::new(&mut registry);
-    let counters = ConnectionCounters::new(&mut registry);
-    let headers = ProxyHeaders::new(ProxyProtocolCounters::new(&mut registry));
+    let telemetry = Telemetry::default();
+    let counters = telemetry.connections.clone();
+    let headers = ProxyHeaders::new(telemetry.headers_refused.clone());
     let headers = config.client_ip.proxy_protocol.then(|| Arc::new(headers));
     let mut server = server();
     let in_flight = InFlight::default();
@@ -112,7 +109,7 @@ pub fn serve(
         base_path: rules::base_path(config),
     };
     let bundles = bundles(config, &core, dumps.clone())?;
-    let (snapshots, registry) = (core.snapshots.clone(), Mutex::new(registry));
+    let snapshots = core.snapshots.clone();
     let reloads = status.reloads.clone();
     let shared = fixed.shared.clone();
     let public = Public {
@@ -156,7 +153,6 @@ pub fn serve(
         snapshots,
         bundles,
         purger,
-        registry,
         settings: settings.clone(),
         reloader,
         console: Console::default(),

@@ -19,6 +19,8 @@ use super::advice::{Advice, RecentNote};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StatusFacts {
+    /// Of this program.
+    pub version: String,
     /// A word of [`crate::config::Use`].
     #[serde(rename = "use")]
     pub usage: String,
@@ -263,5 +265,10 @@ impl DetailFacts {
     /// How many are as new as their summaries, as far as the server says.
     pub(crate) fn current(&self) -> u64 {
         self.current.unwrap_or(self.mirrored)
+    }
+
+    /// How many should be stored before a client asks.
+    pub(crate) fn in_advance(&self) -> u64 {
+        if self.wanted.as_deref() == Some("all") { self.of } else { 0 }
     }
 }

@@ -132,6 +132,13 @@ pub(crate) struct Status {
     pub replica: Option<ReplicaStatus>,
 }
 
+impl TlsStatus {
+    /// Until the certificate expires.
+    pub(super) fn seconds_left(&self, now: WallTime) -> i64 {
+        self.certificate.until().seconds_since(now)
+    }
+}
+
 impl Status {
     /// Whether requests can be answered.
     ///
@@ -275,6 +282,7 @@ impl Status {
         let is_shared = self.shared.is_some() && why_local.is_none();
         let (bytes, entries) = self.cache.size();
         StatusFacts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             usage: self.usage.as_str().to_owned(),
             state: state.to_owned(),
             reasons: texts(reasons),
