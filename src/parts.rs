@@ -70,7 +70,7 @@ pub mod limit {
 }
 pub mod telemetry {
     pub mod table {
-        pub use crate::telemetry::table::{ALL, Kind, Metric};
+        pub use crate::admin::metrics::table::{ALL, Kind, Metric};
     }
 }
 pub mod shared_limit {

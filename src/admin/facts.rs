@@ -1,4 +1,4 @@
-//! The facts of `GET /status`. Each is one field: [`super::status`] fills it, the operator's page and the command line
+//! The facts of `GET /status`. Each is one field: [`super::status`] fills it, the console and the command line
 //! read it, and the metrics take their values from it.
 //!
 //! Times are RFC 3339. Words and times are texts, and what another version leaves out has its default, so that the
@@ -13,10 +13,14 @@ use serde_json::Value;
 use crate::semantics::excerpt;
 use crate::upstream::status::{Held, LastError, Progress};
 
+use super::advice::{Advice, RecentNote};
+
 /// Everything in `/status`; absent parts are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StatusFacts {
+    /// Of this program.
+    pub version: String,
     /// A word of [`crate::config::Use`].
     #[serde(rename = "use")]
     pub usage: String,
@@ -65,6 +69,10 @@ pub(crate) struct StatusFacts {
     pub edges: Option<EdgeFacts>,
     pub last_error: Option<LastError>,
     pub replica: Option<ReplicaFacts>,
+    /// What is wrong, or should be mended, with what to do; what makes the server unhealthy first.
+    pub advice: Vec<Advice>,
+    /// The last warnings and errors of the log, the newest first.
+    pub recent: Vec<RecentNote>,
 }
 
 /// The public HTTPS listener.
@@ -257,5 +265,10 @@ impl DetailFacts {
     /// How many are as new as their summaries, as far as the server says.
     pub(crate) fn current(&self) -> u64 {
         self.current.unwrap_or(self.mirrored)
+    }
+
+    /// How many should be stored before a client asks.
+    pub(crate) fn in_advance(&self) -> u64 {
+        if self.wanted.as_deref() == Some("all") { self.of } else { 0 }
     }
 }

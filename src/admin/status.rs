@@ -1,6 +1,6 @@
 //! The state of the server: the contents of `/status` and `/readyz`, and one line for service managers.
 //!
-//! Callers: [`super::Admin`], [`super::page`], [`super::sampler`], `metrics`, [`crate::app`].
+//! Callers: [`super::Admin`], [`super::history`], `metrics`, [`crate::app`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,6 +24,7 @@ use crate::mirror::details::{Covered, Details};
 use crate::mirror::pass::PAGE_SIZE;
 use crate::serve::tls::renewal::Current;
 use crate::shared_limit::SharedLimit;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Membership;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
@@ -38,6 +39,7 @@ use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress};
 use crate::words::counted;
 
+use super::advice::{self, Advice, RecentNote};
 use super::facts::{
     BudgetFacts, CacheFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts, PublishFacts, ReplicaFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts,
@@ -128,6 +130,13 @@ pub(crate) struct Status {
     pub publish: Option<PublishStatus>,
     /// The object store that a replica follows; `None` in other uses.
     pub replica: Option<ReplicaStatus>,
+}
+
+impl TlsStatus {
+    /// Until the certificate expires.
+    pub(super) fn seconds_left(&self, now: WallTime) -> i64 {
+        self.certificate.until().seconds_since(now)
+    }
 }
 
 impl Status {
@@ -237,6 +246,32 @@ impl Status {
         }
     }
 
+    /// What is wrong, and what to do about it.
+    fn advice(&self, reading: &Reading) -> Vec<Advice> {
+        let budget = self.budget.as_ref().map(Budget::view);
+        let tls = self.tls.as_ref().and_then(|tls| tls.certificate.problem(reading.now));
+        let damage = self.store.as_ref().and_then(|store| store.damage());
+        let rolled_back = self.snapshots.as_ref().and_then(Snapshots::rolled_back);
+        let alone = self.shared.as_ref().and_then(|shared| shared.why_local());
+        advice::advice(&advice::Facts {
+            usage: self.usage,
+            reasons: &reading.reasons,
+            findings: &reading.findings,
+            origin: reading.state,
+            origin_url: self.origin_url.as_deref(),
+            last_error: reading.picture.last_error.as_ref().map(|error| error.message.as_str()),
+            paused_seconds: budget.map_or(0, |budget| budget.paused.as_secs()),
+            has_data: reading.published.is_some(),
+            rolled_back: rolled_back
+                .as_ref()
+                .map(|rolled_back| (rolled_back.served.as_str(), rolled_back.newest.as_ref().map(SnapshotId::as_str))),
+            tls_problem: tls.as_deref(),
+            damage: damage.as_deref(),
+            parity: self.audits.as_ref().and_then(|audits| audits.score().percent()),
+            alone: alone.as_deref(),
+        })
+    }
+
     pub(super) fn facts_of(&self, reading: &Reading) -> StatusFacts {
         let Reading { now, published, picture, reasons, findings, .. } = reading;
         let published = published.as_deref();
@@ -247,6 +282,7 @@ impl Status {
         let is_shared = self.shared.is_some() && why_local.is_none();
         let (bytes, entries) = self.cache.size();
         StatusFacts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             usage: self.usage.as_str().to_owned(),
             state: state.to_owned(),
             reasons: texts(reasons),
@@ -295,6 +331,8 @@ impl Status {
             edges: self.snapshots.as_ref().map(|snapshots| edges(snapshots.edges())),
             last_error: picture.last_error.clone(),
             replica: reading.replica.clone(),
+            advice: self.advice(reading),
+            recent: self.recent.notes().iter().map(RecentNote::of).collect(),
         }
     }
 

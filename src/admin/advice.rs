@@ -1,33 +1,60 @@
-//! Why the server is unhealthy, or may soon be, and what to do about it.
+//! What is wrong, or may soon be, and what to do about it: `advice` and `recent` in `/status`.
 //!
-//! Pure. The reasons are those of `/status`; the advice is only here. Callers: [`super::gather`].
+//! Pure. The reasons are those of `/status`, with what to do added. Callers: [`super::status`].
 
-use crate::admin::health::{Reason, Trouble};
+use serde::{Deserialize, Serialize};
+
 use crate::config::Use;
+use crate::telemetry::recent::Note;
 use crate::upstream::status::OriginState;
+use crate::words::{seconds, sentence, short};
 
-use super::action::Action;
-use super::words::{seconds, sentence, short};
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Weight {
-    /// It makes the server unhealthy.
-    Unwell,
-    /// The server is still healthy.
-    Attention,
-}
+use super::health::{Reason, Trouble};
 
 /// Something that an operator should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub weight: Weight,
-    /// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Advice {
+    /// Whether it makes the server unhealthy.
+    pub unhealthy: bool,
+    /// What is wrong, in sentences.
     pub what: String,
-    /// What to do.
+    /// What to do, in sentences.
     pub todo: String,
-    /// An action that helps.
-    pub action: Option<Action>,
+    /// A request to this listener that helps.
+    pub action: Option<Remedy>,
+}
+
+/// `POST /snapshots/accept` or `POST /snapshots/release`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Remedy {
+    Accept,
+    Release,
+}
+
+/// A warning or an error of the log, with what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecentNote {
+    /// `warning` or `error`.
+    pub level: String,
+    /// When it was logged last.
+    pub at: Option<String>,
+    /// How many times.
+    pub count: u64,
+    pub text: String,
+    pub todo: String,
+}
+
+impl RecentNote {
+    pub(super) fn of(note: &Note) -> Self {
+        Self {
+            level: if note.is_error { "error" } else { "warning" }.to_owned(),
+            at: note.at.rfc3339(),
+            count: note.count,
+            text: sentence(&note.text),
+            todo: about_module(note.module).to_owned(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -75,7 +102,7 @@ impl Facts<'_> {
         })
     }
 
-    fn finding(&self, weight: Weight, reason: &Reason) -> Finding {
+    fn about(&self, unhealthy: bool, reason: &Reason) -> Advice {
         let text = sentence(&reason.text);
         let (what, todo) = match reason.trouble {
             Trouble::Disk => (
@@ -84,7 +111,7 @@ impl Facts<'_> {
                  server keeps trying to write.",
             ),
             Trouble::NotReady => match (self.usage, self.origin_fails()) {
-                (Use::Offline, _) => (text, "Import a bundle: below, or with `grandstand bundle import FILE`."),
+                (Use::Offline, _) => (text, "Import a bundle, for example with `grandstand bundle import FILE`."),
                 (Use::Replica, _) => (
                     text,
                     "Wait while the first bundle is downloaded. If nothing comes, check replica.url, its credentials, and \
@@ -96,7 +123,7 @@ impl Facts<'_> {
                 ),
                 (_, None) => (
                     text,
-                    "Wait: the progress is shown below. Meanwhile the server forwards client requests to the origin.",
+                    "Wait until every page of the origin is read. Meanwhile the server forwards client requests to the origin.",
                 ),
             },
             Trouble::Clock => (
@@ -104,7 +131,7 @@ impl Facts<'_> {
                 "Set the clock of this machine, or of the machine that the data came from, for example with NTP.",
             ),
             Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
-                (Use::Offline, _) => (text, "Import a newer bundle: below, or with `grandstand bundle import FILE`."),
+                (Use::Offline, _) => (text, "Import a newer bundle, for example with `grandstand bundle import FILE`."),
                 (Use::Replica, _) if self.rolled_back.is_none() => (
                     text,
                     "Check that this machine can read the object store (replica.url), and that the publisher runs and is healthy. \
@@ -121,14 +148,13 @@ impl Facts<'_> {
                 ),
                 (_, None) => (
                     text,
-                    "A refresh is running, or waits for a free slot. See below what the origin's budget is spent on.",
+                    "A refresh is running, or waits for a free slot of the origin's budget. Look at what the budget is spent on.",
                 ),
             },
             Trouble::HeldBack => {
                 let todo = "Check whether the origin really lost these listings. If so, accept the snapshot. If not, \
                             wait: each refresh checks it again.";
-                let (todo, action) = (todo.to_owned(), Some(Action::accept()));
-                return Finding { weight, what: text, todo, action };
+                return Advice { unhealthy, what: text, todo: todo.to_owned(), action: Some(Remedy::Accept) };
             }
             Trouble::Details => (
                 text,
@@ -144,18 +170,18 @@ impl Facts<'_> {
                 (text, "Set `origin.cache_ttl` to the time for which the cache keeps its copies, or shorten that time.")
             }
         };
-        Finding { weight, what, todo: todo.to_owned(), action: None }
+        Advice { unhealthy, what, todo: todo.to_owned(), action: None }
     }
 }
 
-/// All findings, those that make the server unhealthy first; empty: all is well.
-pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let reasons = facts.reasons.iter().map(|reason| (Weight::Unwell, reason));
-    let healthy = facts.findings.iter().map(|finding| (Weight::Attention, finding));
-    let mut findings: Vec<Finding> =
-        reasons.chain(healthy).map(|(weight, reason)| facts.finding(weight, reason)).collect();
-    let mut attention = |what: String, todo: &str, action: Option<Action>| {
-        findings.push(Finding { weight: Weight::Attention, what, todo: todo.to_owned(), action });
+/// Everything that an operator should know, what makes the server unhealthy first; empty: all is well.
+pub(super) fn advice(facts: &Facts<'_>) -> Vec<Advice> {
+    let reasons = facts.reasons.iter().map(|reason| (true, reason));
+    let healthy = facts.findings.iter().map(|finding| (false, finding));
+    let mut advice: Vec<Advice> =
+        reasons.chain(healthy).map(|(unhealthy, reason)| facts.about(unhealthy, reason)).collect();
+    let mut attention = |what: String, todo: &str, action: Option<Remedy>| {
+        advice.push(Advice { unhealthy: false, what, todo: todo.to_owned(), action });
     };
     let is_told = |trouble: &[Trouble]| facts.reasons.iter().any(|reason| trouble.contains(&reason.trouble));
     match facts.origin_fails() {
@@ -190,7 +216,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         let newest = newest.filter(|newest| *newest != served);
         let newest = newest.map_or_else(String::new, |newest| format!(" The newest one, {}, waits.", short(newest)));
         let what = format!("A rollback is in effect: clients get snapshot {}.{newest}", short(served));
-        attention(what, "Release it when clients should get the newest snapshot again.", Some(Action::release()));
+        attention(what, "Release it when clients should get the newest snapshot again.", Some(Remedy::Release));
     }
     if let Some(problem) = facts.tls_problem {
         let todo = "Replace the files of tls.cert and tls.key. They are read again within seconds.";
@@ -198,7 +224,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     }
     if let Some(parity) = facts.parity.filter(|parity| *parity < 100.0) {
         let what = format!("{:.2} % of the compared answers differ from the origin's.", 100.0 - parity);
-        let todo = "Look at the differences below. The server fetches that data again by itself; then compare again.";
+        let todo = "Look at the differences (`grandstand audit`, or Parity on the console). The server fetches that data again by itself; then compare again.";
         attention(what, todo, None);
     }
     if let Some(why) = facts.alone {
@@ -206,11 +232,11 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         let todo = "Check Redis and rate_limit.store. The server keeps trying, and shares the limit again by itself.";
         attention(what, todo, None);
     }
-    findings
+    advice
 }
 
 /// What to do about a warning or an error of the log, by the module that logged it.
-pub(super) fn about_note(module: &str) -> &'static str {
+fn about_module(module: &str) -> &'static str {
     let module = module.strip_prefix("grandstand::").unwrap_or(module);
     ADVICE.iter().find(|(prefix, _)| module.starts_with(prefix)).map_or(
         "If it comes again, read the log around it. If that does not say what to do, report it.",
@@ -230,7 +256,7 @@ const ADVICE: [(&str, &str); 25] = [
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),
     ("mirror::task::meaning", "Do nothing: queries that depend on it are forwarded to the origin."),
     ("mirror", "The server keeps trying. If the message comes again and again, look at the origin's answers."),
-    ("audit", "Look at the differences under Parity. The server fetches that data again by itself."),
+    ("audit", "Look at the differences (`parity` in /status). The server fetches that data again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),
     ("dumps", "Check that the disk has room. The next request for the dump writes it again."),
     (

@@ -1,4 +1,4 @@
-//! The page's words for each trouble.
+//! The words for each trouble.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn reason(trouble: Trouble, text: &str) -> Reason {
 
 #[test]
 fn a_server_that_is_well_has_no_findings() {
-    assert_eq!(findings(&well()), []);
+    assert_eq!(advice(&well()), []);
 }
 
 #[test]
@@ -39,65 +39,56 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
     let unstored = [reason(Trouble::Unstored, "nothing can be stored: it is private")];
     let held = [reason(Trouble::HeldBack, "a snapshot is held back: it lost half")];
     let down = Facts { origin: OriginState::CouldNotBeAsked, last_error: Some("connection refused"), ..well() };
-    for (facts, weight, whats, todo, action) in [
+    for (facts, unhealthy, whats, todo, action) in [
         (
             down.clone(),
-            Weight::Attention,
+            false,
             &["The origin https://origin.test fails", "onnection refused."][..],
             "Nothing is lost yet",
             None,
         ),
         (
             Facts { reasons: &late, ..down.clone() },
-            Weight::Unwell,
+            true,
             &["Data not confirmed for 29 s (limit 3 s).", "https://origin.test fails", "onnection refused."],
             "Check that the origin works",
             None,
         ),
-        (Facts { reasons: &late, ..well() }, Weight::Unwell, &["not confirmed for 29 s (limit 3 s)."], "budget", None),
-        (Facts { reasons: &late, usage: Use::Offline, ..well() }, Weight::Unwell, &["limit 3 s"], "newer bundle", None),
-        (Facts { reasons: &empty, usage: Use::Offline, ..well() }, Weight::Unwell, &["No snapshot"], "Import", None),
-        (Facts { reasons: &held, ..well() }, Weight::Unwell, &["it lost half."], "accept", Some("/snapshots/accept")),
-        (Facts { paused_seconds: 7, ..well() }, Weight::Attention, &["for 7 s"], "by itself", None),
+        (Facts { reasons: &late, ..well() }, true, &["not confirmed for 29 s (limit 3 s)."], "budget", None),
+        (Facts { reasons: &late, usage: Use::Offline, ..well() }, true, &["limit 3 s"], "newer bundle", None),
+        (Facts { reasons: &empty, usage: Use::Offline, ..well() }, true, &["No snapshot"], "Import", None),
+        (Facts { reasons: &held, ..well() }, true, &["it lost half."], "accept", Some(Remedy::Accept)),
+        (Facts { paused_seconds: 7, ..well() }, false, &["for 7 s"], "by itself", None),
         (
             Facts { rolled_back: Some(("aaaa", Some("bbbb"))), ..well() },
-            Weight::Attention,
+            false,
             &["snapshot aaaa", "bbbb, waits"],
             "Release",
-            Some("/snapshots/release"),
+            Some(Remedy::Release),
         ),
-        (Facts { tls_problem: Some("it expires"), ..well() }, Weight::Attention, &["It expires."], "tls.cert", None),
-        (Facts { damage: Some("page 7"), ..well() }, Weight::Attention, &["Page 7."], "the rest again", None),
-        (Facts { damage: Some("x"), origin_url: None, ..well() }, Weight::Attention, &["damaged"], "bundle", None),
-        (
-            Facts { alone: Some("no Redis"), ..well() },
-            Weight::Attention,
-            &["by itself. No Redis."],
-            "Check Redis",
-            None,
-        ),
-        (Facts { findings: &details, ..well() }, Weight::Attention, &["it is HTML."], "longer intervals", None),
-        (Facts { findings: &unstored, ..well() }, Weight::Attention, &["it is private."], "public", None),
-        (Facts { parity: Some(99.5), ..well() }, Weight::Attention, &["0.50 %"], "differences below", None),
+        (Facts { tls_problem: Some("it expires"), ..well() }, false, &["It expires."], "tls.cert", None),
+        (Facts { damage: Some("page 7"), ..well() }, false, &["Page 7."], "the rest again", None),
+        (Facts { damage: Some("x"), origin_url: None, ..well() }, false, &["damaged"], "bundle", None),
+        (Facts { alone: Some("no Redis"), ..well() }, false, &["by itself. No Redis."], "Check Redis", None),
+        (Facts { findings: &details, ..well() }, false, &["it is HTML."], "longer intervals", None),
+        (Facts { findings: &unstored, ..well() }, false, &["it is private."], "public", None),
+        (Facts { parity: Some(99.5), ..well() }, false, &["0.50 %"], "grandstand audit", None),
     ] {
-        let findings = findings(&facts);
-        let [finding] = &findings[..] else { panic!("{findings:?}") };
-        assert_eq!(finding.weight, weight, "{finding:?}");
-        assert!(whats.iter().all(|what| finding.what.contains(what)), "{finding:?}");
-        assert!(finding.todo.contains(todo), "{finding:?}");
-        assert_eq!(finding.action.as_ref().map(|action| action.path.as_str()), action);
+        let advice = advice(&facts);
+        let [one] = &advice[..] else { panic!("{advice:?}") };
+        assert_eq!(one.unhealthy, unhealthy, "{one:?}");
+        assert!(whats.iter().all(|what| one.what.contains(what)), "{one:?}");
+        assert!(one.todo.contains(todo), "{one:?}");
+        assert_eq!(one.action, action, "{one:?}");
     }
 }
 
 #[test]
 fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
     let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
-    let findings = findings(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
-    assert!(
-        findings[0].what.contains("A rollback is in effect") && findings[0].todo.contains("Release"),
-        "{findings:?}"
-    );
-    assert_eq!(findings[1].action, Some(Action::release()));
+    let advice = advice(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
+    assert!(advice[0].what.contains("A rollback is in effect") && advice[0].todo.contains("Release"), "{advice:?}");
+    assert_eq!(advice[1].action, Some(Remedy::Release));
 }
 
 #[test]
@@ -122,6 +113,6 @@ fn every_module_that_warns_has_an_advice() {
         assert!(ADVICE.iter().any(|(prefix, _)| module.starts_with(prefix)), "{module} has no advice");
     }
     assert!(warning > 15, "{warning}");
-    assert!(about_note("grandstand::upstream::client").contains("origin"));
-    assert!(about_note("somewhere::else").contains("log"));
+    assert!(about_module("grandstand::upstream::client").contains("origin"));
+    assert!(about_module("somewhere::else").contains("log"));
 }

@@ -1,47 +1,53 @@
-//! The process itself, under the names that every Prometheus client library uses.
+//! The process itself, as the system sees it.
 //!
-//! Linux only: from proc_pid_stat(5) and related files. Callers: [`super::answer`].
+//! Linux only: from proc_pid_stat(5) and related files. Callers: [`super::status`], [`super::metrics`].
 
-use crate::telemetry::table;
+/// The system's figures of this process; `None`: unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Process {
+    /// When it started, in seconds since 1970.
+    pub started: Option<f64>,
+    /// User and system.
+    pub cpu_seconds: Option<f64>,
+    pub resident_bytes: Option<u64>,
+    pub virtual_bytes: Option<u64>,
+    pub threads: Option<u64>,
+    pub open_fds: Option<usize>,
+    pub max_fds: Option<u64>,
+}
 
-use super::families::Families;
+impl Process {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn now() -> Self {
+        use rustix::param::{clock_ticks_per_second, page_size};
+        use rustix::process::{Resource, getrlimit};
+        use std::fs;
 
-/// Writes the system's figures of this process; unknown ones are left out.
-#[cfg(target_os = "linux")]
-pub(super) fn write(families: &mut Families) {
-    use rustix::param::{clock_ticks_per_second, page_size};
-    use rustix::process::{Resource, getrlimit};
-    use std::fs;
-
-    let (stat, system) = (fs::read_to_string("/proc/self/stat"), fs::read_to_string("/proc/stat"));
-    if let (Ok(stat), Ok(system)) = (stat, system)
-        && let (Some(stat), Some(boot)) = (Stat::parse(&stat), boot_second(&system))
-    {
         let seconds = |ticks: u64| ticks as f64 / clock_ticks_per_second() as f64;
-        let started = boot as f64 + seconds(stat.started);
-        families.gauge(table::PROCESS_START, started);
-        families.counter(table::PROCESS_CPU, seconds(stat.used));
-        let resident = stat.resident_pages * page_size() as u64;
-        families.gauge(table::PROCESS_RESIDENT, resident);
-        families.gauge(table::PROCESS_VIRTUAL, stat.virtual_bytes);
-        families.gauge(table::PROCESS_THREADS, stat.threads);
+        let stat = fs::read_to_string("/proc/self/stat").ok().and_then(|text| Stat::parse(&text));
+        let boot = fs::read_to_string("/proc/stat").ok().and_then(|text| boot_second(&text));
+        let open = fs::read_dir("/proc/self/fd").ok();
+        Self {
+            started: stat.zip(boot).map(|(stat, boot)| boot as f64 + seconds(stat.started)),
+            cpu_seconds: stat.map(|stat| seconds(stat.used)),
+            resident_bytes: stat.map(|stat| stat.resident_pages * page_size() as u64),
+            virtual_bytes: stat.map(|stat| stat.virtual_bytes),
+            threads: stat.map(|stat| stat.threads),
+            // Without the one that is open to count them.
+            open_fds: open.map(|open| open.count().saturating_sub(1)),
+            max_fds: getrlimit(Resource::Nofile).current,
+        }
     }
-    if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // Without the one that is open to count them.
-        families.gauge(table::PROCESS_FDS, open.count().saturating_sub(1));
-    }
-    if let Some(most) = getrlimit(Resource::Nofile).current {
-        families.gauge(table::PROCESS_MAX_FDS, most);
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn now() -> Self {
+        Self::default()
     }
 }
 
-/// Not supported here.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn write(_families: &mut Families) {}
-
 /// What `/proc/self/stat` tells; times in ticks.
 #[cfg(target_os = "linux")]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     used: u64,
     threads: u64,
