@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::semantics::host;
+use crate::semantics::target;
 
 use super::address::socket;
 use super::describe::Toml;
@@ -20,7 +20,7 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// The token for actions. `None`: not needed on loopback; elsewhere actions are refused.
     pub token: Option<Secret>,
-    /// Further names and addresses that requests may have in `Host`, as [`host::name_of`] writes them; empty: none.
+    /// Further names and addresses that requests may have in `Host`, as [`target::host_of`] writes them; empty: none.
     pub hosts: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl AdminConfig {
 /// A name or an address that `Host` may have, without a port.
 fn own_name(node: &Node) -> Result<String, String> {
     let address = || node.as_text()?.parse::<IpAddr>().ok().map(|address| address.to_canonical().to_string());
-    let name = || host::name_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));
+    let name = || target::host_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));
     match address().or_else(name) {
         Some(name) => Ok(name),
         None => expected(node, "a host name or an IP address without a port, such as \"mirror.internal\""),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{Finder, Found};
-use crate::semantics::network::household;
+use crate::semantics::client_address::household;
 use crate::semantics::problem::Problem;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::loaded::Missing;
