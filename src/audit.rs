@@ -24,7 +24,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rand::RngExt;
 
-use crate::api::rewrite::Rewrite;
+use crate::api::links::Rewrite;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;

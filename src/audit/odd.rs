@@ -5,7 +5,7 @@
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use crate::api::edges::lesson::Answer;
+use crate::api::edges::lesson::LearnedAnswer;
 use crate::api::edges::{Case, OddQuery};
 use crate::api::query::Parameters;
 use crate::api::render::{Frame, ListPage, VolatileValues};
@@ -113,6 +113,6 @@ impl Auditor {
     }
 }
 
-fn body((answer, text): (&Answer, String)) -> Ours {
+fn body((answer, text): (&LearnedAnswer, String)) -> Ours {
     Ours::Learned { status: answer.status, media_type: answer.media_type.clone(), text }
 }
