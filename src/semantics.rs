@@ -4,22 +4,22 @@
 //! clock, no configuration, and nothing about the mirrored API. Callers: `answer`, `upstream`, `proxy` and `limit`.
 
 pub(crate) mod accept;
-pub(crate) mod cache_status;
-pub(crate) mod caching;
-pub(crate) mod client_address;
-pub(crate) mod coding;
-pub(crate) mod etag;
+pub mod cache_status;
+pub mod caching;
+pub mod client_address;
+pub mod coding;
+pub mod etag;
 pub(crate) mod excerpt;
 pub(crate) mod framing;
-pub(crate) mod freshness;
-pub(crate) mod hops;
+pub mod freshness;
+pub mod hops;
 pub(crate) mod host;
 pub(crate) mod link;
 pub(crate) mod network;
 pub mod path;
 pub mod precondition;
 pub(crate) mod problem;
-pub(crate) mod proxy_protocol;
+pub mod proxy_protocol;
 
 /// Drops the optional whitespace (RFC 9110 §5.6.3: space and tab) around a field value or list member.
 fn trim(mut text: &[u8]) -> &[u8] {

@@ -9,7 +9,7 @@ pub(crate) mod history;
 mod latency;
 pub(crate) mod proxy_protocol;
 pub(crate) mod recent;
-pub(crate) mod table;
+pub mod table;
 mod tally;
 pub(crate) mod timing;
 

@@ -24,13 +24,14 @@ pub(crate) mod terms;
 mod testing;
 
 pub(crate) use conditional::evaluate;
-pub(crate) use directives::{RequestDirectives, ResponseDirectives};
+pub use directives::{RequestDirectives, ResponseDirectives};
 pub(crate) use fields::{Allowed, Purpose, end_to_end, is_never_onward, onward};
 pub(crate) use freshen::{freshen, head_agrees};
 pub(crate) use invalidation::invalidated;
 pub(crate) use ranges::{Ranged, select};
-pub(crate) use reuse::{Policy, Reuse, ValidationReason, may_stand_in, reuse};
+pub(crate) use reuse::may_stand_in;
+pub use reuse::{Policy, Reuse, ValidationReason, reuse};
 pub(crate) use selecting::{OneLanguage, Selecting, Vary};
 pub(crate) use shown::{is_bare, is_plain, reflects};
 pub(crate) use storing::{NotStored, blames_the_request, may_store};
-pub(crate) use terms::{Exchange, Terms};
+pub use terms::{Exchange, Terms};

@@ -79,7 +79,7 @@ impl ClientIpHeader {
 
 /// A client's address, never an IPv4-mapped one, and how it was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ClientAddress {
+pub struct ClientAddress {
     /// The address.
     pub ip: IpAddr,
     /// Where it was found.
@@ -88,7 +88,7 @@ pub(crate) struct ClientAddress {
 
 /// Where a client's address was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AddressSource {
+pub enum AddressSource {
     /// It is the TCP peer.
     Peer,
     /// A trusted proxy named it.
@@ -100,7 +100,7 @@ pub(crate) enum AddressSource {
 /// Several header lines are one list (RFC 9110 §5.3), read from the right, empty entries passed over. The walk ends at
 /// the last trusted hop if an entry is not an address, at the left end of the list, and at 64 entries or 4 KiB: no
 /// trusted proxy vouches for the rest.
-pub(crate) fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
+pub fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
     let mut hop = ClientAddress { ip: peer.to_canonical(), source: AddressSource::Peer };
     if !config.trusts(hop.ip) {
         return hop;
