@@ -4,7 +4,7 @@
 
 mod access_log;
 pub(crate) mod activation;
-pub(crate) mod core;
+pub mod core;
 pub(crate) mod descriptors;
 pub(crate) mod error;
 mod fleet_limit;

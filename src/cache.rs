@@ -8,11 +8,11 @@
 //! [`crate::admin`], [`crate::upstream`].
 
 pub(crate) mod asking;
-pub(crate) mod coded;
-pub(crate) mod doorkeeper;
+pub mod coded;
+pub mod doorkeeper;
 pub(crate) mod recoder;
 pub(crate) mod rendered;
-pub(crate) mod reply;
+pub mod reply;
 pub(crate) mod stored;
 
 use std::hash::BuildHasher;

@@ -70,11 +70,11 @@ pub use data_dir::DataDir;
 pub(crate) use data_dir::Holder;
 pub(crate) use details::DetailStream;
 pub use details::{DetailMeta, DetailRecord, DetailState};
-pub(crate) use error::{OpenError, StoreError};
+pub use error::{OpenError, StoreError};
 pub(crate) use fault::catches_panics;
 #[cfg(test)]
 use garbage::Collected;
-pub(crate) use heal::{Healed, salvage};
+pub use heal::{Healed, salvage};
 pub(crate) use publish::{Arriving, WrittenAlong};
 pub use record::BlockKey;
 pub(crate) use record::SnapshotRecord;

@@ -7,8 +7,8 @@
 
 pub(crate) mod answer;
 pub(crate) mod asker;
-pub(crate) mod budget;
-pub(crate) mod client;
+pub mod budget;
+pub mod client;
 mod collected;
 pub(crate) mod connector;
 pub(crate) mod error;
@@ -22,7 +22,7 @@ mod ledger;
 pub(crate) mod log_throttle;
 pub(crate) mod room;
 pub(crate) mod stamps;
-pub(crate) mod status;
-pub(crate) mod transport;
+pub mod status;
+pub mod transport;
 pub(crate) mod window;
 pub(crate) mod wire;

@@ -15,13 +15,12 @@ use super::taxonomy::VolatileKeys;
 
 /// A page as the origin sent it.
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
+pub struct Page {
     /// The fields beside the items.
     pub envelope: Envelope,
     /// The number of listings, as the origin says.
     pub total: u64,
     /// The page size that the origin applied, if it says so.
-    #[expect(clippy::struct_field_names, reason = "the name of the origin's field")]
     pub per_page: Option<u64>,
     /// The page's listings in order, as slices of the body.
     pub items: Vec<Summary>,
@@ -81,7 +80,7 @@ impl Page {
     ///
     /// # Errors
     /// When the body is not a page of this API; the message names the field.
-    pub(crate) fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
+    pub fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
         const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "generated_at"];
         let text = str::from_utf8(body)?;
         json::check(text)?;

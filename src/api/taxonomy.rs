@@ -182,7 +182,7 @@ pub enum TaxonomyError {
 ///
 /// # Errors
 /// When the body is not JSON of bounded depth.
-pub(crate) fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
+pub fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     let mut objects = Objects::default();
     json::walk(text, |token| objects.see(token))?;
     if !text.trim_start().starts_with(['{', '[']) {

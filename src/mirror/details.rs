@@ -13,7 +13,7 @@ mod proof;
 mod retries;
 #[cfg(test)]
 mod tests;
-pub(crate) mod worker;
+pub mod worker;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

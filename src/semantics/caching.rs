@@ -24,7 +24,7 @@ use super::grammar::date_in;
 use super::target::path_below;
 use crate::clock::WallTime;
 
-pub(crate) use directives::{RequestDirectives, ResponseDirectives};
+pub use directives::{RequestDirectives, ResponseDirectives};
 pub(crate) use fields::{
     Allowed, Purpose, end_to_end, freshen, head_agrees, is_bare, is_never_onward, is_plain, onward, reflects,
 };
@@ -234,7 +234,7 @@ fn between(earlier: WallTime, later: WallTime) -> Duration {
 
 /// The operator's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Policy {
+pub struct Policy {
     /// Whether it is an endpoint of the mirrored API: the operator's windows are the defaults, and directives of
     /// requests are ignored.
     pub known: bool,
@@ -246,7 +246,7 @@ pub(crate) struct Policy {
 
 /// How a stored answer serves a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reuse {
+pub enum Reuse {
     /// It is fresh.
     Fresh {
         /// For how much longer.
@@ -268,7 +268,7 @@ pub(crate) enum Reuse {
 
 /// Why the origin must be asked before a stored answer is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum ValidationReason {
+pub enum ValidationReason {
     /// It is stale.
     Stale,
     /// The origin said `no-cache`.
@@ -279,7 +279,7 @@ pub(crate) enum ValidationReason {
 
 impl Reuse {
     /// Whether the stored answer is used at once.
-    pub(crate) const fn is_usable(self) -> bool {
+    pub const fn is_usable(self) -> bool {
         !matches!(self, Self::Validate(_))
     }
 }
@@ -287,7 +287,7 @@ impl Reuse {
 /// How an answer of this age serves the request.
 ///
 /// A request's `no-store` does not matter here: it forbids storing, not using (RFC 9111 §5.2.1.5).
-pub(crate) fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
+pub fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
     let request = if policy.known { RequestDirectives::default() } else { *request };
     if terms.always_validate {
         return Reuse::Validate(ValidationReason::NoCache);

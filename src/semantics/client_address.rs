@@ -47,7 +47,7 @@ impl ClientIpConfig {
 /// Several header lines are one list (RFC 9110 §5.3), read from the right, empty entries passed over. The walk ends at
 /// the last trusted hop if an entry is not an address, at the left end of the list, and at 64 entries or 4 KiB: no
 /// trusted proxy vouches for the rest.
-pub(crate) fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+pub fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     let mut hop = peer.to_canonical();
     if !config.trusts(hop) {
         return hop;

@@ -27,7 +27,7 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages
 /// Sources without messages: tests, and what only tests use.
 fn is_left_out(path: &Path) -> bool {
     let path = path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned();
-    path.contains("tests") || path.starts_with("parts")
+    path.contains("tests")
 }
 
 /// Every message with its room.

@@ -82,7 +82,7 @@ impl ResponseDirectives {
 
 /// The directives of a request. `Default`: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct RequestDirectives {
+pub struct RequestDirectives {
     /// `no-cache`, or `Pragma: no-cache` in a request without `Cache-Control`.
     pub no_cache: bool,
     pub no_store: bool,
@@ -92,13 +92,12 @@ pub(crate) struct RequestDirectives {
     /// `min-fresh`, as above.
     pub min_fresh: Option<Duration>,
     /// `max-stale`: `Some(None)` without a bound, `Some(Some(_))` with one; zero when it is malformed.
-    #[expect(clippy::option_option, reason = "the directive is there, and may have a value")]
     pub max_stale: Option<Option<Duration>>,
 }
 
 impl RequestDirectives {
     /// Reads them.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub fn of(headers: &HeaderMap) -> Self {
         let mut these = Self::default();
         for directive in members(headers, CACHE_CONTROL).map(Directive::of) {
             match directive.name.to_ascii_lowercase().as_slice() {

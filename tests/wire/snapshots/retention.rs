@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 
-use grandstand::parts::store::{BlockKey, DataDir, Store};
 use grandstand::sample::World;
+use grandstand::store::{BlockKey, DataDir, Store};
 
 use super::{LIST, command, done, grow, kept, mirrored, newest, post};
 use crate::clocks::Hand;
