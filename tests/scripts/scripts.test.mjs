@@ -137,7 +137,7 @@ test("what an operator wants to know first is in the console's tiles", () => {
     ["Memory", "45 MB; cache: 1.5 MB, 1 entry"],
   ]) assert.equal(tile(mirror, name), said);
   const crawling = { ...mirror, details: null, origin: { ...mirror.origin, pass: { done: 55, of: 203 }, eta_seconds: 20651 } };
-  assert.match(tile(crawling, "Progress"), /^27\.0 %; 55 of 203 pages; ends in about 5 h 44 min, at \d\d:\d\d$/);
+  assert.match(tile(crawling, "Progress"), /^27\.0 %; 55 of 203 requests; ends in about 5 h 44 min, at \d\d:\d\d$/);
   assert.equal(tile({ ...mirror, age_seconds: null, unconfirmed: true }, "Age of the data"), "in the future; unhealthy from 15 min on; 5,000 listings");
   assert.equal(tile(mirror, "Requests", null), "–; none in the last 10 s");
 });

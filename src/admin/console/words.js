@@ -159,7 +159,7 @@ function progress(status, now) {
   const { pass, eta_seconds: eta } = status.origin;
   const details = status.details;
   const texts = [];
-  if (pass?.of > 0) texts.push(`${count(pass.done)} of ${counted(pass.of, "page")}`);
+  if (pass?.of > 0) texts.push(`${count(pass.done)} of ${counted(pass.of, "request")}`);
   if (pass && !pass.of) texts.push("waits for the first page");
   if (details) texts.push(`${count(details.mirrored)} of ${counted(details.of, "detail")}`);
   if (details?.current < details?.mirrored) texts.push(`${count(details.mirrored - details.current)} outdated`);
