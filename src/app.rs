@@ -243,6 +243,7 @@ fn status(
         access: InEffect::default(),
         usage: config.usage(),
         listen: sockets.public(),
+        started_at: core.clock.now_wall(),
         publish: None,
         replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
         tls: https.map(|https| https.status(sockets.tls())),

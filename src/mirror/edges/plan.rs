@@ -14,11 +14,10 @@ use crate::api::edges::lesson::{Learned, of_cases};
 use super::filters::Filter;
 
 /// The most probes of cases in one round, with repetitions. The questions about filters are counted apart.
-pub(crate) const MOST_PROBES: u32 = 40;
+const MOST_PROBES: u32 = 40;
 
-/// The most requests in one round for each question about filters, and for all of them.
+/// The most requests in one round for each question about filters.
 const MOST_ASKED: u32 = 2;
-pub(crate) const MOST_FILTERS: u32 = MOST_ASKED * Filter::ALL.len() as u32;
 
 /// How often a probe of one case is sent again after a failure.
 const MOST_RETRIES: u32 = 2;
