@@ -204,6 +204,11 @@ impl Config {
         written(self, &Self::own_declarations())
     }
 
+    /// Every dotted key.
+    pub fn keys() -> Vec<String> {
+        Self::own_declarations().iter().map(|key| key.about.path()).collect()
+    }
+
     /// Which of the four uses this configuration asks for.
     pub fn usage(&self) -> Use {
         match (&self.origin.url, self.mirror.enabled, &self.replica.url) {

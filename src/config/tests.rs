@@ -62,7 +62,7 @@ const NEEDED: [&str; 9] = [
 ];
 
 /// Values of every form.
-const ANY: [&str; 15] = [
+const ANY: [&str; 16] = [
     "true",
     "false",
     "0.5",
@@ -77,6 +77,7 @@ const ANY: [&str; 15] = [
     "\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"",
     "[]",
     "{region=\"x\"}",
+    "{timeout=\"1s\"}",
     "[{network=\"10.0.0.0/8\", requests_per_minute=1}]",
 ];
 

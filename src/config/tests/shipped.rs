@@ -140,7 +140,15 @@ fn flat(text: &str) -> BTreeMap<String, toml::Value> {
     out
 }
 
-fn shipped(name: &str) -> (PathBuf, String) {
+/// The files of `config/`, each for a use, with every key.
+pub(super) const FILES: [(&str, Use); 4] = [
+    ("mirror.toml", Use::Mirror),
+    ("shield.toml", Use::Shield),
+    ("offline.toml", Use::Offline),
+    ("replica.toml", Use::Replica),
+];
+
+pub(super) fn shipped(name: &str) -> (PathBuf, String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name);
     let text = std::fs::read_to_string(&path).unwrap();
     (path, text)
@@ -215,24 +223,13 @@ fn a_public_url_that_nobody_names_is_the_first_listener() {
 
 #[test]
 fn each_shipped_file_loads_and_has_its_use() {
-    let uses = [
-        ("mirror.toml", Use::Mirror),
-        ("shield.toml", Use::Shield),
-        ("offline.toml", Use::Offline),
-        ("replica.toml", Use::Replica),
-    ];
-    for (name, want) in uses {
-        let (path, text) = shipped(name);
+    for (name, want) in FILES {
+        let path = shipped(name).0;
         let loaded = Config::load(Some(&path), std::iter::empty(), &[]);
         let Loaded { config, warnings } = loaded.unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(config.usage(), want, "{name}");
         assert_eq!(want.as_str(), name.strip_suffix(".toml").unwrap());
         assert!(warnings.is_empty(), "{warnings:?}");
-        for key in declarations() {
-            let key = key.about.name;
-            let line = if key == "override" || key == "options" { format!(".{key}]") } else { format!("{key} = ") };
-            assert!(text.contains(&line), "{name} says nothing of {key}");
-        }
     }
 }
 
