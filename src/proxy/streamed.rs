@@ -329,9 +329,8 @@ impl Proxy {
                         }
                     }
                     if let Some(keeping) = keeping.take() {
-                        let why = if fits { Keeps::Personal } else { self.too_large(&keeping.key, keeping.tells) };
+                        let is_private = !fits && self.too_large(&keeping.key, keeping.tells) == Keeps::Private;
                         if let Some(waiting) = waiting.take() {
-                            let is_private = why == Keeps::Private;
                             waiting.end(if is_private { Landing::Private } else { Landing::Personal });
                         }
                     }

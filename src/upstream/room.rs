@@ -115,28 +115,23 @@ impl Room {
         }
         // Some ahead, so that not each piece must ask.
         let ahead = (held.used + more).next_power_of_two().max(4 * UNIT) - held.bytes;
-        for wanted in [ahead, held.used + more - held.bytes] {
-            if let Some(portion) = self.free.try_take(self.household, units(wanted * self.times)) {
-                match &mut held.taken {
-                    Some(taken) => taken.merge(portion),
-                    None => held.taken = Some(portion),
-                }
-                held.times = self.times;
-                held.bytes += wanted;
-                held.used += more;
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Takes room for a body of so many bytes before they come, if there is any.
-    pub fn try_reserve(&self, held: &mut Held, bytes: u64) -> bool {
-        let has_room = self.try_take(held, bytes);
+        let has_room = [ahead, held.used + more - held.bytes].into_iter().any(|bytes| self.try_reserve(held, bytes));
         if has_room {
-            held.used -= bytes;
+            held.used += more;
         }
         has_room
+    }
+
+    /// Takes room for so many bytes before they come, if there is any.
+    pub fn try_reserve(&self, held: &mut Held, bytes: u64) -> bool {
+        let Some(portion) = self.free.try_take(self.household, units(bytes * self.times)) else { return false };
+        match &mut held.taken {
+            Some(taken) => taken.merge(portion),
+            None => held.taken = Some(portion),
+        }
+        held.times = self.times;
+        held.bytes += bytes;
+        true
     }
 
     /// Takes room for `more` bytes of a body; without free room, waits for its turn.
