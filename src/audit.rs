@@ -1,20 +1,16 @@
 //! The audit: compares the mirror's answers with the origin's, request by request.
 //!
 //! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, `sides` gets both
-//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`score`]
+//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`job`]
 //! sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
 //! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again, and
-//! `contradiction` finds out whether a filter means something else than assumed.
+//! `confirm` finds out whether a filter means something else than assumed.
 //! Callers: [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
-mod confirm;
-pub(crate) mod contradiction;
+pub(crate) mod confirm;
 pub(crate) mod job;
-mod links;
-mod odd;
 pub(crate) mod sample;
-pub(crate) mod score;
 mod sides;
 mod verdict;
 
@@ -36,11 +32,9 @@ use crate::mirror::details::{Details, asked_once};
 use crate::upstream::client::OriginClient;
 
 use compare::{Difference, DifferenceKind};
-use confirm::Suspect;
-use contradiction::Contradictions;
-use job::{Audits, Phase};
+use confirm::{FilterClaims, Suspect};
+use job::{Audits, Outcome, Phase};
 use sample::{Kind, Request, Sample, Sampler};
-use score::Outcome;
 use sides::is_elsewhere;
 use verdict::{Ours, Theirs, Verdict, judge, properties};
 
@@ -65,15 +59,13 @@ pub struct Auditor {
     pub commands: Commands,
     /// Requested audits and their state.
     pub audits: Audits,
-    /// How old a copy of the origin's CDN can be.
-    pub cache_ttl: Duration,
     /// `mirror.audit_per_hour`: background samples; 0: none.
     pub settings: Settings,
     pub clock: Clock,
     /// When a background sample last asked for a whole pass.
     pub passed: Mutex<Option<Monotonic>>,
     /// Differences of what filters select, which are looked at again.
-    pub contradictions: Contradictions,
+    pub claims: FilterClaims,
 }
 
 /// The result of one look at a sample.
@@ -92,7 +84,7 @@ impl Auditor {
             tokio::select! {
                 () = self.audits.wait() => self.audit().await,
                 () = self.gap() => self.sample(&mut sampler).await,
-                () = self.contradiction_is_due() => self.look_again().await,
+                () = self.claim_is_due() => self.look_again().await,
                 // Another rhythm, perhaps.
                 Ok(()) = changes.changed() => {}
             }

@@ -26,13 +26,10 @@
 //!
 //! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads details.
 
-mod amend;
 mod assumptions;
 mod blocking;
 pub(crate) mod commands;
-mod contradiction;
 pub(crate) mod copies;
-pub(crate) mod crawl;
 pub(crate) mod details;
 pub(crate) mod early_copies;
 pub(crate) mod edges;
@@ -42,4 +39,3 @@ mod plan;
 mod refresh;
 pub(crate) mod sweep;
 pub(crate) mod task;
-mod terms;

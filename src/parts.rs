@@ -83,9 +83,6 @@ pub mod mirror {
     pub mod copies {
         pub use crate::mirror::copies::Copies;
     }
-    pub mod crawl {
-        pub use crate::mirror::crawl::Crawler;
-    }
     pub mod details {
         pub use crate::mirror::details::Details;
         pub mod worker {

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::api::rewrite::Rewrite;
 use crate::audit::Auditor;
-use crate::audit::contradiction::Contradictions;
+use crate::audit::confirm::FilterClaims;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::Clock;
@@ -19,7 +19,6 @@ use crate::fleet::replica::Follower;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
-use crate::mirror::crawl::Crawler;
 use crate::mirror::details::Details;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::early_copies::EarlyCopies;
@@ -200,16 +199,14 @@ impl Core {
                 volatile: volatile.clone(),
                 commands: self.commands.clone(),
                 audits: self.audits.clone(),
-                cache_ttl: config.origin.cache_ttl,
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
                 passed: parking_lot::Mutex::default(),
-                contradictions: Contradictions::default(),
+                claims: FilterClaims::default(),
             });
-            let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (commands, settings, clock) = (self.commands.clone(), self.settings.clone(), self.clock.clone());
             origin.client.budget().expect_refreshes();
-            let mirror = Mirror::new(crawler, snapshots, commands, settings, clock, evidence);
+            let mirror = Mirror::new(copies, snapshots, commands, settings, clock, evidence);
             self.mirror = Some(mirror);
             self.worker = Some(DetailWorker {
                 all: config.mirror.details == DetailsMode::All,
@@ -217,7 +214,6 @@ impl Core {
                 client: origin.client.clone(),
                 newest: newest.clone(),
                 volatile,
-                cache_ttl: config.origin.cache_ttl,
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
             });

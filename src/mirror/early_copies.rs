@@ -13,15 +13,12 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::pointer::SnapshotPointer;
 
 use super::copies::Copies;
-use super::crawl::check_taxonomy;
 use super::details::Details;
 use super::pass;
 use crate::upstream::client::Answer;
 
-/// Checks that a body is a page with listings: clients may request any page.
-fn check_listed(body: &Bytes) -> Result<(), String> {
-    let page = Page::parse(body, &VolatileKeys::default()).map_err(|error| error.to_string())?;
-    if page.items.is_empty() { Err("the page is empty".to_owned()) } else { Ok(()) }
+fn has_listings(body: &Bytes) -> bool {
+    Page::parse(body, &VolatileKeys::default()).is_ok_and(|page| !page.items.is_empty())
 }
 
 /// How long an answer waits to be stored; it is stored later anyway. Another write may take long.
@@ -55,8 +52,11 @@ impl EarlyCopies {
                 self.details.offer(id, answer, self.copies.client().stamps());
                 Ok(())
             }
-            Route::Taxonomy(_) => self.copies.offer(path, answer, check_taxonomy),
-            Route::List if pass::page_of(path).is_some() => self.copies.offer(path, answer, check_listed),
+            Route::Taxonomy(_) => self.copies.offer(path, answer),
+            // Clients may request any page.
+            Route::List if pass::page_of(path).is_some() && has_listings(&answer.body) => {
+                self.copies.offer(path, answer)
+            }
             _ => Ok(()),
         };
         if let Err(error) = kept {

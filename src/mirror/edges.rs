@@ -1,9 +1,8 @@
 //! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
 //!
-//! [`probes`] and `filters` have the requests, [`plan`] says when and how often they are sent,
+//! [`probes`] has the requests, [`plan`] says when and how often they are sent,
 //! [`crate::api::edges::judge`] judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
 
-mod filters;
 pub(crate) mod plan;
 mod probes;
 
@@ -13,23 +12,20 @@ use std::time::Duration;
 use http::Method;
 use http::header::CONTENT_TYPE;
 
-use crate::api::edges::case::Case;
 use crate::api::edges::judge::{Came, Said, Seen};
 use crate::api::edges::lesson::MOST_BODY;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::edges::fits::fits;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{Store, StoreError};
-use crate::upstream::client::{AskError, Asker, OriginClient};
+use crate::upstream::client::{Answer, AskError, Asker, OriginClient};
 use crate::upstream::window::Class;
 
 use super::details::Details;
-use filters::Filter;
-use plan::{Evidence, Facts, FilterSeen, Step};
+use plan::{Evidence, Facts, FilterSeen, Question, Step};
 use probes::Probe;
 
 /// The key of the stored answers to the probes.
@@ -85,8 +81,7 @@ impl EdgeLearner {
                     None
                 }
                 Step::Begin => Some(Duration::from_secs(1)),
-                Step::Probe(case, round) => self.probe(&mut evidence, case, round).await,
-                Step::Filter(filter, round) => self.filter(&mut evidence, filter, round).await,
+                Step::Ask(question, round) => self.ask(&mut evidence, question, round).await,
                 Step::Judge => {
                     self.judge(&mut evidence, facts.now_ms);
                     None
@@ -129,86 +124,89 @@ impl EdgeLearner {
         }
     }
 
-    /// Sends a probe; returns how long to wait before the next one.
-    async fn probe(&self, evidence: &mut Evidence, case: Case, round: usize) -> Option<Duration> {
+    /// Sends a request; returns how long to wait before the next one.
+    async fn ask(&self, evidence: &mut Evidence, question: Question, round: usize) -> Option<Duration> {
         let Some(published) = self.newest.get() else { return Some(TICK) };
-        let Some(probe) = Probe::of(case, round, &published.dataset) else {
-            let said = Said::Never("the data does not allow a probe".to_owned());
-            evidence.saw(case, Seen { told: Vec::new(), said, at_ms: self.clock.now_wall().as_millis() });
-            self.keep(evidence);
-            return None;
-        };
+        let probe = Probe::of(question, round, &published.dataset);
         drop(published);
-        let most = MOST_BODY as u64;
-        // Stored before it is sent: whatever happens then, it counts.
-        evidence.sent += 1;
-        self.keep(evidence);
-        let asked = self.client.probe(&Method::GET, probe.path(), most, Asker::mirror(Class::Background)).await;
-        if matches!(asked, Err(AskError::Spent(_))) {
-            evidence.sent -= 1;
+        if let Some(probe) = probe {
+            let most = if let Question::Odd(_) = question { MOST_BODY as u64 } else { probes::MOST };
+            // Stored before it is sent: whatever happens then, it counts.
+            *evidence.sent(question) += 1;
             self.keep(evidence);
-            return Some(PAUSE);
+            let asked = self.client.probe(&Method::GET, probe.path(), most, Asker::mirror(Class::Background)).await;
+            match &asked {
+                Err(AskError::Spent(_)) => {
+                    *evidence.sent(question) -= 1;
+                    self.keep(evidence);
+                    return Some(PAUSE);
+                }
+                Err(error) if !matches!(error, AskError::TooLarge { .. }) && evidence.retries(question) => {
+                    tracing::debug!(path = probe.path(), %error, "a question about odd requests is asked again later");
+                    self.keep(evidence);
+                    return Some(PAUSE);
+                }
+                _ => tracing::debug!(path = probe.path(), "asked how the origin answers an odd request"),
+            }
+            self.saw(evidence, question, probe.told(), asked.map(|answer| (probe, answer)).map_err(Some));
+        } else {
+            self.saw(evidence, question, Vec::new(), Err(None));
         }
-        let said = match asked {
-            Ok(answer) => {
-                let media_types: Vec<Option<&str>> =
-                    answer.headers.get_all(CONTENT_TYPE).iter().map(|value| value.to_str().ok()).collect();
-                let came = Came { status: answer.status, media_types: &media_types, body: &answer.body };
-                // What was published meanwhile is what the origin spoke of.
-                self.newest.get().map_or_else(|| Said::of(came), |newest| said(&probe, came, &newest.dataset))
-            }
-            Err(AskError::TooLarge { .. }) => Said::Never(format!("the body has more than {MOST_BODY} bytes")),
-            Err(error) if evidence.retries(case) => {
-                tracing::debug!(case = case.as_str(), %error, "a question about odd requests is asked again later");
-                self.keep(evidence);
-                return Some(PAUSE);
-            }
-            Err(error) => Said::Never(Excerpt(&error).to_string()),
-        };
-        tracing::debug!(case = case.as_str(), path = probe.path(), "asked how the origin answers an odd request");
-        let at_ms = self.clock.now_wall().as_millis();
-        evidence.saw(case, Seen { told: probe.told(), said, at_ms });
         self.keep(evidence);
         None
     }
 
-    /// Asks a question about a filter; returns how long to wait before the next question.
-    async fn filter(&self, evidence: &mut Evidence, filter: Filter, round: usize) -> Option<Duration> {
-        let Some(published) = self.newest.get() else { return Some(TICK) };
-        let query = filter.query(round, &published.dataset);
-        drop(published);
-        let is_ours = match query {
-            // Where every city lies in every state, or each kind has one term, nothing can be asked.
-            None => None,
-            Some(query) => {
-                let path = query.path_and_query();
-                // Stored before it is sent: whatever happens then, it counts.
-                *evidence.asked.entry(filter).or_default() += 1;
-                self.keep(evidence);
-                match self.client.probe(&Method::GET, &path, filters::MOST, Asker::mirror(Class::Background)).await {
-                    Ok(answer) => filters::is_ours(answer.status, &answer.body),
-                    Err(AskError::TooLarge { .. }) => Some(false),
-                    Err(AskError::Spent(_)) => {
-                        evidence.asked.entry(filter).and_modify(|asked| *asked -= 1);
-                        self.keep(evidence);
-                        return Some(PAUSE);
+    /// Notes what came; `Err(None)`: the data does not allow the question.
+    fn saw(
+        &self,
+        evidence: &mut Evidence,
+        question: Question,
+        told: Vec<String>,
+        came: Result<(Probe, Answer), Option<AskError>>,
+    ) {
+        let at_ms = self.clock.now_wall().as_millis();
+        match question {
+            Question::Odd(case) => {
+                let said = match came {
+                    Ok((probe, answer)) => self.said(&probe, &answer),
+                    Err(None) => Said::Never("the data does not allow a probe".to_owned()),
+                    Err(Some(AskError::TooLarge { .. })) => {
+                        Said::Never(format!("the body has more than {MOST_BODY} bytes"))
                     }
-                    Err(error) if evidence.may_ask(filter) => {
-                        tracing::debug!(path, %error, "a question about filters is asked again later");
-                        return Some(PAUSE);
-                    }
+                    Err(Some(error)) => Said::Never(Excerpt(&error).to_string()),
+                };
+                evidence.seen.entry(case).or_default().push(Seen { told, said, at_ms });
+            }
+            Question::Known(filter) => {
+                let is_ours = match came {
+                    Ok((_, answer)) => probes::is_ours(answer.status, &answer.body),
+                    Err(Some(AskError::TooLarge { .. })) => Some(false),
                     // Without an answer, the documented meaning stays.
                     Err(_) => None,
-                }
+                };
+                evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
             }
-        };
-        if is_ours == Some(false) {
-            tracing::debug!(filter = filter.as_str(), round, "the origin answers such filters in another way");
         }
-        let at_ms = self.clock.now_wall().as_millis();
-        evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
-        self.keep(evidence);
-        None
+    }
+
+    /// What an answer to a probe says.
+    fn said(&self, probe: &Probe, answer: &Answer) -> Said {
+        let media_types: Vec<Option<&str>> =
+            answer.headers.get_all(CONTENT_TYPE).iter().map(|value| value.to_str().ok()).collect();
+        let came = Came { status: answer.status, media_types: &media_types, body: &answer.body };
+        // What was published meanwhile is what the origin spoke of.
+        let Some(newest) = self.newest.get() else { return Said::of(came) };
+        if let Probe::List { rest, odd, .. } = probe
+            && came.status == 200
+            && came.body.len() <= MOST_BODY
+            && let Some(fits) = fits(&newest.dataset, rest, odd, came.body)
+        {
+            return Said::List(fits);
+        }
+        // A list where none is expected is data, which does not stand still.
+        let is_list = came.status == 200
+            && serde_json::from_slice::<serde_json::Value>(came.body).is_ok_and(|value| value.get("items").is_some());
+        if is_list { Said::Never("the answer is a list".to_owned()) } else { Said::of(came) }
     }
 
     fn judge(&self, evidence: &mut Evidence, now_ms: i64) {
@@ -224,19 +222,4 @@ impl EdgeLearner {
         self.edges.set(Some(Arc::new(learned)));
         self.keep(evidence);
     }
-}
-
-/// What an answer to a probe says.
-fn said(probe: &Probe, came: Came<'_>, dataset: &Dataset) -> Said {
-    if let Probe::List { rest, odd, .. } = probe
-        && came.status == 200
-        && came.body.len() <= MOST_BODY
-        && let Some(fits) = fits(dataset, rest, odd, came.body)
-    {
-        return Said::List(fits);
-    }
-    // A list where none is expected is data, which does not stand still.
-    let is_list = came.status == 200
-        && serde_json::from_slice::<serde_json::Value>(came.body).is_ok_and(|value| value.get("items").is_some());
-    if is_list { Said::Never("the answer is a list".to_owned()) } else { Said::of(came) }
 }

@@ -15,15 +15,6 @@ pub(super) enum Purpose {
     Follow,
 }
 
-/// Active work that waits for its next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begun {
-    /// Pages are read.
-    Reading(Purpose),
-    /// A changed list waits for its confirmation.
-    Confirming,
-}
-
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
@@ -31,8 +22,8 @@ pub(super) struct Facts {
     pub certificate: Option<Certificate>,
     /// When a refresh is due; zero: now.
     pub refresh_in: Duration,
-    /// The active work, and when it continues.
-    pub begun: Option<(Begun, Duration)>,
+    /// What the active work is for, and when it continues.
+    pub begun: Option<(Purpose, Duration)>,
     /// A command asked to read every page.
     pub asked: bool,
     /// Time since the last attempt to get the certificate `full`; `None`: none yet.
@@ -77,7 +68,7 @@ pub(super) fn next(facts: &Facts) -> Step {
         };
     };
     // Work that follows a change looks at everything a refresh would.
-    let follows = matches!(facts.begun, Some((Begun::Confirming | Begun::Reading(Purpose::Follow), _)));
+    let follows = matches!(facts.begun, Some((Purpose::Follow, _)));
     let asked = facts.asked && facts.begin_in.is_zero();
     if !follows && !asked && facts.refresh_in.is_zero() {
         return Step::Refresh;
@@ -138,7 +129,7 @@ mod tests {
         let none = Facts { certificate: None, refresh_in: NOW, ..QUIET };
         assert_eq!(next(&none), Step::Begin(Purpose::Certify));
         assert_eq!(next(&Facts { begin_in: SOON, ..none }), Step::Wait(SOON));
-        let reading = |wait| Facts { begun: Some((Begun::Reading(Purpose::Certify), wait)), ..none };
+        let reading = |wait| Facts { begun: Some((Purpose::Certify, wait)), ..none };
         assert_eq!(next(&reading(NOW)), Step::Continue);
         assert_eq!(next(&reading(SOON)), Step::Wait(SOON));
     }
@@ -147,12 +138,11 @@ mod tests {
     fn a_refresh_that_is_due_goes_before_all_but_what_follows_a_change() {
         let due = Facts { refresh_in: NOW, learn_in: Some(NOW), certificate: Some(Certificate::Provisional), ..QUIET };
         assert_eq!(next(&due), Step::Refresh);
-        let certifying = Facts { begun: Some((Begun::Reading(Purpose::Certify), NOW)), ..due };
+        let certifying = Facts { begun: Some((Purpose::Certify, NOW)), ..due };
         assert_eq!(next(&certifying), Step::Refresh);
-        for begun in [Begun::Confirming, Begun::Reading(Purpose::Follow)] {
-            assert_eq!(next(&Facts { begun: Some((begun, NOW)), ..due }), Step::Continue);
-            assert_eq!(next(&Facts { begun: Some((begun, SOON)), ..due }), Step::Wait(SOON));
-        }
+        let following = |wait| Facts { begun: Some((Purpose::Follow, wait)), ..due };
+        assert_eq!(next(&following(NOW)), Step::Continue);
+        assert_eq!(next(&following(SOON)), Step::Wait(SOON));
     }
 
     #[test]
@@ -166,7 +156,7 @@ mod tests {
         assert_eq!(next(&effort), Step::Begin(Purpose::Certify));
         assert_eq!(next(&Facts { tried: Some(SOON), ..effort }), Step::Wait(LATER.saturating_sub(SOON)));
         assert_eq!(next(&Facts { tried: Some(LATER), ..effort }), Step::Begin(Purpose::Certify));
-        let waiting = Facts { begun: Some((Begun::Reading(Purpose::Certify), SOON)), ..provisional };
+        let waiting = Facts { begun: Some((Purpose::Certify, SOON)), ..provisional };
         assert_eq!(next(&waiting), Step::Wait(SOON), "it goes on when it may");
     }
 
@@ -175,11 +165,11 @@ mod tests {
         assert_eq!(next(&QUIET), Step::Wait(LATER));
         assert_eq!(next(&Facts { learn_in: Some(NOW), ..QUIET }), Step::Learn);
         assert_eq!(next(&Facts { learn_in: Some(SOON), ..QUIET }), Step::Wait(SOON));
-        let busy = Facts { learn_in: Some(NOW), begun: Some((Begun::Reading(Purpose::Certify), SOON)), ..QUIET };
+        let busy = Facts { learn_in: Some(NOW), begun: Some((Purpose::Certify, SOON)), ..QUIET };
         assert_eq!(next(&busy), Step::Wait(SOON));
-        let waiting = Facts { begun: Some((Begun::Reading(Purpose::Certify), LATER)), ..busy };
+        let waiting = Facts { begun: Some((Purpose::Certify, LATER)), ..busy };
         assert_eq!(next(&waiting), Step::Learn);
-        let asked = Facts { asked: true, refresh_in: NOW, begun: Some((Begun::Confirming, SOON)), ..QUIET };
+        let asked = Facts { asked: true, refresh_in: NOW, begun: Some((Purpose::Follow, SOON)), ..QUIET };
         assert_eq!(next(&asked), Step::Begin(Purpose::Certify));
     }
 }

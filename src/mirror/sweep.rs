@@ -13,8 +13,7 @@ use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::Store;
 
 use super::commands::Commands;
-use super::copies::{Copies, DATE_GRAIN_MS};
-use super::crawl::check_page;
+use super::copies::Copies;
 use super::pass;
 use super::refresh;
 use crate::upstream::client::Asker;
@@ -93,35 +92,30 @@ impl Sweeper {
 
     /// One sweep. A page that is not as published ends it.
     async fn sweep(&self) -> Swept {
-        let mut page = 1;
         let mut swept = Swept::Agrees;
-        loop {
+        for page in 1.. {
             let Some(published) = self.newest.get() else { return Swept::InPart };
             if page > pass::pages(published.dataset.len() as u64) {
-                return swept;
+                break;
             }
-            let path = pass::page_path(page);
-            match self.copies.look(&path, Asker::mirror(Class::Background), check_page).await {
-                Ok(copy) => {
-                    // Compare with what is published by now.
-                    let Some(published) = self.newest.get() else { return Swept::InPart };
-                    let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
-                    // A copy from before the publication says nothing about it.
-                    let published_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());
-                    let older = copy.until_ms + 2 * DATE_GRAIN_MS < published_ms;
-                    if older {
-                        swept = Swept::InPart;
-                    } else if !refresh::agrees(&copy, &query, &published.dataset, &self.copies.volatile()) {
-                        return Swept::Differs;
-                    }
-                }
+            let query = ListQuery::largest_pages().with_page(page);
+            let path = query.path_and_query();
+            let looked = self.copies.look(&path, Asker::mirror(Class::Background)).await;
+            // Compare with what is published by now.
+            let Some(published) = self.newest.get() else { return Swept::InPart };
+            let published_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());
+            match looked.and_then(|copy| Ok((self.copies.page(&copy)?, copy))) {
+                // A copy from before the publication says nothing about it.
+                Ok((_, copy)) if copy.is_before(published_ms) => swept = Swept::InPart,
+                Ok((page, _)) if refresh::agrees(&page, &query, &published.dataset) => {}
+                Ok(_) => return Swept::Differs,
                 Err(error) => {
                     tracing::debug!(path, %error, "the sweep skips a page");
                     swept = Swept::InPart;
                 }
             }
-            page += 1;
         }
+        swept
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The same facts as `/status`. Callers: [`super::answer`].
 
-use crate::audit::score::Score;
+use crate::audit::job::Score;
 use crate::clock::Monotonic;
 use crate::fleet::replica::status::Picture;
 use crate::telemetry::table;

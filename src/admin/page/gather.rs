@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use crate::admin::health::{Trouble, oldest};
 use crate::admin::status::{Reading, Status};
-use crate::audit::job::Job;
-use crate::audit::score::{Differing, Score};
+use crate::audit::job::{Differing, Job, Score};
 use crate::clock::WallTime;
 use crate::config::Use;
 use crate::semantics::excerpt::Excerpt;

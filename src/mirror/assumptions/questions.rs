@@ -157,8 +157,7 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>) -> Opti
 
 /// The terms with the most listings, but rather one that leaves some out.
 fn largest(dataset: &Dataset, kind: TaxonomyKind, most: usize) -> Vec<(&str, &Positions)> {
-    let known = dataset.memberships(kind).filter_map(|(slug, known)| Some((slug, known.positions()?)));
-    let mut known: Vec<_> = known.filter(|(_, positions)| !positions.is_empty()).collect();
+    let mut known: Vec<_> = dataset.known_terms(kind).collect();
     let all = dataset.len() as u64;
     known.sort_unstable_by_key(|(slug, positions)| (positions.len() == all, Reverse(positions.len()), *slug));
     known.truncate(most);

@@ -38,8 +38,6 @@ pub struct DetailWorker {
     pub volatile: Arc<RwLock<VolatileKeys>>,
     /// Whether all details are wanted, or only those that clients have asked for.
     pub all: bool,
-    /// How old a copy of the origin's CDN can be.
-    pub cache_ttl: Duration,
     /// `mirror.verify_details_every`: each detail is looked at again at least this often.
     pub settings: Settings,
     /// The clock.
@@ -71,8 +69,9 @@ impl DetailWorker {
             if let Some(published) = published.filter(|_| rests.is_none()) {
                 let disturbed = self.details.0.disturbed.load(Ordering::Acquire);
                 if quiet.as_ref().is_none_or(|quiet| !quiet.lasts(&published.dataset.id, disturbed, now)) {
-                    self.details.adopt(&published.dataset, self.cache_ttl);
-                    let Due { ids: mut due, next_ms } = self.details.missing(&published, self.all, now, self.cache_ttl);
+                    self.details.adopt(&published.dataset, self.client.stamps().cache_ttl());
+                    let Due { ids: mut due, next_ms } =
+                        self.details.missing(&published, self.all, now, self.client.stamps().cache_ttl());
                     due.retain(|id| retries.is_due(*id, now));
                     let due = retries.chosen(due);
                     if !due.is_empty() {

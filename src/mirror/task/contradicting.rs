@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::api::page::Page;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::{Content, SnapshotId};
@@ -19,24 +18,20 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::Certificate;
 use crate::store::{States, Store};
-use crate::upstream::client::{Answer, AskError, Asker};
+use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
-use super::super::contradiction::{Contradiction, Recurrence, arranged};
 use super::super::copies::CopyError;
-use super::super::crawl::Crawler;
-use super::super::pass::{self, Assembled, Contradictory, PAGE_SIZE};
+use super::super::pass::{self, Assembled, Contradiction, Contradictory, PAGE_SIZE, Recurrence, arranged};
 use super::super::plan::Purpose;
+use super::super::refresh::Probe;
 use super::publish::Proof;
-use super::reading::Reading;
+use super::reading::{BATCH, Reading};
 use super::work::{Doing, Next};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the contradiction that the newest snapshot lives with.
 const STORED: &str = "contradiction";
-
-/// Requests before the task looks for other work.
-const BATCH: usize = 12;
 
 /// The largest page size of lists whose cuts lie elsewhere.
 const OTHER_SIZE: u16 = 99;
@@ -112,7 +107,7 @@ enum Question {
 
 /// The search for what the pages lack.
 pub(super) struct Search {
-    purpose: Purpose,
+    pub(super) purpose: Purpose,
     found: Contradictory,
     /// The latest instant for which the pages are confirmed.
     until_ms: i64,
@@ -144,10 +139,6 @@ enum Phase {
 }
 
 impl Search {
-    pub(super) const fn purpose(&self) -> Purpose {
-        self.purpose
-    }
-
     /// How many listings are on no page because others are on two.
     fn displaced(&self) -> u64 {
         let found = self.on_pages.len() + self.elsewhere.len();
@@ -180,10 +171,10 @@ impl Mirror {
         until_ms: i64,
         mut found: Contradictory,
     ) -> Result<Option<Next>, MirrorError> {
-        let newest = self.newest.get();
+        let newest = self.newest();
         let snapshot = newest.as_ref().map(|newest| &newest.dataset.id);
         let known = self.contradictions.is_accepted(snapshot, &found.contradiction);
-        let apart = if newest.is_some() { self.crawler.apart() } else { Duration::ZERO };
+        let apart = if newest.is_some() { self.copies.apart() } else { Duration::ZERO };
         if !known && !self.contradictions.seen.see(&found.contradiction, reading.began, apart) {
             return Ok(None);
         }
@@ -197,7 +188,7 @@ impl Mirror {
         let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
         let on_pages = found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
         let mut search = Search {
-            purpose: reading.purpose(),
+            purpose: reading.purpose,
             found,
             until_ms,
             before: reading.before.clone(),
@@ -209,7 +200,7 @@ impl Mirror {
             unseen: Vec::new(),
             phase: Phase::Details,
         };
-        if known && (is_whole || reading.purpose() == Purpose::Follow) {
+        if known && (is_whole || reading.purpose == Purpose::Follow) {
             // Each contradiction is looked into once; and again at each sweep while something is unknown.
             self.ask_for_details(&mut search);
         } else {
@@ -222,8 +213,8 @@ impl Mirror {
     /// What was modified since the last snapshot, then the lists of terms that should hold more listings than are known:
     /// long ones of one page first, which have no cuts.
     async fn ask_with_filters(&self, search: &mut Search) -> Result<(), MirrorError> {
-        if let Some(newest) = self.newest.get()
-            && let Some(probe) = self.questions.probe_of(&newest.dataset, newest.meta.confirmed_ms)
+        if let Some(newest) = self.newest()
+            && let Some(probe) = Probe::of(&newest.dataset, newest.meta.confirmed_ms, self.questions.shape)
         {
             search.todo.push_back(Question::List(probe.query));
         }
@@ -241,11 +232,12 @@ impl Mirror {
         let mut terms = doubtful.await?;
         terms.sort_by_key(|(_, _, count)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
         let most = usize::try_from(search.left / 2).unwrap_or(usize::MAX);
-        search.todo.extend(terms.into_iter().take(most).map(|(kind, slug, _)| {
-            let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
-            query.slugs[kind.index()] = Some(slug.into());
-            Question::List(query)
-        }));
+        search.todo.extend(
+            terms
+                .into_iter()
+                .take(most)
+                .map(|(kind, slug, _)| Question::List(ListQuery::largest_pages().with_term(kind, &slug))),
+        );
         Ok(())
     }
 
@@ -257,7 +249,7 @@ impl Mirror {
 
     /// The listings of the newest snapshot that no list has shown so far.
     fn lost(&self, search: &Search) -> Vec<Summary> {
-        let Some(newest) = self.newest.get() else { return Vec::new() };
+        let Some(newest) = self.newest() else { return Vec::new() };
         let lost = newest.dataset.content.summaries.iter().filter(|summary| !search.holds(summary.id));
         lost.cloned().collect()
     }
@@ -314,11 +306,7 @@ impl Mirror {
     async fn ask_for(&self, search: &mut Search, question: &Question) -> Result<(), CopyError> {
         match question {
             Question::List(query) => {
-                let path = query.path_and_query();
-                let copies = self.crawler.fetch_all(vec![path.clone()], Class::Crawl).await?;
-                let Some(copy) = copies.first() else { return Ok(()) };
-                let page = Page::parse(&copy.body, &self.volatile());
-                let page = page.map_err(|error| AskError::nonsense(&path, error))?;
+                let page = self.copies.page(&self.copies.fetch(&query.path_and_query(), Class::Crawl).await?)?;
                 for item in &page.items {
                     if !search.holds(item.id) {
                         search.elsewhere.insert(item.id, item.detached());
@@ -329,7 +317,8 @@ impl Mirror {
                 }
             }
             Question::Detail(summary) => {
-                let answer = detail(&self.crawler, summary.id).await?;
+                let path = format!("/api/listings/{}.json", summary.id);
+                let answer = self.copies.client().ask(&path, None, Asker::mirror(Class::Crawl)).await?;
                 if !matches!(answer.status, 404 | 410) {
                     search.unseen.push(summary.clone());
                 }
@@ -340,7 +329,7 @@ impl Mirror {
 
     /// Publishes what was found, unless only places of unknown order differ from the newest snapshot.
     async fn live_with(&mut self, search: &mut Search) -> Result<Next, MirrorError> {
-        let newest = self.newest.get();
+        let newest = self.newest();
         let Search { found, elsewhere, unseen, .. } = &*search;
         let Contradictory { assembled, contradiction, listed, total } = found;
         let distinct = assembled.content.summaries.len() as u64;
@@ -367,24 +356,18 @@ impl Mirror {
             self.confirm(&newest, search.until_ms).await?;
         } else {
             let open_points = open_points(search, &content);
-            let (left_out, volatile_values) = (assembled.left_out.clone(), assembled.volatile_values.clone());
-            let assembled = Assembled { content, left_out, volatile_values };
+            let assembled = Assembled { content, beside: assembled.beside.clone() };
             let proof = Proof { certificate: Certificate::BestEffort, until_ms: search.until_ms, open_points };
             self.publish_assembled(assembled, proof).await?;
         }
-        if let Some(newest) = self.newest.get() {
-            let first_page = self.crawler.copies().hash_of(&pass::page_path(1))?.unwrap_or_default().to_bytes();
+        if let Some(newest) = self.newest() {
+            let first_page = self.copies.hash_of(&pass::page_path(1))?.unwrap_or_default().to_bytes();
             self.contradictions.accept(Accepted { snapshot: newest.dataset.id.clone(), contradiction, first_page })?;
         }
         self.contradictions.seen.ended();
         let before = search.before.clone();
         self.settled(before.as_ref())
     }
-}
-
-async fn detail(crawler: &Crawler, id: ListingId) -> Result<Answer, CopyError> {
-    let path = format!("/api/listings/{id}.json");
-    Ok(crawler.client().ask(&path, None, Asker::mirror(Class::Crawl)).await?)
 }
 
 /// Whether two contents differ in the order of listings at most.

@@ -55,9 +55,9 @@ struct Heard {
 impl Mirror {
     /// Goes on with the questions about filters; returns when to go on. `None`: when something is published.
     pub(super) async fn ask_meaning(&mut self) -> Result<Option<Duration>, MirrorError> {
-        let Some(newest) = self.newest.get() else { return Ok(None) };
+        let Some(newest) = self.newest() else { return Ok(None) };
         // A better list follows soon, or the origin has another list by now.
-        if newest.meta.certificate == Certificate::Provisional || self.shrink.is_holding() {
+        if newest.meta.certificate == Certificate::Provisional || self.shrink.held.is_some() {
             return Ok(None);
         }
         if let Some(wait) = due_in(&newest.meta, self.clock.now_wall().as_millis()) {
@@ -90,7 +90,7 @@ impl Mirror {
         newest: &Snapshot,
         inquiry: &mut Inquiry,
     ) -> Result<Option<Duration>, MirrorError> {
-        let _work = self.crawler.client().budget().crawl_work();
+        let _work = self.copies.client().budget().crawl_work();
         while let Some(query) = inquiry.next() {
             if self.is_wanted_elsewhere() {
                 return Ok(Some(SOON));
@@ -125,18 +125,20 @@ impl Mirror {
                 asking.doubted += 1;
             }
             if is_doubtful && asking.doubted < MOST_DOUBTS {
-                let pause = self.crawler.lag() * (1 << asking.doubted.min(8));
-                let pause = pause.min(self.schedule.pause().max(self.crawler.lag()));
+                let pause = self.copies.lag() * (1 << asking.doubted.min(8));
+                let pause = pause.min(self.schedule.pause().max(self.copies.lag()));
                 asking.again = Some(self.clock.now_mono().plus(pause));
-                self.schedule.ask_refresh();
+                self.schedule.is_refresh_asked = true;
                 return Ok(Some(pause));
             }
             if !is_doubtful && !inquiry.is_repeated() {
-                self.suspect(newest, inquiry.findings().disproved).await?;
+                // Queries that use these assumptions are forwarded until the answers are sure.
+                let suspected = inquiry.findings().disproved;
+                self.renew(newest, SnapshotMeta { suspected, ..newest.meta.clone() }).await?;
                 inquiry.repeat();
                 // A copy without `Age` may be as old as a CDN keeps it.
-                let aged = if self.learning.asking.may_be_old { self.crawler.cache_ttl() } else { Duration::ZERO };
-                let pause = self.crawler.lag().max(aged);
+                let aged = if self.learning.asking.may_be_old { self.copies.cache_ttl() } else { Duration::ZERO };
+                let pause = self.copies.lag().max(aged);
                 let asking = &mut self.learning.asking;
                 (asking.inquiry, asking.again) = (Some(inquiry), Some(self.clock.now_mono().plus(pause)));
                 return Ok(Some(pause));
@@ -148,15 +150,6 @@ impl Mirror {
         self.learn_meaning(newest, inquiry.findings()).await?;
         self.learning.asking = Asking::default();
         Ok(Some(Duration::from_millis(AGAIN_MS.unsigned_abs())))
-    }
-
-    /// Forwards queries that use these assumptions until the answers are sure.
-    async fn suspect(&mut self, newest: &Snapshot, suspected: Vec<Assumption>) -> Result<(), MirrorError> {
-        let meta = SnapshotMeta { suspected, ..newest.meta.clone() };
-        if meta == newest.meta {
-            return Ok(());
-        }
-        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
     }
 
     /// Takes in what the answers say; it replaces what was known, but for what they do not show.
@@ -174,18 +167,16 @@ impl Mirror {
         meta.asked_ms = self.clock.now_wall().as_millis();
         warn_of(&meta, &disproved);
         meta.disprove(&disproved);
-        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
+        self.renew(newest, meta).await
     }
 
     /// Takes in what an audit has found.
     pub(super) async fn disprove(&mut self, assumptions: &[Assumption]) -> Result<(), MirrorError> {
-        let Some(newest) = self.newest.get() else { return Ok(()) };
+        let Some(newest) = self.newest() else { return Ok(()) };
         let mut meta = newest.meta.clone();
         warn_of(&meta, assumptions);
-        if !meta.disprove(assumptions) {
-            return Ok(());
-        }
-        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
+        meta.disprove(assumptions);
+        self.renew(&newest, meta).await
     }
 
     /// Whether the origin still has the newest list.
@@ -193,12 +184,12 @@ impl Mirror {
         let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
         // Without a probe the visible answers decide.
         let first_page = self.contradictions.first_page(&newest.dataset.id);
-        let verdict = answers.judge(&newest.dataset, i64::MIN, &self.volatile(), first_page);
+        let verdict = answers.judge(&newest.dataset, i64::MIN, &self.copies.volatile(), first_page);
         Ok(matches!(verdict, Verdict::Unchanged | Verdict::Changed(Difference::Unprobed)))
     }
 
     async fn put_question(&self, query: &ListQuery) -> Result<Heard, AskError> {
-        let (client, path) = (self.crawler.client(), query.path_and_query());
+        let (client, path) = (self.copies.client(), query.path_and_query());
         let answer = match client.ask(&path, None, Asker::mirror(Class::Crawl)).await {
             Ok(answer) => answer,
             Err(AskError::Status { status, .. }) if (400..500).contains(&status) && !NO_ANSWER.contains(&status) => {
@@ -209,7 +200,7 @@ impl Mirror {
         };
         let text = std::str::from_utf8(&answer.body).ok();
         let at_ms = client.stamps().date(Place::of(&path), &answer, text, None).until_ms;
-        let heard = match Page::parse(&answer.body, &self.volatile()) {
+        let heard = match Page::parse(&answer.body, &self.copies.volatile()) {
             Ok(page) => Answer::Page { total: page.total, ids: page.items.iter().map(|item| item.id).collect() },
             Err(error) => Answer::Other(error.to_string()),
         };

@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use super::super::plan::{Begun, Facts, Step};
+use super::super::plan::Step;
 use crate::clock::Monotonic;
-use crate::snapshot::meta::Certificate;
 
 /// When to try again, and how often in a row it failed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,17 +84,17 @@ pub(super) struct Schedule {
     /// The time by which a refresh must have happened.
     ttl: Duration,
     /// Pause after an attempt that did not settle.
-    patience: Duration,
+    pub(super) patience: Duration,
     /// When the origin was last looked at as a refresh does; `None`: not since the start.
     looked: Option<Monotonic>,
     /// After refreshes that failed.
     refresh: Retry,
     /// After readings that could not be begun.
-    reading: Retry,
-    is_refresh_asked: bool,
-    is_pass_asked: bool,
+    pub(super) reading: Retry,
+    pub(super) is_refresh_asked: bool,
+    pub(super) is_pass_asked: bool,
     /// When a reading last tried to settle the data.
-    tried: Option<Monotonic>,
+    pub(super) tried: Option<Monotonic>,
     pub(super) outlay: Outlay,
 }
 
@@ -146,49 +145,6 @@ impl Schedule {
         self.ttl.min(Duration::from_secs(60))
     }
 
-    /// What the next step depends on; see [`Schedule::refresh_in`] for `age`.
-    pub(super) fn facts(
-        &self,
-        now: Monotonic,
-        age: Duration,
-        certificate: Option<Certificate>,
-        begun: Option<(Begun, Duration)>,
-        learn_in: Option<Duration>,
-    ) -> Facts {
-        Facts {
-            certificate,
-            refresh_in: self.refresh_in(now, age),
-            begun,
-            asked: self.is_pass_asked,
-            tried: self.tried.map(|tried| now.since(tried)),
-            patience: self.patience,
-            begin_in: self.reading.wait(now),
-            learn_in,
-        }
-    }
-
-    pub(super) const fn is_pass_asked(&self) -> bool {
-        self.is_pass_asked
-    }
-
-    pub(super) const fn ask_refresh(&mut self) {
-        self.is_refresh_asked = true;
-    }
-
-    pub(super) const fn ask_pass(&mut self) {
-        self.is_pass_asked = true;
-    }
-
-    /// A requested refresh begins.
-    pub(super) const fn refreshing(&mut self) {
-        self.is_refresh_asked = false;
-    }
-
-    /// A reading begins that is to settle the data; it fulfils a request for a pass.
-    pub(super) const fn settling(&mut self, now: Monotonic) {
-        (self.is_pass_asked, self.tried) = (false, Some(now));
-    }
-
     /// Counts as a refresh: the next one is scheduled from here.
     pub(super) fn looked(&mut self, now: Monotonic) {
         (self.looked, self.refresh) = (Some(now), Retry::default());
@@ -219,11 +175,6 @@ impl Schedule {
     pub(super) fn hurry(&mut self) {
         self.refresh.hurry();
         self.reading.hurry();
-    }
-
-    /// A reading was begun.
-    pub(super) fn begun(&mut self) {
-        self.reading = Retry::default();
     }
 }
 
@@ -258,9 +209,9 @@ mod tests {
         ] {
             assert_eq!(due(&schedule, now, age), expected, "{now} {age}");
         }
-        schedule.ask_refresh();
+        schedule.is_refresh_asked = true;
         assert_eq!(due(&schedule, 1000, 0), 0);
-        schedule.refreshing();
+        schedule.is_refresh_asked = false;
         assert_eq!(due(&schedule, 1000, 0), 70);
     }
 
@@ -283,7 +234,7 @@ mod tests {
         assert_eq!(schedule.reading.wait(at(0)), Duration::from_secs(60), "it has failed too often");
         schedule.looked(at(0));
         assert_eq!(schedule.refresh_in(at(0), Duration::ZERO), TTL.mul_f64(0.7));
-        schedule.begun();
+        schedule.reading = Retry::default();
         assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO);
         schedule.failed(begin, at(0), |pause| pause);
         schedule.hurry();

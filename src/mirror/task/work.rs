@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::super::plan::{Begun, Purpose};
-use super::candidate::Candidate;
+use super::super::plan::Purpose;
 use super::contradicting::Search;
+use super::publish::Candidate;
 use super::reading::Reading;
 use super::schedule::Retry;
 use crate::clock::Monotonic;
@@ -38,11 +38,11 @@ pub(super) struct Work {
 }
 
 impl Work {
-    fn certifies(&self) -> bool {
+    fn purpose(&self) -> Purpose {
         match &self.doing {
-            Doing::Reading(reading) => reading.purpose() == Purpose::Certify,
-            Doing::Searching(search) => search.purpose() == Purpose::Certify,
-            Doing::Confirming(_) => false,
+            Doing::Reading(reading) => reading.purpose,
+            Doing::Searching(search) => search.purpose,
+            Doing::Confirming(_) => Purpose::Follow,
         }
     }
 }
@@ -54,19 +54,13 @@ pub(super) struct WorkInHand {
     /// A certification that is paused while the mirror follows a change.
     parked: Option<Work>,
     /// Consecutive failures to confirm a changed list.
-    unsettled: u32,
+    pub(super) unsettled: u32,
 }
 
 impl WorkInHand {
-    /// The active work, and how long until it continues.
-    pub(super) fn begun(&self, now: Monotonic) -> Option<(Begun, Duration)> {
-        let work = self.now.as_ref()?;
-        let begun = match &work.doing {
-            Doing::Reading(reading) => Begun::Reading(reading.purpose()),
-            Doing::Searching(search) => Begun::Reading(search.purpose()),
-            Doing::Confirming(_) => Begun::Confirming,
-        };
-        Some((begun, work.due.wait(now)))
+    /// What the active work is for, and how long until it continues.
+    pub(super) fn begun(&self, now: Monotonic) -> Option<(Purpose, Duration)> {
+        self.now.as_ref().map(|work| (work.purpose(), work.due.wait(now)))
     }
 
     pub(super) const fn is_begun(&self) -> bool {
@@ -81,9 +75,9 @@ impl WorkInHand {
     /// Begins work, in place of the work before.
     pub(super) fn begin(&mut self, doing: Doing, now: Monotonic, pause: Duration, share: CrawlWork) {
         let next = Work { doing, due: Retry::after(now, pause), _share: share };
-        if next.certifies() {
+        if next.purpose() == Purpose::Certify {
             (self.now, self.parked) = (Some(next), None);
-        } else if let Some(before) = self.now.replace(next).filter(Work::certifies) {
+        } else if let Some(before) = self.now.replace(next).filter(|work| work.purpose() == Purpose::Certify) {
             self.parked = Some(before);
         }
     }
@@ -126,17 +120,5 @@ impl WorkInHand {
     /// Forgets all work: it was about another snapshot.
     pub(super) fn abandon(&mut self) {
         (self.now, self.parked) = (None, None);
-    }
-
-    pub(super) const fn unsettled(&self) -> u32 {
-        self.unsettled
-    }
-
-    pub(super) const fn did_not_settle(&mut self) {
-        self.unsettled += 1;
-    }
-
-    pub(super) const fn settled(&mut self) {
-        self.unsettled = 0;
     }
 }

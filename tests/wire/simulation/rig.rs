@@ -15,7 +15,6 @@ use grandstand::parts::clock::Clock;
 use grandstand::parts::config::{Config, Settings};
 use grandstand::parts::mirror::commands::Commands;
 use grandstand::parts::mirror::copies::Copies;
-use grandstand::parts::mirror::crawl::Crawler;
 use grandstand::parts::mirror::details::Details;
 use grandstand::parts::mirror::details::worker::DetailWorker;
 use grandstand::parts::mirror::edges::EdgeLearner;
@@ -163,7 +162,6 @@ impl Rig {
             client,
             newest: newest.clone(),
             volatile,
-            cache_ttl: scene.cache_ttl,
             settings: settings.clone(),
             clock: clock.clone(),
         };
@@ -179,8 +177,7 @@ impl Rig {
             clock: clock.clone(),
         };
         let edges = snapshots.edges().clone();
-        let crawler = Crawler::new(copies, scene.cache_ttl);
-        let mirror = Mirror::new(crawler, snapshots, commands.clone(), settings, clock.clone(), evidence);
+        let mirror = Mirror::new(copies, snapshots, commands.clone(), settings, clock.clone(), evidence);
         let tasks = vec![
             tokio::spawn(mirror.run()),
             tokio::spawn(sweeper.run()),
