@@ -77,6 +77,7 @@ pub mod shared_limit {
     pub use crate::shared_limit::{ADMIT, REPLAY};
 }
 pub mod mirror {
+    pub use crate::mirror::Shared;
     pub mod commands {
         pub use crate::mirror::commands::Commands;
     }

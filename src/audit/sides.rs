@@ -45,7 +45,7 @@ impl Auditor {
             return Kind::Odd;
         }
         // What is not read through is ours by contract, also where the origin's answer differs.
-        let may_differ = self.edges.learned().is_none_or(|learned| learned.elsewhere);
+        let may_differ = self.shared.edges.learned().is_none_or(|learned| learned.elsewhere);
         let is_ours = may_differ && is_elsewhere(&published.dataset, &sample.request);
         if is_ours { Kind::Elsewhere } else { sample.kind }
     }
@@ -54,9 +54,9 @@ impl Auditor {
     pub(super) async fn ask_odd(&self, request: &Request, is_head: bool) -> Result<Theirs, String> {
         const MOST: u64 = 4 << 20;
         let method = if is_head { Method::HEAD } else { Method::GET };
-        let asked = self.client.probe(&method, &request.path(), MOST, Self::asker()).await;
+        let asked = self.shared.copies.client.probe(&method, &request.path(), MOST, Self::asker()).await;
         let answer = asked.map_err(|error| error.to_string())?;
-        Ok(Theirs { is_head, ..self.theirs(request, &answer, self.clock.now_wall().as_millis())? })
+        Ok(Theirs { is_head, ..self.theirs(request, &answer, self.shared.clock.now_wall().as_millis())? })
     }
 
     fn theirs(&self, request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
@@ -65,7 +65,7 @@ impl Auditor {
         let media_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let directives = ResponseDirectives::of(&answer.headers);
         let is_private = directives.no_store || directives.private;
-        let base = self.client.base().as_str().trim_end_matches('/');
+        let base = self.shared.copies.client.base().as_str().trim_end_matches('/');
         let links = match Url::parse(&format!("{base}{}", request.path())) {
             Ok(url) => Links::theirs(link::links(&answer.headers), &url, &self.rewrite),
             Err(_no_address) => Links::default(),
@@ -76,16 +76,17 @@ impl Auditor {
 
     /// Asks the origin any other request.
     pub(super) async fn ask(&self, request: &Request) -> Result<Theirs, String> {
-        match self.client.ask(&request.path(), None, Self::asker()).await {
+        match self.shared.copies.client.ask(&request.path(), None, Self::asker()).await {
             Ok(answer) => {
                 let mut theirs = self.theirs(request, &answer, 0)?;
                 let place = Place::of(&request.path());
-                theirs.at_ms = self.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
+                theirs.at_ms =
+                    self.shared.copies.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
                 Ok(theirs)
             }
             // A refusal is an answer too.
             Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
-                let at_ms = self.clock.now_wall().as_millis();
+                let at_ms = self.shared.clock.now_wall().as_millis();
                 Ok(Theirs { status, at_ms, ..Theirs::default() })
             }
             Err(error) => Err(error.to_string()),
@@ -119,7 +120,7 @@ impl Auditor {
             Request::Odd(_) => Ours::Own,
             Request::Taxonomy(kind) => of_document(dataset.content.taxonomy(*kind).to_owned(), meta.confirmed_ms),
             Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
-            Request::Detail(id) => match self.details.get(*id).map_err(failed)? {
+            Request::Detail(id) => match self.shared.details.get(*id).map_err(failed)? {
                 None => Ours::ReadThrough,
                 Some(record) if record.meta.state == DetailState::Gone => Ours::Missing(record.meta.origin_time_ms),
                 Some(record) => {
@@ -131,8 +132,8 @@ impl Auditor {
 
     /// The mirror's answer to a request by what it has learned; `None`: nothing was learned of it.
     pub(super) fn learned(&self, published: &Snapshot, request: &Request) -> Option<Ours> {
-        let lessons = self.edges.learned()?;
-        let now = self.clock.now_wall().as_millis().saturating_mul(1_000_000);
+        let lessons = self.shared.edges.learned()?;
+        let now = self.shared.clock.now_wall().as_millis().saturating_mul(1_000_000);
         let dataset = &published.dataset;
         let body = |(answer, text): (&lesson::Answer, String)| Ours::Learned {
             status: answer.status,
@@ -184,7 +185,7 @@ impl Auditor {
 
     /// Fields that are not compared: volatile ones, and those omitted because they differ between pages.
     pub(super) fn ignored(&self, published: &Snapshot) -> VolatileKeys {
-        let mut ignored = self.volatile.read().clone();
+        let mut ignored = self.shared.copies.volatile();
         for key in published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)) {
             ignored.insert(key);
         }

@@ -81,7 +81,7 @@ pub(super) struct Fetched {
 /// The copies of one origin.
 #[derive(Clone)]
 pub struct Copies {
-    client: OriginClient,
+    pub(crate) client: OriginClient,
     store: Arc<Store>,
     volatile: Arc<RwLock<VolatileKeys>>,
     /// Held while an answer is compared with the copy and replaces it; never across an await.
@@ -99,10 +99,6 @@ impl Copies {
         let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
         let (judging, longest_age, sent) = (Arc::default(), Arc::default(), Arc::default());
         Self { client, store, volatile, judging, aged_ms, longest_age, sent }
-    }
-
-    pub(super) fn client(&self) -> &OriginClient {
-        &self.client
     }
 
     /// Whether the origin's CDN recently sent copies older than their arrival.
@@ -137,7 +133,7 @@ impl Copies {
     }
 
     /// The volatile keys known so far.
-    pub(super) fn volatile(&self) -> VolatileKeys {
+    pub(crate) fn volatile(&self) -> VolatileKeys {
         self.volatile.read().clone()
     }
 

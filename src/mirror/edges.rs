@@ -14,18 +14,14 @@ use http::header::CONTENT_TYPE;
 
 use crate::api::edges::judge::{Came, Said, Seen};
 use crate::api::edges::lesson::MOST_BODY;
-use crate::clock::Clock;
-use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::edges::Edges;
 use crate::snapshot::edges::fits::fits;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::store::{Store, StoreError};
-use crate::upstream::client::{Answer, AskError, Asker, OriginClient};
+use crate::store::StoreError;
+use crate::upstream::client::{Answer, AskError, Asker};
 use crate::upstream::window::Class;
 
-use super::details::Details;
-use plan::{Evidence, Facts, FilterSeen, Question, Step};
+use super::Shared;
+use plan::{Evidence, Facts, Question, Step};
 use probes::Probe;
 
 /// The key of the stored answers to the probes.
@@ -40,43 +36,28 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How long the questions wait for details that do not come.
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
-/// The learner.
-pub struct EdgeLearner {
-    /// The client.
-    pub client: OriginClient,
-    /// The store.
-    pub store: Arc<Store>,
-    /// The newest snapshot.
-    pub newest: SnapshotPointer,
-    /// The details, which come first.
-    pub details: Details,
-    /// Where the lessons go.
-    pub edges: Edges,
-    /// `ttl`: how far apart the two probes of a case are at least.
-    pub settings: Settings,
-    /// The clock.
-    pub clock: Clock,
-}
+/// The learner: asks each question twice, at least a `ttl` apart.
+pub struct EdgeLearner(pub Shared);
 
 impl EdgeLearner {
     /// Asks until the process ends.
     pub async fn run(self) {
         let mut evidence = self.restored();
-        let began = self.clock.now_mono();
+        let began = self.0.clock.now_mono();
         let mut again = false;
         loop {
-            again |= self.edges.take_again();
+            again |= self.0.edges.take_again();
             let facts = Facts {
-                now_ms: self.clock.now_wall().as_millis(),
-                apart: self.settings.load().ttl,
-                refreshed_ms: self.client.status().picture().refreshed_ms,
+                now_ms: self.0.clock.now_wall().as_millis(),
+                apart: self.0.settings.load().ttl,
+                refreshed_ms: self.0.copies.client.status().picture().refreshed_ms,
                 again,
             };
-            let waited = self.clock.now_mono().since(began) >= PATIENCE;
+            let waited = self.0.clock.now_mono().since(began) >= PATIENCE;
             let wait = match plan::next(&evidence, &facts) {
-                Step::Begin if self.is_mirrored() || (waited && self.newest.load().is_some()) => {
+                Step::Begin if self.is_mirrored() || (waited && self.0.newest.load().is_some()) => {
                     again = false;
-                    evidence.begin(self.client.base().as_str());
+                    evidence.begin(self.0.copies.client.base().as_str());
                     self.keep(&evidence);
                     None
                 }
@@ -89,44 +70,44 @@ impl EdgeLearner {
                 Step::Wait(wait) => Some(wait),
             };
             if let Some(wait) = wait {
-                let _ = tokio::time::timeout(wait.min(TICK), self.edges.wait()).await;
+                let _ = tokio::time::timeout(wait.min(TICK), self.0.edges.wait()).await;
             }
         }
     }
 
     /// What came of the questions before a restart, if they were put to this origin.
     fn restored(&self) -> Evidence {
-        let kept = self.store.state_json::<Evidence>(EVIDENCE).unwrap_or_else(|error| {
+        let kept = self.0.store.state_json::<Evidence>(EVIDENCE).unwrap_or_else(|error| {
             tracing::warn!(%error, "the stored answers to odd requests cannot be read; the origin is asked again");
             None
         });
-        let evidence = kept.filter(|kept| kept.origin == self.client.base().as_str()).unwrap_or_default();
-        self.edges.set_probes(evidence.sent, evidence.filters_sent());
+        let evidence = kept.filter(|kept| kept.origin == self.0.copies.client.base().as_str()).unwrap_or_default();
+        self.0.edges.set_probes(evidence.sent, evidence.filters_sent());
         evidence
     }
 
     fn keep(&self, evidence: &Evidence) {
-        self.edges.set_probes(evidence.sent, evidence.filters_sent());
+        self.0.edges.set_probes(evidence.sent, evidence.filters_sent());
         let kept = serde_json::to_vec(evidence)
             .map_err(|source| StoreError::Io { path: EVIDENCE.into(), source: source.into() });
-        if let Err(error) = kept.and_then(|text| self.store.put_state(EVIDENCE, &text)) {
+        if let Err(error) = kept.and_then(|text| self.0.store.put_state(EVIDENCE, &text)) {
             tracing::warn!(%error, "what the origin answered to odd requests could not be stored");
         }
     }
 
     /// Whether everything is mirrored that is wanted: a first crawl comes before the questions.
     fn is_mirrored(&self) -> bool {
-        let Some(published) = self.newest.get() else { return false };
-        match self.details.all_wanted() {
+        let Some(published) = self.0.newest.get() else { return false };
+        match self.0.details.all_wanted() {
             None => false,
             Some(false) => true,
-            Some(true) => self.details.mirrored(&published.dataset) == published.dataset.len(),
+            Some(true) => self.0.details.mirrored(&published.dataset) == published.dataset.len(),
         }
     }
 
     /// Sends a request; returns how long to wait before the next one.
     async fn ask(&self, evidence: &mut Evidence, question: Question, round: usize) -> Option<Duration> {
-        let Some(published) = self.newest.get() else { return Some(TICK) };
+        let Some(published) = self.0.newest.get() else { return Some(TICK) };
         let probe = Probe::of(question, round, &published.dataset);
         drop(published);
         if let Some(probe) = probe {
@@ -134,7 +115,8 @@ impl EdgeLearner {
             // Stored before it is sent: whatever happens then, it counts.
             *evidence.sent(question) += 1;
             self.keep(evidence);
-            let asked = self.client.probe(&Method::GET, probe.path(), most, Asker::mirror(Class::Background)).await;
+            let asked =
+                self.0.copies.client.probe(&Method::GET, probe.path(), most, Asker::mirror(Class::Background)).await;
             match &asked {
                 Err(AskError::Spent(_)) => {
                     *evidence.sent(question) -= 1;
@@ -148,45 +130,24 @@ impl EdgeLearner {
                 }
                 _ => tracing::debug!(path = probe.path(), "asked how the origin answers an odd request"),
             }
-            self.saw(evidence, question, probe.told(), asked.map(|answer| (probe, answer)).map_err(Some));
+            let said = match (question, asked) {
+                (Question::Odd(_), Ok(answer)) => self.said(&probe, &answer),
+                (Question::Known(_), Ok(answer)) => probes::said_of_filter(answer.status, &answer.body),
+                (Question::Known(_), Err(AskError::TooLarge { .. })) => probes::another_answer(200),
+                (_, Err(AskError::TooLarge { .. })) => Said::Never(format!("the body has more than {MOST_BODY} bytes")),
+                // Without an answer, the documented meaning stays.
+                (_, Err(error)) => Said::Never(Excerpt(&error).to_string()),
+            };
+            self.saw(evidence, question, probe.told(), said);
         } else {
-            self.saw(evidence, question, Vec::new(), Err(None));
+            self.saw(evidence, question, Vec::new(), Said::Never("the data does not allow a probe".to_owned()));
         }
-        self.keep(evidence);
         None
     }
 
-    /// Notes what came; `Err(None)`: the data does not allow the question.
-    fn saw(
-        &self,
-        evidence: &mut Evidence,
-        question: Question,
-        told: Vec<String>,
-        came: Result<(Probe, Answer), Option<AskError>>,
-    ) {
-        let at_ms = self.clock.now_wall().as_millis();
-        match question {
-            Question::Odd(case) => {
-                let said = match came {
-                    Ok((probe, answer)) => self.said(&probe, &answer),
-                    Err(None) => Said::Never("the data does not allow a probe".to_owned()),
-                    Err(Some(AskError::TooLarge { .. })) => {
-                        Said::Never(format!("the body has more than {MOST_BODY} bytes"))
-                    }
-                    Err(Some(error)) => Said::Never(Excerpt(&error).to_string()),
-                };
-                evidence.seen.entry(case).or_default().push(Seen { told, said, at_ms });
-            }
-            Question::Known(filter) => {
-                let is_ours = match came {
-                    Ok((_, answer)) => probes::is_ours(answer.status, &answer.body),
-                    Err(Some(AskError::TooLarge { .. })) => Some(false),
-                    // Without an answer, the documented meaning stays.
-                    Err(_) => None,
-                };
-                evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
-            }
-        }
+    fn saw(&self, evidence: &mut Evidence, question: Question, told: Vec<String>, said: Said) {
+        evidence.saw(question, Seen { told, said, at_ms: self.0.clock.now_wall().as_millis() });
+        self.keep(evidence);
     }
 
     /// What an answer to a probe says.
@@ -195,7 +156,7 @@ impl EdgeLearner {
             answer.headers.get_all(CONTENT_TYPE).iter().map(|value| value.to_str().ok()).collect();
         let came = Came { status: answer.status, media_types: &media_types, body: &answer.body };
         // What was published meanwhile is what the origin spoke of.
-        let Some(newest) = self.newest.get() else { return Said::of(came) };
+        let Some(newest) = self.0.newest.get() else { return Said::of(came) };
         if let Probe::List { rest, odd, .. } = probe
             && came.status == 200
             && came.body.len() <= MOST_BODY
@@ -216,10 +177,10 @@ impl EdgeLearner {
         for (case, why) in &learned.own {
             tracing::debug!(case = case.as_str(), why, "nothing is learned of a case");
         }
-        if let Err(error) = self.store.put_learned(&learned) {
+        if let Err(error) = self.0.store.put_learned(&learned) {
             tracing::warn!(%error, "what was learned of odd requests could not be stored");
         }
-        self.edges.set(Some(Arc::new(learned)));
+        self.0.edges.set(Some(Arc::new(learned)));
         self.keep(evidence);
     }
 }

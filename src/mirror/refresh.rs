@@ -115,44 +115,19 @@ fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
     kept
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Difference {
-    /// A taxonomy.
-    Taxonomy,
-    /// The first page.
-    FirstPage,
-    /// A carried field of the envelope.
-    Envelope,
-    /// The probe's answer holds an unknown listing.
-    Probe,
-    /// The probe's answer holds known listings only, but not the expected ones.
-    ProbeSelection,
-    /// There was no probe, so nothing is known.
-    Unprobed,
-}
-
-impl Difference {
-    /// The word for the log.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Taxonomy => "a taxonomy",
-            Self::FirstPage => "the first page",
-            Self::Envelope => "the envelope",
-            Self::Probe => "the probe",
-            Self::ProbeSelection => "the probe's selection",
-            Self::Unprobed => "nothing is probed",
-        }
-    }
-}
-
 /// What the answers say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Every answer is as published.
     Unchanged,
     /// The probe's answer differs, but is older than the published data: it says nothing.
     Older,
-    Changed(Difference),
+    /// The origin has changed, and where that shows.
+    Changed(&'static str),
+    /// The probe's answer holds known listings only, but not the expected ones.
+    SelectsOthers,
+    /// There was no probe, so nothing is known.
+    Unprobed,
 }
 
 /// The answers to a refresh.
@@ -199,23 +174,23 @@ impl Answers {
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
             if volatile.blank(&text).0 != dataset.content.taxonomy(kind) {
-                return Verdict::Changed(Difference::Taxonomy);
+                return Verdict::Changed("a taxonomy");
             }
         }
         let (first, page) = &self.first;
         let is_as_accepted = |hash| std::str::from_utf8(&first.body).is_ok_and(|text| volatile.hash(text) == hash);
         if !first_page.is_some_and(is_as_accepted) && !agrees(page, &ListQuery::largest_pages(), dataset) {
-            return Verdict::Changed(Difference::FirstPage);
+            return Verdict::Changed("the first page");
         }
         if !envelope_agrees(page, &dataset.content, volatile) {
-            return Verdict::Changed(Difference::Envelope);
+            return Verdict::Changed("the envelope");
         }
         match &self.probe {
-            None if !dataset.is_empty() => Verdict::Changed(Difference::Unprobed),
+            None if !dataset.is_empty() => Verdict::Unprobed,
             Some((probe, copy, page)) if !selects(page, &probe.query, dataset) => match only_known(page, dataset) {
                 _ if copy.is_before(confirmed_ms) => Verdict::Older,
-                true => Verdict::Changed(Difference::ProbeSelection),
-                false => Verdict::Changed(Difference::Probe),
+                true => Verdict::SelectsOthers,
+                false => Verdict::Changed("the probe"),
             },
             _ => Verdict::Unchanged,
         }

@@ -1,4 +1,4 @@
-//! The mirror's life: does what [`plan`] decides, and publishes the result.
+//! The mirror's life: does what [`schedule`] decides, and publishes the result.
 //!
 //! One task decides what is published; details and sweep have workers of their own. No step takes long, so that a
 //! refresh is never late: every page is read batch by batch, a step requests each resource once, and work that waits
@@ -6,7 +6,6 @@
 
 mod amend;
 mod contradicting;
-mod error;
 mod judge;
 mod meaning;
 mod publish;
@@ -14,7 +13,6 @@ mod reading;
 mod refresh;
 mod schedule;
 mod terms;
-mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,26 +20,25 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
+use crate::snapshot::dataset::DatasetError;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::{Snapshots, SnapshotsError};
 use crate::store::{Store, StoreError};
-use crate::upstream::status::OriginStatus;
+use crate::upstream::status::{OriginState, OriginStatus};
 
 use super::commands::Commands;
 use super::copies::{Copies, CopyError};
-use super::pass;
-use super::plan::{self, Facts, Step};
+use super::{Shared, pass};
 
 use amend::KnownOrder;
 use contradicting::Contradictions;
-use error::MirrorError;
+use meaning::Asking;
 use publish::ShrinkGuard;
 use refresh::Questions;
-use schedule::{Retry, Schedule};
+use schedule::{Doing, Facts, Purpose, Retry, Schedule, Step, WorkInHand};
 use terms::{Learning, TermEvidence};
-use work::{Doing, WorkInHand};
 
 /// Attempts at work that does not settle.
 const TRIES: u32 = 3;
@@ -50,6 +47,60 @@ const TRIES: u32 = 3;
 const TICK: Duration = Duration::from_secs(5);
 
 const DAY_MS: i64 = 86_400_000;
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+enum MirrorError {
+    /// A copy could not be fetched or stored.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The content cannot be indexed.
+    #[error("the origin's data cannot be used: {0}")]
+    Dataset(#[from] DatasetError),
+    /// The data directory failed.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// An import came in between.
+    #[error("another snapshot was imported meanwhile")]
+    Moved,
+}
+
+impl From<SnapshotsError> for MirrorError {
+    fn from(error: SnapshotsError) -> Self {
+        match error {
+            SnapshotsError::Store(error) => Self::Store(error),
+            SnapshotsError::Dataset(error) => Self::Dataset(error),
+            // A publication returns no other error.
+            SnapshotsError::Moved
+            | SnapshotsError::Unknown { .. }
+            | SnapshotsError::Ambiguous(_)
+            | SnapshotsError::NotRolledBack
+            | SnapshotsError::Backwards { .. }
+            | SnapshotsError::Older { .. }
+            | SnapshotsError::Foreign { .. } => Self::Moved,
+        }
+    }
+}
+
+impl MirrorError {
+    const fn state(&self) -> OriginState {
+        match self {
+            Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
+            Self::Dataset(_) => OriginState::Nonsense,
+            Self::Copy(_) | Self::Store(_) | Self::Moved => OriginState::CouldNotBeAsked,
+        }
+    }
+
+    /// Whether the origin wants the next request at once.
+    fn wants_no_pause(&self) -> bool {
+        matches!(self, Self::Copy(CopyError::Ask(error)) if error.wants_no_pause())
+    }
+
+    /// Whether the store is damaged: no fault of the origin.
+    const fn is_damage(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Damaged(_)) | Self::Copy(CopyError::Store(StoreError::Damaged(_))))
+    }
+}
 
 /// The mirror.
 pub struct Mirror {
@@ -68,29 +119,22 @@ pub struct Mirror {
     commands: Commands,
     /// Shown in `/status`.
     status: OriginStatus,
-    /// `ttl`: the time by which a refresh must have happened.
     settings: Settings,
     clock: Clock,
 }
 
 impl Mirror {
     /// A mirror that publishes into `snapshots`; `evidence` is from the store.
-    pub fn new(
-        copies: Copies,
-        snapshots: Snapshots,
-        commands: Commands,
-        settings: Settings,
-        clock: Clock,
-        evidence: Evidence,
-    ) -> Self {
-        let (status, store) = (copies.client().status().clone(), snapshots.store());
+    pub fn new(shared: Shared, snapshots: Snapshots, evidence: Evidence) -> Self {
+        let Shared { copies, store, commands, settings, clock, .. } = shared;
+        let status = copies.client.status().clone();
         Self {
             questions: Questions::new(copies.clone()),
             shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
             order: KnownOrder::new(store.clone()),
-            contradictions: Contradictions::new(store.clone()),
+            contradictions: Contradictions::new(store),
             seen: snapshots.newest().epoch(),
-            terms: TermEvidence::new(evidence),
+            terms: TermEvidence(evidence),
             learning: Learning::new(clock.now_mono()),
             schedule: Schedule::new(settings.load().ttl, copies.cache_ttl()),
             work: WorkInHand::default(),
@@ -106,8 +150,8 @@ impl Mirror {
     /// Mirrors, for ever.
     pub async fn run(mut self) {
         loop {
-            self.hear().await;
-            let step = plan::next(&self.facts());
+            self.hear();
+            let step = schedule::next(&self.facts());
             if let Step::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
                 continue;
@@ -121,7 +165,7 @@ impl Mirror {
     }
 
     /// Takes in commands and imports.
-    async fn hear(&mut self) {
+    fn hear(&mut self) {
         self.schedule.set_ttl(self.settings.load().ttl, self.copies.cache_ttl());
         let asked = self.commands.take();
         let epoch = self.snapshots.newest().epoch();
@@ -131,10 +175,8 @@ impl Mirror {
         let is_accepted = asked.accept && self.shrink.accept();
         self.schedule.is_refresh_asked |= asked.refresh || is_accepted;
         self.schedule.is_pass_asked |= asked.pass;
-        if !asked.disproved.is_empty()
-            && let Err(error) = self.disprove(&asked.disproved).await
-        {
-            tracing::warn!(%error, "what an audit found of filters could not be stored; the next audit finds it again");
+        if !asked.doubted.is_empty() {
+            self.doubt(asked.doubted);
         }
     }
 
@@ -148,6 +190,7 @@ impl Mirror {
             self.copies.set_volatile(newest.meta.volatile.clone());
         }
         self.learning.due = Some(self.clock.now_mono());
+        self.learning.asking = Asking::default();
         self.schedule.begin_anew();
     }
 
@@ -218,7 +261,7 @@ impl Mirror {
     async fn perform(&mut self, step: Step) -> Result<(), MirrorError> {
         match step {
             Step::Refresh => self.refresh().await,
-            Step::Begin(purpose) => self.begin_reading(purpose, None, false),
+            Step::Begin => self.begin_reading(Purpose::Certify, None, false),
             Step::Continue => self.go_on().await,
             Step::Learn => {
                 self.learn().await;
@@ -230,7 +273,7 @@ impl Mirror {
 
     /// Begins something that takes several steps.
     fn begin(&mut self, doing: Doing, pause: Duration) {
-        let share = self.copies.client().budget().crawl_work();
+        let share = self.copies.client.budget().crawl_work();
         self.work.begin(doing, self.clock.now_mono(), pause, share);
     }
 
@@ -250,7 +293,7 @@ impl Mirror {
             }
             Err(error) => {
                 let longest = self.schedule.longest_pause();
-                self.work.failed(work, now, longest, |pause| self.copies.client().jittered(pause));
+                self.work.failed(work, now, longest, |pause| self.copies.client.jittered(pause));
                 Err(error)
             }
         }
@@ -260,7 +303,7 @@ impl Mirror {
     fn account(&mut self, step: Step, result: Result<(), MirrorError>) {
         let Err(error) = result else {
             self.status.set_disk(None);
-            if matches!(step, Step::Begin(_)) {
+            if step == Step::Begin {
                 self.schedule.reading = Retry::default();
             }
             return;
@@ -269,7 +312,7 @@ impl Mirror {
             tracing::info!(%error, "continuing with the imported snapshot");
             return;
         }
-        let jittered = |pause| self.copies.client().jittered(pause);
+        let jittered = |pause| self.copies.client.jittered(pause);
         let failures = self.schedule.failed(step, self.clock.now_mono(), jittered);
         let failures = failures.unwrap_or_else(|| self.work.failures());
         if error.wants_no_pause() {
@@ -307,4 +350,20 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, MirrorError> {
     Ok(super::blocking::blocking(work).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_in_the_store_is_told_from_a_disk_that_takes_no_writes() {
+        let damage = || StoreError::Damaged("wrong checksum of page 46".to_owned());
+        let full = || StoreError::ReadOnly { path: "grandstand.redb".into() };
+        assert!(MirrorError::Store(damage()).is_damage());
+        assert!(MirrorError::Copy(CopyError::Store(damage())).is_damage());
+        assert!(!MirrorError::Store(full()).is_damage());
+        assert!(!MirrorError::Copy(CopyError::Store(full())).is_damage());
+        assert!(!MirrorError::Moved.is_damage());
+    }
 }

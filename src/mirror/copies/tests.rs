@@ -148,8 +148,8 @@ async fn a_stamp_that_never_changes_neither_ages_data_nor_holds_it_up() {
         assert_eq!((next.body, next.until_ms), (body(deployed, minutes).into(), now_ms), "no copy is so old");
     }
     assert!(!copies.saw_aged());
-    assert!(!copies.client().stamps().has_seen_silent_copies(), "what it said of the CDN is forgotten");
-    assert_eq!(copies.client().status().picture().stamps["sports"], "stands-still");
+    assert!(!copies.client.stamps().has_seen_silent_copies(), "what it said of the CDN is forgotten");
+    assert_eq!(copies.client.status().picture().stamps["sports"], "stands-still");
 }
 
 #[tokio::test]

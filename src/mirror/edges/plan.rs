@@ -42,23 +42,14 @@ pub(super) struct Evidence {
     /// How many requests the questions about filters took in this round.
     #[serde(default)]
     pub asked: BTreeMap<Filter, u32>,
-    /// The answers to the first and second question about each filter.
+    /// The answers to the first and second question about each filter: an empty list, as ours is, another answer, or one
+    /// that says nothing about the question.
     #[serde(default)]
-    pub filters: BTreeMap<Filter, Vec<FilterSeen>>,
+    pub known: BTreeMap<Filter, Vec<Seen>>,
     /// Whether the round goes on.
     pub is_open: bool,
     /// When the last round ended, in milliseconds since 1970; 0: none did.
     pub ended_ms: i64,
-}
-
-/// The answer to a question about a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FilterSeen {
-    /// Whether it is an empty list, as ours is; `None`: there was no answer, it says nothing about the question, or the
-    /// data does not allow the question.
-    pub is_ours: Option<bool>,
-    /// When it came, in milliseconds since 1970.
-    pub at_ms: i64,
 }
 
 /// What the decision rests on.
@@ -113,7 +104,7 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
         let is_asked = facts.again && since >= apart_ms.saturating_mul(2);
         return if is_due || is_asked { Step::Begin } else { Step::Wait(Duration::from_secs(60)) };
     }
-    let is_new = |question: &Question| evidence.may_ask(*question) && evidence.first_ms(*question).is_none();
+    let is_new = |question: &Question| evidence.may_ask(*question) && evidence.answers(*question).is_empty();
     if let Some(question) = Question::all().find(is_new) {
         return Step::Ask(question, 0);
     }
@@ -127,7 +118,7 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
     if open.peek().is_none() {
         return Step::Judge;
     }
-    let due = open.find(|question| evidence.first_ms(*question).is_some_and(is_due));
+    let due = open.find(|question| evidence.answers(*question).first().is_some_and(|seen| is_due(seen.at_ms)));
     due.map_or(Step::Wait(Duration::from_secs(1)), |question| Step::Ask(question, 1))
 }
 
@@ -139,7 +130,7 @@ impl Evidence {
         self.seen.clear();
         self.failed.clear();
         self.asked.clear();
-        self.filters.clear();
+        self.known.clear();
     }
 
     /// Whether one more request may be sent for a question.
@@ -163,36 +154,38 @@ impl Evidence {
         self.asked.values().sum()
     }
 
-    fn answers(&self, filter: Filter) -> &[FilterSeen] {
-        self.filters.get(&filter).map_or(&[], Vec::as_slice)
+    /// The answers to a question.
+    pub(super) fn answers(&self, question: Question) -> &[Seen] {
+        let answers = match question {
+            Question::Odd(case) => self.seen.get(&case),
+            Question::Known(filter) => self.known.get(&filter),
+        };
+        answers.map_or(&[], Vec::as_slice)
     }
 
-    /// When the first answer to a question came.
-    fn first_ms(&self, question: Question) -> Option<i64> {
+    /// An answer came.
+    pub(super) fn saw(&mut self, question: Question, seen: Seen) {
         match question {
-            Question::Odd(case) => self.seen.get(&case)?.first().map(|seen| seen.at_ms),
-            Question::Known(filter) => self.answers(filter).first().map(|seen| seen.at_ms),
+            Question::Odd(case) => self.seen.entry(case).or_default().push(seen),
+            Question::Known(filter) => self.known.entry(filter).or_default().push(seen),
         }
     }
 
     /// Whether a second answer could teach something.
     fn needs_another(&self, question: Question) -> bool {
+        let [one] = self.answers(question) else { return false };
         let teaches = match question {
-            Question::Odd(case) => self
-                .seen
-                .get(&case)
-                .is_some_and(|answers| matches!(&answers[..], [one] if !matches!(one.said, Said::Never(_)))),
-            Question::Known(filter) => matches!(self.answers(filter), [FilterSeen { is_ours: Some(false), .. }]),
+            Question::Odd(_) => !matches!(one.said, Said::Never(_)),
+            Question::Known(_) => matches!(one.said, Said::Answer { .. }),
         };
         teaches && self.may_ask(question)
     }
 
     /// Whether the origin answers a question about a filter in another way; `None`: that is not known.
     fn differs(&self, filter: Filter) -> Option<bool> {
-        let answers: Vec<Option<bool>> = self.answers(filter).iter().map(|seen| seen.is_ours).collect();
-        match answers[..] {
-            [Some(true)] => Some(false),
-            [Some(false), Some(false)] => Some(true),
+        match self.answers(Question::Known(filter)) {
+            [Seen { said: Said::List(_), .. }] => Some(false),
+            [Seen { said: Said::Answer { .. }, .. }, Seen { said: Said::Answer { .. }, .. }] => Some(true),
             _ => None,
         }
     }
@@ -217,8 +210,7 @@ impl Evidence {
             ..Learned::default()
         };
         for case in Case::ALL {
-            let answers = self.seen.get(&case).map_or(&[][..], Vec::as_slice);
-            let lesson = match answers {
+            let lesson = match self.answers(Question::Odd(case)) {
                 [Seen { said: Said::Never(why), .. }, ..] => Err(why.clone()),
                 [one, other, ..] => judge(case, [one, other]),
                 _ => Err("it was not asked twice".to_owned()),
@@ -250,13 +242,14 @@ mod tests {
         Seen { told: Vec::new(), said, at_ms }
     }
 
-    fn saw(evidence: &mut Evidence, case: Case, seen: Seen) {
-        evidence.seen.entry(case).or_default().push(seen);
-    }
-
     fn says(evidence: &mut Evidence, filter: Filter, is_ours: Option<bool>, at_ms: i64) {
-        *evidence.asked.entry(filter).or_default() += 1;
-        evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
+        let said = match is_ours {
+            Some(true) => Said::List(Vec::new()),
+            Some(false) => Said::of(Came { status: 404, media_types: &[], body: b"" }),
+            None => Said::Never("nothing".to_owned()),
+        };
+        *evidence.sent(Question::Known(filter)) += 1;
+        evidence.saw(Question::Known(filter), Seen { told: Vec::new(), said, at_ms });
     }
 
     /// Answers every probe at once, until there is something else to do; how many there were. To questions about
@@ -266,9 +259,9 @@ mod tests {
         loop {
             match next(evidence, facts) {
                 Step::Ask(Question::Odd(case), round) => {
-                    assert_eq!(evidence.seen.get(&case).map_or(0, Vec::len), round);
+                    assert_eq!(evidence.answers(Question::Odd(case)).len(), round);
                     evidence.sent += 1;
-                    saw(evidence, case, seen(facts.now_ms));
+                    evidence.saw(Question::Odd(case), seen(facts.now_ms));
                     count += 1;
                 }
                 Step::Ask(Question::Known(filter), 0) => says(evidence, filter, Some(true), facts.now_ms),
@@ -354,7 +347,7 @@ mod tests {
             evidence.sent += 1;
             if !evidence.retries(Question::Odd(case)) {
                 let said = Said::Never("it failed".to_owned());
-                saw(&mut evidence, case, Seen { told: Vec::new(), said, at_ms: 1_000 });
+                evidence.saw(Question::Odd(case), Seen { told: Vec::new(), said, at_ms: 1_000 });
             }
         }
         assert_eq!(evidence.sent, MOST_PROBES);
@@ -369,14 +362,15 @@ mod tests {
         evidence.begin("o");
         for now_ms in [1_000, 301_000] {
             for filter in Filter::ALL {
-                evidence.filters.insert(filter, vec![FilterSeen { is_ours: None, at_ms: now_ms }]);
+                let said = Said::Never("nothing".to_owned());
+                evidence.known.insert(filter, vec![Seen { told: Vec::new(), said, at_ms: now_ms }]);
             }
             while let Step::Ask(Question::Odd(case), _) = next(&evidence, &facts(now_ms, Some(now_ms - 1))) {
                 evidence.sent += 1;
                 if failures > 0 && evidence.retries(Question::Odd(case)) {
                     failures -= 1;
                 } else {
-                    saw(&mut evidence, case, seen(now_ms));
+                    evidence.saw(Question::Odd(case), seen(now_ms));
                 }
             }
         }
@@ -389,7 +383,7 @@ mod tests {
     fn what_came_so_far_reads_back_as_it_was() {
         let mut evidence = Evidence::default();
         evidence.begin("o");
-        saw(&mut evidence, Case::PageZero, seen(7));
+        evidence.saw(Question::Odd(Case::PageZero), seen(7));
         let text = serde_json::to_vec(&evidence).unwrap();
         assert_eq!(serde_json::from_slice::<Evidence>(&text).unwrap(), evidence);
         let learned = evidence.judge(8);

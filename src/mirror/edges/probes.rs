@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::edges::case::Case;
+use crate::api::edges::judge::Said;
 use crate::api::edges::lesson::is_learnable;
 use crate::api::edges::odd::{self, How, Odd};
 use crate::api::listing::ListingId;
@@ -238,13 +239,23 @@ fn elsewhere(round: usize, dataset: &Dataset) -> Option<ListQuery> {
     Some(query.with_term(TaxonomyKind::Cities, &city))
 }
 
-/// Whether an answer is an empty list, as ours is; `None`: it says nothing about the question.
-pub(super) fn is_ours(status: u16, body: &[u8]) -> Option<bool> {
+/// What an answer says about the meaning of a filter: an empty list, as ours is, another answer, or nothing.
+pub(super) fn said_of_filter(status: u16, body: &[u8]) -> Said {
+    let nothing = || Said::Never("the answer says nothing about the filter".to_owned());
     if status != 200 {
-        return is_learnable(status).then_some(false);
+        return if is_learnable(status) { another_answer(status) } else { nothing() };
     }
-    let list = serde_json::from_slice::<Value>(body).ok().filter(|value| value.get("items").is_some())?;
-    Some(list.get("total")?.as_u64()? == 0)
+    let list = serde_json::from_slice::<Value>(body).ok().filter(|value| value.get("items").is_some());
+    match list.and_then(|list| list.get("total")?.as_u64()) {
+        Some(0) => Said::List(Vec::new()),
+        Some(_) => another_answer(status),
+        None => nothing(),
+    }
+}
+
+/// An answer that is not as ours.
+pub(super) const fn another_answer(status: u16) -> Said {
+    Said::Answer { status, media_type: None, body: String::new() }
 }
 
 #[cfg(test)]
@@ -330,7 +341,12 @@ mod tests {
             (429, "", None),
             (500, "", None),
         ] {
-            assert_eq!(is_ours(status, body.as_bytes()), ours, "{status} {body}");
+            let is_ours = match said_of_filter(status, body.as_bytes()) {
+                Said::List(_) => Some(true),
+                Said::Answer { .. } => Some(false),
+                Said::Never(_) => None,
+            };
+            assert_eq!(is_ours, ours, "{status} {body}");
         }
     }
 }

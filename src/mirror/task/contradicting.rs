@@ -23,11 +23,10 @@ use crate::upstream::window::Class;
 
 use super::super::copies::CopyError;
 use super::super::pass::{self, Assembled, Contradiction, Contradictory, PAGE_SIZE, Recurrence, arranged};
-use super::super::plan::Purpose;
 use super::super::refresh::Probe;
 use super::publish::Proof;
 use super::reading::{BATCH, Reading};
-use super::work::{Doing, Next};
+use super::schedule::{Doing, Next, Purpose};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the contradiction that the newest snapshot lives with.
@@ -59,22 +58,19 @@ impl Contradictions {
         Self { store, seen: Recurrence::default(), accepted }
     }
 
+    /// What a snapshot lives with.
+    fn of(&self, snapshot: &SnapshotId) -> Option<&Accepted> {
+        self.accepted.as_ref().filter(|accepted| accepted.snapshot == *snapshot)
+    }
+
     /// Whether a snapshot lives with a contradiction.
     pub(super) fn lives_with(&self, snapshot: &SnapshotId) -> bool {
-        self.accepted.as_ref().is_some_and(|accepted| accepted.snapshot == *snapshot)
+        self.of(snapshot).is_some()
     }
 
     /// The hash of the first page that agrees with a snapshot; `None`: its listings decide.
     pub(super) fn first_page(&self, snapshot: &SnapshotId) -> Option<ContentHash> {
-        let accepted = self.accepted.as_ref().filter(|accepted| accepted.snapshot == *snapshot)?;
-        Some(ContentHash::from_bytes(accepted.first_page))
-    }
-
-    /// Whether this is what a snapshot lives with already.
-    fn is_accepted(&self, snapshot: Option<&SnapshotId>, contradiction: &Contradiction) -> bool {
-        self.accepted
-            .as_ref()
-            .is_some_and(|accepted| Some(&accepted.snapshot) == snapshot && accepted.contradiction == *contradiction)
+        self.of(snapshot).map(|accepted| ContentHash::from_bytes(accepted.first_page))
     }
 
     fn accept(&mut self, accepted: Accepted) -> Result<(), MirrorError> {
@@ -172,8 +168,8 @@ impl Mirror {
         mut found: Contradictory,
     ) -> Result<Option<Next>, MirrorError> {
         let newest = self.newest();
-        let snapshot = newest.as_ref().map(|newest| &newest.dataset.id);
-        let known = self.contradictions.is_accepted(snapshot, &found.contradiction);
+        let accepted = newest.as_ref().and_then(|newest| self.contradictions.of(&newest.dataset.id));
+        let known = accepted.is_some_and(|accepted| accepted.contradiction == found.contradiction);
         let apart = if newest.is_some() { self.copies.apart() } else { Duration::ZERO };
         if !known && !self.contradictions.seen.see(&found.contradiction, reading.began, apart) {
             return Ok(None);
@@ -184,27 +180,25 @@ impl Mirror {
         } else {
             tracing::warn!(why = %found, "the origin's pages contradict each other; publishing the best list available");
         }
-        let left = 2 * pass::pages(found.total) + 20;
+        // Each contradiction is looked into once; and again at each sweep while something is unknown.
         let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
-        let on_pages = found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
+        let is_looked_into = known && (is_whole || reading.purpose == Purpose::Follow);
         let mut search = Search {
             purpose: reading.purpose,
+            left: 2 * pass::pages(found.total) + 20,
+            on_pages: found.assembled.content.summaries.iter().map(|summary| summary.id).collect(),
             found,
             until_ms,
             before: reading.before.clone(),
-            on_pages,
             todo: VecDeque::new(),
-            left,
             failures: 0,
             elsewhere: BTreeMap::new(),
             unseen: Vec::new(),
-            phase: Phase::Details,
+            phase: if is_looked_into { Phase::Details } else { Phase::Filters },
         };
-        if known && (is_whole || reading.purpose == Purpose::Follow) {
-            // Each contradiction is looked into once; and again at each sweep while something is unknown.
-            self.ask_for_details(&mut search);
+        if is_looked_into {
+            search.todo.extend(self.lost(&search).into_iter().map(Question::Detail));
         } else {
-            search.phase = Phase::Filters;
             self.ask_with_filters(&mut search).await?;
         }
         Ok(Some(Next::Instead(Doing::Searching(Box::new(search)), Duration::ZERO)))
@@ -221,30 +215,18 @@ impl Mirror {
         let content = search.found.assembled.content.clone();
         let doubtful = blocking(move || {
             let Ok(dataset) = Dataset::build(content, &Evidence::new()) else { return Ok(Vec::new()) };
-            let mut terms: Vec<(TaxonomyKind, String, u64)> = Vec::new();
-            for (kind, slug, _) in dataset.doubtful() {
+            let count = |(kind, slug, _): &(TaxonomyKind, String, [u8; 16])| {
                 let term = dataset.terms(*kind).iter().find(|term| term.slug == *slug);
-                let count = term.and_then(|term| term.numbers.iter().map(|(_, number)| *number).max());
-                terms.push((*kind, slug.clone(), count.unwrap_or(0)));
-            }
-            Ok(terms)
+                let count = term.and_then(|term| term.numbers.iter().map(|(_, number)| *number).max()).unwrap_or(0);
+                (count, ListQuery::largest_pages().with_term(*kind, slug))
+            };
+            Ok(dataset.doubtful().iter().map(count).collect())
         });
-        let mut terms = doubtful.await?;
-        terms.sort_by_key(|(_, _, count)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
+        let mut terms: Vec<(u64, ListQuery)> = doubtful.await?;
+        terms.sort_by_key(|(count, _)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
         let most = usize::try_from(search.left / 2).unwrap_or(usize::MAX);
-        search.todo.extend(
-            terms
-                .into_iter()
-                .take(most)
-                .map(|(kind, slug, _)| Question::List(ListQuery::largest_pages().with_term(kind, &slug))),
-        );
+        search.todo.extend(terms.into_iter().take(most).map(|(_, query)| Question::List(query)));
         Ok(())
-    }
-
-    /// The details of listings that were there before: only a 404 says that they are gone.
-    fn ask_for_details(&self, search: &mut Search) {
-        let lost = self.lost(search);
-        search.todo.extend(lost.into_iter().map(Question::Detail));
     }
 
     /// The listings of the newest snapshot that no list has shown so far.
@@ -284,21 +266,23 @@ impl Mirror {
         if !search.todo.is_empty() {
             return Ok(Next::Again(Duration::ZERO));
         }
+        let lost = self.lost(search);
         let next_size = match search.phase {
             Phase::Filters => OTHER_SIZE,
             Phase::OtherPages(size) => size - 1,
             Phase::Details => return self.live_with(search).await,
         };
         let pages = search.found.total.div_ceil(next_size.into());
-        let for_details = (self.lost(search).len() as u64).min(search.left / 2);
+        let for_details = (lost.len() as u64).min(search.left / 2);
         // What no page shows is on no page of another size, either.
         if search.displaced() > 0 && pages + for_details <= search.left {
             search.phase = Phase::OtherPages(next_size);
             let query = |page| ListQuery { page, per_page: next_size, ..ListQuery::default() };
             search.todo.extend((1..=pages).map(|page| Question::List(query(page))));
         } else {
+            // Only a 404 says that a listing is gone.
             search.phase = Phase::Details;
-            self.ask_for_details(search);
+            search.todo.extend(lost.into_iter().map(Question::Detail));
         }
         Ok(Next::Again(Duration::ZERO))
     }
@@ -318,7 +302,7 @@ impl Mirror {
             }
             Question::Detail(summary) => {
                 let path = format!("/api/listings/{}.json", summary.id);
-                let answer = self.copies.client().ask(&path, None, Asker::mirror(Class::Crawl)).await?;
+                let answer = self.copies.client.ask(&path, None, Asker::mirror(Class::Crawl)).await?;
                 if !matches!(answer.status, 404 | 410) {
                     search.unseen.push(summary.clone());
                 }

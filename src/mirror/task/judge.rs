@@ -18,12 +18,11 @@ use crate::upstream::status::{OriginState, Progress};
 use crate::upstream::window::Class;
 
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
-use super::super::plan::{Purpose, is_settled};
 use super::super::refresh::ProbeShape;
 use super::amend::newly_doubtful;
 use super::publish::{Candidate, Proof};
 use super::reading::Reading;
-use super::work::{Doing, Next};
+use super::schedule::{Doing, Next, Purpose, is_settled};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the start of an unfinished reading.
@@ -128,7 +127,7 @@ impl Mirror {
         let since = WallTime::from_millis(until_ms).rfc3339().filter(|_| is_due);
         let Some(since) = since else { return known.unwrap_or_default() };
         let path = format!("/api/listings.json?modified_since={since}");
-        let asked = match self.copies.client().ask(&path, None, Asker::mirror(Class::Crawl)).await {
+        let asked = match self.copies.client.ask(&path, None, Asker::mirror(Class::Crawl)).await {
             Ok(answer) => EmptyNumbers::of(&answer.body),
             Err(error) => {
                 tracing::debug!(path, %error, "the numbers of an empty list stay as they are known");

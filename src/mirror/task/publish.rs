@@ -19,8 +19,6 @@ use super::{DAY_MS, Mirror, MirrorError, blocking};
 #[derive(Clone)]
 pub(super) struct List {
     pub(super) dataset: Arc<Dataset>,
-    /// The revision of the term evidence on which the indexes rest.
-    pub(super) revision: usize,
     pub(super) beside: Beside,
 }
 
@@ -148,8 +146,7 @@ impl Mirror {
     pub(super) async fn publish_assembled(&mut self, assembled: Assembled, proof: Proof) -> Result<(), MirrorError> {
         let list = match self.newest() {
             Some(newest) if newest.dataset.id == assembled.content.id() => {
-                let (dataset, revision) = (newest.dataset.clone(), self.terms.revision);
-                List { dataset, revision, beside: assembled.beside }
+                List { dataset: newest.dataset.clone(), beside: assembled.beside }
             }
             newest => self.terms.index(assembled, newest).await?,
         };
@@ -185,7 +182,7 @@ impl Mirror {
             proved: known.map(|known| known.proved.clone()).unwrap_or_default(),
             suspected: known.map(|known| known.suspected.clone()).unwrap_or_default(),
             asked_ms: known.map_or(0, |known| known.asked_ms),
-            origin: Some(self.copies.client().base().as_str().to_owned()),
+            origin: Some(self.copies.client.base().as_str().to_owned()),
         };
         if let Some(newest) = &newest {
             self.order.compare(&newest.dataset, &list.dataset).await?;
@@ -198,7 +195,9 @@ impl Mirror {
     }
 
     /// Publishes a list that was held back and accepted.
-    pub(super) async fn publish_held(&mut self, held: Prepared) -> Result<(), MirrorError> {
+    pub(super) async fn publish_held(&mut self, mut held: Prepared) -> Result<(), MirrorError> {
+        // Evidence of terms may have arrived meanwhile.
+        held.list.dataset = self.terms.index_again(&held.list.dataset, self.newest()).await?;
         let listings = held.list.dataset.len();
         tracing::warn!(listings, "a snapshot that lost many listings was accepted");
         let mut sizes = States::default();
@@ -208,7 +207,8 @@ impl Mirror {
 
     /// Makes a list the newest snapshot; `sizes` are remembered with it.
     async fn switch_to(&mut self, Prepared { list, meta }: Prepared, sizes: States) -> Result<(), MirrorError> {
-        let dataset = self.terms.caught_up(list, self.newest()).await?;
+        let same = self.newest().filter(|newest| newest.dataset.id == list.dataset.id);
+        let dataset = same.map_or(list.dataset, |newest| newest.dataset.clone());
         let now_ms = self.clock.now_wall().as_millis();
         let (published, kept) = (dataset.clone(), meta.clone());
         self.switch(move |snapshots, seen| snapshots.publish(seen, &published, kept, sizes)).await?;

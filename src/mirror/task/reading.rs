@@ -20,8 +20,8 @@ use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError, Fetched};
 use super::super::pass::{self, Assembled, Inconsistent, Pass, Span};
-use super::super::plan::Purpose;
 use super::MirrorError;
+use super::schedule::Purpose;
 
 /// Requests before the task looks for other work.
 pub(super) const BATCH: usize = 12;

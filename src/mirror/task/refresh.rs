@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::Certificate;
@@ -16,11 +17,10 @@ use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError};
 use super::super::pass::{self, Beside};
-use super::super::plan::Purpose;
-use super::super::refresh::{Answers, Difference, Probe, ProbeShape, Verdict};
+use super::super::refresh::{Answers, Probe, ProbeShape, Verdict};
 use super::amend::NotAmended;
 use super::publish::{Candidate, Prepared, Proof};
-use super::work::{Doing, Next};
+use super::schedule::{Doing, Next, Purpose};
 use super::{Mirror, MirrorError, TRIES};
 
 /// Statuses for a question that a server does not understand.
@@ -51,55 +51,45 @@ impl Questions {
     /// The five questions about a data set.
     pub(super) async fn ask(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
         // One request first: nothing more is sent to an origin that does not answer it.
-        let first = self.copies.fetch(&pass::page_path(1), Class::Refresh).await?;
-        let probe = Probe::of(dataset, confirmed_ms, self.shape);
-        let [sports, states, cities] = TaxonomyKind::ALL.map(|kind| self.copies.fetch(kind.path(), Class::Refresh));
-        let (sports, states, cities, probed) = tokio::join!(sports, states, cities, self.probe(probe.as_ref()));
+        let copies = self.copies.clone();
+        let first = copies.fetch(&pass::page_path(1), Class::Refresh).await?;
+        let [sports, states, cities] = TaxonomyKind::ALL.map(|kind| copies.fetch(kind.path(), Class::Refresh));
+        let (sports, states, cities, probed) = tokio::join!(sports, states, cities, self.probe(dataset, confirmed_ms));
         let taxonomies = [sports?, states?, cities?];
-        let probe = match self.understand(dataset, confirmed_ms, probe, probed).await? {
-            Some((probe, copy)) => Some((probe, self.copies.page(&copy)?)).map(|(probe, page)| (probe, copy, page)),
-            None => None,
-        };
-        let page = self.copies.page(&first)?;
-        Ok(Answers { probe, first: (first, page), taxonomies })
-    }
-
-    async fn probe(&self, probe: Option<&Probe>) -> Result<Option<Copy>, CopyError> {
-        let Some(probe) = probe else { return Ok(None) };
-        Ok(Some(self.copies.fetch(&probe.path, Class::Refresh).await?))
-    }
-
-    /// A refused probe changes its shape. A probe that alone stays unanswered, again and again, is given up for this
-    /// time, and every page is read instead.
-    async fn understand(
-        &mut self,
-        dataset: &Dataset,
-        confirmed_ms: i64,
-        mut probe: Option<Probe>,
-        mut probed: Result<Option<Copy>, CopyError>,
-    ) -> Result<Option<(Probe, Copy)>, MirrorError> {
-        while let Err(CopyError::Ask(AskError::Status { status, .. })) = &probed
-            && REFUSED.contains(status)
-            && probe.is_some()
-        {
-            self.probe_otherwise();
-            probe = Probe::of(dataset, confirmed_ms, self.shape);
-            probed = self.probe(probe.as_ref()).await;
-        }
-        match probed {
-            Ok(copy) => {
+        let probe = match probed {
+            Ok(probe) => {
                 self.unprobed = 0;
-                Ok(probe.zip(copy))
+                probe
             }
+            // A probe that alone stays unanswered, again and again, is given up for this time.
             Err(CopyError::Ask(error)) if self.unprobed + 1 >= TRIES => {
                 tracing::warn!(%error, "only the probe fails; every page is read instead");
-                Ok(None)
+                None
             }
             Err(error) => {
                 self.unprobed += 1;
-                Err(error.into())
+                return Err(error.into());
+            }
+        };
+        let page = copies.page(&first)?;
+        Ok(Answers { probe, first: (first, page), taxonomies })
+    }
+
+    /// The probe for a data set with its answer; `None`: there is no probe. A refused probe changes its shape.
+    async fn probe(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Option<(Probe, Copy, Page)>, CopyError> {
+        while let Some(probe) = Probe::of(dataset, confirmed_ms, self.shape) {
+            match self.copies.fetch(&probe.path, Class::Refresh).await {
+                Ok(copy) => {
+                    let page = self.copies.page(&copy)?;
+                    return Ok(Some((probe, copy, page)));
+                }
+                Err(CopyError::Ask(AskError::Status { status, .. })) if REFUSED.contains(&status) => {
+                    self.probe_otherwise();
+                }
+                Err(error) => return Err(error),
             }
         }
+        Ok(None)
     }
 }
 
@@ -126,13 +116,18 @@ impl Mirror {
             }
             // The CDN sent copies older than the known data; they confirm nothing.
             Verdict::Older => self.looked_at(OriginState::Unchanged),
-            Verdict::Changed(Difference::ProbeSelection) if !answers.lacks(&newest.dataset) => {
+            Verdict::SelectsOthers if !answers.lacks(&newest.dataset) => {
                 // The answer has no news: the origin understands the question differently.
                 self.questions.probe_otherwise();
                 self.schedule.is_refresh_asked = true;
             }
-            Verdict::Changed(difference) => {
-                tracing::info!(what = difference.as_str(), "the origin has changed");
+            verdict @ (Verdict::Changed(_) | Verdict::SelectsOthers | Verdict::Unprobed) => {
+                let what = match verdict {
+                    Verdict::Changed(what) => what,
+                    Verdict::SelectsOthers => "the probe's selection",
+                    _ => "nothing is probed",
+                };
+                tracing::info!(what, "the origin has changed");
                 self.status.set_state(OriginState::Changed);
                 let (left_out, volatile_values) = (newest.meta.left_out.clone(), newest.meta.volatile_values.clone());
                 let beside = Beside { left_out, volatile_values };
@@ -230,7 +225,7 @@ impl Mirror {
                 return Ok(Next::Again(self.copies.lag()));
             }
             Verdict::Unchanged => Proof::open("the origin's answers never agreed on one instant", answers.until_ms()),
-            Verdict::Changed(Difference::ProbeSelection) => {
+            Verdict::SelectsOthers => {
                 // Perhaps a copy of another instant; if not, the origin understands the question differently.
                 candidate.tries += 1;
                 if candidate.tries < TRIES {
@@ -240,13 +235,13 @@ impl Mirror {
                 self.questions.probe_otherwise();
                 return Ok(Next::Again(Duration::ZERO));
             }
-            Verdict::Changed(Difference::Unprobed) if !is_last_try => {
+            Verdict::Unprobed if !is_last_try => {
                 // Without a probe only pages that are proven to be of one instant confirm a list.
                 self.work.unsettled += 1;
                 self.begin_reading(Purpose::Follow, Some(started_ms), false)?;
                 return Ok(Next::Done);
             }
-            Verdict::Changed(Difference::Unprobed) => {
+            Verdict::Unprobed => {
                 let until_ms = candidate.until_ms.min(answers.until_ms());
                 Proof::open("the origin does not answer the probe", until_ms)
             }

@@ -21,62 +21,43 @@ use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, CopyError};
 use super::super::pass::{Assembled, Beside};
-use super::meaning::Asking;
+use super::meaning::{Asking, Doubt};
 use super::publish::List;
 use super::{Mirror, MirrorError, blocking};
 
 /// What the origin has listed for terms.
-pub(super) struct TermEvidence {
-    known: Evidence,
-    /// Counts changes: lists indexed before are behind.
-    pub(super) revision: usize,
-}
+pub(super) struct TermEvidence(pub(super) Evidence);
 
 impl TermEvidence {
-    pub(super) const fn new(known: Evidence) -> Self {
-        Self { known, revision: 0 }
-    }
-
     /// Takes what an import has put into the store.
     pub(super) fn read_back(&mut self, store: &Store) {
         match store.evidence() {
-            Ok(known) => self.known = known,
+            Ok(known) => self.0 = known,
             Err(error) => {
                 tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             }
         }
-        self.revision += 1;
     }
 
     /// Indexes a list. What is in the newest snapshot is not read again.
     pub(super) async fn index(&self, list: Assembled, newest: Option<Arc<Snapshot>>) -> Result<List, MirrorError> {
         let Assembled { content, beside } = list;
-        let known = self.known.clone();
+        let known = self.0.clone();
         let index = move || match newest {
             Some(newest) => newest.dataset.followed_by(content, &known),
             None => Dataset::build(content, &known),
         };
-        let dataset = Arc::new(blocking(move || Ok(index())).await??);
-        Ok(List { dataset, revision: self.revision, beside })
+        Ok(List { dataset: Arc::new(blocking(move || Ok(index())).await??), beside })
     }
 
     /// The indexes of a data set by all evidence so far.
-    async fn index_again(&self, of: &Dataset, newest: Option<Arc<Snapshot>>) -> Result<Arc<Dataset>, MirrorError> {
-        let list = Assembled { content: of.content.clone(), beside: Beside::default() };
-        Ok(self.index(list, newest).await?.dataset)
-    }
-
-    /// The data set of a list: some evidence may have arrived while the list waited for its confirmation.
-    pub(super) async fn caught_up(
+    pub(super) async fn index_again(
         &self,
-        list: List,
+        of: &Dataset,
         newest: Option<Arc<Snapshot>>,
     ) -> Result<Arc<Dataset>, MirrorError> {
-        match newest {
-            Some(newest) if newest.dataset.id == list.dataset.id => Ok(newest.dataset.clone()),
-            _ if list.revision == self.revision => Ok(list.dataset),
-            newest => self.index_again(&list.dataset, newest).await,
-        }
+        let list = Assembled { content: of.content.clone(), beside: Beside::default() };
+        Ok(self.index(list, newest).await?.dataset)
     }
 }
 
@@ -88,11 +69,13 @@ pub(super) struct Learning {
     asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
     /// The questions about the meaning of filters.
     pub(super) asking: Asking,
+    /// What an audit doubts.
+    pub(super) doubts: Vec<Doubt>,
 }
 
 impl Learning {
     pub(super) fn new(now: Monotonic) -> Self {
-        Self { due: Some(now), asked: None, asking: Asking::default() }
+        Self { due: Some(now), asked: None, asking: Asking::default(), doubts: Vec::new() }
     }
 
     /// How long until something is asked; `None`: nothing is left.
@@ -204,7 +187,7 @@ impl Mirror {
         older: &mut Vec<(TaxonomyKind, String)>,
     ) -> Result<Option<Monotonic>, MirrorError> {
         let mut dataset = newest.dataset.clone();
-        let _work = self.copies.client().budget().crawl_work();
+        let _work = self.copies.client.budget().crawl_work();
         let (mut has_learned, mut result) = (false, Ok(None));
         let is_open = |asked: &HashSet<_>, kind, slug: &str| !asked.contains(&(kind, slug.to_owned()));
         // The listings of some terms may decide the last one with their name.
@@ -222,8 +205,7 @@ impl Mirror {
                 Ok(TermAnswer::Older) => older.push((kind, slug.clone())),
                 Ok(TermAnswer::Moved) => {}
                 Ok(TermAnswer::Listed(listed)) => {
-                    self.terms.known.insert((kind, slug.clone()), listed);
-                    self.terms.revision += 1;
+                    self.terms.0.insert((kind, slug.clone()), listed);
                     has_learned = true;
                     let open = dataset.doubtful_namesakes(kind, &slug).filter(|other| is_open(asked, kind, other));
                     if open.count() == 1 {
@@ -242,7 +224,7 @@ impl Mirror {
         }
         if has_learned {
             let dataset = self.terms.index_again(&newest.dataset, Some(newest.clone())).await?;
-            let evidence = self.terms.known.clone();
+            let evidence = self.terms.0.clone();
             self.switch(move |snapshots, seen| snapshots.reindexed(seen, &dataset, &evidence)).await?;
         }
         result
