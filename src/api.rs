@@ -2,11 +2,7 @@
 //!
 //! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
 
-pub(crate) mod changes;
-pub(crate) mod document;
-pub(crate) mod dump;
 pub(crate) mod edges;
-pub(crate) mod envelope;
 pub(crate) mod hash;
 pub mod json;
 pub mod links;

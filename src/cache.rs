@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use moka::ops::compute::Op;
 use moka::sync::Cache as Moka;
 
-use crate::api::document::WantedDocument;
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
+use crate::api::route::WantedDocument;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::path;
 

@@ -24,6 +24,11 @@ const FIRST_MILLIS: i64 = -62_167_219_200_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WallTime(i64);
 
+/// Whole seconds, rounded up: whoever waits so long has waited long enough.
+pub(crate) const fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
+}
+
 /// A text that is no instant.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0:?} is not a timestamp with an offset (such as 2026-11-20T12:00:00Z)")]

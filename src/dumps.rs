@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
+use crate::api::route::DumpKind;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
 use crate::mirror::details::Details;

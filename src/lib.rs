@@ -236,7 +236,7 @@
 //! [`config::Settings`] is the configuration in effect. Some keys can change while the server runs. A module that uses
 //! such a key keeps the `Settings`, and reads the key at each use, without a lock. [`app::reload`] replaces what costs
 //! more to make: the rules for requests, the headers that are the same in every answer, the quotas, the certificate.
-//! `config::merge` says which keys can change; a key that it does not name needs a restart.
+//! The declaration of a key (`config::keys`) says whether it can change, or needs a restart.
 //!
 //! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. At a stop, the
 //! process answers the requests that have arrived, and tells clients that their connection ends. Connections that it
@@ -274,7 +274,6 @@
 //! * Parts (206) are not stored. Interim answers are not sent over HTTP/2: pingora cannot.
 //! * If the origin answers 404 for a stored detail, the detail stays stored until a second 404 confirms that it is
 //!   gone.
-//! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
 #![warn(unreachable_pub)]
 #![allow(

@@ -43,13 +43,20 @@ use details::Details;
 /// What the mirror's tasks and the audit share; cheap to clone.
 #[derive(Clone)]
 pub struct Shared {
+    /// Pages and taxonomies, and the way to the origin.
     pub copies: Copies,
+    /// The store of both.
     pub store: Arc<Store>,
+    /// The newest snapshot.
     pub newest: SnapshotPointer,
+    /// The details.
     pub details: Details,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
+    /// Commands to the mirror.
     pub commands: Commands,
+    /// The configuration in effect.
     pub settings: Settings,
+    /// The clock.
     pub clock: Clock,
 }

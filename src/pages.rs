@@ -20,7 +20,7 @@ mod texts;
 
 use std::sync::Arc;
 
-use crate::api::document::{Document, WantedDocument};
+use crate::api::route::{Document, WantedDocument};
 use crate::cache::rendered::{Confinement, Kind, Lifetime, Rendered};
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::Snapshot;

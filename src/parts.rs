@@ -19,7 +19,7 @@ pub mod answer {
 pub mod api {
     pub use crate::api::{json, links};
     pub mod envelope {
-        pub use crate::api::envelope::{Envelope, EnvelopeField};
+        pub use crate::api::page::{Envelope, EnvelopeField};
     }
     pub mod hash {
         pub use crate::api::hash::ContentHash;
@@ -70,7 +70,7 @@ pub mod limit {
 }
 pub mod telemetry {
     pub mod table {
-        pub use crate::telemetry::table::{ALL, Kind, Metric};
+        pub use crate::admin::metrics::table::{ALL, Kind, Metric};
     }
 }
 pub mod shared_limit {

@@ -42,6 +42,7 @@ use crate::upstream::client::{AskError, Asker};
 use crate::upstream::failures::Failures;
 use crate::upstream::flight::Flights;
 use crate::upstream::forward::Forwarder;
+use crate::upstream::room::Room;
 use crate::upstream::wire::Listener;
 
 use demand::Demands;
@@ -241,6 +242,13 @@ impl Proxy {
             Endpoint::Unknown => Trail::NONE,
         };
         Asker { spare: question.is_spare(), ..self.asker(&Caller { address: question.client, trail }) }
+    }
+
+    /// The room for answers that are streamed to a client.
+    fn room_of(&self, question: &Question) -> Room {
+        let origin = self.0.upstream.origin();
+        let household = (!question.for_many).then(|| origin.budget().household(question.client));
+        origin.room().for_streams(household)
     }
 
     fn policy(&self, known: bool) -> Policy {

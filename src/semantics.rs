@@ -14,7 +14,6 @@ pub(crate) mod framing;
 pub(crate) mod freshness;
 pub(crate) mod hops;
 pub(crate) mod host;
-pub(crate) mod link;
 pub(crate) mod network;
 pub mod path;
 pub mod precondition;

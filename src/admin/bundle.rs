@@ -20,7 +20,7 @@ use pingora::protocols::http::ServerSession;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::api::dump::DumpKind;
+use crate::api::route::DumpKind;
 use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
 use crate::bundle::{Bundle, BundleError};
 use crate::clock::Clock;

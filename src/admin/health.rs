@@ -1,7 +1,7 @@
 //! Health, the reasons when it is bad, and what should be mended although it is good: sentences for people in `/status`
 //! and `grandstand status`.
 //!
-//! Pure. Callers: [`super::status`], [`super::page`] for what to do about them.
+//! Pure. Callers: [`super::status`]; [`super::advice`] says what to do about them.
 
 use std::time::Duration;
 

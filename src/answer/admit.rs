@@ -12,11 +12,9 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, Version};
 
-use crate::api::document::{ASSETS, Document, WantedDocument};
-use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters};
-use crate::api::route::Route;
+use crate::api::route::{ASSETS, Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
-use crate::api::document::WantedDocument;
+use crate::api::route::WantedDocument;
 use crate::cache::Key;
 use crate::cache::rendered::{Confinement, Lifetime, Rendered};
 use crate::clock::WallTime;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::RANGE;
 
-use crate::api::dump::DumpKind;
+use crate::api::route::DumpKind;
 use crate::dumps::{CODINGS, DumpError, Freshness, Part};
 use crate::semantics::coding::{self, Coding};
 use crate::semantics::problem::Problem;

@@ -4,9 +4,8 @@
 
 use std::borrow::Cow;
 
-use crate::api::document::{Document, WantedDocument};
 use crate::api::query::{Parameters, QueryError, changes_since};
-use crate::api::route::Route;
+use crate::api::route::{Document, Route, WantedDocument};
 use crate::cache::Key;
 use crate::semantics::path::{self, BasePath};
 

@@ -2,11 +2,10 @@
 //!
 //! Callers: [`super::find`], which keeps what is made here.
 
-use crate::api::changes::ChangesDocument;
 use crate::api::json::JsonError;
 use crate::api::links;
 use crate::api::query::ListQuery;
-use crate::api::render::{ListPage, Tag};
+use crate::api::render::{ChangesDocument, ListPage, Tag};
 use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::reply::Reply;

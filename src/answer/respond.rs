@@ -278,7 +278,7 @@ impl Responder {
             let word = |flag: bool| if flag { "true" } else { "false" };
             let (stored, collapsed) = (word(asked.stored), word(asked.collapsed));
             let fwd_status = asked.fwd_status;
-            self.telemetry.forwarded(&ForwardLabels { fwd: outcome.as_str(), fwd_status, stored, collapsed });
+            self.telemetry.forwarded(ForwardLabels { fwd: outcome.as_str(), fwd_status, stored, collapsed });
         }
         tracing::debug!(
             target: "access",

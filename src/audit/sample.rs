@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::api::edges::case::Case;
+use crate::api::edges::Case;
 use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::modified;

@@ -8,14 +8,13 @@ use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 use url::Url;
 
-use crate::api::edges::case::Case;
-use crate::api::edges::{lesson, odd};
+use crate::api::edges::{Case, OddQuery, lesson};
+use crate::api::links;
 use crate::api::listing::Summary;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::render::{Frame, ListPage, Shown, VolatileValues};
 use crate::api::taxonomy::VolatileKeys;
 use crate::semantics::caching::ResponseDirectives;
-use crate::semantics::link;
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::apply::Applied;
@@ -67,7 +66,7 @@ impl Auditor {
         let is_private = directives.no_store || directives.private;
         let base = self.shared.copies.client.base().as_str().trim_end_matches('/');
         let links = match Url::parse(&format!("{base}{}", request.path())) {
-            Ok(url) => Links::theirs(link::links(&answer.headers), &url, &self.rewrite),
+            Ok(url) => Links::theirs(links::links(&answer.headers), &url, &self.rewrite),
             Err(_no_address) => Links::default(),
         };
         let allow = methods(&answer.headers);
@@ -152,7 +151,7 @@ impl Auditor {
                     return of_id(Case::IdWord, id.strip_suffix(".json").unwrap_or(id));
                 }
                 let plain = || Parameters::parse(query).ok().map(|parameters| parameters.list);
-                match odd::read(query) {
+                match OddQuery::read(query) {
                     Some(asked) => match edges::of_odd(&lessons, dataset, &asked, now) {
                         Decision::AsOurs => (Decision::AsOurs, plain()?),
                         decision => (decision, ListQuery::default()),

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
+use crate::api::links::WebLink;
 use crate::api::query::{self, ListQuery, Parameters};
 use crate::api::rewrite::Rewrite;
 use crate::api::route::ALLOW;
 use crate::api::taxonomy::VolatileKeys;
-use crate::semantics::link::WebLink;
 
 use super::compare::{self, Difference, DifferenceKind};
 use super::job::Outcome;

@@ -14,12 +14,11 @@ use bytes::Bytes;
 
 use super::manifest::Base;
 use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
-use crate::api::edges::case::Case;
-use crate::api::edges::lesson::{Answer, Effect, Learned, Lesson};
-use crate::api::edges::template::Template;
-use crate::api::envelope::{Envelope, EnvelopeField};
+use crate::api::edges::Case;
+use crate::api::edges::lesson::{Answer, Effect, Learned, Lesson, Template};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
+use crate::api::page::{Envelope, EnvelopeField};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;

@@ -184,7 +184,7 @@ impl Write for Hashing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::envelope::Envelope;
+    use crate::api::page::Envelope;
     use crate::snapshot::content::Content;
 
     fn built(text: &[u8]) -> Arc<Built> {

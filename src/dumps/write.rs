@@ -6,8 +6,8 @@ use std::io::Write;
 
 use bytes::Bytes;
 
-use crate::api::dump::DumpKind;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::route::DumpKind;
 use crate::snapshot::dataset::Dataset;
 use crate::store::StoreError;
 

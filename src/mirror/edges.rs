@@ -1,9 +1,9 @@
 //! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
 //!
 //! [`probes`] has the requests, [`plan`] says when and how often they are sent,
-//! [`crate::api::edges::judge`] judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
+//! [`crate::api::edges::lesson`] judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
 
-pub(crate) mod plan;
+mod plan;
 mod probes;
 
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use std::time::Duration;
 use http::Method;
 use http::header::CONTENT_TYPE;
 
-use crate::api::edges::judge::{Came, Said, Seen};
-use crate::api::edges::lesson::MOST_BODY;
+use crate::api::edges::lesson::{Came, MOST_BODY, Said, Seen};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::edges::fits::fits;
 use crate::store::StoreError;

@@ -8,10 +8,9 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 
-use crate::api::envelope::EnvelopeField;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
-use crate::api::page::Page;
+use crate::api::page::{EnvelopeField, Page};
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;

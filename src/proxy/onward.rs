@@ -61,7 +61,7 @@ pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName],
 /// One client's question as asked in the background, for all: without what makes it that client's own, except fields
 /// that the answers vary by.
 pub(super) fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
-    let mut question = Question { method: Method::GET, ..question.clone() };
+    let mut question = Question { method: Method::GET, for_many: true, ..question.clone() };
     for name in
         [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA, VIA, CDN_LOOP].iter().filter(|name| !names.contains(name))
     {

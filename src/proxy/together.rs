@@ -178,16 +178,17 @@ impl Proxy {
         may_wait: bool,
     ) -> Turn {
         let known = fetch.question.is_known();
-        let forwarded = |fwd_status| Forwarded { fwd_status, stored: true, collapsed: true };
+        let forwarded = |fwd_status, stored| Forwarded { fwd_status, stored, collapsed: true };
         match landed {
             Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
-                Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status)) }))
+                Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status, true)) }))
             }
             Some(Landing::Arriving { head, selecting, tap })
                 if selecting.matches(selectable)
                     && let Some(body) = tap.reader() =>
             {
-                let outcome = why(forwarded(head.status.as_u16()));
+                // Only the end shows whether it is stored.
+                let outcome = why(forwarded(head.status.as_u16(), false));
                 Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
             }
             // This answer is not for the request; what answers vary by is known now.
@@ -290,14 +291,14 @@ impl Proxy {
             Ok(Fetched::Whole { stored, fwd_status, is_kept }) => {
                 Ok(Passed::Stored { stored, outcome: why(Forwarded { fwd_status, stored: is_kept, collapsed }) })
             }
-            Ok(Fetched::Arriving { head, body, keeps }) => {
+            Ok(Fetched::Arriving { head, body, is_kept }) => {
                 let fwd_status = head.status.as_u16();
                 if is_failure(head.status)
                     && let Some(stored) = kept.filter(|stored| self.stands_in(known, stored))
                 {
                     return Ok(Passed::stale(stored, Some(fwd_status)));
                 }
-                let outcome = why(Forwarded { fwd_status, stored: keeps, collapsed });
+                let outcome = why(Forwarded { fwd_status, stored: is_kept, collapsed });
                 Ok(Passed::Streamed { head, body, outcome })
             }
             Err(error) => self.stale_or(known, kept, error),

@@ -17,7 +17,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use crate::semantics::network::household;
-use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::counters::ConnectionCounters;
 
 use super::unread::{self, HouseholdRoom, Unread};
 
@@ -134,7 +134,7 @@ impl Connections {
         let admitted = self.seat(self.household(peer));
         match &admitted {
             Ok(_) => counters.opened(),
-            Err(full) => counters.refused(full.as_str()),
+            Err(full) => counters.refused.add(full.as_str(), 1),
         }
         admitted
     }
@@ -279,7 +279,7 @@ impl Guest {
         let each = inner.room.load().each;
         let mut table = inner.table.lock();
         if table.households.get(&household).is_some_and(|mine| mine.connections >= each) {
-            inner.counters.refused(Full::Household(each).as_str());
+            inner.counters.refused.add(Full::Household(each).as_str(), 1);
             return Err(Full::Household(each));
         }
         self.unread = Some(table.one_more_of(household));

@@ -69,6 +69,7 @@ impl Public {
             fields: fields.clone(),
             body,
             client,
+            for_many: self.answers.rules.load().client_ip.trusts(client),
             version,
             endpoint: Endpoint::Unknown,
         };

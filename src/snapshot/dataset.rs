@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use crate::api::edges::spelling::folded;
+use crate::api::edges::folded;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;

@@ -14,7 +14,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
 use crate::api::edges::lesson::{Answer, Learned, Lesson};
-use crate::api::edges::odd::{How, Odd, OddQuery};
+use crate::api::edges::{How, Odd, OddQuery};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 

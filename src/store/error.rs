@@ -24,16 +24,6 @@ pub enum OpenError {
         /// The directory's owner, if that user is not trusted.
         untrusted: Option<u32>,
     },
-    /// Another program has locked it.
-    #[error("the data directory {} is locked by process {pid} ({program}); end that process first", path.display())]
-    Locked {
-        /// The data directory.
-        path: PathBuf,
-        /// The other process.
-        pid: u32,
-        /// The program's name, from the system.
-        program: String,
-    },
     /// It belongs to another user.
     #[error("the data directory {} belongs to user {owner}; run this command as that user", path.display())]
     Denied {

@@ -60,6 +60,8 @@ pub struct BudgetView {
     pub limit: Option<usize>,
     /// How many are free now.
     pub free: usize,
+    /// How many count now, by class; `None`: unlimited.
+    pub used: Option<[usize; Class::ALL.len()]>,
     /// How long the budget still pauses, because the origin asked for it or fails.
     pub paused: Duration,
     /// Who waits.
@@ -225,6 +227,7 @@ impl Budget {
         self.dispatcher.look(|Desk { state, .. }, now| BudgetView {
             limit: state.window.as_ref().map(Window::limit),
             free: state.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
+            used: state.window.as_mut().map(|window| Class::ALL.map(|class| window.used_by(class, now))),
             paused: state.paused_until.since(now),
             waiting: state.queue.len(),
         })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::WallTime;
 use crate::semantics::excerpt::Excerpt;
@@ -19,8 +19,7 @@ use super::health::{Health, Verdict, Witness};
 use super::window::Class;
 
 /// The origin's state, as last seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Default)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OriginState {
     /// Not asked yet.
     #[default]
@@ -58,7 +57,8 @@ impl OriginState {
 }
 
 /// The last failure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LastError {
     /// When, as RFC 3339; `None` where the clock is beyond the calendar.
     pub at: Option<String>,
@@ -73,7 +73,8 @@ impl LastError {
 }
 
 /// Progress of a running pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Progress {
     /// Finished requests of the pass.
     pub done: u64,
@@ -82,7 +83,8 @@ pub struct Progress {
 }
 
 /// A snapshot that is not published because it lost too much.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Held {
     /// Its id.
     pub snapshot: String,

@@ -8,7 +8,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 
 use super::Failed;
-use crate::api::dump::DumpKind;
+use crate::api::route::DumpKind;
 use crate::dumps::{Part, Ready};
 
 /// What is to be exported.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::Method;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 
-use crate::api::document::Window;
+use crate::api::route::Window;
 use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address;

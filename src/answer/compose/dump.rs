@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_RANGE, ETAG, HeaderMap};
 use http::{Method, StatusCode};
 
-use crate::api::dump::DumpKind;
 use crate::api::links;
+use crate::api::route::DumpKind;
 use crate::clock::Now;
 use crate::dumps::{Built, Part};
 use crate::semantics::cache_status::CacheOutcome;

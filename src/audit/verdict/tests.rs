@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue, header};
 
 use super::*;
-use crate::semantics::link;
+use crate::api::links;
 
 const PAGE: &str = r#"{"page":1,"total":1,"items":[{"id":1}]}"#;
 
@@ -187,7 +187,7 @@ fn told(field: &str) -> Vec<String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::LINK, HeaderValue::from_str(field).unwrap());
     let url = "http://origin.test:8000/v1/api/listings.json?page=2".parse().unwrap();
-    let theirs = Links::theirs(link::links(&headers), &url, &rewrite());
+    let theirs = Links::theirs(links::links(&headers), &url, &rewrite());
     ours.differences(&theirs).iter().map(ToString::to_string).collect()
 }
 

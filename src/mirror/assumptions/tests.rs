@@ -6,10 +6,10 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::*;
-use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::api::modified;
+use crate::api::page::Envelope;
 use crate::api::query::Parameters;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::Content;

@@ -22,6 +22,7 @@ use crate::upstream::window::Class;
 
 /// Fetches details in the background.
 pub struct DetailWorker {
+    /// What it works with.
     pub shared: Shared,
     /// Whether all details are wanted, or only those that clients have asked for.
     pub all: bool,

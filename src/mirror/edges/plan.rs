@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::edges::case::Case;
-use crate::api::edges::judge::{Said, Seen, judge};
-use crate::api::edges::lesson::{Learned, of_cases};
+use crate::api::edges::Case;
+use crate::api::edges::lesson::{Learned, Said, Seen, judge, of_cases};
 
 use super::probes::Filter;
 
 /// The most probes of cases in one round, with repetitions. The questions about filters are counted apart.
-pub(crate) const MOST_PROBES: u32 = 40;
+const MOST_PROBES: u32 = 40;
 
-/// The most requests in one round for each question about filters, and for all of them.
+/// The most requests in one round for each question about filters.
 const MOST_ASKED: u32 = 2;
-pub(crate) const MOST_FILTERS: u32 = MOST_ASKED * Filter::ALL.len() as u32;
 
 /// How often a probe of one case is sent again after a failure.
 const MOST_RETRIES: u32 = 2;
@@ -229,7 +227,7 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::edges::judge::Came;
+    use crate::api::edges::lesson::Came;
 
     const APART: Duration = Duration::from_secs(300);
 

@@ -10,10 +10,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::edges::case::Case;
-use crate::api::edges::judge::Said;
-use crate::api::edges::lesson::is_learnable;
-use crate::api::edges::odd::{self, How, Odd};
+use crate::api::edges::lesson::{Said, is_learnable};
+use crate::api::edges::{Case, How, Odd, put};
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery};
 use crate::api::taxonomy::TaxonomyKind;
@@ -155,7 +153,7 @@ fn of_few(round: usize, dataset: &Dataset) -> Option<ListQuery> {
     let kind = [TaxonomyKind::Cities, TaxonomyKind::States][round];
     let (slug, _) = dataset.known_terms(kind).min_by_key(|(slug, positions)| (positions.len(), *slug))?;
     let mut query = ListQuery::default();
-    odd::put(&mut query, kind.parameter(), slug).ok()?;
+    put(&mut query, kind.parameter(), slug).ok()?;
     Some(query)
 }
 
@@ -263,9 +261,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::envelope::Envelope;
     use crate::api::hash::ContentHash;
     use crate::api::listing::{ListingId, Summary};
+    use crate::api::page::Envelope;
     use crate::snapshot::content::Content;
     use crate::snapshot::membership::Evidence;
 

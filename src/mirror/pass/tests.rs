@@ -1,7 +1,7 @@
 //! Which pages are consistent, and when a pass is full.
 
-use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 

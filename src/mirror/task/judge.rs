@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::api::envelope::EmptyNumbers;
 use crate::api::listing::Summary;
+use crate::api::page::EmptyNumbers;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};

@@ -201,7 +201,7 @@ impl Mirror {
 
     /// The answer to a question, its instant in milliseconds of the origin's time, and whether it has an `Age`.
     async fn put_question(&self, query: &ListQuery) -> Result<(Answer, i64, bool), AskError> {
-        let (client, path) = (self.copies.client, query.path_and_query());
+        let (client, path) = (&self.copies.client, query.path_and_query());
         let answer = match client.ask(&path, None, Asker::mirror(Class::Crawl)).await {
             Ok(answer) => answer,
             Err(AskError::Status { status, .. }) if (400..500).contains(&status) && !NO_ANSWER.contains(&status) => {

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::api::envelope::EmptyNumbers;
 use crate::api::listing::Summary;
+use crate::api::page::EmptyNumbers;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;

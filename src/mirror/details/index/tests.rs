@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::envelope::Envelope;
 use crate::api::listing::ListingId;
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 

@@ -1,7 +1,7 @@
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
-use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::counters::ConnectionCounters;
 
 use super::super::super::connections::{Connections, Room};
 use super::*;
