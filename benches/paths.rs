@@ -28,7 +28,7 @@ use grandstand::parts::semantics::coding::{self, Coding};
 use grandstand::parts::semantics::etag::EntityTag;
 use grandstand::parts::semantics::freshness::CacheControl;
 use grandstand::parts::semantics::hops::Pseudonym;
-use grandstand::parts::semantics::{path, precondition};
+use grandstand::parts::semantics::{precondition, target};
 use grandstand::parts::snapshot::content::Content;
 use grandstand::parts::snapshot::dataset::Dataset;
 use grandstand::parts::snapshot::membership::Evidence;
@@ -67,7 +67,7 @@ fn words(c: &mut Criterion) {
     let mut group = c.benchmark_group("paths");
     for target in ["/api/listings.json", "/api/listings/123456.json", "/api/%6Cistings.json"] {
         group.bench_function(format!("route of {target}"), |b| {
-            b.iter(|| Route::of(&path::normalise(black_box(target.as_bytes())).unwrap()));
+            b.iter(|| Route::of(&target::normalise(black_box(target.as_bytes())).unwrap()));
         });
     }
     for (name, query) in [("nothing", ""), ("a page", "page=2"), ("all filters", QUERY)] {

@@ -11,6 +11,5 @@ pub(crate) mod modified;
 pub(crate) mod page;
 pub(crate) mod query;
 pub(crate) mod render;
-pub(crate) mod rewrite;
 pub(crate) mod route;
 pub(crate) mod taxonomy;

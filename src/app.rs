@@ -147,16 +147,8 @@ pub fn serve(
         let reload = reload.clone();
         Reloader(Arc::new(move || reload.reload()))
     };
-    let admin = Admin {
-        status,
-        commands,
-        snapshots,
-        bundles,
-        purger,
-        settings: settings.clone(),
-        reloader,
-        console: Console::default(),
-    };
+    let console = Console::default();
+    let admin = Admin { status, commands, snapshots, bundles, purger, settings: settings.clone(), reloader, console };
     let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
     let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone(), of_operators));
@@ -251,6 +243,7 @@ fn status(
         access: InEffect::default(),
         usage: config.usage(),
         listen: sockets.public(),
+        started_at: core.clock.now_wall(),
         publish: None,
         replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
         tls: https.map(|https| https.status(sockets.tls())),

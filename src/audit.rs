@@ -19,8 +19,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::RngExt;
 
+use crate::api::links::Rewrite;
 use crate::api::listing::ListingId;
-use crate::api::rewrite::Rewrite;
 use crate::clock::Monotonic;
 use crate::snapshot::pointer::Snapshot;
 

@@ -32,7 +32,7 @@ use declaration::{DeclaresKeys as _, written};
 pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub use keys::Config;
 pub(crate) use keys::{
-    AdminConfig, Details, Edges, LogConfig, LogFormat, LogLevel, MOST_DRAIN, MirrorConfig, TlsConfig,
+    AdminConfig, Details, Edges, LogConfig, LogFormat, LogLevel, MOST_DRAIN, MirrorConfig, RateLimitConfig, TlsConfig,
 };
 pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
 pub use reload::Settings;

@@ -6,8 +6,6 @@
 //! `ttl`. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
 
 mod built;
-mod csv;
-mod geojson;
 pub(crate) mod write;
 
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +26,7 @@ use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{StoreError, nameless};
 
-pub(crate) use built::{Built, Part};
+pub(crate) use built::{Built, DumpPart};
 
 /// The codings of dumps: brotli takes several times as long for little less.
 pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
@@ -211,11 +209,10 @@ impl DumpsState {
         }
         let (plain, published) = plain;
         let file = nameless::create(&self.data_dir, nameless::DUMP)?;
-        let written = built::written(file, |out| plain.encode(coding, out))?;
         // As old as its source.
-        let built = Arc::new(written.of(plain.snapshot.clone(), plain.revision, plain.at));
-        self.keep(kind, coding, &built);
-        Ok((built, published))
+        let source = (plain.snapshot.clone(), plain.revision, plain.at);
+        let built = Built::write(file, source, |out| plain.encode(coding, out))?;
+        Ok((self.keep(kind, coding, built), published))
     }
 
     fn write_plain(&self, kind: DumpKind) -> Result<Ready, DumpError> {
@@ -226,18 +223,18 @@ impl DumpsState {
         let fill = |out: &mut dyn io::Write| {
             write::write(kind, &published.dataset, Box::new(self.details.bodies(&ids)), out, &mut |_, _| {})
         };
-        let written = built::written(file, fill)?;
-        let built = Arc::new(written.of(published.dataset.id.clone(), revision, self.clock.now_mono()));
+        let built = Built::write(file, (published.dataset.id.clone(), revision, self.clock.now_mono()), fill)?;
         tracing::info!(dump = kind.as_str(), bytes = built.length, snapshot = %built.snapshot, "a dump was written");
-        self.keep(kind, Coding::Identity, &built);
-        Ok((built, published))
+        Ok((self.keep(kind, Coding::Identity, built), published))
     }
 
-    fn keep(&self, kind: DumpKind, coding: Coding, built: &Arc<Built>) {
+    fn keep(&self, kind: DumpKind, coding: Coding, built: Built) -> Arc<Built> {
+        let built = Arc::new(built);
         let before = self.built.lock().insert((kind, coding), built.clone());
         self.replace(before);
         // Another snapshot may have come while it was written.
         self.tidy();
+        built
     }
 
     /// Drops the dumps of earlier snapshots.

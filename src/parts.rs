@@ -101,18 +101,18 @@ pub mod mirror {
     }
 }
 pub mod semantics {
-    pub use crate::semantics::{path, precondition};
+    pub use crate::semantics::{precondition, target};
     pub mod cache_status {
         pub use crate::semantics::cache_status::CacheOutcome;
     }
     pub mod client_address {
-        pub use crate::semantics::client_address::{ClientIpConfig, ClientIpHeader};
+        pub use crate::semantics::client_address::ClientIpConfig;
     }
     pub mod coding {
         pub use crate::semantics::coding::{Coding, negotiate};
     }
     pub mod etag {
-        pub use crate::semantics::etag::EntityTag;
+        pub use crate::semantics::precondition::EntityTag;
     }
     pub mod freshness {
         pub use crate::semantics::freshness::CacheControl;

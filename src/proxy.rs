@@ -29,7 +29,7 @@ use http::header::{AUTHORIZATION, CONTENT_LOCATION, COOKIE, HeaderMap, HeaderVal
 use http::{HeaderName, Method};
 use url::Url;
 
-use crate::api::rewrite::Rewrite;
+use crate::api::links::Rewrite;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
 use crate::clock::{Clock, Monotonic};

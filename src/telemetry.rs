@@ -250,10 +250,15 @@ impl Telemetry {
         self.answers.bytes.load(Ordering::Relaxed)
     }
 
+    /// Answers since the start, by [`Group`], and those with status 304.
+    pub(crate) fn answer_groups(&self) -> ([u64; Group::ALL.len()], u64) {
+        self.settle();
+        self.answers.tally.read()
+    }
+
     /// What was counted since the start, for [`history`]; the rest of the reading is left as it is by default.
     pub(crate) fn reading(&self) -> Reading {
-        self.settle();
-        let (answers, not_modified) = self.answers.tally.read();
+        let (answers, not_modified) = self.answer_groups();
         let of_all =
             |at: usize| self.answers.shards.iter().map(|shard| shard.latency[at].load(Ordering::Relaxed)).sum();
         Reading { answers, not_modified, latency: std::array::from_fn(of_all), ..Reading::default() }

@@ -9,6 +9,7 @@ use crate::telemetry::recent::Note;
 use crate::upstream::status::OriginState;
 use crate::words::{seconds, sentence, short};
 
+use super::facts::{RollbackFacts, StatusFacts};
 use super::health::{Reason, Trouble};
 
 /// Something that an operator should know.
@@ -57,47 +58,27 @@ impl RecentNote {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Facts<'a> {
-    /// How this process is used.
-    pub usage: Use,
-    /// The reasons of `/status`.
-    pub reasons: &'a [Reason],
-    /// The findings of `/status`.
-    pub findings: &'a [Reason],
-    /// The origin's state, as last seen.
-    pub origin: OriginState,
-    /// The origin's address.
-    pub origin_url: Option<&'a str>,
-    /// The last failure, even if all is well again.
-    pub last_error: Option<&'a str>,
-    /// For how many seconds nothing is sent to the origin.
-    pub paused_seconds: u64,
-    /// Whether there is data to serve.
-    pub has_data: bool,
-    /// During a rollback: the current and the newest snapshot.
-    pub rolled_back: Option<(&'a str, Option<&'a str>)>,
-    /// What is wrong with the certificate of the HTTPS listener.
-    pub tls_problem: Option<&'a str>,
-    /// What is damaged in the store.
-    pub damage: Option<&'a str>,
-    /// The share of compared requests that equal the origin, in percent.
-    pub parity: Option<f64>,
-    /// Why the limit is not shared although it should be.
-    pub alone: Option<&'a str>,
+/// What the words depend on.
+#[derive(Clone, Copy)]
+struct Situation<'a> {
+    usage: Use,
+    facts: &'a StatusFacts,
 }
 
-impl Facts<'_> {
+impl Situation<'_> {
     /// How the origin fails, with the last error; `None`: it does not.
     fn origin_fails(&self) -> Option<String> {
-        let url = self.origin_url.unwrap_or("the origin");
-        let how = match self.origin {
-            OriginState::CouldNotBeAsked => format!("The origin {url} fails"),
-            OriginState::Nonsense => format!("The answers of the origin {url} cannot be used"),
-            _ => return None,
+        let url = self.facts.origin.url.as_deref().unwrap_or("the origin");
+        let is = |state: OriginState| self.facts.origin.state == state.as_str();
+        let how = if is(OriginState::CouldNotBeAsked) {
+            format!("The origin {url} fails")
+        } else if is(OriginState::Nonsense) {
+            format!("The answers of the origin {url} cannot be used")
+        } else {
+            return None;
         };
-        Some(match self.last_error {
-            Some(error) => format!("{how}. The last error: {}", sentence(error)),
+        Some(match &self.facts.last_error {
+            Some(error) => format!("{how}. The last error: {}", sentence(&error.message)),
             None => format!("{how}."),
         })
     }
@@ -132,7 +113,7 @@ impl Facts<'_> {
             ),
             Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
                 (Use::Offline, _) => (text, "Import a newer bundle, for example with `grandstand bundle import FILE`."),
-                (Use::Replica, _) if self.rolled_back.is_none() => (
+                (Use::Replica, _) if self.facts.rollback.is_none() => (
                     text,
                     "Check that this machine can read the object store (replica.url), and that the publisher runs and is healthy. \
                      Meanwhile clients get the stored data with its true Age, and the server keeps trying.",
@@ -142,7 +123,7 @@ impl Facts<'_> {
                     "Check that the origin works and that this machine can reach it. Meanwhile clients get the stored \
                      data with its true Age, and the server keeps trying.",
                 ),
-                (_, None) if self.rolled_back.is_some() => (
+                (_, None) if self.facts.rollback.is_some() => (
                     format!("{text} A rollback is in effect, so no refresh confirms the current snapshot."),
                     "Release the rollback when clients should get the newest snapshot again.",
                 ),
@@ -175,18 +156,19 @@ impl Facts<'_> {
 }
 
 /// Everything that an operator should know, what makes the server unhealthy first; empty: all is well.
-pub(super) fn advice(facts: &Facts<'_>) -> Vec<Advice> {
-    let reasons = facts.reasons.iter().map(|reason| (true, reason));
-    let healthy = facts.findings.iter().map(|finding| (false, finding));
+pub(super) fn advice(usage: Use, facts: &StatusFacts, reasons: &[Reason], findings: &[Reason]) -> Vec<Advice> {
+    let situation = Situation { usage, facts };
+    let (unhealthy, healthy) = (reasons.iter().map(|reason| (true, reason)), findings.iter().map(|one| (false, one)));
     let mut advice: Vec<Advice> =
-        reasons.chain(healthy).map(|(unhealthy, reason)| facts.about(unhealthy, reason)).collect();
+        unhealthy.chain(healthy).map(|(unhealthy, reason)| situation.about(unhealthy, reason)).collect();
     let mut attention = |what: String, todo: &str, action: Option<Remedy>| {
         advice.push(Advice { unhealthy: false, what, todo: todo.to_owned(), action });
     };
-    let is_told = |trouble: &[Trouble]| facts.reasons.iter().any(|reason| trouble.contains(&reason.trouble));
-    match facts.origin_fails() {
+    let is_told = |trouble: &[Trouble]| reasons.iter().any(|reason| trouble.contains(&reason.trouble));
+    let paused = facts.origin.budget.as_ref().map_or(0, |budget| budget.paused_seconds);
+    match situation.origin_fails() {
         Some(fails) if !is_told(&[Trouble::Unconfirmed, Trouble::NotReady]) => {
-            let todo = if facts.has_data {
+            let todo = if facts.snapshot.is_some() {
                 "Check that the origin works. Nothing is lost yet: clients get the stored data, and the server keeps \
                  trying."
             } else {
@@ -194,40 +176,40 @@ pub(super) fn advice(facts: &Facts<'_>) -> Vec<Advice> {
             };
             attention(fails, todo, None);
         }
-        None if facts.paused_seconds > 0 => attention(
+        None if paused > 0 => attention(
             format!(
                 "No requests are sent to the origin for {}, because it failed or asked for a pause.",
-                seconds(facts.paused_seconds)
+                seconds(paused)
             ),
             "Wait: the pause ends by itself. If the origin often answers 429, set a lower origin.requests_per_minute.",
             None,
         ),
         _ => {}
     }
-    if let Some(damage) = facts.damage.filter(|_| !is_told(&[Trouble::Disk])) {
-        let todo = if facts.origin_url.is_some() || facts.usage == Use::Replica {
+    if let Some(damage) = facts.damage.as_ref().filter(|_| !is_told(&[Trouble::Disk])) {
+        let todo = if facts.origin.url.is_some() || usage == Use::Replica {
             "Wait: the server repairs the store from all readable data, and fetches the rest again."
         } else {
             "Import a bundle: its data repairs the store."
         };
         attention(format!("Stored data is damaged: {}", sentence(damage)), todo, None);
     }
-    if let Some((served, newest)) = facts.rolled_back {
-        let newest = newest.filter(|newest| *newest != served);
+    if let Some(RollbackFacts { served, newest, .. }) = &facts.rollback {
+        let newest = newest.as_ref().filter(|newest| *newest != served);
         let newest = newest.map_or_else(String::new, |newest| format!(" The newest one, {}, waits.", short(newest)));
         let what = format!("A rollback is in effect: clients get snapshot {}.{newest}", short(served));
         attention(what, "Release it when clients should get the newest snapshot again.", Some(Remedy::Release));
     }
-    if let Some(problem) = facts.tls_problem {
+    if let Some(problem) = facts.tls.as_ref().and_then(|tls| tls.problem.as_ref()) {
         let todo = "Replace the files of tls.cert and tls.key. They are read again within seconds.";
         attention(format!("HTTPS: {}", sentence(problem)), todo, None);
     }
-    if let Some(parity) = facts.parity.filter(|parity| *parity < 100.0) {
-        let what = format!("{:.2} % of the compared answers differ from the origin's.", 100.0 - parity);
+    if let Some(parity) = facts.parity.as_ref().filter(|parity| parity.percent < 100.0) {
+        let what = format!("{:.2} % of the compared answers differ from the origin's.", 100.0 - parity.percent);
         let todo = "Look at the differences (`grandstand audit`, or Parity on the console). The server fetches that data again by itself; then compare again.";
         attention(what, todo, None);
     }
-    if let Some(why) = facts.alone {
+    if let Some(why) = &facts.rate_limit.why {
         let what = format!("The limit is not shared: each machine counts clients by itself. {}", sentence(why));
         let todo = "Check Redis and rate_limit.store. The server keeps trying, and shares the limit again by itself.";
         attention(what, todo, None);

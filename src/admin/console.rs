@@ -18,7 +18,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Path, media type, content. `src/pages/vendored/README.md` says where uPlot comes from.
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 9] = [
     ("/", "text/html; charset=utf-8", include_str!("console/console.html")),
     (
         "/console.css",
@@ -26,6 +26,9 @@ const FILES: [(&str, &str, &str); 6] = [
         concat!(include_str!("../pages/vendored/uPlot.min.css"), "\n", include_str!("console/console.css")),
     ),
     ("/console.js", SCRIPT, include_str!("console/console.js")),
+    ("/actions.js", SCRIPT, include_str!("console/actions.js")),
+    ("/charts.js", SCRIPT, include_str!("console/charts.js")),
+    ("/dom.js", SCRIPT, include_str!("console/dom.js")),
     ("/words.js", SCRIPT, include_str!("console/words.js")),
     ("/uplot.js", SCRIPT, include_str!("../pages/vendored/uPlot.iife.min.js")),
     ("/favicon.svg", "image/svg+xml", include_str!("../pages/static/mark.svg")),

@@ -18,6 +18,7 @@ use crate::upstream::budget::{Budget, BudgetView};
 use crate::upstream::status::OriginStatus;
 use crate::upstream::window::Class;
 
+use super::process::Process;
 use super::status::Status;
 use super::{Reply, error, reply};
 
@@ -103,7 +104,7 @@ fn read(status: &Status) -> Reading {
             share(details.mirrored(&published.dataset) as u64, published.dataset.len() as u64)
         }),
         parity: parity.map(|percent| (percent / 100.0) as f32),
-        memory: None,
+        memory: Process::now().resident_bytes,
         ..status.telemetry.reading()
     }
 }

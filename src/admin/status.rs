@@ -2,49 +2,40 @@
 //!
 //! Callers: [`super::Admin`], [`super::history`], `metrics`, [`crate::app`].
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde_json::Value;
-
-use crate::api::edges::Case;
-use crate::api::edges::lesson::Lesson;
-use crate::api::taxonomy::TaxonomyKind;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
-use crate::clock::{Clock, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, Use};
-use crate::fleet::publisher::status::{PublishStatus, View as Publishing};
-use crate::fleet::replica::status::{Picture as Following, ReplicaStatus};
+use crate::fleet::publisher::status::PublishStatus;
+use crate::fleet::replica::status::ReplicaStatus;
 use crate::limit::Limiter;
-use crate::mirror::details::{Covered, Details};
+use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
 use crate::serve::tls::renewal::Current;
 use crate::shared_limit::SharedLimit;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::edges::Edges;
-use crate::snapshot::membership::Membership;
-use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
-use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::history::History;
 use crate::telemetry::recent::Recent;
+use crate::telemetry::{Group, Telemetry};
 use crate::upstream::budget::Budget;
 use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress};
 use crate::words::counted;
 
-use super::advice::{self, Advice, RecentNote};
+use super::advice::{self, RecentNote};
 use super::facts::{
-    BudgetFacts, CacheFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts, PublishFacts, ReplicaFacts,
-    RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts,
+    AdminFacts, BudgetFacts, CacheFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts, PublishFacts,
+    ReplicaFacts, RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
 };
-use super::health::{self, Facts, Reason};
+use super::health::{self, Reason};
+use super::process::Process;
 use super::reload::Reloads;
 
 /// The public HTTPS listener.
@@ -55,40 +46,14 @@ pub(crate) struct TlsStatus {
     pub certificate: Arc<Current>,
 }
 
-/// The state at one instant, as values.
-pub(super) struct Reading {
-    /// The instant.
-    pub now: WallTime,
-    /// The data that clients get.
-    pub published: Option<Arc<Snapshot>>,
-    /// What is known of the origin.
-    pub picture: Picture,
-    /// The origin's state, as last seen.
-    pub state: OriginState,
-    /// Seconds since the data was confirmed; `None` without data, or while its date is in the future.
-    pub age: Option<u32>,
-    /// Whether its date is in the future.
-    pub unconfirmed: bool,
-    /// What is wrong with the disk.
-    pub disk: Option<String>,
-    /// Why this is unhealthy; empty: it is not.
-    pub reasons: Vec<Reason>,
-    /// What should be mended although it is healthy.
-    pub findings: Vec<Reason>,
-    /// The details, and how many listings there are.
-    pub details: Option<(Covered, usize)>,
-    /// See `Status::eta_seconds`.
-    pub eta_seconds: Option<u64>,
-    /// The state of a replica; `None` in other uses.
-    pub replica: Option<ReplicaFacts>,
-}
-
 /// The state that `/status` shows.
 pub(crate) struct Status {
     /// How this process is used.
     pub usage: Use,
     /// The public addresses.
     pub listen: Vec<SocketAddr>,
+    /// When this process began to serve.
+    pub started_at: WallTime,
     /// The public HTTPS listener, if any.
     pub tls: Option<TlsStatus>,
     /// The current snapshot.
@@ -166,19 +131,25 @@ impl Status {
         })
     }
 
-    /// The time by which a refresh must have happened.
-    pub(super) fn ttl(&self) -> Duration {
-        self.settings.load().ttl
-    }
-
     /// Whether a snapshot is held back.
     pub(crate) fn holds_back(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
     }
 
-    /// Every fact of `/status`.
+    /// Every fact of `/status` at this instant.
     pub(crate) fn facts(&self) -> StatusFacts {
-        self.facts_of(&self.read())
+        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        let facts = self.measured(&picture);
+        let (reasons, findings) = (health::reasons(&facts, self.ready().err()), health::findings(self.usage, &picture));
+        let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
+        let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
+        StatusFacts {
+            state: state.to_owned(),
+            reasons: texts(&reasons),
+            findings: texts(&findings),
+            advice: advice::advice(self.usage, &facts, &reasons, &findings),
+            ..facts
+        }
     }
 
     /// What the server does and how it is: `serving 5000 listings (mirror), confirmed at 2026-11-22T14:30:00Z`.
@@ -196,104 +167,38 @@ impl Status {
         if facts.reasons.is_empty() { served } else { format!("{served}; unhealthy: {}", facts.reasons.join("; ")) }
     }
 
-    /// Everything that is decided or counted at one instant.
-    pub(super) fn read(&self) -> Reading {
-        let instants = self.clock.now();
-        let now = instants.wall;
+    /// All facts but those that are concluded from them.
+    fn measured(&self, picture: &Picture) -> StatusFacts {
+        let (instants, mono) = (self.clock.now(), self.clock.now_mono());
+        let config = self.settings.load();
         let published = self.current.get();
-        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
-        let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
-        let age = published.as_ref().and_then(|published| published.age_seconds(instants));
-        // A stamp from the future confirms nothing.
-        let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
-        let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
-        let replica = self.replica.as_ref().map(|replica| {
-            let oldest = health::oldest(self.usage, self.ttl(), self.max_age).unwrap_or_else(|| self.ttl());
-            self.following(&replica.picture(), now, oldest)
+        let (dataset, meta) = (published.as_ref().map(|one| &one.dataset), published.as_ref().map(|one| &one.meta));
+        let covered = dataset.zip(self.details.as_ref()).map(|(dataset, details)| details.covered(dataset));
+        let details = dataset.zip(covered).map(|(dataset, covered)| DetailFacts {
+            mirrored: covered.mirrored as u64,
+            current: Some(covered.current as u64),
+            of: dataset.len() as u64,
+            wanted: self.wants_all().map(|all| if all { "all" } else { "on-demand" }.to_owned()),
         });
-        let facts = Facts {
-            usage: self.usage,
-            not_ready: self.ready().err(),
-            age: age.or(unconfirmed.then_some(0)),
-            unconfirmed,
-            ttl: self.ttl(),
-            max_age: self.max_age,
-            held: picture.held.as_ref().map(|held| held.reason.as_str()),
-            disk: disk.as_deref(),
-            replica: replica.as_ref().and_then(|replica| replica.why.as_deref()),
-            details: picture.details.as_ref(),
-            unstored: picture.unstored,
-            old_copy: picture.old_copy,
-        };
-        let (reasons, findings) = (health::reasons(&facts), health::findings(&facts));
-        let details = published.as_ref().zip(self.details.as_ref());
-        let details =
-            details.map(|(published, details)| (details.covered(&published.dataset), published.dataset.len()));
-        let eta_seconds = self.eta_seconds(&picture, details);
-        Reading {
-            now,
-            published,
-            picture,
-            state,
-            age,
-            unconfirmed,
-            disk,
-            reasons,
-            findings,
-            details,
-            eta_seconds,
-            replica,
-        }
-    }
-
-    /// What is wrong, and what to do about it.
-    fn advice(&self, reading: &Reading) -> Vec<Advice> {
-        let budget = self.budget.as_ref().map(Budget::view);
-        let tls = self.tls.as_ref().and_then(|tls| tls.certificate.problem(reading.now));
-        let damage = self.store.as_ref().and_then(|store| store.damage());
-        let rolled_back = self.snapshots.as_ref().and_then(Snapshots::rolled_back);
-        let alone = self.shared.as_ref().and_then(|shared| shared.why_local());
-        advice::advice(&advice::Facts {
-            usage: self.usage,
-            reasons: &reading.reasons,
-            findings: &reading.findings,
-            origin: reading.state,
-            origin_url: self.origin_url.as_deref(),
-            last_error: reading.picture.last_error.as_ref().map(|error| error.message.as_str()),
-            paused_seconds: budget.map_or(0, |budget| budget.paused.as_secs()),
-            has_data: reading.published.is_some(),
-            rolled_back: rolled_back
-                .as_ref()
-                .map(|rolled_back| (rolled_back.served.as_str(), rolled_back.newest.as_ref().map(SnapshotId::as_str))),
-            tls_problem: tls.as_deref(),
-            damage: damage.as_deref(),
-            parity: self.audits.as_ref().and_then(|audits| audits.score().percent()),
-            alone: alone.as_deref(),
-        })
-    }
-
-    pub(super) fn facts_of(&self, reading: &Reading) -> StatusFacts {
-        let Reading { now, published, picture, reasons, findings, .. } = reading;
-        let published = published.as_deref();
-        let meta = published.map(|published| &published.meta);
-        let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
-        let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
-        let why_local = self.shared.as_ref().and_then(|shared| shared.why_local());
-        let is_shared = self.shared.is_some() && why_local.is_none();
+        let oldest = health::oldest(self.usage, config.ttl, self.max_age);
         let (bytes, entries) = self.cache.size();
+        let (counted, not_modified) = self.telemetry.answer_groups();
+        let groups = Group::ALL.into_iter().map(Group::as_str).zip(counted).chain([("not_modified", not_modified)]);
         StatusFacts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.started_at.rfc3339(),
+            uptime_seconds: mono.as_nanos() / 1_000_000_000,
+            memory_bytes: Process::now().resident_bytes,
             usage: self.usage.as_str().to_owned(),
-            state: state.to_owned(),
-            reasons: texts(reasons),
-            findings: texts(findings),
+            public_url: config.public_url.as_str().to_owned(),
             listen: self.listen.clone(),
+            admin: AdminFacts::of(&config.admin),
             tls: self.tls.as_ref().map(|tls| TlsFacts {
                 listen: tls.listen.clone(),
                 valid_until: tls.certificate.until().rfc3339(),
-                problem: tls.certificate.problem(*now),
+                problem: tls.certificate.problem(instants.wall),
             }),
-            snapshot: published.map(|published| SnapshotFacts {
+            snapshot: published.as_ref().map(|published| SnapshotFacts {
                 id: published.dataset.id.to_string(),
                 certificate: published.meta.certificate.as_str().to_owned(),
                 open_points: published.meta.open_points.clone(),
@@ -304,41 +209,50 @@ impl Status {
                 newest: rollback.newest.map(|newest| newest.to_string()),
             }),
             versions: self.snapshots.as_ref().map(|snapshots| snapshots.kept().len()),
-            listings: published.map(|published| published.dataset.len() as u64),
-            details: reading.details.map(|(covered, of)| DetailFacts {
-                mirrored: covered.mirrored as u64,
-                current: Some(covered.current as u64),
-                of: of as u64,
-                wanted: self.wants_all().map(|all| if all { "all" } else { "on-demand" }.to_owned()),
-            }),
-            confirmed_at: published.and_then(|published| published.claimed().rfc3339()),
-            age_seconds: reading.age,
-            unconfirmed: reading.unconfirmed,
-            origin: self.origin_facts(reading),
-            terms: published.map(terms),
+            listings: dataset.map(|dataset| dataset.len() as u64),
+            confirmed_at: published.as_ref().and_then(|published| published.claimed().rfc3339()),
+            age_seconds: published.as_ref().and_then(|published| published.age_seconds(instants)),
+            unconfirmed: published.as_ref().is_some_and(|published| published.is_unconfirmed(instants.wall)),
+            ttl_seconds: self.usage.is_confirmed().then(|| config.ttl.as_secs()),
+            unhealthy_after_seconds: oldest.map(|oldest| oldest.as_secs()),
+            origin: self.origin_facts(picture, details.as_ref(), mono),
+            details,
+            terms: dataset.map(|dataset| TermFacts::of(dataset)),
             volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
             left_out: meta.map(|meta| meta.left_out.clone()),
             disproved: meta.and_then(|meta| meta.disproved.as_ref()).map(|all| all.iter().map(word).collect()),
             unproved: meta.map(|meta| meta.unproved().map(word).collect()),
             held: picture.held.clone(),
-            parity: self.audits.as_ref().and_then(parity),
-            rate_limit: LimitFacts { store: if is_shared { "shared" } else { "local" }.to_owned(), why: why_local },
+            parity: self.audits.as_ref().and_then(|audits| ParityFacts::of(&audits.score())),
+            rate_limit: LimitFacts::of(&config.rate_limit, &self.limiter, self.shared.as_deref()),
+            answers: groups.map(|(group, count)| (group.to_owned(), count)).collect(),
             hit_ratio: self.telemetry.hit_ratio(),
             cache: CacheFacts { bytes, entries },
             reload: self.reloads.last(),
-            disk: reading.disk.clone(),
-            publish: self.publish.as_ref().map(|publish| self.publishing(&publish.view())),
-            edges: self.snapshots.as_ref().map(|snapshots| edges(snapshots.edges())),
+            disk: self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone()),
+            damage: self.store.as_ref().and_then(|store| store.damage()),
+            publish: self.publish.as_ref().map(|publish| {
+                PublishFacts::of(&publish.view(), config.publish.url.as_ref().map(ToString::to_string), mono)
+            }),
+            edges: self.snapshots.as_ref().map(|snapshots| EdgeFacts::of(snapshots.edges())),
             last_error: picture.last_error.clone(),
-            replica: reading.replica.clone(),
-            advice: self.advice(reading),
+            replica: self.replica.as_ref().map(ReplicaStatus::picture).map(|followed| ReplicaFacts {
+                url: config.replica.url.as_ref().map(ToString::to_string),
+                sequence: (followed.sequence > 0).then_some(followed.sequence),
+                last_poll: followed.last_poll.and_then(WallTime::rfc3339),
+                behind_seconds: followed.behind(mono).map(|behind| behind.as_secs()),
+                why: followed.why(instants.wall, oldest.unwrap_or(config.ttl)),
+            }),
             recent: self.recent.notes().iter().map(RecentNote::of).collect(),
+            ..StatusFacts::default()
         }
     }
 
-    fn origin_facts(&self, Reading { picture, state, eta_seconds, .. }: &Reading) -> OriginFacts {
+    fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {
+        let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
         let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
         OriginFacts {
+            url: self.origin_url.clone(),
             state: state.as_str().to_owned(),
             budget: self.budget.as_ref().map(Budget::view).map(|view| BudgetFacts {
                 limit: view.limit,
@@ -346,7 +260,9 @@ impl Status {
                 paused_seconds: view.paused.as_secs(),
                 waiting: view.waiting,
             }),
-            eta_seconds: *eta_seconds,
+            refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
+            next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
+            eta_seconds: self.eta_seconds(picture, details),
             pass: picture.pass,
             passes: picture.passes,
             failures: picture.health.failures(),
@@ -355,41 +271,20 @@ impl Status {
         }
     }
 
-    fn publishing(&self, view: &Publishing) -> PublishFacts {
-        PublishFacts {
-            sequence: view.sequence,
-            last_success: view.last_success.and_then(WallTime::rfc3339),
-            behind_seconds: view.behind_seconds(self.clock.now_mono()),
-            why: view.why().map(str::to_owned),
-        }
-    }
-
-    /// `oldest`: how old a head and its data may be.
-    fn following(&self, picture: &Following, now: WallTime, oldest: Duration) -> ReplicaFacts {
-        ReplicaFacts {
-            sequence: (picture.sequence > 0).then_some(picture.sequence),
-            last_poll: picture.last_poll.and_then(WallTime::rfc3339),
-            behind_seconds: picture.behind(self.clock.now_mono()).map(|behind| behind.as_secs()),
-            why: picture.why(now, oldest),
-        }
-    }
-
     /// Whether all details are wanted; `None` where the server does not decide it.
-    pub(super) fn wants_all(&self) -> Option<bool> {
+    fn wants_all(&self) -> Option<bool> {
         self.details.as_ref().and_then(Details::all_wanted)
     }
 
     /// Seconds until everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
     /// all are wanted. `None`: unknown, also while nothing advances.
-    fn eta_seconds(&self, picture: &Picture, details: Option<(Covered, usize)>) -> Option<u64> {
+    fn eta_seconds(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<u64> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {
             // The first page is not here yet.
             (Some((_, 0)) | None, None) => return None,
             (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
-            (pass, Some((covered, of))) => {
-                (pass.map_or(0, |(left, _)| left), of.saturating_sub(covered.current) as u64)
-            }
+            (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current())),
         };
         let all = self.wants_all() == Some(true);
         let stuck = picture.details.as_ref().filter(|_| all && missing > 0);
@@ -401,79 +296,5 @@ impl Status {
         }
         let left = if all { left.saturating_add(missing) } else { left };
         eta::seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
-    }
-}
-
-/// The running score of the audits; `None` before anything was compared.
-fn parity(audits: &Audits) -> Option<ParityFacts> {
-    let score = audits.score();
-    Some(ParityFacts {
-        percent: score.percent()?,
-        compared: score.compared(),
-        differences: score.differences(),
-        properties: score.properties().iter().map(|property| (*property).to_owned()).collect(),
-        last_at: score.last_at().and_then(WallTime::rfc3339),
-    })
-}
-
-/// How the terms' members are known, by taxonomy.
-fn terms(published: &Snapshot) -> BTreeMap<String, TermFacts> {
-    const MOST_NAMED: usize = 20;
-    let of_kind = |kind: TaxonomyKind| {
-        let mut facts = TermFacts::default();
-        for (slug, membership) in published.dataset.memberships(kind) {
-            match membership {
-                Membership::Named(_) => facts.named += 1,
-                Membership::Listed(..) => facts.listed += 1,
-                Membership::Doubtful => {
-                    facts.doubtful += 1;
-                    if facts.in_doubt.len() < MOST_NAMED {
-                        facts.in_doubt.push(slug.to_owned());
-                    }
-                }
-            }
-        }
-        (kind.parameter().to_owned(), facts)
-    };
-    TaxonomyKind::ALL.map(of_kind).into()
-}
-
-/// How each case of odd requests is answered.
-fn edges(edges: &Edges) -> EdgeFacts {
-    /// Valid filters that exclude each other, where the origin does not answer with an empty list.
-    const ELSEWHERE: &str = "city-outside-state";
-    /// Several terms with commas between them.
-    const COMMAS: &str = "comma-list";
-    let mut facts = EdgeFacts { state: edges.state().as_str().to_owned(), ..EdgeFacts::default() };
-    let Some(learned) = edges.learned() else {
-        // Of the cases: the few requests about filters are on the operator's page.
-        return EdgeFacts { own: Case::ALL.map(word).into(), probes: edges.probes().0, ..facts };
-    };
-    for case in Case::ALL {
-        match learned.lessons.get(&case) {
-            Some(lesson) => drop(facts.cases.insert(word(case), lesson.what())),
-            None => facts.own.push(word(case)),
-        }
-    }
-    if learned.elsewhere {
-        facts.cases.insert(ELSEWHERE.to_owned(), Lesson::Through.what());
-    }
-    match learned.commas {
-        Some(differs) => {
-            let lesson = if differs { Lesson::Through } else { Lesson::AsOurs };
-            facts.cases.insert(COMMAS.to_owned(), lesson.what());
-        }
-        None => facts.own.push(COMMAS.to_owned()),
-    }
-    facts.probes = learned.probes;
-    facts.probed_at = WallTime::from_millis(learned.probed_ms).rfc3339();
-    facts
-}
-
-/// The word of a plain enum.
-fn word(of: impl Serialize) -> String {
-    match serde_json::to_value(of) {
-        Ok(Value::String(word)) => word,
-        _ => String::new(),
     }
 }

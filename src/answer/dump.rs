@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::header::RANGE;
 
 use crate::api::route::DumpKind;
-use crate::dumps::{CODINGS, DumpError, Freshness, Part};
+use crate::dumps::{CODINGS, DumpError, DumpPart, Freshness};
 use crate::semantics::coding::{self, Coding};
 use crate::semantics::problem::Problem;
 
@@ -28,7 +28,7 @@ impl Responder {
         &self,
         asked: Asked<'_>,
         kind: DumpKind,
-    ) -> Result<(Answer, Option<Part>), (Problem, u64)> {
+    ) -> Result<(Answer, Option<DumpPart>), (Problem, u64)> {
         let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), NO_SNAPSHOT)) };
         // What decodes by itself decodes no part of a coded file.
         let coded = asked.coding != Coding::Identity && !asked.headers.contains_key(RANGE);

@@ -10,8 +10,8 @@ use http::StatusCode;
 use tokio::sync::Semaphore;
 
 use crate::answer::admit::Target;
+use crate::api::links::Rewrite;
 use crate::api::query::ListQuery;
-use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::rendered::Rendered;
 use crate::cache::reply::Reply;

@@ -10,7 +10,7 @@ use http::header::{REFERER, USER_AGENT};
 use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, Monotonic, WallTime};
-use crate::dumps::{Dumps, Part};
+use crate::dumps::{DumpPart, Dumps};
 use crate::limit::Decision;
 use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
@@ -66,7 +66,7 @@ pub(crate) enum Decided<H> {
         /// The answer, without its body.
         answer: Answer,
         /// The body; `None`: there is none.
-        part: Option<Part>,
+        part: Option<DumpPart>,
         /// Whose it is.
         info: RequestInfo,
     },

@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::semantics::excerpt;
+
 /// Deeper nesting is refused: no listing needs it, and a hostile text could exhaust the stack.
 pub const MAX_DEPTH: usize = 64;
 
@@ -70,12 +72,7 @@ impl JsonError {
 
 /// The start of a text, short enough for a message.
 pub fn shorten(text: &str) -> String {
-    const LONGEST: usize = 80;
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
-    }
-    let start: String = text.chars().take(LONGEST).collect();
-    format!("{start}…")
+    excerpt::first(text, 80)
 }
 
 /// The fields of a JSON object in the order of the text, repeated keys included.

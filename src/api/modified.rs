@@ -24,7 +24,7 @@ const DAY: i64 = 24 * HOUR;
 /// # Errors
 /// When the text is neither, or more than nine digits follow the point.
 pub(crate) fn parse(text: &str) -> Result<i64, NotATime> {
-    if is_usual(text.as_bytes()) { parse_any(text) } else { Err(NotATime) }
+    if is_usual(text) { parse_any(text) } else { Err(NotATime) }
 }
 
 /// Reads any date or time of ISO 8601, in basic or extended form: calendar dates, weeks and ordinal days, months and
@@ -43,33 +43,19 @@ pub(crate) fn parse_any(text: &str) -> Result<i64, NotATime> {
 }
 
 /// Whether a text has the form of a date or of a time of RFC 3339 whose offset may be missing, without leap seconds.
-fn is_usual(text: &[u8]) -> bool {
-    let has_form = |text: &[u8], form: &[u8]| {
-        let fits = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
-        text.len() == form.len() && text.iter().zip(form).all(fits)
-    };
-    let Some((date, time)) = text.split_at_checked(10) else { return false };
-    if time.is_empty() || !has_form(date, b"0000-00-00") {
-        return has_form(date, b"0000-00-00");
+fn is_usual(text: &str) -> bool {
+    let form: String = text.chars().map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect();
+    let Some(time) = form.strip_prefix("0000-00-00") else { return false };
+    if time.is_empty() {
+        return true;
     }
-    let [b'T' | b't', time @ ..] = time else { return false };
-    let Some((clock, rest)) = time.split_at_checked(8) else { return false };
-    let offset = match rest {
-        [b'.', fraction @ ..] => {
-            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            if !(1..=9).contains(&digits) {
-                return false;
-            }
-            &fraction[digits..]
-        }
-        rest => rest,
+    let Some(rest) = time.strip_prefix(['T', 't']).and_then(|time| time.strip_prefix("00:00:00")) else { return false };
+    let (digits, offset) = match rest.strip_prefix('.') {
+        Some(fraction) => (fraction.len() - fraction.trim_start_matches('0').len(), fraction.trim_start_matches('0')),
+        None => (1, rest),
     };
-    let is_offset = match offset {
-        [] | [b'Z' | b'z'] => true,
-        [b'+' | b'-' | b' ', offset @ ..] => has_form(offset, b"00:00"),
-        _ => false,
-    };
-    is_offset && has_form(clock, b"00:00:00") && &clock[..2] < b"24".as_slice() && &clock[6..] < b"60".as_slice()
+    let is_offset = matches!(offset, "" | "Z" | "z") || offset.strip_prefix(['+', '-', ' ']) == Some("00:00");
+    is_offset && (1..=9).contains(&digits) && text[11..13] < *"24" && text[17..19] < *"60"
 }
 
 /// The rest of a text that is being read.

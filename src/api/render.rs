@@ -48,11 +48,7 @@ impl Frame {
             empty_numbers: envelope.empty_numbers.clone(),
             ..Self::default()
         };
-        frame.text.push(b'{');
-        for (position, field) in envelope.fields.iter().enumerate() {
-            if position > 0 {
-                frame.text.push(b',');
-            }
+        for field in &envelope.fields {
             let (key, value) = match field {
                 EnvelopeField::GeneratedAt => ("generated_at", Ok(generated_at)),
                 EnvelopeField::Page => ("page", Err(Slot::Page)),
@@ -64,16 +60,25 @@ impl Frame {
                 EnvelopeField::Carried { key, value } => (key.as_str(), Ok(value.as_str())),
                 EnvelopeField::Volatile { key } => (key.as_str(), Ok(volatile.get(key).map_or("null", String::as_str))),
             };
-            json::quote_into(&mut frame.text, key);
-            frame.text.push(b':');
+            put_key(&mut frame.text, key);
             match value {
                 Ok(value) => frame.text.extend_from_slice(value.as_bytes()),
                 Err(slot) => frame.slots.push((frame.text.len(), slot)),
             }
         }
+        if frame.text.is_empty() {
+            frame.text.push(b'{');
+        }
         frame.text.push(b'}');
         frame
     }
+}
+
+/// Begins a field of an object; the first one also begins the object.
+fn put_key(out: &mut Vec<u8>, key: &str) {
+    out.push(if out.is_empty() { b'{' } else { b',' });
+    json::quote_into(out, key);
+    out.push(b':');
 }
 
 /// A page of a list.
@@ -167,14 +172,10 @@ impl ListPage<'_> {
             return Cow::Borrowed(self.frame.empty_filters.as_bytes());
         }
         let mut text = Vec::with_capacity(128);
-        let mut separator = b'{';
         let asked = self.query.filters().filter(|_| shown.is_none());
         let shown = shown.into_iter().flatten().map(|(name, value)| (*name, value.as_str()));
         for (name, value) in shown.chain(asked) {
-            text.push(separator);
-            separator = b',';
-            json::quote_into(&mut text, name);
-            text.push(b':');
+            put_key(&mut text, name);
             json::quote_into(&mut text, value);
         }
         text.push(b'}');
@@ -232,15 +233,7 @@ impl Tag {
 
     /// The entity tag for the header: weak, because all content codings share it.
     pub fn to_header(self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(36);
-        text.push_str("W/\"");
-        for byte in self.0.to_be_bytes() {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        text.push('"');
-        text
+        format!("W/\"{:032x}\"", self.0)
     }
 }
 
@@ -275,25 +268,24 @@ impl ChangesDocument<'_> {
         let ids = self.added.len() + self.changed.len() + self.removed.len();
         let carried = [self.license, self.attribution].into_iter().flatten().map(str::len).sum::<usize>();
         let mut out = Vec::with_capacity(256 + carried + 8 * ids);
-        out.extend_from_slice(b"{\"since\":");
-        json::quote_into(&mut out, self.since);
-        out.extend_from_slice(b",\"snapshot\":");
-        json::quote_into(&mut out, self.snapshot);
-        out.extend_from_slice(b",\"generated_at\":");
-        out.extend_from_slice(self.generated_at.as_bytes());
-        for (key, value) in [("license", self.license), ("attribution", self.attribution)] {
-            if let Some(value) = value {
-                out.push(b',');
-                json::quote_into(&mut out, key);
-                out.push(b':');
-                out.extend_from_slice(value.as_bytes());
+        let (since, snapshot) = (json::quote(self.since), json::quote(self.snapshot));
+        let texts = [
+            ("since", Some(since.as_str())),
+            ("snapshot", Some(&snapshot)),
+            ("generated_at", Some(self.generated_at)),
+            ("license", self.license),
+            ("attribution", self.attribution),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                put_key(&mut out, key);
+                out.extend_from_slice(text.as_bytes());
             }
         }
         let mut number = itoa::Buffer::new();
         for (key, ids) in self.lists() {
-            out.push(b',');
-            json::quote_into(&mut out, key);
-            out.extend_from_slice(b":[");
+            put_key(&mut out, key);
+            out.push(b'[');
             for (at, id) in ids.iter().enumerate() {
                 if at > 0 {
                     out.push(b',');

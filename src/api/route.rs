@@ -83,13 +83,7 @@ impl Route {
         match self {
             Self::Document(document) => document.window(),
             Self::Asset => Window::Pages,
-            Self::List
-            | Self::Detail(_)
-            | Self::NoSuchListing
-            | Self::Taxonomy(_)
-            | Self::Changes
-            | Self::Dump(_)
-            | Self::Unknown => Window::Api,
+            _ => Window::Api,
         }
     }
 
@@ -137,12 +131,7 @@ impl Document {
 
     /// Which window counts requests for it.
     pub const fn window(self) -> Window {
-        match self {
-            Self::OpenApi | Self::Llms | Self::Robots => Window::Api,
-            Self::Front | Self::Index | Self::Docs | Self::Explore | Self::FaviconSvg | Self::FaviconIco => {
-                Window::Pages
-            }
-        }
+        if matches!(self, Self::OpenApi | Self::Llms | Self::Robots) { Window::Api } else { Window::Pages }
     }
 
     /// Whether it says something of the data where there is some.

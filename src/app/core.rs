@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use url::Url;
 
-use crate::api::rewrite::Rewrite;
+use crate::api::links::Rewrite;
 use crate::audit::Auditor;
 use crate::audit::job::Audits;
 use crate::cache::Cache;

@@ -14,7 +14,7 @@ use crate::pages::{Pages, Site};
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::hops::Pseudonym;
-use crate::semantics::path::BasePath;
+use crate::semantics::target::BasePath;
 use crate::serve::connections::Room;
 use crate::shared_limit::SharedLimit;
 
@@ -57,7 +57,7 @@ impl Fixed {
 
     /// The rules of a configuration.
     pub(super) fn rules(&self, config: &Config) -> Rules {
-        let header = config.client_ip.header.as_str().parse().unwrap_or_default();
+        let header = config.client_ip.header.clone();
         let has_origin = config.usage().has_origin();
         Rules {
             client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },

@@ -134,7 +134,7 @@ impl Auditor {
         let lessons = self.shared.edges.learned()?;
         let now = self.shared.clock.now_wall().as_millis().saturating_mul(1_000_000);
         let dataset = &published.dataset;
-        let body = |(answer, text): (&lesson::Answer, String)| Ours::Learned {
+        let body = |(answer, text): (&lesson::LearnedAnswer, String)| Ours::Learned {
             status: answer.status,
             media_type: answer.media_type.clone(),
             text,

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
-use crate::api::links::WebLink;
+use crate::api::links::{Rewrite, WebLink};
 use crate::api::query::{self, ListQuery, Parameters};
-use crate::api::rewrite::Rewrite;
 use crate::api::route::ALLOW;
 use crate::api::taxonomy::VolatileKeys;
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::config::Secret;
-use crate::words::counted;
+use crate::words::{counted, seconds};
 
 use super::server_client::{self, ServerClient};
 use super::table::Paint;
@@ -147,6 +147,11 @@ fn screen(facts: &StatusFacts) -> String {
     }
     lines.push(format!("grandstand {} ({})", facts.state, facts.usage));
     let mut line = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
+    // Earlier versions do not say.
+    if !facts.version.is_empty() {
+        line("address", facts.public_url.clone());
+        line("version", format!("{}, up for {}", facts.version, seconds(facts.uptime_seconds)));
+    }
     // A shield has no data of its own.
     let mirrors = facts.usage != "shield";
     if mirrors {
@@ -218,7 +223,9 @@ fn screen(facts: &StatusFacts) -> String {
         ("publish", publish.why),
         ("last error", facts.last_error.as_ref().map(|error| error.message.clone())),
     ] {
-        wrong.into_iter().for_each(|wrong| line(name, wrong));
+        if let Some(wrong) = wrong {
+            line(name, wrong);
+        }
     }
     lines.join("\n") + "\n"
 }
@@ -299,6 +306,15 @@ mod tests {
         let line =
             "  limit      not shared, each machine counts clients by itself: Redis did not answer within 50 ms\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn the_screen_begins_with_address_version_and_uptime() {
+        let status = json!({ "state": "healthy", "use": "mirror", "version": "1.2.3", "uptime_seconds": 7500,
+                             "public_url": "https://venues.example" });
+        let lines =
+            "grandstand healthy (mirror)\n  address    https://venues.example\n  version    1.2.3, up for 2 h 5 min\n";
+        assert!(shown(&status).starts_with(lines), "{}", shown(&status));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use url::Url;
 
-use crate::semantics::host;
+use crate::semantics::target;
 
 use super::errors::quoted;
 use super::sources::Node;
@@ -186,7 +186,7 @@ fn parse_network(node: &Node) -> Result<IpNet, String> {
 pub(super) fn own_name() -> Values<String> {
     let parse = |node: &Node| {
         let address = || node.as_text()?.parse::<IpAddr>().ok().map(|address| address.to_canonical().to_string());
-        let name = || host::name_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));
+        let name = || target::host_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));
         match address().or_else(name) {
             Some(name) => Ok(name),
             None => expected(node, "a host name or an IP address without a port, such as \"mirror.internal\""),

@@ -1,7 +1,7 @@
 //! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
 //!
 //! [`probes`] has the requests, [`plan`] says when and how often they are sent,
-//! [`crate::api::edges::lesson`] judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
+//! [`crate::api::edges::lesson::judge`] judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
 
 mod plan;
 mod probes;

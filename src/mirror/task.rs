@@ -151,7 +151,9 @@ impl Mirror {
     pub async fn run(mut self) {
         loop {
             self.hear();
-            let step = schedule::next(&self.facts());
+            let facts = self.facts();
+            self.status.set_refresh_due(self.clock.now_mono().plus(facts.refresh_in));
+            let step = schedule::next(&facts);
             if let Step::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
                 continue;

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use url::Url;
 
+use crate::api::links::Rewrite;
 use crate::api::page::Page;
-use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::{self, VolatileKeys};
 use crate::bundle::signature::{Signature, TrustedKeys};
 use crate::bundle::{self, Bundle};
@@ -28,7 +28,7 @@ pub const STORE: &str = "grandstand.redb";
 
 /// The client of a request.
 pub fn client(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-    client_address::resolve(config, peer, headers).ip
+    client_address::resolve(config, peer, headers)
 }
 
 /// The ids of a page of the origin's list; `None`: the body is no page.

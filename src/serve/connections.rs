@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use crate::semantics::network::household;
+use crate::semantics::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
 
 use super::unread::{self, HouseholdRoom, Unread};

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
-use crate::semantics::network;
+use crate::semantics::client_address;
 
 use dispatch::{Desk, Dispatcher, Place};
 use queue::Waiting;
@@ -94,7 +94,7 @@ impl Budget {
 
     /// The address that stands for the household of a client.
     pub fn household(&self, client: IpAddr) -> IpAddr {
-        network::household(client, self.ipv6_prefix.load(Ordering::Relaxed))
+        client_address::household(client, self.ipv6_prefix.load(Ordering::Relaxed))
     }
 
     /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.

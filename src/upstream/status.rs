@@ -10,7 +10,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::WallTime;
+use crate::clock::{Monotonic, WallTime};
 use crate::semantics::excerpt::Excerpt;
 
 use super::error::AskError;
@@ -145,6 +145,8 @@ pub struct Picture {
     pub held: Option<Held>,
     /// When the last refresh ended, milliseconds since the epoch.
     pub refreshed_ms: Option<i64>,
+    /// When the next refresh is due; `None`: none is planned.
+    pub refresh_due: Option<Monotonic>,
     /// Whole passes that were completed.
     pub passes: u64,
     /// Whether there is no mirror, so that only client reads show the origin's state.
@@ -226,6 +228,11 @@ impl OriginStatus {
     /// A refresh ended.
     pub fn refreshed(&self, now: WallTime) {
         self.0.lock().refreshed_ms = Some(now.as_millis());
+    }
+
+    /// When the next refresh is due.
+    pub fn set_refresh_due(&self, due: Monotonic) {
+        self.0.lock().refresh_due = Some(due);
     }
 
     /// A whole pass was completed.

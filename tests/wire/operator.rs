@@ -13,7 +13,17 @@ use crate::harness::{Server, Setup, edit, origin, wait_until};
 use crate::origin_faults::Fault;
 
 const TOKEN: &str = "0123456789abcdef0123";
-const FILES: [&str; 6] = ["/", "/console.css", "/console.js", "/words.js", "/uplot.js", "/favicon.svg"];
+const FILES: [&str; 9] = [
+    "/",
+    "/console.css",
+    "/console.js",
+    "/actions.js",
+    "/charts.js",
+    "/dom.js",
+    "/words.js",
+    "/uplot.js",
+    "/favicon.svg",
+];
 
 /// Sends the request of a button.
 async fn press(server: &Server, method: Method, path: &str, fields: &[(&str, &str)]) -> Reply {

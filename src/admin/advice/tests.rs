@@ -3,23 +3,26 @@
 use std::path::Path;
 
 use super::*;
+use crate::admin::facts::{BudgetFacts, LimitFacts, OriginFacts, ParityFacts, SnapshotFacts, TlsFacts};
+use crate::upstream::status::LastError;
 
-fn well() -> Facts<'static> {
-    Facts {
-        usage: Use::Mirror,
-        reasons: &[],
-        findings: &[],
-        origin: OriginState::Unchanged,
-        origin_url: Some("https://origin.test"),
-        last_error: Some("an old one"),
-        paused_seconds: 0,
-        has_data: true,
-        rolled_back: None,
-        tls_problem: None,
-        damage: None,
-        parity: Some(100.0),
-        alone: None,
+fn well() -> StatusFacts {
+    StatusFacts {
+        snapshot: Some(SnapshotFacts::default()),
+        last_error: Some(error("an old one")),
+        parity: Some(ParityFacts { percent: 100.0, ..ParityFacts::default() }),
+        origin: OriginFacts { url: Some("https://origin.test".to_owned()), ..OriginFacts::default() },
+        ..StatusFacts::default()
     }
+}
+
+fn error(message: &str) -> LastError {
+    LastError { at: None, message: message.to_owned() }
+}
+
+fn rolled_back() -> StatusFacts {
+    let (served, newest) = ("aaaa".to_owned(), Some("bbbb".to_owned()));
+    StatusFacts { rollback: Some(RollbackFacts { served, newest, waiting: true }), ..well() }
 }
 
 fn reason(trouble: Trouble, text: &str) -> Reason {
@@ -28,7 +31,7 @@ fn reason(trouble: Trouble, text: &str) -> Reason {
 
 #[test]
 fn a_server_that_is_well_has_no_findings() {
-    assert_eq!(advice(&well()), []);
+    assert_eq!(advice(Use::Mirror, &well(), &[], &[]), []);
 }
 
 #[test]
@@ -38,43 +41,81 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
     let details = [reason(Trouble::Details, "no details can be fetched: it is HTML")];
     let unstored = [reason(Trouble::Unstored, "nothing can be stored: it is private")];
     let held = [reason(Trouble::HeldBack, "a snapshot is held back: it lost half")];
-    let down = Facts { origin: OriginState::CouldNotBeAsked, last_error: Some("connection refused"), ..well() };
-    for (facts, unhealthy, whats, todo, action) in [
+    let down = || {
+        let state = OriginState::CouldNotBeAsked.as_str().to_owned();
+        let origin = OriginFacts { state, ..well().origin };
+        StatusFacts { origin, last_error: Some(error("connection refused")), ..well() }
+    };
+    let none: &[Reason] = &[];
+    let paused = Some(BudgetFacts { paused_seconds: 7, ..BudgetFacts::default() });
+    let damaged = |damage: &str| StatusFacts { damage: Some(damage.to_owned()), ..well() };
+    let tls = Some(TlsFacts { problem: Some("it expires".to_owned()), ..TlsFacts::default() });
+    let rate_limit = LimitFacts { why: Some("no Redis".to_owned()), ..LimitFacts::default() };
+    let parity = Some(ParityFacts { percent: 99.5, ..ParityFacts::default() });
+    let (mirror, offline) = (Use::Mirror, Use::Offline);
+    for (usage, facts, reasons, findings, unhealthy, whats, todo, action) in vec![
         (
-            down.clone(),
+            mirror,
+            down(),
+            none,
+            none,
             false,
             &["The origin https://origin.test fails", "onnection refused."][..],
             "Nothing is lost yet",
             None,
         ),
         (
-            Facts { reasons: &late, ..down.clone() },
+            mirror,
+            down(),
+            &late,
+            none,
             true,
             &["Data not confirmed for 29 s (limit 3 s).", "https://origin.test fails", "onnection refused."],
             "Check that the origin works",
             None,
         ),
-        (Facts { reasons: &late, ..well() }, true, &["not confirmed for 29 s (limit 3 s)."], "budget", None),
-        (Facts { reasons: &late, usage: Use::Offline, ..well() }, true, &["limit 3 s"], "newer bundle", None),
-        (Facts { reasons: &empty, usage: Use::Offline, ..well() }, true, &["No snapshot"], "Import", None),
-        (Facts { reasons: &held, ..well() }, true, &["it lost half."], "accept", Some(Remedy::Accept)),
-        (Facts { paused_seconds: 7, ..well() }, false, &["for 7 s"], "by itself", None),
+        (mirror, well(), &late, none, true, &["not confirmed for 29 s (limit 3 s)."], "budget", None),
+        (offline, well(), &late, none, true, &["limit 3 s"], "newer bundle", None),
+        (offline, well(), &empty, none, true, &["No snapshot"], "Import", None),
+        (mirror, well(), &held, none, true, &["it lost half."], "accept", Some(Remedy::Accept)),
         (
-            Facts { rolled_back: Some(("aaaa", Some("bbbb"))), ..well() },
+            mirror,
+            StatusFacts { origin: OriginFacts { budget: paused, ..OriginFacts::default() }, ..well() },
+            none,
+            none,
             false,
-            &["snapshot aaaa", "bbbb, waits"],
-            "Release",
-            Some(Remedy::Release),
+            &["for 7 s"],
+            "by itself",
+            None,
         ),
-        (Facts { tls_problem: Some("it expires"), ..well() }, false, &["It expires."], "tls.cert", None),
-        (Facts { damage: Some("page 7"), ..well() }, false, &["Page 7."], "the rest again", None),
-        (Facts { damage: Some("x"), origin_url: None, ..well() }, false, &["damaged"], "bundle", None),
-        (Facts { alone: Some("no Redis"), ..well() }, false, &["by itself. No Redis."], "Check Redis", None),
-        (Facts { findings: &details, ..well() }, false, &["it is HTML."], "longer intervals", None),
-        (Facts { findings: &unstored, ..well() }, false, &["it is private."], "public", None),
-        (Facts { parity: Some(99.5), ..well() }, false, &["0.50 %"], "grandstand audit", None),
+        (mirror, rolled_back(), none, none, false, &["snapshot aaaa", "bbbb, waits"], "Release", Some(Remedy::Release)),
+        (mirror, StatusFacts { tls, ..well() }, none, none, false, &["It expires."], "tls.cert", None),
+        (mirror, damaged("page 7"), none, none, false, &["Page 7."], "the rest again", None),
+        (
+            mirror,
+            StatusFacts { origin: OriginFacts::default(), ..damaged("x") },
+            none,
+            none,
+            false,
+            &["damaged"],
+            "bundle",
+            None,
+        ),
+        (
+            mirror,
+            StatusFacts { rate_limit, ..well() },
+            none,
+            none,
+            false,
+            &["by itself. No Redis."],
+            "Check Redis",
+            None,
+        ),
+        (mirror, well(), none, &details, false, &["it is HTML."], "longer intervals", None),
+        (mirror, well(), none, &unstored, false, &["it is private."], "public", None),
+        (mirror, StatusFacts { parity, ..well() }, none, none, false, &["0.50 %"], "grandstand audit", None),
     ] {
-        let advice = advice(&facts);
+        let advice = advice(usage, &facts, reasons, findings);
         let [one] = &advice[..] else { panic!("{advice:?}") };
         assert_eq!(one.unhealthy, unhealthy, "{one:?}");
         assert!(whats.iter().all(|what| one.what.contains(what)), "{one:?}");
@@ -86,7 +127,7 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
 #[test]
 fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
     let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
-    let advice = advice(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
+    let advice = advice(Use::Mirror, &rolled_back(), &late, &[]);
     assert!(advice[0].what.contains("A rollback is in effect") && advice[0].todo.contains("Release"), "{advice:?}");
     assert_eq!(advice[1].action, Some(Remedy::Release));
 }

@@ -1,7 +1,19 @@
 // @ts-check
 // What the console says, as functions of /status and /history.json: numbers with units, the state, the tiles.
 
-/** @typedef {Record<string, any>} Facts */
+/** @typedef {{ unhealthy: boolean, what: string, todo: string, action: string | null }} Advice */
+/** @typedef {{ level: string, at: string | null, count: number, text: string, todo: string }} Note */
+/** @typedef {Record<string, any> & { advice: Advice[], recent: Note[] }} Facts  of /status */
+/**
+ * @typedef {{ id: string, listings: number, certificate: string, confirmed_at: string | null, published_at: string | null,
+ *   served: boolean, newest: boolean, pinned: boolean, exported: boolean, unconfirmed: boolean }} Kept  a snapshot of /snapshots
+ */
+/** @typedef {(number | null)[]} Column */
+/**
+ * @typedef {{ span: string, step_seconds: number, until: string, answers: Record<string, Column>, not_modified: Column,
+ *   p50_microseconds: Column, p99_microseconds: Column, origin_requests: Record<string, Column>, origin_budget: Record<string, Column>,
+ *   age_seconds: Column, pages: Column, details: Column, parity: Column, memory_bytes: Column }} History
+ */
 /** @typedef {{ name: string, value: string, note?: string, more?: string, title?: string, share?: number, wrong?: boolean }} Tile */
 
 /** @param {number} number */
@@ -73,16 +85,15 @@ export function seconds(seconds) {
 /** 2026-11-22 11:25:00 UTC @param {string} instant RFC 3339 */
 export const utc = (instant) => `${instant.slice(0, 10)} ${instant.slice(11, 19)} UTC`;
 
-/** What the last request to the origin said. @type {Record<string, string>} */
+/** How the origin is, and what the last request to it said. @type {Record<string, [string, string]>} */
 const ORIGIN = {
-  "not-asked": "not asked yet",
-  offline: "there is no origin",
-  crawling: "answers; every page is being read",
-  answering: "answers",
-  unchanged: "answers; the last refresh found no changes",
-  changed: "answers; the last refresh found changes",
-  "could-not-be-asked": "cannot be reached",
-  nonsense: "its answers cannot be used",
+  "not-asked": ["Not asked yet", ""],
+  crawling: ["Answers", "every page is being read"],
+  answering: ["Answers", ""],
+  unchanged: ["Answers", "no changes at the last refresh"],
+  changed: ["Answers", "changes at the last refresh"],
+  "could-not-be-asked": ["Cannot be reached", ""],
+  nonsense: ["Sends nonsense", "its answers cannot be used"],
 };
 
 /** What requests to the origin are for. @type {Record<string, string>} */
@@ -96,8 +107,9 @@ const isFailing = (/** @type {Facts} */ status) => ["could-not-be-asked", "nonse
  * @returns {{ word: string, kind: "well" | "attention" | "unwell", text: string }}
  */
 export function stateOf(status) {
-  const wrong = status.advice.some((/** @type {Facts} */ one) => one.unhealthy);
-  const isFirst = !status.snapshot && ["mirror", "replica"].includes(status.use) && !status.disk && !isFailing(status) && !status.replica?.why;
+  const wrong = status.advice.some((one) => one.unhealthy);
+  const isTroubled = status.disk || isFailing(status) || status.replica?.why;
+  const isFirst = !status.snapshot && ["mirror", "replica"].includes(status.use) && !isTroubled;
   if (wrong && isFirst) return { word: "Making the first copy", kind: "attention", text: "" };
   if (wrong) return { word: "Unhealthy", kind: "unwell", text: "" };
   if (status.advice.length > 0) return { word: "Healthy, but look at this", kind: "attention", text: "" };
@@ -110,13 +122,13 @@ export function stateOf(status) {
   return { word: "Healthy", kind: "well", text: texts[status.use] ?? "" };
 }
 
-/** The newest value of a column; null: the newest sample has none. @param {(number | null)[] | undefined} column */
+/** The newest value of a column; null: the newest sample has none. @param {Column | undefined} column */
 const last = (column) => column?.at(-1) ?? null;
 
 /**
  * The sum of columns, value by value; null where all are.
- * @param {(number | null)[][]} columns
- * @returns {(number | null)[]}
+ * @param {Column[]} columns
+ * @returns {Column}
  */
 export function sum(columns) {
   return (columns[0] ?? []).map((_, at) => {
@@ -127,14 +139,14 @@ export function sum(columns) {
 
 /**
  * The count in the minute before the end of each sample, as limits count.
- * @param {(number | null)[]} column
+ * @param {Column} column
  * @param {number} step seconds of one sample
- * @returns {(number | null)[]}
+ * @returns {Column}
  */
 export function inMinute(column, step) {
   const most = Math.max(1, Math.round(60 / step));
-  return column.map((value, at) => value === null ? null :
-    column.slice(Math.max(0, at + 1 - most), at + 1).reduce((/** @type {number} */ all, one) => all + (one ?? 0), 0));
+  const minute = (/** @type {number} */ at) => column.slice(Math.max(0, at + 1 - most), at + 1);
+  return column.map((value, at) => (value === null ? null : minute(at).reduce((all, one) => (all ?? 0) + (one ?? 0), 0)));
 }
 
 /**
@@ -152,7 +164,8 @@ function progress(status, now) {
   if (details) texts.push(`${count(details.mirrored)} of ${counted(details.of, "detail")}`);
   if (details?.current < details?.mirrored) texts.push(`${count(details.mirrored - details.current)} outdated`);
   if (texts.length === 0) return null;
-  const end = eta > 0 ? `ends in about ${seconds(eta)}, at ${new Date(now + eta * 1000).toLocaleTimeString([], { hour12: false, timeStyle: "short" })}` : "";
+  const at = new Date(now + eta * 1000).toLocaleTimeString([], { hour12: false, timeStyle: "short" });
+  const end = eta > 0 ? `ends in about ${seconds(eta)}, at ${at}` : "";
   const share = pass?.of > 0 ? pass.done / pass.of : details?.of > 0 ? details.mirrored / details.of : pass ? 0 : 1;
   const isWhole = !pass && details && details.current === details.of;
   return { name: "Progress", value: isWhole ? "Complete" : percent(share), note: texts.join(", "), more: end, share };
@@ -161,7 +174,7 @@ function progress(status, now) {
 /**
  * The numbers at the top.
  * @param {Facts} status
- * @param {Facts | null} history of the last minutes
+ * @param {History | null} history of the last minutes
  * @param {number} now milliseconds, by the server's clock
  * @returns {Tile[]}
  */
@@ -177,17 +190,18 @@ export function tiles(status, history, now) {
     value: history && rate !== null ? valued("perSecond", rate / history.step_seconds) : "–",
     note: p50 !== null && p99 !== null ? `p50 ${valued("micros", p50)}, p99 ${valued("micros", p99)}` : "none in the last 10 s",
   });
+  const most = limit.requests_per_minute;
   const refused = history ? last(inMinute(history.answers.refused, history.step_seconds)) : null;
   all.push({
     name: "Refused (429)",
     value: refused === null ? "–" : valued("perMinute", refused),
-    note: limit.requests_per_minute ? `limit: ${counted(limit.requests_per_minute, "request")} a minute for each client` : "there is no limit",
+    note: most ? `limit: ${count(most)} a minute for each client` : "there is no limit",
     more: `${counted(limit.clients ?? 0, "client")} counted${limit.why ? ", by this machine alone" : ""}`,
   });
   all.push({
     name: "Answered without the origin",
     value: status.hit_ratio === null ? "–" : percent(status.hit_ratio),
-    note: "of the requests to the API since the start, errors not counted",
+    note: "of API requests since the start, without errors",
   });
   if (status.confirmed_at) {
     all.push({
@@ -210,26 +224,23 @@ export function tiles(status, history, now) {
     });
   }
   if (replica) {
-    const behind = replica.behind_seconds;
+    const { sequence, behind_seconds: behind } = replica;
+    const head = sequence === null ? "no head yet" : `head ${sequence}`;
     all.push({
       name: "Follows",
       value: replica.url ?? "a publisher",
-      note: `${replica.sequence === null ? "no head yet" : `head ${replica.sequence}`}, ${behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : "nothing is missing"}`,
+      note: `${head}, ${behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : "nothing is missing"}`,
       more: replica.last_poll ? `the store answered ${ago(replica.last_poll)}` : "the store has not answered yet",
       title: replica.last_poll ? utc(replica.last_poll) : "",
       wrong: Boolean(replica.why),
     });
   }
   if (origin.budget) {
-    const { limit: most, free, paused_seconds: paused, waiting } = origin.budget;
-    all.push({
-      name: "Origin",
-      value: most === null ? "no limit" : `${count(free)} of ${count(most)} free`,
-      note: ORIGIN[origin.state] ?? origin.state,
-      more: [paused > 0 && `paused for ${seconds(paused)}`, waiting > 0 && `${counted(waiting, "request")} waiting`].filter(Boolean).join(", "),
-      title: "requests to the origin that the budget allows in a minute",
-      wrong: isFailing(status),
-    });
+    const { limit: allowed, free, paused_seconds: paused, waiting } = origin.budget;
+    const [value, said] = ORIGIN[origin.state] ?? [origin.state, ""];
+    const budget = allowed === null ? "no limit for requests to it" : `${count(free)} of ${counted(allowed, "request")} a minute free`;
+    const texts = [budget, paused > 0 && `paused for ${seconds(paused)}`, waiting > 0 && `${count(waiting)} waiting`];
+    all.push({ name: "Origin", value, note: said, more: texts.filter(Boolean).join(", "), title: origin.url ?? "", wrong: isFailing(status) });
   }
   all.push({
     name: "Memory",

@@ -6,9 +6,8 @@ use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::admin::process::Process;
 use crate::admin::status::Status;
 use crate::clock::Monotonic;
-use crate::fleet::publisher::status::{KINDS, View as Publishing};
-use crate::fleet::replica::status::Picture as Following;
-use crate::shared_limit::SharedLimit;
+use crate::fleet::publisher::status::{KINDS, PublishStatus, View as Publishing};
+use crate::fleet::replica::status::{Picture as Following, ReplicaStatus};
 use crate::telemetry::timing::Histogram;
 
 /// The type of a metric.
@@ -76,15 +75,10 @@ impl<'a> Scrape<'a> {
             facts: status.facts(),
             status,
             now: status.clock.now_mono(),
-            publish: status.publish.as_ref().map(|publish| publish.view()),
-            replica: status.replica.as_ref().map(|replica| replica.picture()),
+            publish: status.publish.as_ref().map(PublishStatus::view),
+            replica: status.replica.as_ref().map(ReplicaStatus::picture),
             process: Process::now(),
         }
-    }
-
-    /// Something of the fleet's limit, where there is one.
-    fn shared<T>(&self, read: impl FnOnce(&SharedLimit) -> T) -> Option<T> {
-        self.status.shared.as_deref().map(read)
     }
 }
 
@@ -196,19 +190,19 @@ table! {
     Gauge "grandstand_parity_ratio" [] "ratio" "Share of the last compared samples that equal the origin, 0 to 1"
         = at => at.facts.parity.as_ref().map(|parity| parity.percent / 100.0);
     Gauge "grandstand_limit_windows" [] "" "Clients whose requests are being counted"
-        = at => at.status.limiter.windows();
+        = at => at.facts.rate_limit.clients;
     Counter "grandstand_limit_evicted" [] "" "Clients forgotten early because there were more than max_clients"
         = at => at.status.limiter.evicted();
     Gauge "grandstand_limit_shared" [] "" "Whether Redis counts for the whole fleet, 0 or 1; absent without rate_limit.store"
-        = at => at.shared(|shared| shared.why_local().is_none());
+        = at => at.facts.rate_limit.url.as_ref().map(|_| at.facts.rate_limit.why.is_none());
     Counter "grandstand_limit_decisions" ["by"] "" "Decisions of the fleet's limit, by: store (Redis), memory (an earlier refusal by Redis) or process (this process alone)"
-        = at => by(at.shared(|shared| shared.counters.decisions()).into_iter().flatten());
+        = at => by(at.facts.rate_limit.decisions.clone().into_iter().flatten());
     Counter "grandstand_limit_store_losses" [] "" "How often Redis became unusable"
-        = at => at.shared(|shared| shared.counters.lost());
+        = at => at.facts.rate_limit.lost;
     Counter "grandstand_limit_replayed" [] "" "Decisions of this process that it reported to Redis later"
-        = at => at.shared(|shared| shared.counters.replayed());
+        = at => at.facts.rate_limit.replayed;
     Counter "grandstand_limit_forgotten" [] "" "Decisions of this process that it could not report to Redis because there were too many"
-        = at => at.shared(SharedLimit::forgotten);
+        = at => at.facts.rate_limit.forgotten;
     Gauge "grandstand_cache_bytes" [] "bytes" "Bytes held in the cache"
         = at => at.facts.cache.bytes;
     Gauge "grandstand_cache_entries" [] "" "Answers held in the cache"

@@ -22,7 +22,7 @@ pub(crate) fn shared_wish(view: &View<'_>, rules: &Rules) -> Option<(IpAddr, Wis
     if is_of_pages(&route(view, rules)) && rules.pages.is_some() {
         return None;
     }
-    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
+    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
     let is_preflight = is_preflight(view, &check_host(view, &Noted::of(view.headers)));
     Some((client, if is_preflight { Wish::Peek } else { Wish::Admit }))
 }

@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use super::{Finder, Found, NamedSnapshot};
 use crate::answer::admit::OddRequest;
 use crate::answer::render;
-use crate::api::edges::lesson::{Answer, Family, family};
+use crate::api::edges::lesson::{Family, LearnedAnswer, family};
 use crate::api::edges::{Case, Odd, OddQuery, is_askable, is_word};
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
@@ -49,7 +49,7 @@ pub(super) enum OddFound {
 }
 
 impl Learned {
-    fn of(answer: &Answer, body: String) -> Self {
+    fn of(answer: &LearnedAnswer, body: String) -> Self {
         let media_type = answer.media_type.clone();
         let sandbox = media_type.as_deref().and_then(family) != Some(Family::Inert) && media_type.is_some();
         Self { status: answer.status, media_type, sandbox, body: body.into() }

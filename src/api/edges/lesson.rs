@@ -30,7 +30,7 @@ pub(crate) enum Lesson {
     /// The origin answers with a list that only it can make: it is asked.
     Through,
     /// The origin answers with a status and a body.
-    Answer(Answer),
+    Answer(LearnedAnswer),
 }
 
 /// What an odd value counts as.
@@ -58,7 +58,7 @@ pub(crate) enum Effect {
 /// A status with a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Answer {
+pub(crate) struct LearnedAnswer {
     pub status: u16,
     /// `Content-Type` as the origin sent it; `None`: the body is empty.
     pub media_type: Option<String>,
@@ -168,7 +168,7 @@ pub(crate) fn family(media_type: &str) -> Option<Family> {
     }
 }
 
-impl Answer {
+impl LearnedAnswer {
     /// Why it is not an answer that may be given; `None`: it may.
     fn problem(&self) -> Option<String> {
         let family = self.media_type.as_deref().map(family);
@@ -390,7 +390,7 @@ pub(crate) fn judge(case: Case, [one, other]: [&Seen; 2]) -> Result<Lesson, Stri
             let bodies = [body.as_str(), other_body.as_str()];
             let template = Template::of(bodies, values).or_else(|| Template::of(bodies, [&told[0], &told[1]]));
             let body = template.ok_or("the bodies of the two answers differ")?;
-            Ok(Lesson::Answer(Answer { status: *status, media_type: media_type.clone(), body }))
+            Ok(Lesson::Answer(LearnedAnswer { status: *status, media_type: media_type.clone(), body }))
         }
         _ => Err("one answer is a list, the other is not".to_owned()),
     }
@@ -441,7 +441,7 @@ mod tests {
     use proptest::prelude::*;
     fn answer(status: u16, media_type: Option<&str>, body: &str) -> Lesson {
         let body = Template::of([body, body], [&[], &[]]).unwrap();
-        Lesson::Answer(Answer { status, media_type: media_type.map(str::to_owned), body })
+        Lesson::Answer(LearnedAnswer { status, media_type: media_type.map(str::to_owned), body })
     }
 
     fn learned(lessons: impl IntoIterator<Item = (Case, Lesson)>) -> Learned {

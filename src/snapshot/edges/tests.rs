@@ -43,7 +43,7 @@ fn list(effect: Effect, shown: bool) -> Lesson {
 
 fn refusal() -> Lesson {
     let body = Template::of(["no x", "no y"], [&["x"], &["y"]]).unwrap();
-    Lesson::Answer(Answer { status: 404, media_type: Some("text/plain".into()), body })
+    Lesson::Answer(LearnedAnswer { status: 404, media_type: Some("text/plain".into()), body })
 }
 
 fn query(raw: &str) -> ListQuery {

@@ -1,14 +1,13 @@
 //! Ranges of a stored answer (RFC 9110 §14, RFC 9111 §3.3).
 //!
 //! Which bytes of a complete stored answer a request asks for. Not the storing of parts, which this cache does not do.
-//! Callers: `answer`, for a stored answer of an unknown path.
+//! Callers: `answer`, for a stored answer of an unknown path, and for dumps.
 
 use http::StatusCode;
-use http::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
+use http::header::{DATE, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
 
-use super::dates;
-use crate::semantics::etag::EntityTag;
-use crate::semantics::trim;
+use super::grammar::{PRESENT, date_in, http_date, trim};
+use super::precondition::{EntityTag, matches_strongly};
 
 /// The bytes of the stored body to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,23 +98,19 @@ fn number(text: &str) -> Option<u64> {
 /// (§8.8.2.2).
 fn if_range_holds(request: &HeaderMap, stored: &HeaderMap) -> bool {
     let Some(condition) = request.get(IF_RANGE) else { return true };
-    if let Ok(tag) = EntityTag::parse(trim(condition.as_bytes())) {
-        let current = stored.get(ETAG).and_then(|current| EntityTag::parse(trim(current.as_bytes())).ok());
-        return current.is_some_and(|current| tag.matches_strongly(&current));
+    if let Some(tag) = EntityTag::parse(trim(condition.as_bytes())) {
+        return EntityTag::of(stored).is_some_and(|current| matches_strongly(tag.as_bytes(), current.as_bytes()));
     }
-    let Some(date) = dates::single(stored, DATE, dates::PRESENT) else { return false };
-    let asked = dates::parse(condition.as_bytes(), date);
-    asked.is_some_and(|asked| {
-        dates::single(stored, LAST_MODIFIED, date) == Some(asked) && date.seconds_since(asked) >= 1
-    })
+    let Some(date) = date_in(stored, DATE, PRESENT) else { return false };
+    let asked = http_date(condition.as_bytes(), date);
+    asked.is_some_and(|asked| date_in(stored, LAST_MODIFIED, date) == Some(asked) && date.seconds_since(asked) >= 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{any_headers, date, headers};
     use super::*;
+    use crate::semantics::tests::{any_headers, date, headers};
     use proptest::prelude::*;
-
     fn ranged(request: &[(&str, &str)], stored: &[(&str, &str)], length: u64) -> Ranged {
         select(&headers(request), StatusCode::OK, &headers(stored), length)
     }

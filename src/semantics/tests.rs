@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use crate::clock::WallTime;
 
 /// 20 November 2026, noon.
-pub(super) const NOW: WallTime = WallTime::from_seconds(1_795_176_000);
+pub(crate) const NOW: WallTime = WallTime::from_seconds(1_795_176_000);
 
-pub(super) fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+pub(crate) fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     let parsed = |(name, value): &(&str, &str)| {
         let name: HeaderName = name.parse().unwrap();
         (name, HeaderValue::from_bytes(value.as_bytes()).unwrap())
@@ -18,12 +18,12 @@ pub(super) fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 /// [`NOW`] and so many seconds, as an HTTP-date.
-pub(super) fn date(offset: i64) -> String {
+pub(crate) fn date(offset: i64) -> String {
     NOW.plus_seconds(offset).http_date().unwrap()
 }
 
 /// Values of every kind: the pieces that parsers look for, in any order, and bytes of any sort.
-pub(super) fn any_value() -> impl Strategy<Value = HeaderValue> {
+pub(crate) fn any_value() -> impl Strategy<Value = HeaderValue> {
     let pieces: &'static [&'static str] = &[
         "max-age",
         "s-maxage",
@@ -68,7 +68,7 @@ pub(super) fn any_value() -> impl Strategy<Value = HeaderValue> {
 }
 
 /// Headers of either side, with every field that this layer reads.
-pub(super) fn any_headers() -> impl Strategy<Value = HeaderMap> {
+pub(crate) fn any_headers() -> impl Strategy<Value = HeaderMap> {
     let names: &'static [&'static str] = &[
         "cache-control",
         "cdn-cache-control",
