@@ -34,7 +34,7 @@ use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
-use crate::mirror::early_copies::EarlyCopies;
+use crate::mirror::details::early::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, ValidationReason, may_stand_in, reuse};
 use crate::semantics::hops::{Caller, Trail};

@@ -184,6 +184,18 @@ impl ListQuery {
         total.div_ceil(u64::from(self.per_page))
     }
 
+    /// The whole list in the largest pages.
+    pub fn largest_pages() -> Self {
+        Self { per_page: Self::MAX_PER_PAGE, ..Self::default() }
+    }
+
+    /// The same query with the filter for a term.
+    #[must_use]
+    pub fn with_term(mut self, kind: TaxonomyKind, slug: &str) -> Self {
+        self.slugs[kind.index()] = Some(slug.into());
+        self
+    }
+
     /// The same query for another page.
     #[must_use]
     pub fn with_page(&self, page: u64) -> Self {

@@ -248,6 +248,12 @@ impl Dataset {
         self.membership[kind.index()].iter().map(|(slug, membership)| (&**slug, membership))
     }
 
+    /// The terms of a taxonomy that are known to have listings, with their positions.
+    pub fn known_terms(&self, kind: TaxonomyKind) -> impl Iterator<Item = (&str, &Positions)> {
+        let known = self.memberships(kind).filter_map(|(slug, known)| Some((slug, known.positions()?)));
+        known.filter(|(_, positions)| !positions.is_empty())
+    }
+
     /// The origin's lists for terms that are known only by them: content and evidence give the same data set.
     pub fn evidence(&self) -> Evidence {
         let of_kind = |kind: TaxonomyKind| {
