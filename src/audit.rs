@@ -4,12 +4,12 @@
 //! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`score`]
 //! sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
 //! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again, and
-//! `contradiction` finds out whether a filter means something else than assumed.
+//! `disproof` finds out whether a filter means something else than assumed.
 //! Callers: [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
 mod confirm;
-pub(crate) mod contradiction;
+pub(crate) mod disproof;
 pub(crate) mod job;
 mod links;
 mod odd;
@@ -37,7 +37,7 @@ use crate::upstream::client::OriginClient;
 
 use compare::{Difference, DifferenceKind};
 use confirm::Suspect;
-use contradiction::Contradictions;
+use disproof::Disproofs;
 use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
@@ -73,7 +73,7 @@ pub struct Auditor {
     /// When a background sample last asked for a whole pass.
     pub passed: Mutex<Option<Monotonic>>,
     /// Differences of what filters select, which are looked at again.
-    pub contradictions: Contradictions,
+    pub disproofs: Disproofs,
 }
 
 /// The result of one look at a sample.
@@ -92,7 +92,7 @@ impl Auditor {
             tokio::select! {
                 () = self.audits.wait() => self.audit().await,
                 () = self.gap() => self.sample(&mut sampler).await,
-                () = self.contradiction_is_due() => self.look_again().await,
+                () = self.disproof_is_due() => self.look_again().await,
                 // Another rhythm, perhaps.
                 Ok(()) = changes.changed() => {}
             }

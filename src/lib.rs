@@ -26,7 +26,7 @@
 //! | 2 | [`store`], [`bundle`] | disk: the durable store; the file that crosses an air gap |
 //! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes; cached answers (the only user of moka); exact limits; settings |
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
-//! | ground | [`clock`], [`telemetry`], [`words`] | time, counters, singular and plural |
+//! | ground | [`clock`], [`telemetry`], [`tasks`], [`words`] | time, counters, blocking and shared work, parts of messages |
 //!
 //! Two rooms belong to no floor. [`sample`] is an origin with synthetic data for `demo`, `origin`, tests and benches;
 //! it imports only [`clock`]. [`parts`] exports what tests and benches use. Only `command`, `run`, `sample` and `parts`
@@ -305,6 +305,7 @@ mod shared_limit;
 mod snapshot;
 mod snapshots;
 mod store;
+mod tasks;
 mod telemetry;
 mod upstream;
 mod words;

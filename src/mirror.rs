@@ -28,7 +28,6 @@
 
 mod amend;
 mod assumptions;
-mod blocking;
 pub(crate) mod commands;
 mod contradiction;
 pub(crate) mod copies;

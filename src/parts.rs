@@ -10,7 +10,7 @@ pub mod answer {
         pub use crate::answer::admit::{Rules, View, admit};
     }
     pub mod compose {
-        pub use crate::answer::compose::{Asked, FromSnapshot, Standing};
+        pub use crate::answer::compose::{Asked, ConstantHeaders, FromSnapshot};
     }
     pub mod head {
         pub use crate::answer::head::Lines;

@@ -1,6 +1,6 @@
-//! Words that depend on a number.
+//! Parts of messages: a count with its noun, an error with its causes.
 //!
-//! Callers: every message with a count.
+//! Callers: whoever writes a message.
 
 /// A count with its noun: `1 entry`, `2 entries`.
 pub fn counted(count: u64, noun: &str) -> String {
@@ -11,6 +11,21 @@ pub fn counted(count: u64, noun: &str) -> String {
         Some(stem) if !stem.ends_with(['a', 'e', 'o']) => format!("{count} {stem}ies"),
         _ => format!("{count} {noun}s"),
     }
+}
+
+/// The message of an error and those of its causes; a cause that is quoted already is not repeated.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::api::rewrite::Rewrite;
 use crate::audit::Auditor;
-use crate::audit::contradiction::Contradictions;
+use crate::audit::disproof::Disproofs;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::Clock;
@@ -204,7 +204,7 @@ impl Core {
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
                 passed: parking_lot::Mutex::default(),
-                contradictions: Contradictions::default(),
+                disproofs: Disproofs::default(),
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (commands, settings, clock) = (self.commands.clone(), self.settings.clone(), self.clock.clone());

@@ -16,8 +16,8 @@ use crate::clock::WallTime;
 use crate::semantics::freshness;
 use crate::store::{CopyMeta, Store, StoreError};
 
-use super::blocking::blocking;
 use super::pass::{self, Span};
+use crate::tasks::{Aborted, blocking};
 use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::upstream::stamps::{self, Before, Dated, Place};
 
@@ -45,6 +45,12 @@ pub enum CopyError {
     /// The data directory failed.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
+}
+
+impl From<Aborted> for CopyError {
+    fn from(aborted: Aborted) -> Self {
+        Self::Store(aborted.into())
+    }
 }
 
 /// Checks a body; the message of `Err` says what is wrong.

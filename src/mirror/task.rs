@@ -33,6 +33,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::membership::Evidence;
 use crate::snapshots::Snapshots;
 use crate::store::StoreError;
+use crate::tasks;
 use crate::upstream::status::OriginStatus;
 
 use super::commands::Commands;
@@ -273,5 +274,5 @@ impl Mirror {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, MirrorError> {
-    Ok(super::blocking::blocking(work).await?)
+    Ok(tasks::blocking(work).await?)
 }

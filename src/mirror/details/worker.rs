@@ -22,6 +22,7 @@ use super::Details;
 use super::due::Due;
 use super::retries::Retries;
 use crate::mirror::copies::CopyError;
+use crate::tasks::blocking;
 use crate::upstream::client::{Asker, OriginClient};
 use crate::upstream::health;
 use crate::upstream::window::Class;
@@ -105,10 +106,9 @@ impl DetailWorker {
 
     async fn forget_vanished(&self) {
         let details = self.details.clone();
-        match tokio::task::spawn_blocking(move || details.forget_vanished()).await {
-            Ok(Ok(0)) => {}
-            Ok(Ok(details)) => tracing::info!(details, "removed details of listings that are in no kept snapshot"),
-            Ok(Err(error)) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
+        match blocking(move || details.forget_vanished()).await {
+            Ok(0) => {}
+            Ok(details) => tracing::info!(details, "removed details of listings that are in no kept snapshot"),
             Err(error) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
         }
     }

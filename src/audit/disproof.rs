@@ -69,7 +69,7 @@ fn disproves(meta: &SnapshotMeta, query: &ListQuery, agreement: Agreement) -> Ve
 
 /// A difference that waits to be seen again.
 #[derive(Debug)]
-struct Contradiction {
+struct Disproof {
     query: ListQuery,
     claim: Claim,
     due: Monotonic,
@@ -80,24 +80,24 @@ struct Contradiction {
 
 /// The differences that wait to be seen again.
 #[derive(Debug, Default)]
-pub struct Contradictions(Mutex<Vec<Contradiction>>);
+pub struct Disproofs(Mutex<Vec<Disproof>>);
 
-impl Contradictions {
+impl Disproofs {
     /// How long until one is due; `None`: there is none.
     fn due_in(&self, now: Monotonic) -> Option<Duration> {
         self.0.lock().iter().map(|one| one.due.since(now)).min()
     }
 
-    fn take_due(&self, now: Monotonic) -> Option<Contradiction> {
+    fn take_due(&self, now: Monotonic) -> Option<Disproof> {
         let mut waiting = self.0.lock();
         let at = waiting.iter().position(|one| one.due.since(now).is_zero())?;
         Some(waiting.remove(at))
     }
 
-    fn put(&self, contradiction: Contradiction) {
+    fn put(&self, disproof: Disproof) {
         let mut waiting = self.0.lock();
-        if waiting.len() < MOST && waiting.iter().all(|one| one.query != contradiction.query) {
-            waiting.push(contradiction);
+        if waiting.len() < MOST && waiting.iter().all(|one| one.query != disproof.query) {
+            waiting.push(disproof);
         }
     }
 }
@@ -114,12 +114,12 @@ impl Auditor {
         let Some(claim) = claim.filter(|claim| claim.agreement != Agreement::Whole) else { return };
         let due = self.clock.now_mono().plus(self.cache_ttl);
         let passes = self.client.status().picture().passes;
-        self.contradictions.put(Contradiction { query: query.clone(), claim, due, passes, waited: 0 });
+        self.disproofs.put(Disproof { query: query.clone(), claim, due, passes, waited: 0 });
     }
 
     /// Waits until a difference is to be looked at again.
-    pub(super) async fn contradiction_is_due(&self) {
-        match self.contradictions.due_in(self.clock.now_mono()) {
+    pub(super) async fn disproof_is_due(&self) {
+        match self.disproofs.due_in(self.clock.now_mono()) {
             Some(wait) => tokio::time::sleep(wait).await,
             None => std::future::pending().await,
         }
@@ -128,13 +128,13 @@ impl Auditor {
     /// Looks at a difference again; tells the mirror what it disproves.
     pub(super) async fn look_again(&self) {
         let now = self.clock.now_mono();
-        let Some(seen) = self.contradictions.take_due(now) else { return };
+        let Some(seen) = self.disproofs.take_due(now) else { return };
         // A change that no refresh shows looks the same until every page is read.
         if seen.waited < PATIENCE && self.client.status().picture().passes == seen.passes {
             let (due, waited) = (now.plus(self.cache_ttl), seen.waited + 1);
-            return self.contradictions.put(Contradiction { due, waited, ..seen });
+            return self.disproofs.put(Disproof { due, waited, ..seen });
         }
-        let Contradiction { query, claim, .. } = seen;
+        let Disproof { query, claim, .. } = seen;
         let request = Request::List(query.clone());
         let theirs = match self.ask(&request).await {
             Ok(theirs) => theirs,
