@@ -72,8 +72,8 @@
 //! [`semantics::caching`] decide what may be stored, how long it is fresh, which requests it answers, and what a 304
 //! changes. [`cache`] stores the origin's answers and the rendered replies together, under one bound in bytes and one
 //! policy. For each request, the proxy decides whether to ask the origin. Clients that wait for the same answer share
-//! one request ([`upstream::flight`], `proxy::together`). Requests to known endpoints and to other paths take the same
-//! steps. They differ in this:
+//! one request ([`tasks::single_flight`], `proxy::together`). Requests to known endpoints and to other paths take
+//! the same steps. They differ in this:
 //!
 //! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|

@@ -298,7 +298,7 @@ impl Connection {
         self.seat.busy.store(1, Ordering::Release);
     }
 
-    /// One of its streams is busy, until the value is dropped. Not for connections that [`work`](Self::work).
+    /// One of its streams is busy, until the value is dropped. Not for connections that are [set busy](Self::set_busy).
     pub(crate) fn stream(self: &Arc<Self>) -> Stream {
         self.seat.busy.fetch_add(1, Ordering::AcqRel);
         Stream(self.clone())
