@@ -332,7 +332,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
     Responder {
         rules: ArcSwap::from_pointee(fixed.rules(config)),
         finder,
-        standing: ArcSwap::from_pointee(rules::standing(config)),
+        constant_headers: ArcSwap::from_pointee(rules::constant_headers(config)),
         telemetry,
         access: InEffect::default(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),

@@ -4,6 +4,7 @@
 //! an argument. A clock also knows how far the origin's clock is from it, as soon as somebody has told it of answers.
 //! Callers: most rooms; tests use [`Clock::fake`] and [`Clock::of_runtime`].
 
+pub(crate) mod backoff;
 mod origin;
 
 use std::fmt;

@@ -25,6 +25,7 @@ use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{StoreError, nameless};
+use crate::tasks::{Aborted, blocking};
 
 pub(crate) use built::{Built, DumpPart};
 
@@ -58,9 +59,8 @@ pub(crate) enum DumpError {
     /// The file cannot be written or read.
     #[error("the dump cannot be written: {0}")]
     Io(#[from] io::Error),
-    /// The task is gone.
-    #[error("internal error: the task was aborted ({0})")]
-    Lost(String),
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
 }
 
 /// A dump that can be sent, and its snapshot.
@@ -139,7 +139,7 @@ impl Dumps {
         self.tidy_after_publications();
         let inner = self.0.clone();
         let making = tokio::spawn(async move { inner.make(kind, coding, freshness, began).await });
-        making.await.unwrap_or_else(|error| Err(Arc::new(DumpError::Lost(error.to_string()))))
+        making.await.unwrap_or_else(|error| Err(Arc::new(Aborted::from(error).into())))
     }
 
     fn tidy_after_publications(&self) {
@@ -189,9 +189,7 @@ impl DumpsState {
             return Err(error.clone());
         }
         let this = self.clone();
-        let made = tokio::task::spawn_blocking(move || this.write(kind, coding, freshness));
-        let made = made.await.unwrap_or_else(|error| Err(DumpError::Lost(error.to_string())));
-        made.map_err(|error| {
+        blocking(move || this.write(kind, coding, freshness)).await.map_err(|error| {
             tracing::warn!(dump = kind.as_str(), coding = coding.as_str(), %error, "a dump was not written");
             let error = Arc::new(error);
             self.failed.lock().insert((kind, coding), (self.clock.now_mono(), error.clone()));

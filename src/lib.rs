@@ -26,7 +26,7 @@
 //! | 2 | [`store`], [`bundle`] | disk: the durable store; the file that crosses an air gap |
 //! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes; cached answers (the only user of moka); exact limits; settings |
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
-//! | ground | [`clock`], [`telemetry`], [`words`] | time, counters, singular and plural |
+//! | ground | [`clock`], [`telemetry`], [`tasks`], [`words`] | time, counters, blocking and shared work, parts of messages |
 //!
 //! One room belongs to no floor: [`sample`] is an origin with synthetic data for `demo`, `origin`, tests and benches. It
 //! imports only [`clock`]. The interface is [`command`] and [`run`]. Other public items are public because tests, benches
@@ -72,8 +72,8 @@
 //! [`semantics::caching`] decide what may be stored, how long it is fresh, which requests it answers, and what a 304
 //! changes. [`cache`] stores the origin's answers and the rendered replies together, under one bound in bytes and one
 //! policy. For each request, the proxy decides whether to ask the origin. Clients that wait for the same answer share
-//! one request ([`upstream::flight`], `proxy::together`). Requests to known endpoints and to other paths take the same
-//! steps. They differ in this:
+//! one request ([`tasks::single_flight`], `proxy::together`). Requests to known endpoints and to other paths take
+//! the same steps. They differ in this:
 //!
 //! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|
@@ -305,6 +305,7 @@ pub mod shared_limit;
 pub mod snapshot;
 pub mod snapshots;
 pub mod store;
+mod tasks;
 pub mod telemetry;
 pub mod upstream;
 pub mod words;

@@ -17,7 +17,6 @@
 //! it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads details.
 
 mod assumptions;
-mod blocking;
 pub mod commands;
 pub mod copies;
 pub mod details;

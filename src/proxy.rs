@@ -38,9 +38,9 @@ use crate::mirror::details::early::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, ValidationReason, may_stand_in, reuse};
 use crate::semantics::hops::{Caller, Trail};
+use crate::tasks::single_flight::SingleFlight;
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::failures::Failures;
-use crate::upstream::flight::Flights;
 use crate::upstream::forward::Forwarder;
 use crate::upstream::room::Room;
 use crate::upstream::wire::Listener;
@@ -71,7 +71,7 @@ struct ProxyState {
     cache: Cache,
     clock: Clock,
     config: ProxyConfig,
-    flights: Flights<Flight, Landing>,
+    flights: SingleFlight<Flight, Landing>,
     failures: Failures,
     demands: Demands,
     votes: Votes,
@@ -110,7 +110,7 @@ impl Proxy {
             cache,
             clock,
             config: ProxyConfig { max_body, ..config },
-            flights: Flights::default(),
+            flights: SingleFlight::default(),
             failures: Failures::default(),
             demands: Demands::default(),
             votes: Votes::default(),

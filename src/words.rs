@@ -1,6 +1,6 @@
-//! Words: those that depend on a number, those that name the values of an enum, and sentences.
+//! Words: those that depend on a number, those that name the values of an enum, sentences, and an error with its causes.
 //!
-//! Callers: every message with a count; enums whose values have words; `admin::advice`.
+//! Callers: every message with a count; enums whose values have words; `admin::advice`; whoever writes a message.
 
 /// An enum whose values have words: `ALL` lists the values in order, and a function of the given name gives the word.
 macro_rules! named {
@@ -64,6 +64,21 @@ pub(crate) fn sentence(text: &str) -> String {
 /// The first digits of an id, enough to tell kept snapshots apart.
 pub(crate) fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
+}
+
+/// The message of an error and those of its causes; a cause that is quoted already is not repeated.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

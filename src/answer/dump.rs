@@ -40,7 +40,7 @@ impl Responder {
             Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), STILL_WRITING)),
         };
         let found = FromDump { kind, coding, built: &built, published: &published };
-        Ok(self.standing.load().dump(asked, found, self.clock.now()))
+        Ok(self.constant_headers.load().dump(asked, found, self.clock.now()))
     }
 }
 
@@ -54,7 +54,7 @@ fn told(error: &DumpError) -> (Problem, u64) {
             );
             (Problem::dump_unavailable(&why), 86_400)
         }
-        DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Lost(_) => {
+        DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Aborted(_) => {
             (Problem::dump_unavailable("The dump cannot be written; the server's log says why"), FAILED)
         }
     }

@@ -15,6 +15,7 @@ use crate::clock::Monotonic;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::content::SnapshotId;
+use crate::tasks::blocking;
 
 /// How much is read at once, in bytes.
 const PIECE: u64 = 128 << 10;
@@ -133,8 +134,7 @@ impl DumpPart {
             return None;
         }
         let (built, from, to) = (self.built.clone(), self.from, self.to);
-        let read = tokio::task::spawn_blocking(move || built.read(from, to)).await;
-        let read = read.unwrap_or_else(|lost| Err(io::Error::other(lost)));
+        let read = blocking(move || built.read(from, to)).await;
         if let Ok(piece) = &read {
             self.from += piece.len() as u64;
         }

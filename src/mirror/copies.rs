@@ -17,11 +17,11 @@ use crate::api::taxonomy::{self, VolatileKeys};
 use crate::clock::WallTime;
 use crate::semantics::freshness;
 use crate::store::{CopyMeta, Store, StoreError};
+use crate::tasks::{Aborted, blocking};
 use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::upstream::stamps::{self, Before, Dated, Place};
 use crate::upstream::window::Class;
 
-use super::blocking::blocking;
 use super::pass;
 
 pub(super) use crate::upstream::stamps::DATE_GRAIN_MS;
@@ -65,6 +65,12 @@ pub enum CopyError {
     /// The data directory failed.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
+}
+
+impl From<Aborted> for CopyError {
+    fn from(aborted: Aborted) -> Self {
+        Self::Store(aborted.into())
+    }
 }
 
 /// The result of [`Copies::fetch_some`].

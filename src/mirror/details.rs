@@ -27,7 +27,7 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{DetailRecord, DetailState, Store, StoreError};
 
-use super::blocking::blocking;
+use crate::tasks::blocking;
 
 use arrivals::Arrivals;
 pub(crate) use fetch::asked_once;

@@ -26,6 +26,7 @@ use crate::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::{Snapshots, SnapshotsError};
 use crate::store::{Store, StoreError};
+use crate::tasks;
 use crate::upstream::status::{OriginState, OriginStatus};
 
 use super::commands::Commands;
@@ -351,7 +352,7 @@ impl Mirror {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, MirrorError> {
-    Ok(super::blocking::blocking(work).await?)
+    Ok(tasks::blocking(work).await?)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Public {
         };
         let Some(proxy) = &self.answers.proxy else {
             let problem = Problem::unknown_path(&target[..]);
-            let answer = self.answers.standing.load().problem(asked, &problem, None, HeaderMap::new());
+            let answer = self.answers.constant_headers.load().problem(asked, &problem, None, HeaderMap::new());
             return self.send(session, info, answer, None, shared).await;
         };
         let body = if session.is_body_empty() {

@@ -134,13 +134,13 @@ impl TlsGate {
 impl ServerApp for TlsGate {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let Arrival { stream, peer, admitted } = self.gate.arrive(stream).await?;
-        let Ok(guest) = admitted else { return None };
+        let Ok(connection) = admitted else { return None };
         let Ok(tcp) = stream.into_any().downcast::<Tcp>() else {
             tracing::error!("a connection to the HTTPS listener is not TCP");
             return None;
         };
         let established = {
-            let leave = pin!(guest.told_to_leave());
+            let leave = pin!(connection.told_to_leave());
             let handshake = pingora_timeout::timeout(DEADLINE, self.establish(*tcp, self.gate.counts_for(peer)));
             tokio::select! {
                 established = handshake => established,
@@ -158,7 +158,7 @@ impl ServerApp for TlsGate {
                 return None;
             }
         };
-        self.gate.serve(stream, guest, shutdown).await;
+        self.gate.serve(stream, connection, shutdown).await;
         None
     }
 
@@ -186,7 +186,7 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
 async fn tell_plain_http(mut tcp: Tcp) -> std::io::Result<()> {
     tcp.write_all(NOT_TLS).await?;
     tcp.flush().await?;
-    farewell::take_leave(tcp).await;
+    farewell::lingering_close(tcp).await;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::api::listing::ListingId;
+use crate::tasks::Aborted;
 
 /// Why a data directory or its store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -154,6 +155,12 @@ impl OpenError {
             StoreError::Damaged(detail) => Self::Damaged { path: path.to_owned(), detail },
             other => Self::Damaged { path: path.to_owned(), detail: other.to_string() },
         }
+    }
+}
+
+impl From<Aborted> for StoreError {
+    fn from(aborted: Aborted) -> Self {
+        Self::Io { path: "task".into(), source: io::Error::other(aborted) }
     }
 }
 

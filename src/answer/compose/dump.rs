@@ -20,7 +20,7 @@ use crate::semantics::problem::Problem;
 use crate::semantics::ranges::{self, Ranged};
 use crate::snapshot::pointer::Snapshot;
 
-use super::{Answer, Asked, Head, NOSNIFF, Outcome, Standing, common, fields};
+use super::{Answer, Asked, ConstantHeaders, Head, NOSNIFF, Outcome, common, fields};
 
 /// A dump that is at hand.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ pub(crate) struct FromDump<'a> {
     pub(crate) published: &'a Snapshot,
 }
 
-impl Standing {
+impl ConstantHeaders {
     /// An answer from a dump, and its body.
     pub(crate) fn dump(&self, asked: Asked<'_>, found: FromDump<'_>, now: Now) -> (Answer, Option<DumpPart>) {
         let FromDump { kind, coding, built, published } = found;

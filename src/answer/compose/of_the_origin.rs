@@ -26,11 +26,11 @@ use crate::semantics::problem::Problem;
 use crate::semantics::ranges::{self, Ranged};
 
 use super::learned::SANDBOX;
-use super::{Answer, Asked, NOSNIFF, Outcome, Standing, common};
+use super::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, common};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-impl Standing {
+impl ConstantHeaders {
     /// A complete answer of the origin.
     pub fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
         let (mut head, age) = (stored.fields.clone(), stored.age(now));

@@ -14,10 +14,10 @@ use crate::api::listing::Summary;
 use crate::api::taxonomy::VolatileKeys;
 use crate::api::{json, modified};
 use crate::clock::WallTime;
-use crate::mirror::blocking::blocking;
 use crate::mirror::copies::{CopyError, DATE_GRAIN_MS};
 use crate::semantics::freshness;
 use crate::store::{DetailMeta, DetailRecord, DetailState};
+use crate::tasks::blocking;
 use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::upstream::stamps::{Before, Place, StampWatch, stamp};
 

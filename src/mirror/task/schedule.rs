@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::clock::Monotonic;
+use crate::clock::backoff::doubled;
 use crate::snapshot::meta::Certificate;
 use crate::upstream::budget::CrawlWork;
 
@@ -149,8 +150,8 @@ impl Retry {
         jittered: impl FnOnce(Duration) -> Duration,
     ) -> u32 {
         self.failures = self.failures.saturating_add(1);
-        let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(self.failures.min(8));
-        self.at = Some(now.plus(jittered(doubled.min(longest))));
+        let pause = doubled(Duration::from_millis(500), self.failures.min(8), longest);
+        self.at = Some(now.plus(jittered(pause)));
         self.failures
     }
 }

@@ -1,7 +1,7 @@
-//! Random shortening of pauses, from the operating system or, for repeatable runs, from a seed.
+//! Pauses before the next try: doubled after each failure, and shortened at random.
 //!
-//! Not for secrets. Callers: [`super::client`], which hands it to the rest of
-//! [`crate::upstream`] and the mirror; [`crate::fleet`].
+//! The jitter is from the operating system or, for repeatable runs, from a seed. Not for secrets. Callers: whoever tries
+//! again: [`crate::upstream`], [`crate::mirror`], [`crate::fleet`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+/// A pause that was doubled so many times, at most `longest`.
+pub(crate) fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
+}
 
 /// A source of jitter; clones draw from the same source.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +38,13 @@ impl Jitter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_is_doubled_up_to_the_longest() {
+        let (first, longest) = (Duration::from_millis(500), Duration::from_secs(30));
+        let pauses = [0, 1, 2, 5, 6, u32::MAX].map(|times| doubled(first, times, longest).as_millis());
+        assert_eq!(pauses, [500, 1_000, 2_000, 16_000, 30_000, 30_000]);
+    }
 
     #[test]
     fn a_seed_draws_the_same_jitter_twice_and_never_less_than_half() {
