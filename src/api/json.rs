@@ -212,7 +212,7 @@ pub fn check_detail(text: &str) -> Result<(), JsonError> {
 }
 
 /// The members of an object or an array: each with its key, which is empty in an array, and its text.
-struct Members<'a, S> {
+struct MemberVisitor<'a, S> {
     of: &'static str,
     most: usize,
     /// Set when there are more; reading ends there.
@@ -220,7 +220,7 @@ struct Members<'a, S> {
     see: S,
 }
 
-impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Members<'_, S> {
+impl<'de, S: FnMut(Cow<'de, str>, &'de str)> MemberVisitor<'_, S> {
     fn see<E: de::Error>(&mut self, number: usize, key: Cow<'de, str>, value: &'de RawValue) -> Result<(), E> {
         if number == self.most {
             *self.exceeded = true;
@@ -231,7 +231,7 @@ impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Members<'_, S> {
     }
 }
 
-impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for Members<'_, S> {
+impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for MemberVisitor<'_, S> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -241,10 +241,10 @@ impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for Members<'_, S> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         /// Borrows a key that holds no escape.
         #[derive(Deserialize)]
-        struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+        struct BorrowedKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
         let mut number = 0;
-        while let Some((Key(key), value)) = map.next_entry()? {
+        while let Some((BorrowedKey(key), value)) = map.next_entry()? {
             self.see(number, key, value)?;
             number += 1;
         }
@@ -269,7 +269,7 @@ fn each<'a>(
     see: impl FnMut(Cow<'a, str>, &'a str),
 ) -> Result<(), JsonError> {
     let mut exceeded = false;
-    let members = Members { of, most, exceeded: &mut exceeded, see };
+    let members = MemberVisitor { of, most, exceeded: &mut exceeded, see };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = if of == OBJECT { deserializer.deserialize_map(members) } else { deserializer.deserialize_seq(members) };
     match read.and_then(|()| deserializer.end()) {

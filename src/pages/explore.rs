@@ -105,12 +105,7 @@ fn cities<'a>(facts: &PageFacts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
     let mut cities: Vec<TermFact<'a>> = match state {
         Some(state) => {
             let within = facts.dataset.terms_within(kind, TaxonomyKind::States, state).into_iter();
-            let fact = |(term, count): (&'a crate::api::taxonomy::Term, u64)| TermFact {
-                slug: &term.slug,
-                label: facts.dataset.label(kind, term),
-                count: Some(count),
-            };
-            within.map(fact).collect()
+            within.map(|(term, count)| facts.fact(kind, term, Some(count))).collect()
         }
         None => facts.largest(kind).into_iter().take(CITIES).collect(),
     };

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::api::json::{self, Picked};
-use crate::api::taxonomy::TaxonomyKind;
+use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 
@@ -52,13 +52,13 @@ impl<'a> PageFacts<'a> {
 
     /// The terms of a kind, in the origin's order.
     pub(super) fn terms(&self, kind: TaxonomyKind) -> Vec<TermFact<'a>> {
-        let dataset = self.dataset;
-        let fact = |term: &'a crate::api::taxonomy::Term| TermFact {
-            slug: &term.slug,
-            label: dataset.label(kind, term),
-            count: dataset.count(kind, &term.slug),
-        };
-        dataset.terms(kind).iter().map(fact).collect()
+        let count = |term: &Term| self.dataset.count(kind, &term.slug);
+        self.dataset.terms(kind).iter().map(|term| self.fact(kind, term, count(term))).collect()
+    }
+
+    /// A term of a kind with a number of listings.
+    pub(super) fn fact(&self, kind: TaxonomyKind, term: &'a Term, count: Option<u64>) -> TermFact<'a> {
+        TermFact { slug: &term.slug, label: self.dataset.label(kind, term), count }
     }
 
     /// The same, those with most listings first.

@@ -5,49 +5,36 @@
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap};
 
+use crate::words::named;
+
 use super::grammar::{members, trim, weight};
 
 /// How many members of a field are read, over all its lines; the rest is as if absent.
 const MAX_MEMBERS: usize = 64;
 
-/// A content coding that we can send.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Coding {
-    /// None at all.
-    Identity,
-    /// RFC 1952; also known as `x-gzip`.
-    Gzip,
-    /// RFC 7932.
-    Brotli,
-    /// RFC 8878.
-    Zstd,
+named! {
+    /// A content coding that we can send, by its name in `Content-Encoding`, logs and metrics.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum Coding, as_str {
+        /// None at all.
+        Identity = "identity",
+        /// RFC 1952; also known as `x-gzip`.
+        Gzip = "gzip",
+        /// RFC 7932.
+        Brotli = "br",
+        /// RFC 8878.
+        Zstd = "zstd",
+    }
 }
 
 impl Coding {
     /// Every real coding in the order in which we prefer them: by size for the CPU that decoding takes.
     pub const PREFERENCE: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
 
-    /// The name in `Content-Encoding`, logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Identity => "identity",
-            Self::Gzip => "gzip",
-            Self::Brotli => "br",
-            Self::Zstd => "zstd",
-        }
-    }
-
     /// The coding of that name, whatever its case (RFC 9110 §8.4.1, and §8.4.1.3 for `x-gzip`); `None` for others.
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        [
-            (&b"gzip"[..], Self::Gzip),
-            (b"br", Self::Brotli),
-            (b"zstd", Self::Zstd),
-            (b"identity", Self::Identity),
-            (b"x-gzip", Self::Gzip),
-        ]
-        .into_iter()
-        .find_map(|(known, coding)| name.eq_ignore_ascii_case(known).then_some(coding))
+        let name = if name.eq_ignore_ascii_case(b"x-gzip") { b"gzip" } else { name };
+        Self::ALL.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.as_str().as_bytes()))
     }
 }
 

@@ -99,9 +99,9 @@ pub(super) fn weight(parameter: &[u8]) -> Option<u16> {
         [b'.', decimals @ ..] if decimals.len() <= 3 => decimals,
         _ => return None,
     };
-    let digits = decimals.iter().chain(b"000").take(3);
-    let thousandths = digits.fold(Some(u16::from(whole - b'0')), |sum, digit| {
-        digit.is_ascii_digit().then(|| sum.map(|sum| sum * 10 + u16::from(digit - b'0'))).flatten()
+    let mut digits = decimals.iter().chain(b"000").take(3);
+    let thousandths = digits.try_fold(u16::from(whole - b'0'), |sum, digit| {
+        digit.is_ascii_digit().then(|| sum * 10 + u16::from(digit - b'0'))
     });
     thousandths.filter(|thousandths| *thousandths <= 1000)
 }

@@ -123,14 +123,14 @@ fn names(lines: &GetAll<'_, HeaderValue>, current: Option<&EntityTag>, matches: 
     if let Some((tag, [])) = only.and_then(split_tag) {
         return matches(tag, current);
     }
-    let members = lines.iter().flat_map(|line| Members(line.as_bytes())).take(MAX_MEMBERS);
+    let members = lines.iter().flat_map(|line| ListedTags(line.as_bytes())).take(MAX_MEMBERS);
     members.flatten().any(|tag| matches(tag, current))
 }
 
 /// The members of one line; `None` for an invalid one.
-struct Members<'a>(&'a [u8]);
+struct ListedTags<'a>(&'a [u8]);
 
-impl<'a> Iterator for Members<'a> {
+impl<'a> Iterator for ListedTags<'a> {
     type Item = Option<&'a [u8]>;
 
     fn next(&mut self) -> Option<Self::Item> {

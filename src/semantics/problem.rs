@@ -16,74 +16,90 @@ pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 /// The most characters of a client's value that are repeated.
 const MAX_VALUE: usize = 200;
 
-/// The kinds of problems, each with one status, the last part of its `type` URI, which is also the label for logs and
-/// metrics, and one title (RFC 9457 §3.1.3).
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident: $status:ident, $slug:literal, $title:literal;)+) => {
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum ProblemKind {
-            $($(#[$doc])* $kind,)+
-        }
-
-        impl ProblemKind {
-            #[cfg(test)]
-            pub(crate) const ALL: [Self; [$($slug),+].len()] = [$(Self::$kind),+];
-
-            const fn row(self) -> (StatusCode, &'static str, &'static str) {
-                match self {
-                    $(Self::$kind => (StatusCode::$status, $slug, $title),)+
-                }
-            }
-        }
-    };
-}
-
-kinds! {
+/// The kind of a problem: one status, one title and one URI.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ProblemKind {
     /// A request that cannot be read.
-    BadRequest: BAD_REQUEST, "bad-request", "Bad request";
+    BadRequest,
     /// An invalid query parameter.
-    BadParameter: BAD_REQUEST, "bad-parameter", "Bad query parameter";
+    BadParameter,
     /// A path without a single reading.
-    BadPath: BAD_REQUEST, "bad-path", "Bad path";
+    BadPath,
     /// An unexpected request body.
-    UnexpectedBody: BAD_REQUEST, "unexpected-body", "Unexpected request body";
+    UnexpectedBody,
     /// No such listing, endpoint or path.
-    NotFound: NOT_FOUND, "not-found", "Not found";
+    NotFound,
     /// Not a method of this resource.
-    MethodNotAllowed: METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed";
+    MethodNotAllowed,
     /// A snapshot that is not kept.
-    SnapshotGone: GONE, "snapshot-gone", "Snapshot not kept";
+    SnapshotGone,
     /// A condition of the request is false.
-    PreconditionFailed: PRECONDITION_FAILED, "precondition-failed", "Precondition failed";
+    PreconditionFailed,
     /// A body beyond its bound.
-    ContentTooLarge: PAYLOAD_TOO_LARGE, "content-too-large", "Request body too large";
+    ContentTooLarge,
     /// A request line beyond its bound.
-    UriTooLong: URI_TOO_LONG, "uri-too-long", "Request line too long";
+    UriTooLong,
     /// A range that has no byte of the dump.
-    RangeNotSatisfiable: RANGE_NOT_SATISFIABLE, "range-not-satisfiable", "Range not satisfiable";
+    RangeNotSatisfiable,
     /// Over the rate limit.
-    RateLimited: TOO_MANY_REQUESTS, "rate-limited", "Too many requests";
+    RateLimited,
     /// Headers beyond their bounds.
-    HeadersTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "headers-too-large", "Request headers too large";
+    HeadersTooLarge,
     /// A fault of ours.
-    Internal: INTERNAL_SERVER_ERROR, "internal", "Internal error";
+    Internal,
     /// The origin answered nonsense or a redirect.
-    BadOriginAnswer: BAD_GATEWAY, "bad-origin-answer", "Unusable answer from the origin";
+    BadOriginAnswer,
     /// The origin can't be asked, or does not answer, and nothing stale may be served.
-    Unavailable: SERVICE_UNAVAILABLE, "unavailable", "Origin unavailable";
+    Unavailable,
     /// A dump that is not at hand now.
-    DumpUnavailable: SERVICE_UNAVAILABLE, "dump-unavailable", "Dump unavailable";
+    DumpUnavailable,
     /// No room for another connection.
-    TooManyConnections: SERVICE_UNAVAILABLE, "too-many-connections", "Too many connections";
+    TooManyConnections,
     /// A kept snapshot that cannot answer now.
-    SnapshotUnavailable: SERVICE_UNAVAILABLE, "snapshot-unavailable", "Snapshot unavailable";
+    SnapshotUnavailable,
     /// `only-if-cached`, and nothing usable is cached.
-    OnlyIfCached: GATEWAY_TIMEOUT, "only-if-cached", "Not in the cache";
+    OnlyIfCached,
     /// The request came through this server before.
-    LoopDetected: LOOP_DETECTED, "loop-detected", "Loop detected";
+    LoopDetected,
 }
 
 impl ProblemKind {
+    /// Its status, the last part of its `type` URI, which is also the label for logs and metrics, and its title, which is
+    /// the same for every problem of the kind (RFC 9457 §3.1.3).
+    const fn row(self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::BadRequest => (StatusCode::BAD_REQUEST, "bad-request", "Bad request"),
+            Self::BadParameter => (StatusCode::BAD_REQUEST, "bad-parameter", "Bad query parameter"),
+            Self::BadPath => (StatusCode::BAD_REQUEST, "bad-path", "Bad path"),
+            Self::UnexpectedBody => (StatusCode::BAD_REQUEST, "unexpected-body", "Unexpected request body"),
+            Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed"),
+            Self::SnapshotGone => (StatusCode::GONE, "snapshot-gone", "Snapshot not kept"),
+            Self::PreconditionFailed => (StatusCode::PRECONDITION_FAILED, "precondition-failed", "Precondition failed"),
+            Self::ContentTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "content-too-large", "Request body too large"),
+            Self::UriTooLong => (StatusCode::URI_TOO_LONG, "uri-too-long", "Request line too long"),
+            Self::RangeNotSatisfiable => {
+                (StatusCode::RANGE_NOT_SATISFIABLE, "range-not-satisfiable", "Range not satisfiable")
+            }
+            Self::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "rate-limited", "Too many requests"),
+            Self::HeadersTooLarge => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers-too-large", "Request headers too large")
+            }
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error"),
+            Self::BadOriginAnswer => (StatusCode::BAD_GATEWAY, "bad-origin-answer", "Unusable answer from the origin"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Origin unavailable"),
+            Self::DumpUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "dump-unavailable", "Dump unavailable"),
+            Self::TooManyConnections => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too-many-connections", "Too many connections")
+            }
+            Self::SnapshotUnavailable => {
+                (StatusCode::SERVICE_UNAVAILABLE, "snapshot-unavailable", "Snapshot unavailable")
+            }
+            Self::OnlyIfCached => (StatusCode::GATEWAY_TIMEOUT, "only-if-cached", "Not in the cache"),
+            Self::LoopDetected => (StatusCode::LOOP_DETECTED, "loop-detected", "Loop detected"),
+        }
+    }
+
     pub const fn status(self) -> StatusCode {
         self.row().0
     }

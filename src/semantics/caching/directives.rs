@@ -100,17 +100,21 @@ impl RequestDirectives {
     pub fn of(headers: &HeaderMap) -> Self {
         let mut these = Self::default();
         for directive in members(headers, CACHE_CONTROL).map(Directive::of) {
-            match directive.name.to_ascii_lowercase().as_slice() {
-                b"no-cache" => these.no_cache = true,
-                b"no-store" => these.no_store = true,
-                b"only-if-cached" => these.only_if_cached = true,
-                b"max-age" => these.max_age = these.max_age.or_else(|| Some(directive.seconds())),
-                b"min-fresh" => these.min_fresh = these.min_fresh.or_else(|| Some(directive.seconds())),
+            let value = match directive.name.to_ascii_lowercase().as_slice() {
+                b"max-age" => &mut these.max_age,
+                b"min-fresh" => &mut these.min_fresh,
                 b"max-stale" => {
-                    these.max_stale = these.max_stale.or_else(|| Some(directive.argument.map(|_| directive.seconds())))
+                    these.max_stale.get_or_insert_with(|| directive.argument.map(|_| directive.seconds()));
+                    continue;
                 }
-                _ => {}
-            }
+                name => {
+                    these.no_cache |= name == b"no-cache";
+                    these.no_store |= name == b"no-store";
+                    these.only_if_cached |= name == b"only-if-cached";
+                    continue;
+                }
+            };
+            value.get_or_insert_with(|| directive.seconds());
         }
         // RFC 9111 §5.4: for clients that know no Cache-Control.
         if !headers.contains_key(CACHE_CONTROL) {

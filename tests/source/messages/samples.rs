@@ -32,7 +32,6 @@ const SAMPLES: &[(&str, &str)] = &[
     ("NoKey.0", ", but certificates"),
     ("NoServer.0", "/var/lib/grandstand"),
     ("NoSuchSnapshot.0", "12"),
-    ("NotAHeaderName.0", "x y"),
     ("NotAKey.0", "RWQ"),
     ("NotASecretKey.0", "/etc/minisign.key"),
     ("NotASignature.0", "it is too long"),
