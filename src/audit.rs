@@ -24,13 +24,13 @@ use crate::api::listing::ListingId;
 use crate::clock::Monotonic;
 use crate::snapshot::pointer::Snapshot;
 
-use crate::mirror::Shared;
+use crate::mirror::MirrorContext;
 use crate::mirror::details::asked_once;
 
 use compare::{Difference, DifferenceKind};
 use confirm::Suspect;
 use job::{Audits, Outcome, Phase};
-use sample::{Kind, Request, Sample, Sampler};
+use sample::{Request, Sample, SampleKind, Sampler};
 use sides::is_elsewhere;
 use verdict::{Ours, Theirs, Verdict, judge, properties};
 
@@ -41,7 +41,7 @@ const PASS_PAUSE: Duration = Duration::from_secs(600);
 
 /// Compares the mirror with its origin.
 pub struct Auditor {
-    shared: Shared,
+    shared: MirrorContext,
     /// The origin's addresses: its links are compared with ours.
     rewrite: Rewrite,
     /// Requested audits and their state.
@@ -58,7 +58,7 @@ enum Look {
 
 impl Auditor {
     /// An auditor that answers to `audits`.
-    pub fn new(shared: Shared, rewrite: Rewrite, audits: Audits) -> Self {
+    pub fn new(shared: MirrorContext, rewrite: Rewrite, audits: Audits) -> Self {
         Self { shared, rewrite, audits, passed: Mutex::default() }
     }
 
@@ -245,7 +245,7 @@ impl Auditor {
         }
         let kind = self.kind_of(&published, sample);
         let theirs = match kind {
-            Kind::Odd => self.ask_odd(&sample.request, sample.is_head).await?,
+            SampleKind::Odd => self.ask_odd(&sample.request, sample.is_head).await?,
             _ => self.ask(&sample.request).await?,
         };
         // Compares with the present snapshot, not with that at the time of the request.

@@ -41,7 +41,7 @@ use details::Details;
 
 /// What the mirror's tasks and the audit share; cheap to clone.
 #[derive(Clone)]
-pub struct Shared {
+pub struct MirrorContext {
     /// Pages and taxonomies, and the way to the origin.
     pub copies: Copies,
     /// The store of both.

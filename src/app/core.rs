@@ -1,4 +1,4 @@
-//! The state behind the listeners: store, snapshot, origin, mirror. Shared by the commands.
+//! The state behind the listeners: store, snapshot, origin, mirror. MirrorContext by the commands.
 //!
 //! Callers: [`super`], [`crate::cli`].
 
@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Edges as EdgesMode, Settings, Use};
 use crate::fleet::replica::Follower;
 use crate::fleet::replica::status::ReplicaStatus;
-use crate::mirror::Shared;
+use crate::mirror::MirrorContext;
 use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
 use crate::mirror::details::Details;
@@ -170,7 +170,7 @@ impl Core {
         self.snapshots = Some(snapshots.clone());
         let details = Details::open(store.clone(), self.cache.clone(), newest.clone())?;
         if let Some(origin) = &self.origin {
-            let shared = Shared {
+            let shared = MirrorContext {
                 copies: Copies::new(origin.client.clone(), store.clone(), volatile),
                 store,
                 newest,

@@ -15,7 +15,7 @@ use crate::snapshot::coverage::{Agreement, agreement, relies_on_disproved};
 use crate::snapshot::pointer::Snapshot;
 
 use super::job::Outcome;
-use super::sample::{Kind, Request, Sample};
+use super::sample::{Request, Sample, SampleKind};
 use super::verdict::Theirs;
 use super::{Auditor, Look, MOST_FAILURES};
 
@@ -112,9 +112,10 @@ impl Auditor {
 
 impl Auditor {
     /// Tells the mirror of a confirmed difference in what a filter selects.
-    pub(super) fn doubt(&self, published: &Snapshot, sample: &Sample, kind: Kind, theirs: &Theirs) {
+    pub(super) fn doubt(&self, published: &Snapshot, sample: &Sample, kind: SampleKind, theirs: &Theirs) {
         let Request::List(query) = &sample.request else { return };
-        let is_ours = matches!(kind, Kind::BeyondLast | Kind::UnknownSlug | Kind::Elsewhere | Kind::Odd);
+        let is_ours =
+            matches!(kind, SampleKind::BeyondLast | SampleKind::UnknownSlug | SampleKind::Elsewhere | SampleKind::Odd);
         if is_ours || !query.is_filtered() || theirs.status != 200 || relies_on_disproved(&published.meta, query) {
             return;
         }
@@ -133,14 +134,14 @@ impl Auditor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{Kind, Request};
+    use super::super::sample::{Request, SampleKind};
     use super::super::verdict::Links;
     use super::*;
 
     #[test]
     fn a_difference_is_told_as_one_of_get_because_get_has_found_it() {
         let request = Request::Odd("/api/listings.json?page=0".to_owned());
-        let sample = Sample { kind: Kind::Odd, request, is_head: true };
+        let sample = Sample { kind: SampleKind::Odd, request, is_head: true };
         assert_eq!(sample.to_string(), "HEAD /api/listings.json?page=0");
         let theirs = Theirs {
             status: 200,

@@ -22,7 +22,7 @@ const HEAD_OF: u32 = 4;
 
 /// The kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum SampleKind {
     /// Any page at any page size.
     Page,
     /// The list without any parameter.
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     Elsewhere,
 }
 
-impl Kind {
+impl SampleKind {
     /// One round: each kind once.
     const ROUND: [Self; 20] = [
         Self::Page,
@@ -117,7 +117,7 @@ impl fmt::Display for Request {
 /// One sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    pub kind: Kind,
+    pub kind: SampleKind,
     pub request: Request,
     /// Whether HEAD is sent: of some odd requests.
     pub is_head: bool,
@@ -137,7 +137,7 @@ pub(crate) struct Sampler {
     pub odd: bool,
     dice: StdRng,
     /// The rest of the round.
-    round: Vec<Kind>,
+    round: Vec<SampleKind>,
 }
 
 impl Sampler {
@@ -148,50 +148,50 @@ impl Sampler {
 
     /// The next sample. Kinds for which the data set has nothing are passed over.
     pub(crate) fn next(&mut self, dataset: &Dataset) -> Sample {
-        for _ in 0..2 * Kind::ROUND.len() {
+        for _ in 0..2 * SampleKind::ROUND.len() {
             let kind = match self.next_kind() {
-                Kind::Odd if !self.odd => Kind::Detail,
+                SampleKind::Odd if !self.odd => SampleKind::Detail,
                 kind => kind,
             };
             if let Some(request) = self.draw(kind, dataset) {
-                let is_head = kind == Kind::Odd && self.dice.random_ratio(1, HEAD_OF);
+                let is_head = kind == SampleKind::Odd && self.dice.random_ratio(1, HEAD_OF);
                 return Sample { kind, request, is_head };
             }
         }
-        Sample { kind: Kind::FirstPage, request: Request::List(ListQuery::default()), is_head: false }
+        Sample { kind: SampleKind::FirstPage, request: Request::List(ListQuery::default()), is_head: false }
     }
 
-    fn next_kind(&mut self) -> Kind {
+    fn next_kind(&mut self) -> SampleKind {
         if let Some(kind) = self.round.pop() {
             return kind;
         }
-        self.round = Kind::ROUND.to_vec();
+        self.round = SampleKind::ROUND.to_vec();
         self.round.shuffle(&mut self.dice);
-        self.round.pop().unwrap_or(Kind::FirstPage)
+        self.round.pop().unwrap_or(SampleKind::FirstPage)
     }
 
-    fn draw(&mut self, kind: Kind, dataset: &Dataset) -> Option<Request> {
+    fn draw(&mut self, kind: SampleKind, dataset: &Dataset) -> Option<Request> {
         let plain = ListQuery::default();
         let any_size = ListQuery { per_page: self.dice.random_range(1..=ListQuery::MAX_PER_PAGE), ..plain.clone() };
         let total = dataset.len() as u64;
         let last = any_size.total_pages(total);
         let query = match kind {
-            Kind::Taxonomy(taxonomy) => return Some(Request::Taxonomy(taxonomy)),
-            Kind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
-            Kind::UnknownListing => return Some(Request::Detail(self.unknown(dataset))),
-            Kind::Odd => return self.odd(dataset).map(Request::Odd),
-            Kind::Elsewhere => return None,
-            Kind::FirstPage => plain,
-            Kind::Page => self.any_page(&any_size, total),
-            Kind::LastPage => any_size.with_page(last.max(1)),
-            Kind::BeyondLast => any_size.with_page(last + self.dice.random_range(1..=3)),
-            Kind::PerPageOne => self.any_page(&ListQuery { per_page: 1, ..plain }, total),
-            Kind::PerPageMost => self.any_page(&ListQuery::largest_pages(), total),
-            Kind::Term(taxonomy) => {
+            SampleKind::Taxonomy(taxonomy) => return Some(Request::Taxonomy(taxonomy)),
+            SampleKind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
+            SampleKind::UnknownListing => return Some(Request::Detail(self.unknown(dataset))),
+            SampleKind::Odd => return self.odd(dataset).map(Request::Odd),
+            SampleKind::Elsewhere => return None,
+            SampleKind::FirstPage => plain,
+            SampleKind::Page => self.any_page(&any_size, total),
+            SampleKind::LastPage => any_size.with_page(last.max(1)),
+            SampleKind::BeyondLast => any_size.with_page(last + self.dice.random_range(1..=3)),
+            SampleKind::PerPageOne => self.any_page(&ListQuery { per_page: 1, ..plain }, total),
+            SampleKind::PerPageMost => self.any_page(&ListQuery::largest_pages(), total),
+            SampleKind::Term(taxonomy) => {
                 let query = self.term(any_size, taxonomy, dataset)?;
                 self.any_found_page(&query, dataset)
             }
-            Kind::TwoTerms => {
+            SampleKind::TwoTerms => {
                 let left_out = self.any_taxonomy();
                 let mut query = any_size;
                 for taxonomy in TaxonomyKind::ALL.into_iter().filter(|kind| *kind != left_out) {
@@ -199,12 +199,12 @@ impl Sampler {
                 }
                 self.any_found_page(&query, dataset)
             }
-            Kind::UnknownSlug => {
+            SampleKind::UnknownSlug => {
                 let taxonomy = self.any_taxonomy();
                 let slug = format!("no-such-{}-{}", taxonomy.parameter(), self.dice.random_range(1000..10_000));
                 plain.with_term(taxonomy, &slug)
             }
-            Kind::SinceInstant | Kind::SinceNearby | Kind::SinceDay => {
+            SampleKind::SinceInstant | SampleKind::SinceNearby | SampleKind::SinceDay => {
                 let since = self.since(kind, dataset)?;
                 self.any_found_page(&ListQuery { modified_since: Some(since), ..any_size }, dataset)
             }
@@ -263,20 +263,20 @@ impl Sampler {
         ListingId(id)
     }
 
-    fn since(&mut self, kind: Kind, dataset: &Dataset) -> Option<ModifiedSince> {
+    fn since(&mut self, kind: SampleKind, dataset: &Dataset) -> Option<ModifiedSince> {
         const SECOND: i64 = 1_000_000_000;
         let id = self.listing(dataset)?;
         let at = dataset.modified_of(id)?;
         let nearby = if self.dice.random() { SECOND } else { -SECOND };
         let text = match kind {
             // As written, or in UTC: the same instant.
-            Kind::SinceInstant if self.dice.random() => as_written(dataset, id)?,
-            Kind::SinceNearby => {
+            SampleKind::SinceInstant if self.dice.random() => as_written(dataset, id)?,
+            SampleKind::SinceNearby => {
                 let text = utc(at.saturating_add(nearby))?;
                 // Half of them without offset, which means UTC.
                 if self.dice.random() { text.trim_end_matches('Z').to_owned() } else { text }
             }
-            Kind::SinceDay => {
+            SampleKind::SinceDay => {
                 let day = at.saturating_add(86_400 * SECOND * self.dice.random_range(-1..=1));
                 Timestamp::from_nanosecond(day.into()).ok()?.strftime("%Y-%m-%d").to_string()
             }

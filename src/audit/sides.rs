@@ -26,7 +26,7 @@ use crate::upstream::stamps::Place;
 use crate::upstream::window::Class;
 
 use super::Auditor;
-use super::sample::{Kind, Request, Sample};
+use super::sample::{Request, Sample, SampleKind};
 use super::verdict::{Links, Ours, Theirs};
 
 /// How long a sample waits for the budget.
@@ -39,14 +39,14 @@ impl Auditor {
     }
 
     /// The kind by which a sample is judged: what was learned must be equal byte for byte.
-    pub(super) fn kind_of(&self, published: &Snapshot, sample: &Sample) -> Kind {
+    pub(super) fn kind_of(&self, published: &Snapshot, sample: &Sample) -> SampleKind {
         if self.learned(published, &sample.request).is_some() {
-            return Kind::Odd;
+            return SampleKind::Odd;
         }
         // What is not read through is ours by contract, also where the origin's answer differs.
         let may_differ = self.shared.edges.learned().is_none_or(|learned| learned.elsewhere);
         let is_ours = may_differ && is_elsewhere(&published.dataset, &sample.request);
-        if is_ours { Kind::Elsewhere } else { sample.kind }
+        if is_ours { SampleKind::Elsewhere } else { sample.kind }
     }
 
     /// Asks an odd request: refusals come with their bodies.
@@ -151,16 +151,15 @@ impl Auditor {
                     return of_id(Case::IdWord, id.strip_suffix(".json").unwrap_or(id));
                 }
                 let plain = || Parameters::parse(query).ok().map(|parameters| parameters.list);
-                match OddQuery::read(query) {
-                    Some(asked) => match edges::of_odd(&lessons, dataset, &asked, now) {
+                if let Some(asked) = OddQuery::read(query) {
+                    match edges::of_odd(&lessons, dataset, &asked, now) {
                         Decision::AsOurs => (Decision::AsOurs, plain()?),
                         decision => (decision, ListQuery::default()),
-                    },
-                    // It is odd by its value, which the data shows.
-                    None => {
-                        let query = plain()?;
-                        (edges::of_empty(Some(&lessons), dataset, &query, now)?, query)
                     }
+                } else {
+                    // It is odd by its value, which the data shows.
+                    let query = plain()?;
+                    (edges::of_empty(Some(&lessons), dataset, &query, now)?, query)
                 }
             }
             Request::Detail(id) if dataset.summary(*id).is_none() => return of_id(Case::UnknownId, &id.to_string()),

@@ -14,7 +14,7 @@ use crate::api::taxonomy::VolatileKeys;
 
 use super::compare::{self, Difference, DifferenceKind};
 use super::job::Outcome;
-use super::sample::Kind;
+use super::sample::SampleKind;
 
 /// The mirror's answer.
 pub(super) enum Ours {
@@ -61,8 +61,8 @@ pub(super) enum Verdict {
 }
 
 /// Compares two answers. The message of `Err` says why they cannot be compared.
-pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &VolatileKeys) -> Result<Verdict, String> {
-    let fixed = matches!(kind, Kind::BeyondLast | Kind::UnknownSlug | Kind::Elsewhere);
+pub(super) fn judge(kind: SampleKind, ours: &Ours, theirs: &Theirs, ignored: &VolatileKeys) -> Result<Verdict, String> {
+    let fixed = matches!(kind, SampleKind::BeyondLast | SampleKind::UnknownSlug | SampleKind::Elsewhere);
     let (differences, confirmed_ms) = match (ours, theirs.status) {
         (Ours::ReadThrough, _) => return Ok(Verdict::Settled(Outcome::ReadThrough)),
         (Ours::Learned { status, media_type, text }, _) => {
@@ -153,8 +153,13 @@ fn headers(theirs: &Theirs) -> Vec<Difference> {
     differences
 }
 
-fn compare_bodies(kind: Kind, ours: &str, theirs: &str, ignored: &VolatileKeys) -> Result<Vec<Difference>, String> {
-    let document = matches!(kind, Kind::Taxonomy(_) | Kind::Detail | Kind::UnknownListing);
+fn compare_bodies(
+    kind: SampleKind,
+    ours: &str,
+    theirs: &str,
+    ignored: &VolatileKeys,
+) -> Result<Vec<Difference>, String> {
+    let document = matches!(kind, SampleKind::Taxonomy(_) | SampleKind::Detail | SampleKind::UnknownListing);
     if document {
         return Ok(compare::documents(ours, theirs, ignored));
     }
@@ -163,9 +168,9 @@ fn compare_bodies(kind: Kind, ours: &str, theirs: &str, ignored: &VolatileKeys) 
 
 /// Whether this difference is by design: no listings beyond the last page, and none for an unknown slug or filters that
 /// exclude each other.
-fn is_fixed(kind: Kind, difference: &Difference) -> bool {
+fn is_fixed(kind: SampleKind, difference: &Difference) -> bool {
     match kind {
-        Kind::UnknownSlug | Kind::Elsewhere => true,
+        SampleKind::UnknownSlug | SampleKind::Elsewhere => true,
         _ => difference.what == DifferenceKind::Ids || matches!(difference.place.as_str(), "page" | "items"),
     }
 }

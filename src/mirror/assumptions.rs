@@ -38,7 +38,7 @@ const MOST: usize = 10;
 
 /// An answer of the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum FilterAnswer {
     /// A page: the total, and its ids in order.
     Page { total: u64, ids: Vec<ListingId> },
     /// A refusal, or no list, and what it is.
@@ -47,9 +47,9 @@ pub(super) enum Answer {
 
 /// A question with its answer.
 #[derive(Debug)]
-struct Asked {
+struct AskedQuestion {
     question: Question,
-    answer: Answer,
+    answer: FilterAnswer,
     agreement: Agreement,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Inquiry {
     /// The snapshot that the first answers were compared with.
     of: SnapshotId,
     open: VecDeque<Question>,
-    asked: Vec<Asked>,
+    asked: Vec<AskedQuestion>,
     stage: Stage,
     /// Whether a repetition says neither the same as before nor what was expected, or is too old to tell anything.
     pub(super) is_unsettled: bool,
@@ -103,11 +103,11 @@ impl Inquiry {
     }
 
     /// Takes the answer to the next question. `is_old`: it was made before the data set was published.
-    pub(super) fn saw(&mut self, dataset: &Dataset, answer: Answer, is_old: bool) {
+    pub(super) fn saw(&mut self, dataset: &Dataset, answer: FilterAnswer, is_old: bool) {
         let Some(question) = self.open.pop_front() else { return };
         let agreement = match &answer {
-            Answer::Page { total, ids } => coverage::agreement(dataset, &question.query, *total, ids),
-            Answer::Other(_) => Some(Agreement::None),
+            FilterAnswer::Page { total, ids } => coverage::agreement(dataset, &question.query, *total, ids),
+            FilterAnswer::Other(_) => Some(Agreement::None),
         };
         // What the data cannot answer any more tells nothing.
         let Some(agreement) = agreement else {
@@ -122,7 +122,7 @@ impl Inquiry {
             (before.answer, before.agreement) = (answer, agreement);
             return;
         }
-        self.asked.push(Asked { question, answer, agreement });
+        self.asked.push(AskedQuestion { question, answer, agreement });
         if self.open.is_empty() && self.stage == Stage::First {
             self.stage = Stage::Simpler;
             let wrong = self.asked.iter().filter(|asked| asked.agreement == Agreement::None);
@@ -159,7 +159,7 @@ impl Inquiry {
     }
 
     pub(super) fn findings(&self) -> Findings {
-        let is_borne_out = |asked: &&Asked| asked.agreement != Agreement::None;
+        let is_borne_out = |asked: &&AskedQuestion| asked.agreement != Agreement::None;
         let borne_out: Vec<Assumption> =
             self.asked.iter().filter(is_borne_out).flat_map(|asked| &asked.question.shows).copied().collect();
         let is_open = |one: &Assumption| *one != Assumption::Order && !borne_out.contains(one);
@@ -173,8 +173,9 @@ impl Inquiry {
         }
         disproved.sort_unstable();
         disproved.dedup();
-        let ordered =
-            |asked: &Asked| asked.agreement == Agreement::Whole && asked.question.shows.contains(&Assumption::Order);
+        let ordered = |asked: &AskedQuestion| {
+            asked.agreement == Agreement::Whole && asked.question.shows.contains(&Assumption::Order)
+        };
         let is_proved = |one: &Assumption| match one {
             Assumption::Order => self.asked.iter().any(ordered),
             one => borne_out.contains(one),

@@ -16,13 +16,13 @@ pub struct Commands(Arc<CommandState>);
 #[derive(Default)]
 struct CommandState {
     wake: Notify,
-    asked: Mutex<Asked>,
+    asked: Mutex<PendingCommands>,
 }
 
 /// Pending commands.
 #[expect(clippy::struct_excessive_bools, reason = "each is a command of its own")]
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PendingCommands {
     /// A refresh now.
     pub refresh: bool,
     /// Forget the number of the last head, in a replica.
@@ -39,7 +39,7 @@ impl Commands {
     /// The next audit finds the others again.
     pub(super) const MOST_DOUBTED: usize = 16;
 
-    fn ask(&self, change: impl FnOnce(&mut Asked)) {
+    fn ask(&self, change: impl FnOnce(&mut PendingCommands)) {
         change(&mut self.0.asked.lock());
         self.0.wake.notify_one();
     }
@@ -74,7 +74,7 @@ impl Commands {
     }
 
     /// Takes the commands since the last call.
-    pub(crate) fn take(&self) -> Asked {
+    pub(crate) fn take(&self) -> PendingCommands {
         std::mem::take(&mut *self.0.asked.lock())
     }
 

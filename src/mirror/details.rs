@@ -32,7 +32,7 @@ use crate::tasks::blocking;
 use arrivals::Arrivals;
 pub(crate) use fetch::asked_once;
 pub(crate) use index::Covered;
-use index::{Index, Known};
+use index::{DetailIndex, KnownDetail};
 use once::ClientFetches;
 
 /// The details of all listings; cheap to clone.
@@ -42,7 +42,7 @@ pub struct Details(Arc<DetailsState>);
 struct DetailsState {
     store: Arc<Store>,
     /// All details, durable or not.
-    index: RwLock<Index>,
+    index: RwLock<DetailIndex>,
     /// Counts events that may make a detail due: see [`index::Agenda`].
     disturbed: AtomicU64,
     /// Details not durable yet.
@@ -70,7 +70,7 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Arc<Store>, cache: Cache, newest: SnapshotPointer) -> Result<Self, StoreError> {
-        let index: Index = store.detail_index(|meta| Known::of(&meta))?.into_iter().collect();
+        let index: DetailIndex = store.detail_index(|meta| KnownDetail::of(&meta))?.into_iter().collect();
         Ok(Self(Arc::new(DetailsState {
             index: RwLock::new(index),
             disturbed: AtomicU64::new(0),
@@ -140,7 +140,7 @@ impl Details {
     }
 
     /// Forgets a detail that the index has and the store lacks, unless it arrived meanwhile.
-    fn lost(&self, id: ListingId, known: &Known) {
+    fn lost(&self, id: ListingId, known: &KnownDetail) {
         let waiting = self.0.arrivals.hold();
         if waiting.contains_key(&id) {
             return;
@@ -159,7 +159,7 @@ impl Details {
         self.0.index.read().known.contains_key(&id)
     }
 
-    fn known(&self, id: ListingId) -> Option<Known> {
+    fn known(&self, id: ListingId) -> Option<KnownDetail> {
         self.0.index.read().known.get(&id).copied()
     }
 
@@ -197,7 +197,7 @@ impl Details {
             let newest = newest.as_ref().map(|newest| &*newest.dataset);
             let mut index = self.0.index.write();
             for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {
-                index.insert(*id, Known::of(meta), newest);
+                index.insert(*id, KnownDetail::of(meta), newest);
             }
             drop(index);
             drop(waiting);
@@ -256,7 +256,7 @@ impl Details {
     /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay.
     fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         let changes = shown != Some(&record.body);
-        let known = Known::of(&record.meta);
+        let known = KnownDetail::of(&record.meta);
         // Before the index: a record that the index has must be found.
         self.0.arrivals.put(id, record);
         {
@@ -293,7 +293,7 @@ impl Details {
 }
 
 /// Whether a detail is older than `modified` of its summary, at a position: an old copy of the CDN.
-fn provisional(meta: &Known, dataset: &Dataset, position: u32) -> bool {
+fn provisional(meta: &KnownDetail, dataset: &Dataset, position: u32) -> bool {
     let modified = dataset.modified_at(position).map(|nanos| nanos.div_euclid(1_000_000));
     // A `modified` in the future would never be reached.
     modified.is_some_and(|modified| meta.origin_time_ms < modified && modified <= meta.fetched_ms)

@@ -19,8 +19,8 @@ use crate::store::StoreError;
 use crate::upstream::client::{Answer, AskError, Asker};
 use crate::upstream::window::Class;
 
-use super::Shared;
-use plan::{Evidence, Facts, Question, Step};
+use super::MirrorContext;
+use plan::{EdgeQuestion, EdgeStep, Evidence, RoundFacts};
 use probes::Probe;
 
 /// The key of the stored answers to the probes.
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
 /// The learner: asks each question twice, at least a `ttl` apart.
-pub struct EdgeLearner(pub Shared);
+pub struct EdgeLearner(pub MirrorContext);
 
 impl EdgeLearner {
     /// Asks until the process ends.
@@ -46,7 +46,7 @@ impl EdgeLearner {
         let mut again = false;
         loop {
             again |= self.0.edges.take_again();
-            let facts = Facts {
+            let facts = RoundFacts {
                 now_ms: self.0.clock.now_wall().as_millis(),
                 apart: self.0.settings.load().ttl,
                 refreshed_ms: self.0.copies.client.status().picture().refreshed_ms,
@@ -54,19 +54,19 @@ impl EdgeLearner {
             };
             let waited = self.0.clock.now_mono().since(began) >= PATIENCE;
             let wait = match plan::next(&evidence, &facts) {
-                Step::Begin if self.is_mirrored() || (waited && self.0.newest.load().is_some()) => {
+                EdgeStep::Begin if self.is_mirrored() || (waited && self.0.newest.load().is_some()) => {
                     again = false;
                     evidence.begin(self.0.copies.client.base().as_str());
                     self.keep(&evidence);
                     None
                 }
-                Step::Begin => Some(Duration::from_secs(1)),
-                Step::Ask(question, round) => self.ask(&mut evidence, question, round).await,
-                Step::Judge => {
+                EdgeStep::Begin => Some(Duration::from_secs(1)),
+                EdgeStep::Ask(question, round) => self.ask(&mut evidence, question, round).await,
+                EdgeStep::Judge => {
                     self.judge(&mut evidence, facts.now_ms);
                     None
                 }
-                Step::Wait(wait) => Some(wait),
+                EdgeStep::Wait(wait) => Some(wait),
             };
             if let Some(wait) = wait {
                 let _ = tokio::time::timeout(wait.min(TICK), self.0.edges.wait()).await;
@@ -105,12 +105,12 @@ impl EdgeLearner {
     }
 
     /// Sends a request; returns how long to wait before the next one.
-    async fn ask(&self, evidence: &mut Evidence, question: Question, round: usize) -> Option<Duration> {
+    async fn ask(&self, evidence: &mut Evidence, question: EdgeQuestion, round: usize) -> Option<Duration> {
         let Some(published) = self.0.newest.get() else { return Some(TICK) };
         let probe = Probe::of(question, round, &published.dataset);
         drop(published);
         if let Some(probe) = probe {
-            let most = if let Question::Odd(_) = question { MOST_BODY as u64 } else { probes::MOST };
+            let most = if let EdgeQuestion::Odd(_) = question { MOST_BODY as u64 } else { probes::MOST };
             // Stored before it is sent: whatever happens then, it counts.
             *evidence.sent(question) += 1;
             self.keep(evidence);
@@ -130,9 +130,9 @@ impl EdgeLearner {
                 _ => tracing::debug!(path = probe.path(), "asked how the origin answers an odd request"),
             }
             let said = match (question, asked) {
-                (Question::Odd(_), Ok(answer)) => self.said(&probe, &answer),
-                (Question::Known(_), Ok(answer)) => probes::said_of_filter(answer.status, &answer.body),
-                (Question::Known(_), Err(AskError::TooLarge { .. })) => probes::another_answer(200),
+                (EdgeQuestion::Odd(_), Ok(answer)) => self.said(&probe, &answer),
+                (EdgeQuestion::Known(_), Ok(answer)) => probes::said_of_filter(answer.status, &answer.body),
+                (EdgeQuestion::Known(_), Err(AskError::TooLarge { .. })) => probes::another_answer(200),
                 (_, Err(AskError::TooLarge { .. })) => Said::Never(format!("the body has more than {MOST_BODY} bytes")),
                 // Without an answer, the documented meaning stays.
                 (_, Err(error)) => Said::Never(Excerpt(&error).to_string()),
@@ -144,7 +144,7 @@ impl EdgeLearner {
         None
     }
 
-    fn saw(&self, evidence: &mut Evidence, question: Question, told: Vec<String>, said: Said) {
+    fn saw(&self, evidence: &mut Evidence, question: EdgeQuestion, told: Vec<String>, said: Said) {
         evidence.saw(question, Seen { told, said, at_ms: self.0.clock.now_wall().as_millis() });
         self.keep(evidence);
     }

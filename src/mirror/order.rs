@@ -3,7 +3,7 @@
 //!
 //! A rule is a guess that has never been wrong: every neighbouring pair of the sequence obeys it, without a tie. If
 //! several rules fit, they must agree on a place. If they disagree, or a tie would need breaking, there is no place and
-//! the pages are read instead. Pure. Callers: [`super::amend`], [`super::contradiction`].
+//! the pages are read instead. Pure. Callers: [`super::task`], [`super::pass`].
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -55,7 +55,7 @@ impl Value {
 
 /// How two values of one field are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+enum Collation {
     /// Numbers by value, texts by code point.
     Plain,
     /// Texts without regard to case.
@@ -64,7 +64,7 @@ enum Reading {
     Instant,
 }
 
-impl Reading {
+impl Collation {
     fn compare(self, one: &Value, other: &Value) -> Ordering {
         match (one, other) {
             (Value::Missing, Value::Missing) => Ordering::Equal,
@@ -85,7 +85,7 @@ impl Reading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key {
     field: String,
-    reading: Reading,
+    reading: Collation,
     falling: bool,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, key) in self.0.iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
-            let folded = if key.reading == Reading::Folded { " (any case)" } else { "" };
+            let folded = if key.reading == Collation::Folded { " (any case)" } else { "" };
             write!(f, "{comma}{}{folded} {}", key.field, if key.falling { "desc" } else { "asc" })?;
         }
         Ok(())
@@ -211,22 +211,22 @@ struct Column {
     /// The field's position in the first listing, mostly the same in all.
     at: usize,
     field: String,
-    reading: Reading,
+    reading: Collation,
 }
 
 /// The comparable fields of a sequence's first listing.
 fn columns(first: &Summary) -> Vec<Column> {
     let text = std::str::from_utf8(&first.raw).unwrap_or("{}");
     let fields = json::fields(text).unwrap_or_default();
-    let readings = |value: &Value| -> &[Reading] {
+    let readings = |value: &Value| -> &[Collation] {
         match value {
-            Value::Text(text) if modified::parse_any(text).is_ok() => &[Reading::Instant],
-            Value::Text(_) | Value::Missing => &[Reading::Plain, Reading::Folded],
-            Value::Integer(_) | Value::Number(_) => &[Reading::Plain],
+            Value::Text(text) if modified::parse_any(text).is_ok() => &[Collation::Instant],
+            Value::Text(_) | Value::Missing => &[Collation::Plain, Collation::Folded],
+            Value::Integer(_) | Value::Number(_) => &[Collation::Plain],
         }
     };
     let columns = fields.iter().take(MOST_FIELDS).enumerate().flat_map(|(at, field)| {
-        let column = move |reading: &Reading| Column { at, field: field.key.clone().into_owned(), reading: *reading };
+        let column = move |reading: &Collation| Column { at, field: field.key.clone().into_owned(), reading: *reading };
         readings(&Value::read(field.value)).iter().map(column)
     });
     columns.collect()

@@ -116,7 +116,7 @@ fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
 
 /// What the answers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RefreshVerdict {
     /// Every answer is as published.
     Unchanged,
     /// The probe's answer differs, but is older than the published data: it says nothing.
@@ -169,29 +169,29 @@ impl Answers {
         confirmed_ms: i64,
         volatile: &VolatileKeys,
         first_page: Option<ContentHash>,
-    ) -> Verdict {
+    ) -> RefreshVerdict {
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
             if volatile.blank(&text).0 != dataset.content.taxonomy(kind) {
-                return Verdict::Changed("a taxonomy");
+                return RefreshVerdict::Changed("a taxonomy");
             }
         }
         let (first, page) = &self.first;
         let is_as_accepted = |hash| std::str::from_utf8(&first.body).is_ok_and(|text| volatile.hash(text) == hash);
         if !first_page.is_some_and(is_as_accepted) && !agrees(page, &ListQuery::largest_pages(), dataset) {
-            return Verdict::Changed("the first page");
+            return RefreshVerdict::Changed("the first page");
         }
         if !envelope_agrees(page, &dataset.content, volatile) {
-            return Verdict::Changed("the envelope");
+            return RefreshVerdict::Changed("the envelope");
         }
         match &self.probe {
-            None if !dataset.is_empty() => Verdict::Unprobed,
+            None if !dataset.is_empty() => RefreshVerdict::Unprobed,
             Some((probe, copy, page)) if !selects(page, &probe.query, dataset) => match only_known(page, dataset) {
-                _ if copy.is_before(confirmed_ms) => Verdict::Older,
-                true => Verdict::SelectsOthers,
-                false => Verdict::Changed("the probe"),
+                _ if copy.is_before(confirmed_ms) => RefreshVerdict::Older,
+                true => RefreshVerdict::SelectsOthers,
+                false => RefreshVerdict::Changed("the probe"),
             },
-            _ => Verdict::Unchanged,
+            _ => RefreshVerdict::Unchanged,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::clock::WallTime;
 use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
-use super::{Shared, pass, refresh};
+use super::{MirrorContext, pass, refresh};
 
 /// Store key of the end of the last sweep.
 const STATE: &str = "swept";
@@ -22,7 +22,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(600);
 
 /// The sweeper: every `mirror.sweep_every`.
-pub struct Sweeper(pub Shared);
+pub struct Sweeper(pub MirrorContext);
 
 impl Sweeper {
     /// Sweeps, for ever.

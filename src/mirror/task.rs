@@ -31,14 +31,14 @@ use crate::upstream::status::{OriginState, OriginStatus};
 
 use super::commands::Commands;
 use super::copies::{Copies, CopyError};
-use super::{Shared, pass};
+use super::{MirrorContext, pass};
 
 use amend::KnownOrder;
 use contradicting::Contradictions;
 use meaning::Asking;
 use publish::ShrinkGuard;
 use refresh::Questions;
-use schedule::{Doing, Facts, Purpose, Retry, Schedule, Step, WorkInHand};
+use schedule::{Doing, MirrorStep, Purpose, Retry, Schedule, ScheduleFacts, WorkInHand};
 use terms::{Learning, TermEvidence};
 
 /// Attempts at work that does not settle.
@@ -126,8 +126,8 @@ pub struct Mirror {
 
 impl Mirror {
     /// A mirror that publishes into `snapshots`; `evidence` is from the store.
-    pub fn new(shared: Shared, snapshots: Snapshots, evidence: Evidence) -> Self {
-        let Shared { copies, store, commands, settings, clock, .. } = shared;
+    pub fn new(shared: MirrorContext, snapshots: Snapshots, evidence: Evidence) -> Self {
+        let MirrorContext { copies, store, commands, settings, clock, .. } = shared;
         let status = copies.client.status().clone();
         Self {
             questions: Questions::new(copies.clone()),
@@ -155,11 +155,11 @@ impl Mirror {
             let facts = self.facts();
             self.status.set_refresh_due(self.clock.now_mono().plus(facts.refresh_in));
             let step = schedule::next(&facts);
-            if let Step::Wait(wait) = step {
+            if let MirrorStep::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
                 continue;
             }
-            let result = self.perform(step).await;
+            let result = Box::pin(self.perform(step)).await;
             self.account(step, result);
             if !self.work.is_begun() {
                 self.status.set_pass(None);
@@ -197,12 +197,12 @@ impl Mirror {
         self.schedule.begin_anew();
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> ScheduleFacts {
         let (now, schedule) = (self.clock.now_mono(), &self.schedule);
         // No better certificate is to be had while the origin's pages contradict each other.
         let contradict = self.newest().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id));
         let at_least = if contradict { self.settings.load().mirror.sweep_every } else { Duration::ZERO };
-        Facts {
+        ScheduleFacts {
             certificate: self.certificate(),
             refresh_in: schedule.refresh_in(now, self.age()),
             begun: self.work.begun(now),
@@ -261,16 +261,16 @@ impl Mirror {
         Duration::from_millis(u64::try_from(age).unwrap_or(0))
     }
 
-    async fn perform(&mut self, step: Step) -> Result<(), MirrorError> {
+    async fn perform(&mut self, step: MirrorStep) -> Result<(), MirrorError> {
         match step {
-            Step::Refresh => self.refresh().await,
-            Step::Begin => self.begin_reading(Purpose::Certify, None, false),
-            Step::Continue => self.go_on().await,
-            Step::Learn => {
+            MirrorStep::Refresh => self.refresh().await,
+            MirrorStep::Begin => self.begin_reading(Purpose::Certify, None, false),
+            MirrorStep::Continue => self.go_on().await,
+            MirrorStep::Learn => {
                 self.learn().await;
                 Ok(())
             }
-            Step::Wait(_) => Ok(()),
+            MirrorStep::Wait(_) => Ok(()),
         }
     }
 
@@ -303,10 +303,10 @@ impl Mirror {
     }
 
     /// Records the result of a step.
-    fn account(&mut self, step: Step, result: Result<(), MirrorError>) {
+    fn account(&mut self, step: MirrorStep, result: Result<(), MirrorError>) {
         let Err(error) = result else {
             self.status.set_disk(None);
-            if step == Step::Begin {
+            if step == MirrorStep::Begin {
                 self.schedule.reading = Retry::default();
             }
             return;

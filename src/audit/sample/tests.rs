@@ -37,11 +37,11 @@ fn twenty_samples_hold_every_kind_and_no_kind_dominates() {
     let dataset = dataset(130);
     for seed in 0..20 {
         let mut sampler = Sampler::new(seed);
-        let mut counts: HashMap<Kind, usize> = HashMap::new();
+        let mut counts: HashMap<SampleKind, usize> = HashMap::new();
         for _ in 0..20 {
             *counts.entry(sampler.next(&dataset).kind).or_default() += 1;
         }
-        let kinds: HashSet<Kind> = Kind::ROUND.into_iter().collect();
+        let kinds: HashSet<SampleKind> = SampleKind::ROUND.into_iter().collect();
         assert_eq!(counts.keys().copied().collect::<HashSet<_>>(), kinds, "seed {seed}");
         assert!(counts.values().all(|count| *count <= 2), "seed {seed}: {counts:?}");
     }
@@ -66,43 +66,43 @@ fn samples_are_what_their_kind_says() {
     for _ in 0..2_000 {
         let sample = sampler.next(&dataset);
         let what = format!("{sample:?}");
-        assert!(!sample.is_head || sample.kind == Kind::Odd, "{what}");
+        assert!(!sample.is_head || sample.kind == SampleKind::Odd, "{what}");
         match &sample.request {
             Request::Detail(id) => {
-                assert_eq!(dataset.summary(*id).is_some(), sample.kind == Kind::Detail, "{what}");
-                assert!(matches!(sample.kind, Kind::Detail | Kind::UnknownListing), "{what}");
+                assert_eq!(dataset.summary(*id).is_some(), sample.kind == SampleKind::Detail, "{what}");
+                assert!(matches!(sample.kind, SampleKind::Detail | SampleKind::UnknownListing), "{what}");
             }
             Request::Odd(path) => {
-                assert_eq!(sample.kind, Kind::Odd);
+                assert_eq!(sample.kind, SampleKind::Odd);
                 odds += 1;
                 heads += usize::from(sample.is_head);
                 let odd = path.split_once('?').map(|(_, query)| crate::api::edges::OddQuery::read(query));
                 // An instant in the future is odd by the clock alone.
                 assert!(odd.flatten().is_none_or(|odd| odd.odds.len() == 1), "{what}");
             }
-            Request::Taxonomy(taxonomy) => assert_eq!(sample.kind, Kind::Taxonomy(*taxonomy), "{what}"),
+            Request::Taxonomy(taxonomy) => assert_eq!(sample.kind, SampleKind::Taxonomy(*taxonomy), "{what}"),
             Request::List(query) => {
                 let found = dataset.find(query).unwrap();
                 let last = query.total_pages(found.total).max(1);
                 let filters = query.filters().count();
                 assert!((1..=100).contains(&query.per_page), "{what}");
-                assert_eq!(query.page > last, sample.kind == Kind::BeyondLast, "{what}");
+                assert_eq!(query.page > last, sample.kind == SampleKind::BeyondLast, "{what}");
                 match sample.kind {
-                    Kind::FirstPage => assert_eq!(*query, ListQuery::default()),
-                    Kind::LastPage => assert_eq!(query.page, last, "{what}"),
-                    Kind::PerPageOne => assert_eq!(query.per_page, 1, "{what}"),
-                    Kind::PerPageMost => assert_eq!(query.per_page, 100, "{what}"),
-                    Kind::Term(taxonomy) => assert!(filters == 1 && query.slug(taxonomy).is_some(), "{what}"),
-                    Kind::TwoTerms => assert_eq!(filters, 2, "{what}"),
-                    Kind::UnknownSlug => assert_eq!(found.total, 0, "{what}"),
-                    Kind::SinceInstant | Kind::SinceNearby => {
+                    SampleKind::FirstPage => assert_eq!(*query, ListQuery::default()),
+                    SampleKind::LastPage => assert_eq!(query.page, last, "{what}"),
+                    SampleKind::PerPageOne => assert_eq!(query.per_page, 1, "{what}"),
+                    SampleKind::PerPageMost => assert_eq!(query.per_page, 100, "{what}"),
+                    SampleKind::Term(taxonomy) => assert!(filters == 1 && query.slug(taxonomy).is_some(), "{what}"),
+                    SampleKind::TwoTerms => assert_eq!(filters, 2, "{what}"),
+                    SampleKind::UnknownSlug => assert_eq!(found.total, 0, "{what}"),
+                    SampleKind::SinceInstant | SampleKind::SinceNearby => {
                         let since = query.modified_since.as_ref().unwrap();
                         let exact = dataset.modified().any(|at| at == since.at);
-                        assert_eq!(exact, sample.kind == Kind::SinceInstant, "{what}");
+                        assert_eq!(exact, sample.kind == SampleKind::SinceInstant, "{what}");
                         written += usize::from(since.text.contains('+'));
                     }
-                    Kind::SinceDay => assert_eq!(query.modified_since.as_ref().unwrap().text.len(), 10, "{what}"),
-                    Kind::Page | Kind::BeyondLast => assert_eq!(filters, 0, "{what}"),
+                    SampleKind::SinceDay => assert_eq!(query.modified_since.as_ref().unwrap().text.len(), 10, "{what}"),
+                    SampleKind::Page | SampleKind::BeyondLast => assert_eq!(filters, 0, "{what}"),
                     kind => panic!("{kind:?} is no list"),
                 }
             }
@@ -116,7 +116,7 @@ fn samples_are_what_their_kind_says() {
 fn an_empty_data_set_is_sampled_too() {
     let dataset = dataset(0);
     let mut sampler = Sampler::new(3);
-    let kinds: HashSet<Kind> = (0..100).map(|_| sampler.next(&dataset).kind).collect();
-    assert!(kinds.contains(&Kind::UnknownListing) && kinds.contains(&Kind::Taxonomy(TaxonomyKind::Cities)));
-    assert!(!kinds.contains(&Kind::Detail) && !kinds.contains(&Kind::TwoTerms));
+    let kinds: HashSet<SampleKind> = (0..100).map(|_| sampler.next(&dataset).kind).collect();
+    assert!(kinds.contains(&SampleKind::UnknownListing) && kinds.contains(&SampleKind::Taxonomy(TaxonomyKind::Cities)));
+    assert!(!kinds.contains(&SampleKind::Detail) && !kinds.contains(&SampleKind::TwoTerms));
 }

@@ -18,7 +18,7 @@ fn body(text: &str, at_ms: i64) -> Ours {
     Ours::Body { text: text.to_owned(), links: Links::default(), at_ms }
 }
 
-fn word(kind: Kind, ours: &Ours, theirs: &Theirs) -> &'static str {
+fn word(kind: SampleKind, ours: &Ours, theirs: &Theirs) -> &'static str {
     match judge(kind, ours, theirs, &VolatileKeys::default()) {
         Ok(Verdict::Settled(outcome)) => outcome.as_str(),
         Ok(Verdict::Differs(_)) => "differs",
@@ -31,35 +31,35 @@ fn what_the_contract_fixes_is_no_difference() {
     let ours = |text: &str| body(text, 1_000);
     let none = r#"{"page":9,"total":1,"items":[]}"#;
     for (kind, mirror, origin, expected) in [
-        (Kind::Page, ours(PAGE), theirs(200, PAGE), "equal"),
-        (Kind::Page, ours(PAGE), theirs(200, none), "differs"),
-        (Kind::Page, ours(PAGE), theirs(404, ""), "differs"),
-        (Kind::Page, ours(PAGE), theirs(400, ""), "differs"),
-        (Kind::Page, ours(PAGE), theirs(200, "<html>"), "not-answered"),
-        (Kind::Page, Ours::ReadThrough, theirs(200, PAGE), "read-through"),
+        (SampleKind::Page, ours(PAGE), theirs(200, PAGE), "equal"),
+        (SampleKind::Page, ours(PAGE), theirs(200, none), "differs"),
+        (SampleKind::Page, ours(PAGE), theirs(404, ""), "differs"),
+        (SampleKind::Page, ours(PAGE), theirs(400, ""), "differs"),
+        (SampleKind::Page, ours(PAGE), theirs(200, "<html>"), "not-answered"),
+        (SampleKind::Page, Ours::ReadThrough, theirs(200, PAGE), "read-through"),
         // Beyond the last page: an answer of ours, but for the total.
-        (Kind::BeyondLast, ours(none), theirs(200, none), "equal"),
-        (Kind::BeyondLast, ours(none), theirs(404, ""), "by-contract"),
-        (Kind::BeyondLast, ours(none), theirs(400, ""), "by-contract"),
-        (Kind::BeyondLast, ours(none), theirs(200, PAGE), "by-contract"),
-        (Kind::BeyondLast, ours(none), theirs(200, &none.replace(r#"total":1"#, r#"total":2"#)), "differs"),
+        (SampleKind::BeyondLast, ours(none), theirs(200, none), "equal"),
+        (SampleKind::BeyondLast, ours(none), theirs(404, ""), "by-contract"),
+        (SampleKind::BeyondLast, ours(none), theirs(400, ""), "by-contract"),
+        (SampleKind::BeyondLast, ours(none), theirs(200, PAGE), "by-contract"),
+        (SampleKind::BeyondLast, ours(none), theirs(200, &none.replace(r#"total":1"#, r#"total":2"#)), "differs"),
         // An unknown slug: nothing is found.
-        (Kind::UnknownSlug, ours(none), theirs(200, PAGE), "by-contract"),
-        (Kind::UnknownSlug, ours(none), theirs(404, ""), "by-contract"),
+        (SampleKind::UnknownSlug, ours(none), theirs(200, PAGE), "by-contract"),
+        (SampleKind::UnknownSlug, ours(none), theirs(404, ""), "by-contract"),
         // Filters that exclude each other.
-        (Kind::Elsewhere, ours(none), theirs(200, PAGE), "by-contract"),
-        (Kind::Elsewhere, ours(none), theirs(404, ""), "by-contract"),
-        (Kind::Elsewhere, ours(none), theirs(200, none), "equal"),
+        (SampleKind::Elsewhere, ours(none), theirs(200, PAGE), "by-contract"),
+        (SampleKind::Elsewhere, ours(none), theirs(404, ""), "by-contract"),
+        (SampleKind::Elsewhere, ours(none), theirs(200, none), "equal"),
         // An unknown listing.
-        (Kind::UnknownListing, Ours::Missing(1_000), theirs(404, ""), "equal"),
-        (Kind::UnknownListing, Ours::Missing(1_000), theirs(410, ""), "equal"),
-        (Kind::UnknownListing, Ours::Missing(1_000), theirs(400, ""), "by-contract"),
-        (Kind::UnknownListing, Ours::Missing(1_000), theirs(200, "{}"), "differs"),
+        (SampleKind::UnknownListing, Ours::Missing(1_000), theirs(404, ""), "equal"),
+        (SampleKind::UnknownListing, Ours::Missing(1_000), theirs(410, ""), "equal"),
+        (SampleKind::UnknownListing, Ours::Missing(1_000), theirs(400, ""), "by-contract"),
+        (SampleKind::UnknownListing, Ours::Missing(1_000), theirs(200, "{}"), "differs"),
         // A detail.
-        (Kind::Detail, ours("{}"), theirs(200, "{}"), "equal"),
-        (Kind::Detail, ours("{}"), theirs(200, r#"{"a":1}"#), "differs"),
-        (Kind::Detail, ours("{}"), theirs(404, ""), "differs"),
-        (Kind::Detail, Ours::Missing(1_000), theirs(404, ""), "equal"),
+        (SampleKind::Detail, ours("{}"), theirs(200, "{}"), "equal"),
+        (SampleKind::Detail, ours("{}"), theirs(200, r#"{"a":1}"#), "differs"),
+        (SampleKind::Detail, ours("{}"), theirs(404, ""), "differs"),
+        (SampleKind::Detail, Ours::Missing(1_000), theirs(404, ""), "equal"),
     ] {
         assert_eq!(word(kind, &mirror, &origin), expected, "{kind:?} {} {}", origin.status, origin.text);
     }
@@ -68,8 +68,8 @@ fn what_the_contract_fixes_is_no_difference() {
 #[test]
 fn an_older_copy_proves_nothing_unless_it_is_equal() {
     let ours = body(PAGE, 1_001);
-    assert_eq!(word(Kind::Page, &ours, &theirs(200, PAGE)), "equal");
-    assert_eq!(word(Kind::Page, &ours, &theirs(200, r#"{"page":1,"total":2,"items":[]}"#)), "not-answered");
+    assert_eq!(word(SampleKind::Page, &ours, &theirs(200, PAGE)), "equal");
+    assert_eq!(word(SampleKind::Page, &ours, &theirs(200, r#"{"page":1,"total":2,"items":[]}"#)), "not-answered");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_was_learned_is_compared_to_the_byte() {
         (ours(404, json, "{ }"), "differs"),
         (Ours::Own, "by-contract"),
     ] {
-        assert_eq!(word(Kind::Odd, &ours, &theirs(404, "{}")), expected);
+        assert_eq!(word(SampleKind::Odd, &ours, &theirs(404, "{}")), expected);
     }
 }
 
@@ -105,7 +105,7 @@ fn of_an_answer_to_head_only_status_and_headers_are_compared() {
         (body(PAGE, 1_000), Theirs { is_private: true, ..head(200) }, "equal"),
         (body(PAGE, 1_000), head(405), "differs"),
     ] {
-        assert_eq!(word(Kind::Odd, &ours, &theirs), expected, "{}", theirs.status);
+        assert_eq!(word(SampleKind::Odd, &ours, &theirs), expected, "{}", theirs.status);
     }
 }
 
@@ -125,7 +125,7 @@ fn headers_that_clients_act_on_are_compared() {
         // Ours is fixed by contract.
         (with(Some("application/json"), true), "equal"),
     ] {
-        assert_eq!(word(Kind::Page, &ours, &theirs), expected, "{:?}", theirs.media_type);
+        assert_eq!(word(SampleKind::Page, &ours, &theirs), expected, "{:?}", theirs.media_type);
     }
 }
 
@@ -148,7 +148,7 @@ fn what_the_origin_does_its_own_way_on_every_answer_is_a_property() {
             "{told:?}"
         );
         if origin.status == 200 {
-            assert_eq!(word(Kind::Page, &ours, &origin), "equal");
+            assert_eq!(word(SampleKind::Page, &ours, &origin), "equal");
         }
     }
 }
@@ -164,7 +164,8 @@ fn methods_differ_only_where_a_client_could_use_none_of_ours() {
         (Some(&["POST", "PUT"]), "differs"),
     ] {
         let allow = methods.map(|methods| methods.iter().map(|method| (*method).to_owned()).collect::<Vec<_>>());
-        for (kind, ours, status, text) in [(Kind::Page, &body(PAGE, 1_000), 200, PAGE), (Kind::Odd, &learned, 405, "")]
+        for (kind, ours, status, text) in
+            [(SampleKind::Page, &body(PAGE, 1_000), 200, PAGE), (SampleKind::Odd, &learned, 405, "")]
         {
             let theirs = Theirs { allow: allow.clone(), ..theirs(status, text) };
             assert_eq!(word(kind, ours, &theirs), expected, "{kind:?} {methods:?}");

@@ -76,9 +76,9 @@ struct Origin {
 }
 
 impl Origin {
-    fn answer(&self, rows: &[Row], query: &ListQuery) -> Answer {
+    fn answer(&self, rows: &[Row], query: &ListQuery) -> FilterAnswer {
         if self.refuses {
-            return Answer::Other("status 400".to_owned());
+            return FilterAnswer::Other("status 400".to_owned());
         }
         let since = query.modified_since.as_ref().filter(|_| !self.dropped[3]).map(|since| {
             let at = modified::parse(&since.text).unwrap() / 1_000_000_000;
@@ -106,7 +106,7 @@ impl Origin {
             ids.reverse();
         }
         ids.truncate(100);
-        Answer::Page { total, ids }
+        FilterAnswer::Page { total, ids }
     }
 
     /// Asks every question; what differs is asked twice.
@@ -241,7 +241,7 @@ fn what_an_audit_doubts_is_asked_first_and_disproves_what_the_query_uses() {
         for round in 0..2 {
             let mut asked = 0;
             while let Some(next) = inquiry.next().cloned() {
-                let wrong = Answer::Page { total: 7_777, ids: Vec::new() };
+                let wrong = FilterAnswer::Page { total: 7_777, ids: Vec::new() };
                 let answer = if next == query { wrong } else { Origin::default().answer(&rows, &next) };
                 inquiry.saw(&dataset, answer, false);
                 asked += 1;

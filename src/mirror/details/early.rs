@@ -14,14 +14,14 @@ use crate::api::listing::ListingId;
 use crate::api::page::Page;
 use crate::api::route::Route;
 use crate::api::taxonomy::VolatileKeys;
-use crate::mirror::{Shared, pass};
+use crate::mirror::{MirrorContext, pass};
 use crate::snapshot::dataset::Dataset;
 use crate::store::{DetailMeta, DetailRecord, DetailState};
 use crate::upstream::client::{Answer, Validators};
 use crate::upstream::stamps::{Place, StampWatch};
 
 use super::fetch::is_young;
-use super::index::{Known, no_summary};
+use super::index::{KnownDetail, no_summary};
 use super::{Details, provisional};
 
 fn has_listings(body: &Bytes) -> bool {
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Keeps them; cheap to clone.
 #[derive(Clone)]
-pub struct EarlyCopies(pub Shared);
+pub struct EarlyCopies(pub MirrorContext);
 
 impl EarlyCopies {
     /// Keeps an answer to a canonical path and query, if the mirror would fetch it.
@@ -100,7 +100,7 @@ impl Details {
         }
         let mut listed = Vec::new();
         self.look_through(dataset, false, |position, summary, known| {
-            let is_proven = |known: &Known| {
+            let is_proven = |known: &KnownDetail| {
                 let is_young = is_young(dataset.modified_at(position), known.fetched_ms, cache_ttl);
                 !is_young && !provisional(known, dataset, position)
             };
@@ -147,12 +147,12 @@ mod tests {
         let answer =
             Answer { status: 200, headers, body, stamps, asked: now, received: now, lag_ms: 0, room: Arc::default() };
         let watch = StampWatch::new(OriginStatus::default(), Duration::ZERO);
-        let known = Known { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
+        let known = KnownDetail { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
         *details.0.index.write() = (1..=MOST as u64).map(|id| (ListingId(id), known)).collect();
         details.offer(ListingId(1_000_000), &answer, &watch);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_none());
         // One of them has been listed since.
-        let listed = Known { summary_hash: ContentHash::of(b"listed"), ..known };
+        let listed = KnownDetail { summary_hash: ContentHash::of(b"listed"), ..known };
         details.0.index.write().insert(ListingId(1), listed, None);
         details.offer(ListingId(1_000_000), &answer, &watch);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_some());

@@ -38,7 +38,7 @@ pub(crate) fn asked_once(summary: ContentHash) -> ContentHash {
 
 /// A stored detail, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
-struct Stored<'a> {
+struct StoredDetail<'a> {
     summary_hash: ContentHash,
     fetched_ms: i64,
     /// `None`: the origin had none.
@@ -47,12 +47,12 @@ struct Stored<'a> {
 
 /// The question that an answer belongs to.
 #[derive(Clone, Copy, Debug)]
-struct Question<'a> {
+struct SummaryQuestion<'a> {
     summary: ContentHash,
     /// `modified` of the summary, in nanoseconds; `None` while unknown.
     modified: Option<i64>,
     /// The detail that was stored before.
-    before: Option<Stored<'a>>,
+    before: Option<StoredDetail<'a>>,
     cache_ttl: Duration,
 }
 
@@ -71,7 +71,7 @@ struct Given<'a> {
 
 /// What an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ProofVerdict {
     /// It is as new as the summary, as far as anybody can tell.
     Proven,
     /// Perhaps it is from before the summary changed.
@@ -80,9 +80,9 @@ enum Verdict {
     Older,
 }
 
-impl Question<'_> {
+impl SummaryQuestion<'_> {
     /// Judges an answer that dates itself by `Age`, or by nothing at all.
-    fn judge(&self, given: &Given<'_>) -> Verdict {
+    fn judge(&self, given: &Given<'_>) -> ProofVerdict {
         let known = self.before.and_then(|before| before.body).and_then(|body| self.naming(body));
         let new = given.body.filter(|_| given.may_be_a_silent_copy);
         if let (Some(key), Some(new)) = (&known, new) {
@@ -91,14 +91,14 @@ impl Question<'_> {
                 instant(field.value)
             });
             if named.zip(self.modified).is_some_and(|(named, modified)| named < modified) {
-                return Verdict::Older;
+                return ProofVerdict::Older;
             }
         }
         let names_news = known.is_none() && new.is_some_and(|body| self.naming(body).is_some());
         if !given.may_be_a_silent_copy || !self.is_news(given) || names_news || self.is_second_look(given) {
-            Verdict::Proven
+            ProofVerdict::Proven
         } else {
-            Verdict::AskAgain
+            ProofVerdict::AskAgain
         }
     }
 
@@ -224,9 +224,9 @@ impl Details {
             }
             // An older copy never replaces a newer one.
             (Some(_), Some(record))
-                if look.verdict == Verdict::Older || look.claimed_ms < record.meta.origin_time_ms =>
+                if look.verdict == ProofVerdict::Older || look.claimed_ms < record.meta.origin_time_ms =>
             {
-                Self::seen_again(record, Look { proves: None, ..look })
+                Self::seen_again(record, DetailLook { proves: None, ..look })
             }
             // A 404 older than the record, or the first in a while, deletes nothing.
             (None, Some(mut record))
@@ -261,7 +261,7 @@ impl Details {
         new: Option<(&str, ContentHash)>,
         summary: &Summary,
         stamps: &StampWatch,
-    ) -> Look {
+    ) -> DetailLook {
         let kept = before.filter(|record| record.meta.state == DetailState::Present);
         let kept_text = kept.and_then(|record| std::str::from_utf8(&record.body).ok());
         let compared = kept.zip(new).map(|(record, (_, hash))| Before {
@@ -272,13 +272,13 @@ impl Details {
             fetched_ms: record.meta.fetched_ms,
         });
         let dated = stamps.date(Place::Details, answer, new.map(|(text, _)| text), compared);
-        let stored = before.map(|DetailRecord { meta, .. }| Stored {
+        let stored = before.map(|DetailRecord { meta, .. }| StoredDetail {
             summary_hash: meta.summary_hash,
             fetched_ms: meta.fetched_ms,
             body: kept_text,
         });
         let (modified, cache_ttl) = (self.modified(summary), stamps.cache_ttl());
-        let question = Question { summary: summary.hash, modified, before: stored, cache_ttl };
+        let question = SummaryQuestion { summary: summary.hash, modified, before: stored, cache_ttl };
         let fetched_ms = answer.received.as_millis();
         let given = Given {
             body: new.map(|(text, _)| text).filter(|_| compared.is_none_or(|compared| compared.changed)),
@@ -288,7 +288,7 @@ impl Details {
         };
         let verdict = question.judge(&given);
         let names = given.body.is_some_and(|body| question.naming(body).is_some());
-        if verdict == Verdict::Older || (names && question.is_second_look(&given)) {
+        if verdict == ProofVerdict::Older || (names && question.is_second_look(&given)) {
             stamps.saw_silent_copy(Place::Details);
         }
         // A body that names a change was made after it.
@@ -297,15 +297,15 @@ impl Details {
         // What claims no age of its own is judged by the time that has passed.
         let is_after_the_news =
             given.may_be_a_silent_copy || given.claimed_ms + 2 * DATE_GRAIN_MS >= noticed_ms.min(fetched_ms);
-        Look {
+        DetailLook {
             until_ms: dated.until_ms.max(named_ms.min(dated.claimed_ms)),
             claimed_ms: dated.claimed_ms,
             fetched_ms,
             verdict,
             proves: match verdict {
-                Verdict::Proven => Some(summary.hash),
-                Verdict::AskAgain => Some(asked_once(summary.hash)),
-                Verdict::Older => None,
+                ProofVerdict::Proven => Some(summary.hash),
+                ProofVerdict::AskAgain => Some(asked_once(summary.hash)),
+                ProofVerdict::Older => None,
             },
             is_after_the_news,
         }
@@ -321,7 +321,7 @@ impl Details {
 
     /// A record that an answer did not change. If its summary changed, an answer from before we saw that change proves
     /// nothing: it may be an old copy of the CDN, and is fetched again.
-    fn seen_again(mut record: DetailRecord, look: Look) -> DetailRecord {
+    fn seen_again(mut record: DetailRecord, look: DetailLook) -> DetailRecord {
         let meta = &mut record.meta;
         if look.is_after_the_news {
             meta.summary_hash = look.proves.unwrap_or(meta.summary_hash);
@@ -334,14 +334,14 @@ impl Details {
 
 /// What an answer says of a detail; instants in milliseconds of the origin's time.
 #[derive(Clone, Copy)]
-struct Look {
+struct DetailLook {
     /// For which it confirms.
     until_ms: i64,
     /// For which it claims to be made.
     claimed_ms: i64,
     /// When it arrived, by our clock.
     fetched_ms: i64,
-    verdict: Verdict,
+    verdict: ProofVerdict,
     /// The new summary hash; `None`: it proves nothing.
     proves: Option<ContentHash>,
     /// Whether it is from after the summary's change was seen, as far as it claims.
@@ -371,12 +371,12 @@ mod tests {
         ContentHash::of(text.as_bytes())
     }
 
-    fn stored(summary_hash: ContentHash, seconds_ago: i64, body: &str) -> Stored<'_> {
-        Stored { summary_hash, fetched_ms: NOW_MS - seconds_ago * 1000, body: Some(body) }
+    fn stored(summary_hash: ContentHash, seconds_ago: i64, body: &str) -> StoredDetail<'_> {
+        StoredDetail { summary_hash, fetched_ms: NOW_MS - seconds_ago * 1000, body: Some(body) }
     }
 
-    fn question<'a>(before: impl Into<Option<Stored<'a>>>) -> Question<'a> {
-        Question { summary: hash("now"), modified: Some(MODIFIED), before: before.into(), cache_ttl: TTL }
+    fn question<'a>(before: impl Into<Option<StoredDetail<'a>>>) -> SummaryQuestion<'a> {
+        SummaryQuestion { summary: hash("now"), modified: Some(MODIFIED), before: before.into(), cache_ttl: TTL }
     }
 
     fn silent(body: Option<&str>) -> Given<'_> {
@@ -387,57 +387,61 @@ mod tests {
     fn the_first_answer_after_a_change_proves_nothing_unless_something_dates_it() {
         let before = stored(hash("before"), 9000, UNDATED);
         for (body, case) in [(None, "a 304"), (Some(UNDATED), "the same"), (Some(OLD), "another, yet older")] {
-            assert_eq!(question(before).judge(&silent(body)), Verdict::AskAgain, "{case}");
+            assert_eq!(question(before).judge(&silent(body)), ProofVerdict::AskAgain, "{case}");
             let dated = Given { may_be_a_silent_copy: false, ..silent(body) };
-            assert_eq!(question(before).judge(&dated), Verdict::Proven, "{case}, with an age");
+            assert_eq!(question(before).judge(&dated), ProofVerdict::Proven, "{case}, with an age");
         }
-        assert_eq!(question(before).judge(&silent(Some(NEW))), Verdict::Proven, "it names the change");
+        assert_eq!(question(before).judge(&silent(Some(NEW))), ProofVerdict::Proven, "it names the change");
         let already = stored(hash("before"), 9000, NEW);
-        assert_eq!(question(already).judge(&silent(None)), Verdict::AskAgain, "the change did not move `modified`");
-        let midnight = Question { modified: Some(MODIFIED.div_euclid(DAY) * DAY), ..question(before) };
+        assert_eq!(
+            question(already).judge(&silent(None)),
+            ProofVerdict::AskAgain,
+            "the change did not move `modified`"
+        );
+        let midnight = SummaryQuestion { modified: Some(MODIFIED.div_euclid(DAY) * DAY), ..question(before) };
         let body = r#"{"updated_at":"2026-11-20T00:00:00Z"}"#;
-        assert_eq!(midnight.judge(&silent(Some(body))), Verdict::AskAgain, "a day is no instant");
+        assert_eq!(midnight.judge(&silent(Some(body))), ProofVerdict::AskAgain, "a day is no instant");
     }
 
     #[test]
     fn the_second_answer_proves_when_a_copy_from_before_has_expired() {
         let once = asked_once(hash("now"));
         for (ago, claimed_ago, expected) in [
-            (299, 0, Verdict::AskAgain),
-            (300, 0, Verdict::Proven),
-            (9000, 0, Verdict::Proven),
-            (300, 302, Verdict::Proven),
-            (300, 303, Verdict::AskAgain),
+            (299, 0, ProofVerdict::AskAgain),
+            (300, 0, ProofVerdict::Proven),
+            (9000, 0, ProofVerdict::Proven),
+            (300, 302, ProofVerdict::Proven),
+            (300, 303, ProofVerdict::AskAgain),
             // The clock was set back: this is the first look now.
-            (-10, 0, Verdict::AskAgain),
+            (-10, 0, ProofVerdict::AskAgain),
         ] {
             let given = Given { claimed_ms: NOW_MS - claimed_ago * 1000, ..silent(None) };
             assert_eq!(question(stored(once, ago, UNDATED)).judge(&given), expected, "{ago} {claimed_ago}");
         }
         let of_another = stored(asked_once(hash("before")), 9000, UNDATED);
-        assert_eq!(question(of_another).judge(&silent(None)), Verdict::AskAgain);
+        assert_eq!(question(of_another).judge(&silent(None)), ProofVerdict::AskAgain);
     }
 
     #[test]
     fn the_first_copy_is_asked_for_once() {
-        let day_old = |before| Question { modified: Some(MODIFIED - DAY), ..question(before) };
-        assert_eq!(day_old(None).judge(&silent(Some(UNDATED))), Verdict::Proven);
-        assert_eq!(question(None).judge(&silent(Some(UNDATED))), Verdict::AskAgain, "it changed just now");
-        assert_eq!(question(None).judge(&silent(Some(NEW))), Verdict::Proven);
+        let day_old = |before| SummaryQuestion { modified: Some(MODIFIED - DAY), ..question(before) };
+        assert_eq!(day_old(None).judge(&silent(Some(UNDATED))), ProofVerdict::Proven);
+        assert_eq!(question(None).judge(&silent(Some(UNDATED))), ProofVerdict::AskAgain, "it changed just now");
+        assert_eq!(question(None).judge(&silent(Some(NEW))), ProofVerdict::Proven);
         let offered = stored(super::super::index::no_summary(), 10, UNDATED);
-        assert_eq!(day_old(Some(offered)).judge(&silent(None)), Verdict::Proven);
-        assert_eq!(question(offered).judge(&silent(None)), Verdict::AskAgain);
+        assert_eq!(day_old(Some(offered)).judge(&silent(None)), ProofVerdict::Proven);
+        assert_eq!(question(offered).judge(&silent(None)), ProofVerdict::AskAgain);
         let known = stored(hash("now"), 9000, UNDATED);
-        assert_eq!(question(known).judge(&silent(Some(UNDATED))), Verdict::Proven, "no summary changed");
+        assert_eq!(question(known).judge(&silent(Some(UNDATED))), ProofVerdict::Proven, "no summary changed");
     }
 
     #[test]
     fn a_copy_that_names_an_earlier_change_never_replaces_the_newer_one() {
         let known = question(stored(hash("now"), 60, NEW));
-        assert_eq!(known.judge(&silent(Some(OLD))), Verdict::Older);
-        assert_eq!(known.judge(&silent(Some(NEW))), Verdict::Proven);
+        assert_eq!(known.judge(&silent(Some(OLD))), ProofVerdict::Older);
+        assert_eq!(known.judge(&silent(Some(NEW))), ProofVerdict::Proven);
         let newer = r#"{"updated_at":"2026-11-21T00:00:01Z"}"#;
-        assert_eq!(known.judge(&silent(Some(newer))), Verdict::Proven, "the list follows");
-        assert_eq!(known.judge(&silent(Some(UNDATED))), Verdict::Proven, "the field is gone");
+        assert_eq!(known.judge(&silent(Some(newer))), ProofVerdict::Proven, "the list follows");
+        assert_eq!(known.judge(&silent(Some(UNDATED))), ProofVerdict::Proven, "the field is gone");
     }
 }

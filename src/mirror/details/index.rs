@@ -27,13 +27,13 @@ pub(super) const PIECE: usize = 1024;
 
 /// What the index knows of a stored detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownDetail {
     pub(super) summary_hash: ContentHash,
     pub(super) origin_time_ms: i64,
     pub(super) fetched_ms: i64,
 }
 
-impl Known {
+impl KnownDetail {
     pub(super) const fn of(meta: &DetailMeta) -> Self {
         Self { summary_hash: meta.summary_hash, origin_time_ms: meta.origin_time_ms, fetched_ms: meta.fetched_ms }
     }
@@ -73,24 +73,24 @@ struct Tally {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    pub(super) known: HashMap<ListingId, Known, RandomState>,
+pub(super) struct DetailIndex {
+    pub(super) known: HashMap<ListingId, KnownDetail, RandomState>,
     /// How many were fetched before their summary was known.
     pub(super) offered: usize,
     tally: Option<Tally>,
 }
 
-impl FromIterator<(ListingId, Known)> for Index {
-    fn from_iter<I: IntoIterator<Item = (ListingId, Known)>>(entries: I) -> Self {
+impl FromIterator<(ListingId, KnownDetail)> for DetailIndex {
+    fn from_iter<I: IntoIterator<Item = (ListingId, KnownDetail)>>(entries: I) -> Self {
         let known: HashMap<_, _, _> = entries.into_iter().collect();
         let offered = known.values().filter(|known| known.is_offered()).count();
         Self { known, offered, tally: None }
     }
 }
 
-impl Index {
+impl DetailIndex {
     /// Inserts a detail; `served` is the data set that is served now.
-    pub(super) fn insert(&mut self, id: ListingId, known: Known, served: Option<&Dataset>) {
+    pub(super) fn insert(&mut self, id: ListingId, known: KnownDetail, served: Option<&Dataset>) {
         let before = self.known.insert(id, known);
         self.recount(id, before, Some(known), served);
     }
@@ -101,12 +101,18 @@ impl Index {
         }
     }
 
-    fn recount(&mut self, id: ListingId, before: Option<Known>, after: Option<Known>, served: Option<&Dataset>) {
+    fn recount(
+        &mut self,
+        id: ListingId,
+        before: Option<KnownDetail>,
+        after: Option<KnownDetail>,
+        served: Option<&Dataset>,
+    ) {
         let change = |counter: &mut usize, before: bool, after: bool| {
             *counter = (*counter + usize::from(after)).saturating_sub(usize::from(before));
         };
-        let is = |known: Option<Known>, what: fn(&Known) -> bool| known.as_ref().is_some_and(what);
-        change(&mut self.offered, is(before, Known::is_offered), is(after, Known::is_offered));
+        let is = |known: Option<KnownDetail>, what: fn(&KnownDetail) -> bool| known.as_ref().is_some_and(what);
+        change(&mut self.offered, is(before, KnownDetail::is_offered), is(after, KnownDetail::is_offered));
         let Some(tally) = &mut self.tally else { return };
         let Some(served) = served.filter(|served| served.id == tally.snapshot) else {
             self.tally = None;
@@ -115,7 +121,7 @@ impl Index {
         // A position not counted yet is counted later.
         let counted = |position: &u32| (*position as usize) < tally.counted;
         if let (Some(_), Some(summary)) = (served.position(id).filter(counted), served.summary(id)) {
-            let current = |known: Option<Known>| known.is_some_and(|known| known.summary_hash == summary.hash);
+            let current = |known: Option<KnownDetail>| known.is_some_and(|known| known.summary_hash == summary.hash);
             change(&mut tally.covered.mirrored, before.is_some(), after.is_some());
             change(&mut tally.covered.current, current(before), current(after));
         }
@@ -200,7 +206,7 @@ impl Details {
         let disturbed = self.0.disturbed.load(Ordering::Acquire);
         let (dataset, now_ms, cycle_ms) = (&published.dataset, now.as_millis(), millis(cycle));
         // After an answer that was too old, or may have been, ask again when the CDN has dropped that copy.
-        let rested = |meta: &Known| !(0..millis(cache_ttl)).contains(&now_ms.saturating_sub(meta.fetched_ms));
+        let rested = |meta: &KnownDetail| !(0..millis(cache_ttl)).contains(&now_ms.saturating_sub(meta.fetched_ms));
         // A publication in the future is from before the clock was set back.
         let published_ms = published.meta.published_ms.min(now_ms);
         let mut until_ms = now_ms.saturating_add(millis(LONGEST.min(cycle)));
@@ -249,7 +255,7 @@ impl Details {
         &self,
         dataset: &Dataset,
         all: bool,
-        mut look: impl FnMut(u32, &Summary, Option<&Known>),
+        mut look: impl FnMut(u32, &Summary, Option<&KnownDetail>),
     ) {
         let few = {
             let index = self.0.index.read();
@@ -265,7 +271,7 @@ impl Details {
             return;
         }
         for (start, piece) in (0_u32..).step_by(PIECE).zip(dataset.content.summaries.chunks(PIECE)) {
-            let known: Vec<Option<Known>> = {
+            let known: Vec<Option<KnownDetail>> = {
                 let index = self.0.index.read();
                 piece.iter().map(|summary| index.known.get(&summary.id).copied()).collect()
             };

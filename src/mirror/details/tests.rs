@@ -13,8 +13,8 @@ fn open(dir: &std::path::Path) -> (Arc<Store>, Details) {
     (store.clone(), Details::open(store, Cache::new(1 << 20), SnapshotPointer::default()).unwrap())
 }
 
-fn known(fetched_ms: i64) -> Known {
-    Known { summary_hash: ContentHash::of(b"summary"), origin_time_ms: 0, fetched_ms }
+fn known(fetched_ms: i64) -> KnownDetail {
+    KnownDetail { summary_hash: ContentHash::of(b"summary"), origin_time_ms: 0, fetched_ms }
 }
 
 fn record() -> DetailRecord {

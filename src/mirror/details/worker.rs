@@ -13,7 +13,7 @@ use crate::snapshot::dataset::Dataset;
 
 use super::index::Agenda;
 use super::retries::Retries;
-use crate::mirror::Shared;
+use crate::mirror::MirrorContext;
 use crate::mirror::copies::CopyError;
 use crate::tasks::blocking;
 use crate::upstream::client::Asker;
@@ -23,7 +23,7 @@ use crate::upstream::window::Class;
 /// Fetches details in the background.
 pub struct DetailWorker {
     /// What it works with.
-    pub shared: Shared,
+    pub shared: MirrorContext,
     /// Whether all details are wanted, or only those that clients have asked for.
     pub all: bool,
 }

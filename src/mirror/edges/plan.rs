@@ -52,7 +52,7 @@ pub(super) struct Evidence {
 
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct RoundFacts {
     /// Now, in milliseconds since 1970.
     pub now_ms: i64,
     /// How far apart the two probes of a case are at least.
@@ -65,14 +65,14 @@ pub(super) struct Facts {
 
 /// What the origin is asked, at most twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
+pub(super) enum EdgeQuestion {
     /// How it answers odd requests of a case.
     Odd(Case),
     /// What it answers to known terms. The second request is sent only if the first answer is not ours.
     Known(Filter),
 }
 
-impl Question {
+impl EdgeQuestion {
     fn all() -> impl Iterator<Item = Self> {
         Case::ALL.into_iter().map(Self::Odd).chain(Filter::ALL.into_iter().map(Self::Known))
     }
@@ -80,11 +80,11 @@ impl Question {
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum EdgeStep {
     /// A round begins.
     Begin,
     /// The first (0) or second (1) request of a question.
-    Ask(Question, usize),
+    Ask(EdgeQuestion, usize),
     /// The round ends: the answers are judged.
     Judge,
     /// Nothing for so long, or until something is asked for.
@@ -92,7 +92,7 @@ pub(super) enum Step {
 }
 
 /// The next step.
-pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
+pub(super) fn next(evidence: &Evidence, facts: &RoundFacts) -> EdgeStep {
     let apart_ms = i64::try_from(facts.apart.as_millis()).unwrap_or(i64::MAX);
     if !evidence.is_open {
         let since = facts.now_ms.saturating_sub(evidence.ended_ms);
@@ -100,11 +100,11 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
         let is_due = evidence.ended_ms == 0 || !(0..EVERY_MS).contains(&since);
         // Not at once: an audit may differ every time, and each round costs requests.
         let is_asked = facts.again && since >= apart_ms.saturating_mul(2);
-        return if is_due || is_asked { Step::Begin } else { Step::Wait(Duration::from_secs(60)) };
+        return if is_due || is_asked { EdgeStep::Begin } else { EdgeStep::Wait(Duration::from_secs(60)) };
     }
-    let is_new = |question: &Question| evidence.may_ask(*question) && evidence.answers(*question).is_empty();
-    if let Some(question) = Question::all().find(is_new) {
-        return Step::Ask(question, 0);
+    let is_new = |question: &EdgeQuestion| evidence.may_ask(*question) && evidence.answers(*question).is_empty();
+    if let Some(question) = EdgeQuestion::all().find(is_new) {
+        return EdgeStep::Ask(question, 0);
     }
     let is_due = |at_ms: i64| {
         // If the clock was set back, the second request does not wait until the clock has caught up.
@@ -112,12 +112,12 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
         // Between the two requests a refresh must have had good answers: then the origin was well.
         is_apart && facts.refreshed_ms.is_some_and(|refreshed| refreshed > at_ms || refreshed > facts.now_ms)
     };
-    let mut open = Question::all().filter(|question| evidence.needs_another(*question)).peekable();
+    let mut open = EdgeQuestion::all().filter(|question| evidence.needs_another(*question)).peekable();
     if open.peek().is_none() {
-        return Step::Judge;
+        return EdgeStep::Judge;
     }
     let due = open.find(|question| evidence.answers(*question).first().is_some_and(|seen| is_due(seen.at_ms)));
-    due.map_or(Step::Wait(Duration::from_secs(1)), |question| Step::Ask(question, 1))
+    due.map_or(EdgeStep::Wait(Duration::from_secs(1)), |question| EdgeStep::Ask(question, 1))
 }
 
 impl Evidence {
@@ -132,18 +132,18 @@ impl Evidence {
     }
 
     /// Whether one more request may be sent for a question.
-    fn may_ask(&self, question: Question) -> bool {
+    fn may_ask(&self, question: EdgeQuestion) -> bool {
         match question {
-            Question::Odd(_) => self.sent < MOST_PROBES,
-            Question::Known(filter) => self.asked.get(&filter).is_none_or(|asked| *asked < MOST_ASKED),
+            EdgeQuestion::Odd(_) => self.sent < MOST_PROBES,
+            EdgeQuestion::Known(filter) => self.asked.get(&filter).is_none_or(|asked| *asked < MOST_ASKED),
         }
     }
 
     /// How many requests a question, or all questions of its kind, took.
-    pub(super) fn sent(&mut self, question: Question) -> &mut u32 {
+    pub(super) fn sent(&mut self, question: EdgeQuestion) -> &mut u32 {
         match question {
-            Question::Odd(_) => &mut self.sent,
-            Question::Known(filter) => self.asked.entry(filter).or_default(),
+            EdgeQuestion::Odd(_) => &mut self.sent,
+            EdgeQuestion::Known(filter) => self.asked.entry(filter).or_default(),
         }
     }
 
@@ -153,35 +153,35 @@ impl Evidence {
     }
 
     /// The answers to a question.
-    pub(super) fn answers(&self, question: Question) -> &[Seen] {
+    pub(super) fn answers(&self, question: EdgeQuestion) -> &[Seen] {
         let answers = match question {
-            Question::Odd(case) => self.seen.get(&case),
-            Question::Known(filter) => self.known.get(&filter),
+            EdgeQuestion::Odd(case) => self.seen.get(&case),
+            EdgeQuestion::Known(filter) => self.known.get(&filter),
         };
         answers.map_or(&[], Vec::as_slice)
     }
 
     /// An answer came.
-    pub(super) fn saw(&mut self, question: Question, seen: Seen) {
+    pub(super) fn saw(&mut self, question: EdgeQuestion, seen: Seen) {
         match question {
-            Question::Odd(case) => self.seen.entry(case).or_default().push(seen),
-            Question::Known(filter) => self.known.entry(filter).or_default().push(seen),
+            EdgeQuestion::Odd(case) => self.seen.entry(case).or_default().push(seen),
+            EdgeQuestion::Known(filter) => self.known.entry(filter).or_default().push(seen),
         }
     }
 
     /// Whether a second answer could teach something.
-    fn needs_another(&self, question: Question) -> bool {
+    fn needs_another(&self, question: EdgeQuestion) -> bool {
         let [one] = self.answers(question) else { return false };
         let teaches = match question {
-            Question::Odd(_) => !matches!(one.said, Said::Never(_)),
-            Question::Known(_) => matches!(one.said, Said::Answer { .. }),
+            EdgeQuestion::Odd(_) => !matches!(one.said, Said::Never(_)),
+            EdgeQuestion::Known(_) => matches!(one.said, Said::Answer { .. }),
         };
         teaches && self.may_ask(question)
     }
 
     /// Whether the origin answers a question about a filter in another way; `None`: that is not known.
     fn differs(&self, filter: Filter) -> Option<bool> {
-        match self.answers(Question::Known(filter)) {
+        match self.answers(EdgeQuestion::Known(filter)) {
             [Seen { said: Said::List(_), .. }] => Some(false),
             [Seen { said: Said::Answer { .. }, .. }, Seen { said: Said::Answer { .. }, .. }] => Some(true),
             _ => None,
@@ -189,8 +189,8 @@ impl Evidence {
     }
 
     /// A request failed. Returns whether it is sent again; each repetition leaves fewer requests for the last cases.
-    pub(super) fn retries(&mut self, question: Question) -> bool {
-        if let Question::Odd(case) = question {
+    pub(super) fn retries(&mut self, question: EdgeQuestion) -> bool {
+        if let EdgeQuestion::Odd(case) = question {
             let failed = self.failed.entry(case).or_default();
             *failed += 1;
             return *failed <= MOST_RETRIES && self.may_ask(question);
@@ -208,7 +208,7 @@ impl Evidence {
             ..Learned::default()
         };
         for case in Case::ALL {
-            let lesson = match self.answers(Question::Odd(case)) {
+            let lesson = match self.answers(EdgeQuestion::Odd(case)) {
                 [Seen { said: Said::Never(why), .. }, ..] => Err(why.clone()),
                 [one, other, ..] => judge(case, [one, other]),
                 _ => Err("it was not asked twice".to_owned()),
@@ -231,8 +231,8 @@ mod tests {
 
     const APART: Duration = Duration::from_secs(300);
 
-    fn facts(now_ms: i64, refreshed_ms: Option<i64>) -> Facts {
-        Facts { now_ms, apart: APART, refreshed_ms, again: false }
+    fn facts(now_ms: i64, refreshed_ms: Option<i64>) -> RoundFacts {
+        RoundFacts { now_ms, apart: APART, refreshed_ms, again: false }
     }
 
     fn seen(at_ms: i64) -> Seen {
@@ -246,23 +246,23 @@ mod tests {
             Some(false) => Said::of(Came { status: 404, media_types: &[], body: b"" }),
             None => Said::Never("nothing".to_owned()),
         };
-        *evidence.sent(Question::Known(filter)) += 1;
-        evidence.saw(Question::Known(filter), Seen { told: Vec::new(), said, at_ms });
+        *evidence.sent(EdgeQuestion::Known(filter)) += 1;
+        evidence.saw(EdgeQuestion::Known(filter), Seen { told: Vec::new(), said, at_ms });
     }
 
     /// Answers every probe at once, until there is something else to do; how many there were. To questions about
     /// filters the answers are ours.
-    fn answered(evidence: &mut Evidence, facts: &Facts) -> (u32, Step) {
+    fn answered(evidence: &mut Evidence, facts: &RoundFacts) -> (u32, EdgeStep) {
         let mut count = 0;
         loop {
             match next(evidence, facts) {
-                Step::Ask(Question::Odd(case), round) => {
-                    assert_eq!(evidence.answers(Question::Odd(case)).len(), round);
+                EdgeStep::Ask(EdgeQuestion::Odd(case), round) => {
+                    assert_eq!(evidence.answers(EdgeQuestion::Odd(case)).len(), round);
                     evidence.sent += 1;
-                    evidence.saw(Question::Odd(case), seen(facts.now_ms));
+                    evidence.saw(EdgeQuestion::Odd(case), seen(facts.now_ms));
                     count += 1;
                 }
-                Step::Ask(Question::Known(filter), 0) => says(evidence, filter, Some(true), facts.now_ms),
+                EdgeStep::Ask(EdgeQuestion::Known(filter), 0) => says(evidence, filter, Some(true), facts.now_ms),
                 other => return (count, other),
             }
         }
@@ -271,15 +271,15 @@ mod tests {
     #[test]
     fn each_case_is_asked_twice_one_ttl_apart_with_a_good_answer_between_and_at_most_forty_times() {
         let mut evidence = Evidence::default();
-        assert_eq!(next(&evidence, &facts(1_000, None)), Step::Begin);
+        assert_eq!(next(&evidence, &facts(1_000, None)), EdgeStep::Begin);
         evidence.begin("o");
         let cases = Case::ALL.len() as u32;
-        let waits = Step::Wait(Duration::from_secs(1));
+        let waits = EdgeStep::Wait(Duration::from_secs(1));
         assert_eq!(answered(&mut evidence, &facts(1_000, Some(500))), (cases, waits));
         assert_eq!(next(&evidence, &facts(300_999, Some(2_000))), waits, "not a ttl later");
         assert_eq!(next(&evidence, &facts(301_000, Some(1_000))), waits, "no good answer between");
         assert_eq!(next(&evidence, &facts(301_000, None)), waits);
-        assert_eq!(answered(&mut evidence, &facts(301_000, Some(2_000))), (cases, Step::Judge));
+        assert_eq!(answered(&mut evidence, &facts(301_000, Some(2_000))), (cases, EdgeStep::Judge));
         assert!(evidence.sent <= MOST_PROBES);
         let learned = evidence.judge(301_000);
         assert_eq!((learned.lessons.len(), learned.own.len(), learned.probes), (20, 0, 40));
@@ -298,18 +298,24 @@ mod tests {
                 let mut evidence = Evidence::default();
                 evidence.begin("o");
                 evidence.sent = MOST_PROBES;
-                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Ask(Question::Known(Filter::Elsewhere), 0));
+                assert_eq!(
+                    next(&evidence, &facts(1_000, None)),
+                    EdgeStep::Ask(EdgeQuestion::Known(Filter::Elsewhere), 0)
+                );
                 says(&mut evidence, filter, first, 1_000);
-                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Ask(Question::Known(other), 0));
+                assert_eq!(next(&evidence, &facts(1_000, None)), EdgeStep::Ask(EdgeQuestion::Known(other), 0));
                 says(&mut evidence, other, Some(true), 1_000);
                 if first == Some(false) {
-                    let waits = Step::Wait(Duration::from_secs(1));
+                    let waits = EdgeStep::Wait(Duration::from_secs(1));
                     assert_eq!(next(&evidence, &facts(300_999, Some(2_000))), waits, "not a ttl later");
                     assert_eq!(next(&evidence, &facts(301_000, Some(1_000))), waits, "no good answer between");
-                    assert_eq!(next(&evidence, &facts(301_000, Some(2_000))), Step::Ask(Question::Known(filter), 1));
+                    assert_eq!(
+                        next(&evidence, &facts(301_000, Some(2_000))),
+                        EdgeStep::Ask(EdgeQuestion::Known(filter), 1)
+                    );
                     says(&mut evidence, filter, second, 301_000);
                 }
-                assert_eq!(next(&evidence, &facts(301_000, None)), Step::Judge);
+                assert_eq!(next(&evidence, &facts(301_000, None)), EdgeStep::Judge);
                 let learned = evidence.judge(301_000);
                 let expected = if filter == Filter::Several { learned.commas } else { Some(learned.elsewhere) };
                 assert_eq!(expected == Some(true), differs == Some(true), "{filter:?} {first:?} {second:?}");
@@ -321,19 +327,22 @@ mod tests {
         let mut evidence = Evidence::default();
         evidence.begin("o");
         *evidence.asked.entry(Filter::Several).or_default() += 2;
-        assert!(!evidence.may_ask(Question::Known(Filter::Several)), "a failure takes the place of the second request");
+        assert!(
+            !evidence.may_ask(EdgeQuestion::Known(Filter::Several)),
+            "a failure takes the place of the second request"
+        );
     }
 
     #[test]
     fn the_questions_are_asked_again_weekly_and_when_an_answer_differs() {
         let ended = Evidence { ended_ms: 1_000_000, ..Evidence::default() };
         let at = |now_ms| next(&ended, &facts(now_ms, None));
-        let asked = |now_ms| next(&ended, &Facts { again: true, ..facts(now_ms, None) });
-        assert!(matches!(at(1_000_000 + EVERY_MS - 1), Step::Wait(_)));
-        assert_eq!(at(1_000_000 + EVERY_MS), Step::Begin);
-        assert_eq!(at(999_999), Step::Begin, "the clock was set back");
-        assert!(matches!(asked(1_500_000), Step::Wait(_)), "not more often than the questions take");
-        assert_eq!(asked(1_600_000), Step::Begin);
+        let asked = |now_ms| next(&ended, &RoundFacts { again: true, ..facts(now_ms, None) });
+        assert!(matches!(at(1_000_000 + EVERY_MS - 1), EdgeStep::Wait(_)));
+        assert_eq!(at(1_000_000 + EVERY_MS), EdgeStep::Begin);
+        assert_eq!(at(999_999), EdgeStep::Begin, "the clock was set back");
+        assert!(matches!(asked(1_500_000), EdgeStep::Wait(_)), "not more often than the questions take");
+        assert_eq!(asked(1_600_000), EdgeStep::Begin);
     }
 
     #[test]
@@ -341,15 +350,15 @@ mod tests {
         let mut evidence = Evidence::default();
         evidence.begin("o");
         let facts = facts(1_000, Some(2_000));
-        while let Step::Ask(Question::Odd(case), _) = next(&evidence, &facts) {
+        while let EdgeStep::Ask(EdgeQuestion::Odd(case), _) = next(&evidence, &facts) {
             evidence.sent += 1;
-            if !evidence.retries(Question::Odd(case)) {
+            if !evidence.retries(EdgeQuestion::Odd(case)) {
                 let said = Said::Never("it failed".to_owned());
-                evidence.saw(Question::Odd(case), Seen { told: Vec::new(), said, at_ms: 1_000 });
+                evidence.saw(EdgeQuestion::Odd(case), Seen { told: Vec::new(), said, at_ms: 1_000 });
             }
         }
         assert_eq!(evidence.sent, MOST_PROBES);
-        assert_eq!(next(&evidence, &facts), Step::Ask(Question::Known(Filter::Elsewhere), 0));
+        assert_eq!(next(&evidence, &facts), EdgeStep::Ask(EdgeQuestion::Known(Filter::Elsewhere), 0));
         let learned = evidence.judge(1_000);
         assert_eq!((learned.lessons.len(), learned.own.len()), (0, Case::ALL.len()));
     }
@@ -363,12 +372,12 @@ mod tests {
                 let said = Said::Never("nothing".to_owned());
                 evidence.known.insert(filter, vec![Seen { told: Vec::new(), said, at_ms: now_ms }]);
             }
-            while let Step::Ask(Question::Odd(case), _) = next(&evidence, &facts(now_ms, Some(now_ms - 1))) {
+            while let EdgeStep::Ask(EdgeQuestion::Odd(case), _) = next(&evidence, &facts(now_ms, Some(now_ms - 1))) {
                 evidence.sent += 1;
-                if failures > 0 && evidence.retries(Question::Odd(case)) {
+                if failures > 0 && evidence.retries(EdgeQuestion::Odd(case)) {
                     failures -= 1;
                 } else {
-                    evidence.saw(Question::Odd(case), seen(now_ms));
+                    evidence.saw(EdgeQuestion::Odd(case), seen(now_ms));
                 }
             }
         }
@@ -381,7 +390,7 @@ mod tests {
     fn what_came_so_far_reads_back_as_it_was() {
         let mut evidence = Evidence::default();
         evidence.begin("o");
-        evidence.saw(Question::Odd(Case::PageZero), seen(7));
+        evidence.saw(EdgeQuestion::Odd(Case::PageZero), seen(7));
         let text = serde_json::to_vec(&evidence).unwrap();
         assert_eq!(serde_json::from_slice::<Evidence>(&text).unwrap(), evidence);
         let learned = evidence.judge(8);

@@ -18,7 +18,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
 
-use super::plan::Question;
+use super::plan::EdgeQuestion;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +38,10 @@ const WORDS: [&str; 2] = ["qzvxk", "wjqpfh"];
 
 impl Probe {
     /// The first or second request of a question; `None`: the data does not allow it.
-    pub(super) fn of(question: Question, round: usize, dataset: &Dataset) -> Option<Self> {
+    pub(super) fn of(question: EdgeQuestion, round: usize, dataset: &Dataset) -> Option<Self> {
         match question {
-            Question::Odd(case) => Self::odd(case, round, dataset),
-            Question::Known(filter) => {
+            EdgeQuestion::Odd(case) => Self::odd(case, round, dataset),
+            EdgeQuestion::Known(filter) => {
                 filter.query(round, dataset).map(|query| Self::Known { path: query.path_and_query() })
             }
         }

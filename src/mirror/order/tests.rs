@@ -120,10 +120,10 @@ proptest! {
         let mut sequence: Vec<Summary> = listings.iter().map(make).collect();
         let key = |field: &str, reading, falling| Key { field: field.to_owned(), reading, falling };
         let by = Rule(match by {
-            0 => vec![key("modified", Reading::Instant, true), key("id", Reading::Plain, true)],
-            1 => vec![key("name", Reading::Folded, false), key("id", Reading::Plain, true)],
-            2 => vec![key("rating", Reading::Plain, true), key("name", Reading::Plain, false), key("id", Reading::Plain, false)],
-            _ => vec![key("id", Reading::Plain, false)],
+            0 => vec![key("modified", Collation::Instant, true), key("id", Collation::Plain, true)],
+            1 => vec![key("name", Collation::Folded, false), key("id", Collation::Plain, true)],
+            2 => vec![key("rating", Collation::Plain, true), key("name", Collation::Plain, false), key("id", Collation::Plain, false)],
+            _ => vec![key("id", Collation::Plain, false)],
         });
         sequence.sort_by(|one, other| by.compare(&by.values(one), &by.values(other)));
         let rules = Rules::learn(&sequence, &BTreeSet::new());

@@ -1,7 +1,7 @@
 //! Lives with pages that contradict each other although they do not change: looks for what they lack where the cuts lie
 //! elsewhere, and publishes the best list that there is.
 //!
-//! [`super::super::contradiction`] says what contradicts, and when that is believed. Callers: [`super`] and its parts.
+//! [`super::super::pass`] says what contradicts, and when that is believed. Callers: [`super`] and its parts.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Contradictions {
 }
 
 /// A question of the search.
-enum Question {
+enum SearchQuestion {
     /// A page of a list whose cuts lie elsewhere.
     List(ListQuery),
     /// Whether a listing of the last snapshot still exists.
@@ -111,7 +111,7 @@ pub(super) struct Search {
     before: Option<SnapshotId>,
     /// The listings on the pages.
     on_pages: HashSet<ListingId>,
-    todo: VecDeque<Question>,
+    todo: VecDeque<SearchQuestion>,
     /// Requests that are left.
     left: u64,
     /// How often the next question failed.
@@ -152,8 +152,8 @@ impl Search {
     }
 
     /// Gives a question up: a listing that was there stays.
-    fn gives_up(&mut self, question: Question) {
-        if let Question::Detail(summary) = question {
+    fn gives_up(&mut self, question: SearchQuestion) {
+        if let SearchQuestion::Detail(summary) = question {
             self.unseen.push(summary);
         }
     }
@@ -197,7 +197,7 @@ impl Mirror {
             phase: if is_looked_into { Phase::Details } else { Phase::Filters },
         };
         if is_looked_into {
-            search.todo.extend(self.lost(&search).into_iter().map(Question::Detail));
+            search.todo.extend(self.lost(&search).into_iter().map(SearchQuestion::Detail));
         } else {
             self.ask_with_filters(&mut search).await?;
         }
@@ -210,7 +210,7 @@ impl Mirror {
         if let Some(newest) = self.newest()
             && let Some(probe) = Probe::of(&newest.dataset, newest.meta.confirmed_ms, self.questions.shape)
         {
-            search.todo.push_back(Question::List(probe.query));
+            search.todo.push_back(SearchQuestion::List(probe.query));
         }
         let content = search.found.assembled.content.clone();
         let doubtful = blocking(move || {
@@ -225,7 +225,7 @@ impl Mirror {
         let mut terms: Vec<(u64, ListQuery)> = doubtful.await?;
         terms.sort_by_key(|(count, _)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
         let most = usize::try_from(search.left / 2).unwrap_or(usize::MAX);
-        search.todo.extend(terms.into_iter().take(most).map(|(_, query)| Question::List(query)));
+        search.todo.extend(terms.into_iter().take(most).map(|(_, query)| SearchQuestion::List(query)));
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl Mirror {
     pub(super) async fn search(&mut self, search: &mut Search) -> Result<Next, MirrorError> {
         for _ in 0..BATCH {
             let Some(question) = search.todo.pop_front() else { break };
-            if matches!(question, Question::List(_)) && search.lacking() == 0 {
+            if matches!(question, SearchQuestion::List(_)) && search.lacking() == 0 {
                 continue;
             }
             if search.left == 0 {
@@ -278,18 +278,18 @@ impl Mirror {
         if search.displaced() > 0 && pages + for_details <= search.left {
             search.phase = Phase::OtherPages(next_size);
             let query = |page| ListQuery { page, per_page: next_size, ..ListQuery::default() };
-            search.todo.extend((1..=pages).map(|page| Question::List(query(page))));
+            search.todo.extend((1..=pages).map(|page| SearchQuestion::List(query(page))));
         } else {
             // Only a 404 says that a listing is gone.
             search.phase = Phase::Details;
-            search.todo.extend(lost.into_iter().map(Question::Detail));
+            search.todo.extend(lost.into_iter().map(SearchQuestion::Detail));
         }
         Ok(Next::Again(Duration::ZERO))
     }
 
-    async fn ask_for(&self, search: &mut Search, question: &Question) -> Result<(), CopyError> {
+    async fn ask_for(&self, search: &mut Search, question: &SearchQuestion) -> Result<(), CopyError> {
         match question {
-            Question::List(query) => {
+            SearchQuestion::List(query) => {
                 let page = self.copies.page(&self.copies.fetch(&query.path_and_query(), Class::Crawl).await?)?;
                 for item in &page.items {
                     if !search.holds(item.id) {
@@ -297,10 +297,10 @@ impl Mirror {
                     }
                 }
                 if query.is_filtered() && query.page < query.total_pages(page.total) && search.lacking() > 0 {
-                    search.todo.push_front(Question::List(query.with_page(query.page + 1)));
+                    search.todo.push_front(SearchQuestion::List(query.with_page(query.page + 1)));
                 }
             }
-            Question::Detail(summary) => {
+            SearchQuestion::Detail(summary) => {
                 let path = format!("/api/listings/{}.json", summary.id);
                 let answer = self.copies.client.ask(&path, None, Asker::mirror(Class::Crawl)).await?;
                 if !matches!(answer.status, 404 | 410) {

@@ -16,10 +16,10 @@ use crate::upstream::client::{AskError, Asker};
 use crate::upstream::stamps::Place;
 use crate::upstream::window::Class;
 
-use super::super::assumptions::{Answer, Findings, Inquiry};
+use super::super::assumptions::{FilterAnswer, Findings, Inquiry};
 use super::super::commands::Commands;
 use super::super::copies::DATE_GRAIN_MS;
-use super::super::refresh::Verdict;
+use super::super::refresh::RefreshVerdict;
 use super::{DAY_MS, Mirror, MirrorError, blocking};
 
 /// An answer counts after so many doubts in a row, even if the origin never held still.
@@ -51,7 +51,7 @@ pub(super) struct Asking {
 
 /// A list that the origin answered to an audit in another way. A change that no refresh shows looks the same until every
 /// page is read.
-pub(super) struct Doubt {
+pub(super) struct DoubtedList {
     query: ListQuery,
     /// Complete passes over the list when it was seen.
     passes: u64,
@@ -64,7 +64,7 @@ impl Mirror {
     pub(super) fn doubt(&mut self, queries: Vec<ListQuery>) {
         let (now, passes) = (self.clock.now_mono(), self.status.picture().passes);
         let until = now.plus(self.copies.cache_ttl() * 3);
-        self.learning.doubts.extend(queries.into_iter().map(|query| Doubt { query, passes, until }));
+        self.learning.doubts.extend(queries.into_iter().map(|query| DoubtedList { query, passes, until }));
         self.learning.doubts.truncate(Commands::MOST_DOUBTED);
         self.learning.due = Some(now);
     }
@@ -196,25 +196,25 @@ impl Mirror {
         // Without a probe the visible answers decide.
         let first_page = self.contradictions.first_page(&newest.dataset.id);
         let verdict = answers.judge(&newest.dataset, i64::MIN, &self.copies.volatile(), first_page);
-        Ok(matches!(verdict, Verdict::Unchanged | Verdict::Unprobed))
+        Ok(matches!(verdict, RefreshVerdict::Unchanged | RefreshVerdict::Unprobed))
     }
 
     /// The answer to a question, its instant in milliseconds of the origin's time, and whether it has an `Age`.
-    async fn put_question(&self, query: &ListQuery) -> Result<(Answer, i64, bool), AskError> {
+    async fn put_question(&self, query: &ListQuery) -> Result<(FilterAnswer, i64, bool), AskError> {
         let (client, path) = (&self.copies.client, query.path_and_query());
         let answer = match client.ask(&path, None, Asker::mirror(Class::Crawl)).await {
             Ok(answer) => answer,
             Err(AskError::Status { status, .. }) if (400..500).contains(&status) && !NO_ANSWER.contains(&status) => {
                 let at_ms = self.clock.now_wall().as_millis();
-                return Ok((Answer::Other(format!("status {status}")), at_ms, false));
+                return Ok((FilterAnswer::Other(format!("status {status}")), at_ms, false));
             }
             Err(error) => return Err(error),
         };
         let text = std::str::from_utf8(&answer.body).ok();
         let at_ms = client.stamps().date(Place::of(&path), &answer, text, None).until_ms;
         let heard = match Page::parse(&answer.body, &self.copies.volatile()) {
-            Ok(page) => Answer::Page { total: page.total, ids: page.items.iter().map(|item| item.id).collect() },
-            Err(error) => Answer::Other(error.to_string()),
+            Ok(page) => FilterAnswer::Page { total: page.total, ids: page.items.iter().map(|item| item.id).collect() },
+            Err(error) => FilterAnswer::Other(error.to_string()),
         };
         Ok((heard, at_ms, answer.stamps.age.is_some()))
     }

@@ -29,6 +29,9 @@ pub(super) const BATCH: usize = 12;
 /// Copies checked per piece when looking for missing ones.
 const GLANCE: u64 = 4096;
 
+/// The intervals of what was fetched, and what it makes together.
+pub(super) type ReadBack = (Pass, Result<Assembled, Inconsistent>);
+
 /// A reading of every page.
 pub(super) struct Reading {
     pub(super) purpose: Purpose,
@@ -199,7 +202,7 @@ impl Reading {
         copies: &Copies,
         pages: u64,
         known: impl Fn(&Summary) -> Option<Summary>,
-    ) -> Result<Option<(Pass, Result<Assembled, Inconsistent>)>, StoreError> {
+    ) -> Result<Option<ReadBack>, StoreError> {
         let (mut spans, mut last_spans) = (Vec::new(), Vec::new());
         let mut wrong: Option<Result<String, StoreError>> = None;
         let mut fetched = |path: String, spans: &mut Vec<(String, Span)>| match copies.stored(&path) {

@@ -17,7 +17,7 @@ use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError};
 use super::super::pass::{self, Beside};
-use super::super::refresh::{Answers, Probe, ProbeShape, Verdict};
+use super::super::refresh::{Answers, Probe, ProbeShape, RefreshVerdict};
 use super::amend::NotAmended;
 use super::publish::{Candidate, Prepared, Proof};
 use super::schedule::{Doing, Next, Purpose};
@@ -110,21 +110,21 @@ impl Mirror {
         let confirmed_ms = newest.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
         let first_page = self.contradictions.first_page(&newest.dataset.id);
         match answers.judge(&newest.dataset, confirmed_ms, &self.copies.volatile(), first_page) {
-            Verdict::Unchanged => {
+            RefreshVerdict::Unchanged => {
                 self.confirm(&newest, answers.until_ms()).await?;
                 self.looked_at(OriginState::Unchanged);
             }
             // The CDN sent copies older than the known data; they confirm nothing.
-            Verdict::Older => self.looked_at(OriginState::Unchanged),
-            Verdict::SelectsOthers if !answers.lacks(&newest.dataset) => {
+            RefreshVerdict::Older => self.looked_at(OriginState::Unchanged),
+            RefreshVerdict::SelectsOthers if !answers.lacks(&newest.dataset) => {
                 // The answer has no news: the origin understands the question differently.
                 self.questions.probe_otherwise();
                 self.schedule.is_refresh_asked = true;
             }
-            verdict @ (Verdict::Changed(_) | Verdict::SelectsOthers | Verdict::Unprobed) => {
+            verdict @ (RefreshVerdict::Changed(_) | RefreshVerdict::SelectsOthers | RefreshVerdict::Unprobed) => {
                 let what = match verdict {
-                    Verdict::Changed(what) => what,
-                    Verdict::SelectsOthers => "the probe's selection",
+                    RefreshVerdict::Changed(what) => what,
+                    RefreshVerdict::SelectsOthers => "the probe's selection",
                     _ => "nothing is probed",
                 };
                 tracing::info!(what, "the origin has changed");
@@ -142,7 +142,7 @@ impl Mirror {
     async fn refresh_held(&mut self, mut held: Prepared) -> Result<bool, MirrorError> {
         let dataset = &held.list.dataset;
         let answers = self.questions.ask(dataset, held.meta.confirmed_ms).await?;
-        if answers.judge(dataset, held.meta.confirmed_ms, &self.copies.volatile(), None) != Verdict::Unchanged {
+        if answers.judge(dataset, held.meta.confirmed_ms, &self.copies.volatile(), None) != RefreshVerdict::Unchanged {
             self.shrink.let_go();
             return Ok(false);
         }
@@ -218,14 +218,16 @@ impl Mirror {
         let answers = self.questions.ask(&dataset, started_ms).await?;
         let is_last_try = self.work.unsettled + 1 >= TRIES;
         let proof = match answers.judge(&dataset, i64::MIN, &self.copies.volatile(), None) {
-            Verdict::Unchanged if answers.held_still() => Proof::of(self.earned(candidate), answers.until_ms()),
+            RefreshVerdict::Unchanged if answers.held_still() => Proof::of(self.earned(candidate), answers.until_ms()),
             // The CDN's copies are from different instants; younger ones come.
-            Verdict::Unchanged if candidate.tries + 1 < TRIES => {
+            RefreshVerdict::Unchanged if candidate.tries + 1 < TRIES => {
                 candidate.tries += 1;
                 return Ok(Next::Again(self.copies.lag()));
             }
-            Verdict::Unchanged => Proof::open("the origin's answers never agreed on one instant", answers.until_ms()),
-            Verdict::SelectsOthers => {
+            RefreshVerdict::Unchanged => {
+                Proof::open("the origin's answers never agreed on one instant", answers.until_ms())
+            }
+            RefreshVerdict::SelectsOthers => {
                 // Perhaps a copy of another instant; if not, the origin understands the question differently.
                 candidate.tries += 1;
                 if candidate.tries < TRIES {
@@ -235,20 +237,20 @@ impl Mirror {
                 self.questions.probe_otherwise();
                 return Ok(Next::Again(Duration::ZERO));
             }
-            Verdict::Unprobed if !is_last_try => {
+            RefreshVerdict::Unprobed if !is_last_try => {
                 // Without a probe only pages that are proven to be of one instant confirm a list.
                 self.work.unsettled += 1;
                 self.begin_reading(Purpose::Follow, Some(started_ms), false)?;
                 return Ok(Next::Done);
             }
-            Verdict::Unprobed => {
+            RefreshVerdict::Unprobed => {
                 let until_ms = candidate.until_ms.min(answers.until_ms());
                 Proof::open("the origin does not answer the probe", until_ms)
             }
-            Verdict::Changed(_) | Verdict::Older if is_last_try => {
+            RefreshVerdict::Changed(_) | RefreshVerdict::Older if is_last_try => {
                 Proof::open("the list changed during every pass of a refresh", candidate.until_ms)
             }
-            Verdict::Changed(_) | Verdict::Older => {
+            RefreshVerdict::Changed(_) | RefreshVerdict::Older => {
                 let pause = self.pause_for(pass::pages(dataset.len() as u64) + 8);
                 if !pause.is_zero() {
                     // Asked again by then.

@@ -24,7 +24,7 @@ pub(super) enum Purpose {
 
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct ScheduleFacts {
     /// `None`: nothing is published.
     pub(super) certificate: Option<Certificate>,
     /// When a refresh is due; zero: now.
@@ -44,7 +44,7 @@ pub(super) struct Facts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum MirrorStep {
     /// Five conditional requests.
     Refresh,
     /// Begin to read every page.
@@ -65,28 +65,28 @@ pub(super) const fn is_settled(certificate: Certificate) -> bool {
     matches!(certificate, Certificate::Full | Certificate::Incremental)
 }
 
-pub(super) fn next(facts: &Facts) -> Step {
+pub(super) fn next(facts: &ScheduleFacts) -> MirrorStep {
     let Some(certificate) = facts.certificate else {
         return match facts.begun {
-            None if !facts.begin_in.is_zero() => Step::Wait(facts.begin_in),
-            None => Step::Begin,
-            Some((_, wait)) if wait.is_zero() => Step::Continue,
-            Some((_, wait)) => Step::Wait(wait),
+            None if !facts.begin_in.is_zero() => MirrorStep::Wait(facts.begin_in),
+            None => MirrorStep::Begin,
+            Some((_, wait)) if wait.is_zero() => MirrorStep::Continue,
+            Some((_, wait)) => MirrorStep::Wait(wait),
         };
     };
     // Work that follows a change looks at everything a refresh would.
     let follows = matches!(facts.begun, Some((Purpose::Follow, _)));
     let asked = facts.asked && facts.begin_in.is_zero();
     if !follows && !asked && facts.refresh_in.is_zero() {
-        return Step::Refresh;
+        return MirrorStep::Refresh;
     }
     if asked {
-        return Step::Begin;
+        return MirrorStep::Begin;
     }
     if let Some((_, wait)) = facts.begun
         && wait.is_zero()
     {
-        return Step::Continue;
+        return MirrorStep::Continue;
     }
     let settle_in = match certificate {
         _ if facts.begun.is_some() => None,
@@ -98,18 +98,18 @@ pub(super) fn next(facts: &Facts) -> Step {
         }
     };
     if settle_in.is_some_and(|wait| wait.is_zero()) {
-        return Step::Begin;
+        return MirrorStep::Begin;
     }
     // Asking about terms and filters never delays active work, unless that waits for long anyway.
     let idle = !follows && facts.begun.is_none_or(|(_, wait)| wait >= LONG);
     let learn_in = facts.learn_in.filter(|_| idle);
     if learn_in.is_some_and(|wait| wait.is_zero()) {
-        return Step::Learn;
+        return MirrorStep::Learn;
     }
     let asked_in = facts.asked.then_some(facts.begin_in);
     let waits = [facts.begun.map(|(_, wait)| wait), settle_in, learn_in, asked_in];
     let waits = waits.into_iter().flatten().chain((!follows).then_some(facts.refresh_in));
-    Step::Wait(waits.min().unwrap_or(facts.refresh_in))
+    MirrorStep::Wait(waits.min().unwrap_or(facts.refresh_in))
 }
 
 /// When to try again, and how often in a row it failed.
@@ -262,15 +262,15 @@ impl Schedule {
     /// Returns the failures in a row; `None`: this schedule is not about such a step.
     pub(super) fn failed(
         &mut self,
-        step: Step,
+        step: MirrorStep,
         now: Monotonic,
         jittered: impl FnOnce(Duration) -> Duration,
     ) -> Option<u32> {
         let longest = self.longest_pause();
         let retry = match step {
-            Step::Refresh => &mut self.refresh,
-            Step::Begin => &mut self.reading,
-            Step::Continue | Step::Learn | Step::Wait(_) => return None,
+            MirrorStep::Refresh => &mut self.refresh,
+            MirrorStep::Begin => &mut self.reading,
+            MirrorStep::Continue | MirrorStep::Learn | MirrorStep::Wait(_) => return None,
         };
         Some(retry.failed(now, longest, jittered))
     }
@@ -401,7 +401,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(1);
     const LATER: Duration = Duration::from_secs(60);
 
-    const QUIET: Facts = Facts {
+    const QUIET: ScheduleFacts = ScheduleFacts {
         certificate: Some(Certificate::Full),
         refresh_in: LATER,
         begun: None,
@@ -414,51 +414,63 @@ mod tests {
 
     #[test]
     fn a_mirror_without_a_snapshot_reads_until_it_has_one() {
-        let none = Facts { certificate: None, refresh_in: NOW, ..QUIET };
-        assert_eq!(next(&none), Step::Begin);
-        assert_eq!(next(&Facts { begin_in: SOON, ..none }), Step::Wait(SOON));
-        let reading = |wait| Facts { begun: Some((Purpose::Certify, wait)), ..none };
-        assert_eq!(next(&reading(NOW)), Step::Continue);
-        assert_eq!(next(&reading(SOON)), Step::Wait(SOON));
+        let none = ScheduleFacts { certificate: None, refresh_in: NOW, ..QUIET };
+        assert_eq!(next(&none), MirrorStep::Begin);
+        assert_eq!(next(&ScheduleFacts { begin_in: SOON, ..none }), MirrorStep::Wait(SOON));
+        let reading = |wait| ScheduleFacts { begun: Some((Purpose::Certify, wait)), ..none };
+        assert_eq!(next(&reading(NOW)), MirrorStep::Continue);
+        assert_eq!(next(&reading(SOON)), MirrorStep::Wait(SOON));
     }
 
     #[test]
     fn a_refresh_that_is_due_goes_before_all_but_what_follows_a_change() {
-        let due = Facts { refresh_in: NOW, learn_in: Some(NOW), certificate: Some(Certificate::Provisional), ..QUIET };
-        assert_eq!(next(&due), Step::Refresh);
-        let certifying = Facts { begun: Some((Purpose::Certify, NOW)), ..due };
-        assert_eq!(next(&certifying), Step::Refresh);
-        let following = |wait| Facts { begun: Some((Purpose::Follow, wait)), ..due };
-        assert_eq!(next(&following(NOW)), Step::Continue);
-        assert_eq!(next(&following(SOON)), Step::Wait(SOON));
+        let due = ScheduleFacts {
+            refresh_in: NOW,
+            learn_in: Some(NOW),
+            certificate: Some(Certificate::Provisional),
+            ..QUIET
+        };
+        assert_eq!(next(&due), MirrorStep::Refresh);
+        let certifying = ScheduleFacts { begun: Some((Purpose::Certify, NOW)), ..due };
+        assert_eq!(next(&certifying), MirrorStep::Refresh);
+        let following = |wait| ScheduleFacts { begun: Some((Purpose::Follow, wait)), ..due };
+        assert_eq!(next(&following(NOW)), MirrorStep::Continue);
+        assert_eq!(next(&following(SOON)), MirrorStep::Wait(SOON));
     }
 
     #[test]
     fn what_is_not_settled_is_settled_at_once_and_after_that_patiently() {
-        let provisional = Facts { certificate: Some(Certificate::Provisional), ..QUIET };
-        assert_eq!(next(&provisional), Step::Begin);
-        assert_eq!(next(&Facts { tried: Some(SOON), ..provisional }), Step::Wait(LATER.saturating_sub(SOON)));
-        assert_eq!(next(&Facts { begin_in: SOON, ..provisional }), Step::Wait(SOON), "it has just failed");
-        assert_eq!(next(&Facts { begin_in: SOON, asked: true, ..QUIET }), Step::Wait(SOON));
-        let effort = Facts { certificate: Some(Certificate::BestEffort), ..QUIET };
-        assert_eq!(next(&effort), Step::Begin);
-        assert_eq!(next(&Facts { tried: Some(SOON), ..effort }), Step::Wait(LATER.saturating_sub(SOON)));
-        assert_eq!(next(&Facts { tried: Some(LATER), ..effort }), Step::Begin);
-        let waiting = Facts { begun: Some((Purpose::Certify, SOON)), ..provisional };
-        assert_eq!(next(&waiting), Step::Wait(SOON), "it goes on when it may");
+        let provisional = ScheduleFacts { certificate: Some(Certificate::Provisional), ..QUIET };
+        assert_eq!(next(&provisional), MirrorStep::Begin);
+        assert_eq!(
+            next(&ScheduleFacts { tried: Some(SOON), ..provisional }),
+            MirrorStep::Wait(LATER.saturating_sub(SOON))
+        );
+        assert_eq!(
+            next(&ScheduleFacts { begin_in: SOON, ..provisional }),
+            MirrorStep::Wait(SOON),
+            "it has just failed"
+        );
+        assert_eq!(next(&ScheduleFacts { begin_in: SOON, asked: true, ..QUIET }), MirrorStep::Wait(SOON));
+        let effort = ScheduleFacts { certificate: Some(Certificate::BestEffort), ..QUIET };
+        assert_eq!(next(&effort), MirrorStep::Begin);
+        assert_eq!(next(&ScheduleFacts { tried: Some(SOON), ..effort }), MirrorStep::Wait(LATER.saturating_sub(SOON)));
+        assert_eq!(next(&ScheduleFacts { tried: Some(LATER), ..effort }), MirrorStep::Begin);
+        let waiting = ScheduleFacts { begun: Some((Purpose::Certify, SOON)), ..provisional };
+        assert_eq!(next(&waiting), MirrorStep::Wait(SOON), "it goes on when it may");
     }
 
     #[test]
     fn questions_wait_for_quiet_times_and_a_pass_that_is_asked_for_does_not() {
-        assert_eq!(next(&QUIET), Step::Wait(LATER));
-        assert_eq!(next(&Facts { learn_in: Some(NOW), ..QUIET }), Step::Learn);
-        assert_eq!(next(&Facts { learn_in: Some(SOON), ..QUIET }), Step::Wait(SOON));
-        let busy = Facts { learn_in: Some(NOW), begun: Some((Purpose::Certify, SOON)), ..QUIET };
-        assert_eq!(next(&busy), Step::Wait(SOON));
-        let waiting = Facts { begun: Some((Purpose::Certify, LATER)), ..busy };
-        assert_eq!(next(&waiting), Step::Learn);
-        let asked = Facts { asked: true, refresh_in: NOW, begun: Some((Purpose::Follow, SOON)), ..QUIET };
-        assert_eq!(next(&asked), Step::Begin);
+        assert_eq!(next(&QUIET), MirrorStep::Wait(LATER));
+        assert_eq!(next(&ScheduleFacts { learn_in: Some(NOW), ..QUIET }), MirrorStep::Learn);
+        assert_eq!(next(&ScheduleFacts { learn_in: Some(SOON), ..QUIET }), MirrorStep::Wait(SOON));
+        let busy = ScheduleFacts { learn_in: Some(NOW), begun: Some((Purpose::Certify, SOON)), ..QUIET };
+        assert_eq!(next(&busy), MirrorStep::Wait(SOON));
+        let waiting = ScheduleFacts { begun: Some((Purpose::Certify, LATER)), ..busy };
+        assert_eq!(next(&waiting), MirrorStep::Learn);
+        let asked = ScheduleFacts { asked: true, refresh_in: NOW, begun: Some((Purpose::Follow, SOON)), ..QUIET };
+        assert_eq!(next(&asked), MirrorStep::Begin);
     }
 
     const TTL: Duration = Duration::from_secs(100);
@@ -496,9 +508,9 @@ mod tests {
     #[test]
     fn failures_put_off_what_failed_longer_and_longer_until_it_goes_well() {
         let mut schedule = Schedule::new(TTL, Duration::ZERO);
-        let begin = Step::Begin;
+        let begin = MirrorStep::Begin;
         for (failures, seconds) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60)] {
-            for step in [Step::Refresh, begin] {
+            for step in [MirrorStep::Refresh, begin] {
                 assert_eq!(schedule.failed(step, at(0), |pause| pause), Some(failures));
             }
             let expected = Duration::from_secs(seconds);
@@ -507,7 +519,7 @@ mod tests {
                 (expected, expected)
             );
         }
-        assert_eq!(schedule.failed(Step::Learn, at(0), |pause| pause), None);
+        assert_eq!(schedule.failed(MirrorStep::Learn, at(0), |pause| pause), None);
         schedule.hurry();
         assert_eq!(schedule.reading.wait(at(0)), Duration::from_secs(60), "it has failed too often");
         schedule.looked(at(0));

@@ -21,7 +21,7 @@ use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, CopyError};
 use super::super::pass::{Assembled, Beside};
-use super::meaning::{Asking, Doubt};
+use super::meaning::{Asking, DoubtedList};
 use super::publish::List;
 use super::{Mirror, MirrorError, blocking};
 
@@ -70,7 +70,7 @@ pub(super) struct Learning {
     /// The questions about the meaning of filters.
     pub(super) asking: Asking,
     /// What an audit doubts.
-    pub(super) doubts: Vec<Doubt>,
+    pub(super) doubts: Vec<DoubtedList>,
 }
 
 impl Learning {

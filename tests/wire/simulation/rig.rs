@@ -13,7 +13,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use grandstand::cache::Cache;
 use grandstand::clock::Clock;
 use grandstand::config::{Config, Settings};
-use grandstand::mirror::Shared;
+use grandstand::mirror::MirrorContext;
 use grandstand::mirror::commands::Commands;
 use grandstand::mirror::copies::Copies;
 use grandstand::mirror::details::Details;
@@ -150,7 +150,7 @@ impl Rig {
         // Everything may vanish here: holding back has tests of its own.
         snapshots.edges().set_use(true, true);
         let edges = snapshots.edges().clone();
-        let shared = Shared {
+        let shared = MirrorContext {
             copies: Copies::new(client, store.clone(), volatile),
             store: store.clone(),
             newest: snapshots.newest().clone(),

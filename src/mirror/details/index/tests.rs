@@ -20,12 +20,12 @@ fn dataset(listings: impl Iterator<Item = (u64, u64)>) -> Dataset {
         .unwrap()
 }
 
-fn known(id: u64, edition: u64) -> Known {
-    Known { summary_hash: summary(id, edition).hash, origin_time_ms: 0, fetched_ms: 0 }
+fn known(id: u64, edition: u64) -> KnownDetail {
+    KnownDetail { summary_hash: summary(id, edition).hash, origin_time_ms: 0, fetched_ms: 0 }
 }
 
 /// The coverage, counted to the end.
-fn covered(index: &mut Index, dataset: &Dataset) -> Covered {
+fn covered(index: &mut DetailIndex, dataset: &Dataset) -> Covered {
     loop {
         if let Some(covered) = index.covered(dataset) {
             return covered;
@@ -35,9 +35,9 @@ fn covered(index: &mut Index, dataset: &Dataset) -> Covered {
 }
 
 /// The same, looked up one by one.
-fn counted(index: &Index, dataset: &Dataset) -> Covered {
+fn counted(index: &DetailIndex, dataset: &Dataset) -> Covered {
     let all = &dataset.content.summaries;
-    let of = |what: &dyn Fn(&Known, &Summary) -> bool| {
+    let of = |what: &dyn Fn(&KnownDetail, &Summary) -> bool| {
         all.iter().filter(|summary| index.known.get(&summary.id).is_some_and(|known| what(known, summary))).count()
     };
     Covered { mirrored: of(&|_, _| true), current: of(&|known, summary| known.summary_hash == summary.hash) }
@@ -52,14 +52,14 @@ proptest! {
         let listings = || (0..2_500_u64).map(|id| (id, 0));
         let sets = [dataset(listings()), dataset(listings().skip(7).chain([(2_800, 1)]))];
         let mut served = 0;
-        let mut index: Index = (0..1_000).map(|id| (ListingId(id), known(id, 0))).collect();
+        let mut index: DetailIndex = (0..1_000).map(|id| (ListingId(id), known(id, 0))).collect();
         for (id, edition, step) in steps {
             match step {
                 0 => served = 1 - served,
                 1..=3 => index.count(&sets[served]),
                 4 => index.remove(ListingId(id), Some(&sets[served])),
                 5 => {
-                    let offered = Known { summary_hash: no_summary(), ..known(id, 0) };
+                    let offered = KnownDetail { summary_hash: no_summary(), ..known(id, 0) };
                     index.insert(ListingId(id), offered, Some(&sets[served]));
                 }
                 6 => index.insert(ListingId(id), known(id, edition), None),
