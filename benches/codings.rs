@@ -6,15 +6,15 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use grandstand::parts::api::listing::ListingId;
-use grandstand::parts::api::query::Parameters;
-use grandstand::parts::cache::coded::{Effort, encode};
-use grandstand::parts::cache::doorkeeper::Doorkeeper;
-use grandstand::parts::cache::reply::Reply;
-use grandstand::parts::cache::{Cache, Key};
-use grandstand::parts::clock::Clock;
-use grandstand::parts::semantics::coding::Coding;
+use grandstand::api::listing::ListingId;
+use grandstand::api::query::Parameters;
+use grandstand::cache::coded::{Effort, encode};
+use grandstand::cache::doorkeeper::Doorkeeper;
+use grandstand::cache::reply::Reply;
+use grandstand::cache::{Cache, Key};
+use grandstand::clock::Clock;
 use grandstand::sample::{Origin, Switches, World};
+use grandstand::semantics::coding::Coding;
 
 fn origin() -> Origin {
     Origin::within(World::generate(10_000, 1), Switches::default(), Clock::system())

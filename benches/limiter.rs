@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use grandstand::parts::clock::Monotonic;
-use grandstand::parts::limit::{LimitConfig, Limiter};
+use grandstand::clock::Monotonic;
+use grandstand::limit::{LimitConfig, Limiter};
 
 /// Requests per second that the made-up clock lets arrive.
 const RATE: u64 = 100_000;

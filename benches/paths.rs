@@ -12,28 +12,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use grandstand::parts::answer::admit::{Rules, View, admit};
-use grandstand::parts::answer::compose::{Asked, FromSnapshot, Standing};
-use grandstand::parts::answer::head::Lines;
-use grandstand::parts::api::envelope::Envelope;
-use grandstand::parts::api::query::Parameters;
-use grandstand::parts::api::route::Route;
-use grandstand::parts::api::taxonomy::VolatileKeys;
-use grandstand::parts::cache::reply::Reply;
-use grandstand::parts::clock::{Clock, Monotonic, WallTime};
-use grandstand::parts::limit::{LimitConfig, Limiter};
-use grandstand::parts::semantics::cache_status::CacheOutcome;
-use grandstand::parts::semantics::client_address::ClientIpConfig;
-use grandstand::parts::semantics::coding::{self, Coding};
-use grandstand::parts::semantics::etag::EntityTag;
-use grandstand::parts::semantics::freshness::CacheControl;
-use grandstand::parts::semantics::hops::Pseudonym;
-use grandstand::parts::semantics::{path, precondition};
-use grandstand::parts::snapshot::content::Content;
-use grandstand::parts::snapshot::dataset::Dataset;
-use grandstand::parts::snapshot::membership::Evidence;
-use grandstand::parts::snapshot::meta::{Certificate, SnapshotMeta};
-use grandstand::parts::snapshot::pointer::SnapshotPointer;
+use grandstand::answer::admit::{Rules, View, admit};
+use grandstand::answer::compose::{Asked, ConstantHeaders, FromSnapshot};
+use grandstand::answer::head::Lines;
+use grandstand::api::page::Envelope;
+use grandstand::api::query::Parameters;
+use grandstand::api::route::Route;
+use grandstand::api::taxonomy::VolatileKeys;
+use grandstand::cache::reply::Reply;
+use grandstand::clock::{Clock, Monotonic, WallTime};
+use grandstand::limit::{LimitConfig, Limiter};
+use grandstand::semantics::cache_status::CacheOutcome;
+use grandstand::semantics::client_address::ClientIpConfig;
+use grandstand::semantics::coding::{self, Coding};
+use grandstand::semantics::freshness::CacheControl;
+use grandstand::semantics::hops::Pseudonym;
+use grandstand::semantics::precondition::EntityTag;
+use grandstand::semantics::{precondition, target};
+use grandstand::snapshot::content::Content;
+use grandstand::snapshot::dataset::Dataset;
+use grandstand::snapshot::membership::Evidence;
+use grandstand::snapshot::meta::{Certificate, SnapshotMeta};
+use grandstand::snapshot::pointer::SnapshotPointer;
 use http::{HeaderMap, Method, Version};
 
 const QUERY: &str = "sport=basketball&state=california&page=3&modified_since=2026-08-30T12%3A23%3A56Z";
@@ -67,7 +67,7 @@ fn words(c: &mut Criterion) {
     let mut group = c.benchmark_group("paths");
     for target in ["/api/listings.json", "/api/listings/123456.json", "/api/%6Cistings.json"] {
         group.bench_function(format!("route of {target}"), |b| {
-            b.iter(|| Route::of(&path::normalise(black_box(target.as_bytes())).unwrap()));
+            b.iter(|| Route::of(&target::normalise(black_box(target.as_bytes())).unwrap()));
         });
     }
     for (name, query) in [("nothing", ""), ("a page", "page=2"), ("all filters", QUERY)] {
@@ -152,7 +152,7 @@ fn heads(c: &mut Criterion) {
     let published = live(now).get().unwrap();
     let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
     let lifetime = CacheControl { ttl: minutes(5), stale_while_revalidate: minutes(1), stale_if_error: minutes(1440) };
-    let standing = Standing::new(lifetime, true, &[Method::GET, Method::HEAD]);
+    let constant_headers = ConstantHeaders::new(lifetime, true, &[Method::GET, Method::HEAD]);
     let limiter = rules().limiter;
     let limit = limiter.admit(IpAddr::V4(Ipv4Addr::LOCALHOST), Monotonic::from_nanos(1));
     let link = "<http://mirror.test/api/listings.json?page=2>; rel=\"next\"".parse().unwrap();
@@ -179,11 +179,11 @@ fn heads(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter(|| {
                 let lines = Lines::new(std::mem::take(&mut buffer));
-                buffer = black_box(standing.snapshot(black_box(asked), found, now, lines)).head.into_buffer();
+                buffer = black_box(constant_headers.snapshot(black_box(asked), found, now, lines)).head.into_buffer();
             });
         });
         group.bench_function(format!("{name}, for HTTP/2"), |b| {
-            b.iter(|| standing.snapshot(black_box(asked), found, now, HeaderMap::new()));
+            b.iter(|| constant_headers.snapshot(black_box(asked), found, now, HeaderMap::new()));
         });
     }
     group.finish();

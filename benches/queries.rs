@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use grandstand::parts::api::envelope::Envelope;
-use grandstand::parts::api::hash::ContentHash;
-use grandstand::parts::api::json;
-use grandstand::parts::api::links;
-use grandstand::parts::api::listing::{ListingId, Summary};
-use grandstand::parts::api::query::Parameters;
-use grandstand::parts::api::render::{Frame, ListPage, VolatileValues};
-use grandstand::parts::api::taxonomy::VolatileKeys;
-use grandstand::parts::snapshot::content::Content;
-use grandstand::parts::snapshot::dataset::Dataset;
-use grandstand::parts::snapshot::membership::Evidence;
+use grandstand::api::hash::ContentHash;
+use grandstand::api::json;
+use grandstand::api::links;
+use grandstand::api::listing::{ListingId, Summary};
+use grandstand::api::page::Envelope;
+use grandstand::api::query::Parameters;
+use grandstand::api::render::{Frame, ListPage, VolatileValues};
+use grandstand::api::taxonomy::VolatileKeys;
+use grandstand::snapshot::content::Content;
+use grandstand::snapshot::dataset::Dataset;
+use grandstand::snapshot::membership::Evidence;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,4 +1,4 @@
-//! The choice of the durable store: redb as [`grandstand::parts::store`] uses it, or immutable packs of blocks with a
+//! The choice of the durable store: redb as [`grandstand::store`] uses it, or immutable packs of blocks with a
 //! pointer file and an append-only log of details (`store_choice/packs.rs`, only as much as the measurement needs).
 //!
 //! `cargo bench --bench store_choice` prints a Markdown table for 1,000,000 listings; `LISTINGS=50000` measures fewer.
@@ -14,13 +14,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use grandstand::parts::api::envelope::{Envelope, EnvelopeField};
-use grandstand::parts::api::hash::ContentHash;
-use grandstand::parts::api::listing::{ListingId, Summary};
-use grandstand::parts::api::taxonomy::VolatileKeys;
-use grandstand::parts::snapshot::content::Content;
-use grandstand::parts::snapshot::meta::{Certificate, SnapshotMeta};
-use grandstand::parts::store::{DataDir, DetailMeta, DetailRecord, DetailState, Store};
+use grandstand::api::hash::ContentHash;
+use grandstand::api::listing::{ListingId, Summary};
+use grandstand::api::page::{Envelope, EnvelopeField};
+use grandstand::api::taxonomy::VolatileKeys;
+use grandstand::snapshot::content::Content;
+use grandstand::snapshot::meta::{Certificate, SnapshotMeta};
+use grandstand::store::{DataDir, DetailMeta, DetailRecord, DetailState, Store};
 use packs::Packs;
 
 const ROLE: &str = "GRANDSTAND_STORE_CHOICE_ROLE";

@@ -11,7 +11,7 @@ pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
 pub(crate) mod history;
-pub(crate) mod metrics;
+pub mod metrics;
 mod process;
 pub(crate) mod purge;
 pub(crate) mod reload;

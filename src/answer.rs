@@ -3,14 +3,14 @@
 //! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and writes
 //! the [`head`]. No sockets here. Callers: [`crate::serve`] moves the bytes.
 
-pub(crate) mod admit;
+pub mod admit;
 mod basis;
 mod changes;
-pub(crate) mod compose;
+pub mod compose;
 mod documents;
 mod dump;
 pub(crate) mod find;
-pub(crate) mod head;
+pub mod head;
 pub(crate) mod purge;
 mod render;
 pub(crate) mod respond;

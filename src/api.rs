@@ -2,19 +2,14 @@
 //!
 //! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
 
-pub(crate) mod changes;
-pub(crate) mod document;
-pub(crate) mod dump;
 pub(crate) mod edges;
-pub(crate) mod envelope;
-pub(crate) mod hash;
+pub mod hash;
 pub mod json;
 pub mod links;
-pub(crate) mod listing;
+pub mod listing;
 pub(crate) mod modified;
-pub(crate) mod page;
-pub(crate) mod query;
-pub(crate) mod render;
-pub(crate) mod rewrite;
-pub(crate) mod route;
-pub(crate) mod taxonomy;
+pub mod page;
+pub mod query;
+pub mod render;
+pub mod route;
+pub mod taxonomy;

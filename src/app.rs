@@ -4,7 +4,7 @@
 
 mod access_log;
 pub(crate) mod activation;
-pub(crate) mod core;
+pub mod core;
 pub(crate) mod descriptors;
 pub(crate) mod error;
 mod fleet_limit;
@@ -42,7 +42,7 @@ use crate::admin::status::Status;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
-use crate::config::{Config, MOST_DRAIN, Settings, TrustedKey, Use};
+use crate::config::{Config, MOST_DRAIN, Settings, Use};
 use crate::dumps::Dumps;
 use crate::fleet::publisher::status::PublishStatus;
 use crate::serve::connections::Connections;
@@ -301,7 +301,7 @@ fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
 /// # Errors
 /// When a key is invalid.
 pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
-    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
+    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(String::as_str))
 }
 
 /// The state that answers clients, without an access log.
@@ -332,7 +332,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
     Responder {
         rules: ArcSwap::from_pointee(fixed.rules(config)),
         finder,
-        standing: ArcSwap::from_pointee(rules::standing(config)),
+        constant_headers: ArcSwap::from_pointee(rules::constant_headers(config)),
         telemetry,
         access: InEffect::default(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),

@@ -4,14 +4,14 @@
 
 mod beside;
 pub(crate) mod columns;
-pub(crate) mod content;
+pub mod content;
 pub(crate) mod coverage;
-pub(crate) mod dataset;
-pub(crate) mod edges;
+pub mod dataset;
+pub mod edges;
 mod ids;
 mod index;
 pub(crate) mod journal;
-pub(crate) mod membership;
-pub(crate) mod meta;
-pub(crate) mod pointer;
+pub mod membership;
+pub mod meta;
+pub mod pointer;
 mod since;

@@ -7,22 +7,20 @@
 
 pub(crate) mod answer;
 pub(crate) mod asker;
-pub(crate) mod budget;
-pub(crate) mod client;
+pub mod budget;
+pub mod client;
 mod collected;
 pub(crate) mod connector;
 pub(crate) mod error;
 pub(crate) mod eta;
 pub(crate) mod failures;
-pub(crate) mod flight;
 pub(crate) mod forward;
 pub(crate) mod health;
-pub(crate) mod jitter;
 mod ledger;
 pub(crate) mod log_throttle;
 pub(crate) mod room;
 pub(crate) mod stamps;
-pub(crate) mod status;
-pub(crate) mod transport;
+pub mod status;
+pub mod transport;
 pub(crate) mod window;
 pub(crate) mod wire;

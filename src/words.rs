@@ -1,6 +1,30 @@
-//! Words that depend on a number, and sentences.
+//! Words: those that depend on a number, those that name the values of an enum, sentences, and an error with its causes.
 //!
-//! Callers: every message with a count; `admin::advice`.
+//! Callers: every message with a count; enums whose values have words; `admin::advice`; whoever writes a message.
+
+/// An enum whose values have words: `ALL` lists the values in order, and a function of the given name gives the word.
+macro_rules! named {
+    ($(#[$of_all:meta])* $vis:vis enum $name:ident, $word:ident { $($(#[$of_one:meta])* $value:ident = $text:literal,)+ }) => {
+        $(#[$of_all])*
+        $vis enum $name {
+            $($(#[$of_one])* $value,)+
+        }
+
+        impl $name {
+            /// All values, in order.
+            $vis const ALL: [Self; [$($text),+].len()] = [$(Self::$value),+];
+
+            /// The word of this value.
+            $vis const fn $word(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text,)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use named;
 
 /// A count with its noun: `1 entry`, `2 entries`.
 pub fn counted(count: u64, noun: &str) -> String {
@@ -40,6 +64,21 @@ pub(crate) fn sentence(text: &str) -> String {
 /// The first digits of an id, enough to tell kept snapshots apart.
 pub(crate) fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
+}
+
+/// The message of an error and those of its causes; a cause that is quoted already is not repeated.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

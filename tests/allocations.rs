@@ -12,9 +12,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use grandstand::parts::app::core::Core;
-use grandstand::parts::app::{Sockets, serve};
-use grandstand::parts::config::Config;
+use grandstand::app::core::Core;
+use grandstand::app::{Sockets, serve};
+use grandstand::config::Config;
 use grandstand::sample::{Origin, Switches, World};
 use serde_json::Value;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};

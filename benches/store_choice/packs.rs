@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use bytes::Bytes;
-use grandstand::parts::api::hash::ContentHash;
-use grandstand::parts::api::listing::{ListingId, Summary};
-use grandstand::parts::snapshot::content::Content;
-use grandstand::parts::store::DetailRecord;
+use grandstand::api::hash::ContentHash;
+use grandstand::api::listing::{ListingId, Summary};
+use grandstand::snapshot::content::Content;
+use grandstand::store::DetailRecord;
 use xxhash_rust::xxh3::xxh3_64;
 
 type Key = [u8; 16];

@@ -11,10 +11,10 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::edges::case::Case;
+use crate::api::edges::Case;
 use crate::api::edges::lesson::Lesson;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::audit::score::Score;
+use crate::audit::job::Score;
 use crate::clock::{Monotonic, WallTime};
 use crate::config::{AdminConfig, RateLimitConfig};
 use crate::fleet::publisher::status::View;

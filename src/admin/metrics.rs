@@ -2,7 +2,7 @@
 //!
 //! [`table`] says which there are. Callers: [`super::Admin`].
 
-pub(crate) mod table;
+pub mod table;
 
 use std::fmt::Write as _;
 

@@ -119,7 +119,7 @@ impl Reload {
         self.fixed.set_quotas(&config);
         let answers = &self.public.answers;
         answers.rules.store(Arc::new(self.fixed.rules(&config)));
-        answers.standing.store(Arc::new(rules::standing(&config)));
+        answers.constant_headers.store(Arc::new(rules::constant_headers(&config)));
         if running.rate_limit.requests_per_minute != next.rate_limit.requests_per_minute {
             // They name the limit.
             answers.finder.pages.store(Arc::new(rules::pages(&config)));

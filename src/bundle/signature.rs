@@ -106,7 +106,7 @@ pub(crate) fn text_beside(bundle: &Path) -> Result<Option<Vec<u8>>, SignatureErr
 }
 
 /// A well-formed signature, not verified.
-pub(crate) struct Signature(SignatureBox);
+pub struct Signature(SignatureBox);
 
 impl Signature {
     /// Reads the signature of a bundle; `None`: there is none.
@@ -121,7 +121,7 @@ impl Signature {
     ///
     /// # Errors
     /// When it is malformed, or has the old form.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, SignatureError> {
+    pub fn parse(text: &[u8]) -> Result<Self, SignatureError> {
         let wrong = |why: &str| SignatureError::NotASignature(why.to_owned());
         if text.len() as u64 > MAX_SIGNATURE {
             return Err(wrong("it is too long"));
@@ -198,14 +198,14 @@ pub(crate) struct Signed {
 
 /// The keys whose signatures are accepted.
 #[derive(Clone, Default)]
-pub(crate) struct TrustedKeys(Vec<PublicKey>);
+pub struct TrustedKeys(Vec<PublicKey>);
 
 impl TrustedKeys {
     /// Reads keys in their written form: 56 characters of base64 that begin with `RW`.
     ///
     /// # Errors
     /// With the first invalid key.
-    pub(crate) fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
+    pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
         let key = |line: &'a str| {
             let key = PublicKey::from_base64(line).ok().filter(|key| key.to_bytes().starts_with(b"Ed"));
             key.ok_or_else(|| SignatureError::NotAKey(line.to_owned()))

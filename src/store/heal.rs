@@ -96,7 +96,7 @@ fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf
 /// # Errors
 /// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then the
 /// damaged file is still in place.
-pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
+pub fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     let (path, lock) = (dir.store_file(), dir.lock());
     let fresh = path.with_extension("new");
     let healed = copy(&path, &fresh, &lock, None)

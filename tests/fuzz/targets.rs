@@ -4,17 +4,28 @@
 //! Shared by the fuzzer (`tests/fuzz/fuzz.rs`) and by the test that replays the inputs kept in `tests/fuzz/corpus`
 //! (`tests/wire/corpus.rs`).
 
+use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use bytes::Bytes;
-use grandstand::parts::api::query::Parameters;
-use grandstand::parts::fuzz;
-use grandstand::parts::semantics::client_address::{ClientIpConfig, ClientIpHeader};
-use grandstand::parts::semantics::etag::EntityTag;
-use grandstand::parts::semantics::proxy_protocol::{self, Header};
-use grandstand::parts::semantics::{path, precondition};
+use grandstand::api::links::Rewrite;
+use grandstand::api::page::Page;
+use grandstand::api::query::Parameters;
+use grandstand::api::taxonomy::{self, TaxonomyError, VolatileKeys};
+use grandstand::bundle::Bundle;
+use grandstand::bundle::signature::{Signature, TrustedKeys};
+use grandstand::clock::WallTime;
+use grandstand::semantics::caching::{self, Exchange, Policy, RequestDirectives, ResponseDirectives, Terms};
+use grandstand::semantics::client_address::{ClientIpConfig, resolve};
+use grandstand::semantics::precondition::EntityTag;
+use grandstand::semantics::proxy_protocol::{self, Header};
+use grandstand::semantics::{precondition, target};
+use grandstand::store::{DataDir, Store, StoreError, salvage};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use url::Url;
 
 /// A target.
 pub type Target = fn(&[u8]);
@@ -47,8 +58,8 @@ fn query(bytes: &[u8]) {
 
 /// A path that is accepted is in its normal form afterwards, and has no segment that leads elsewhere.
 fn normal_path(bytes: &[u8]) {
-    let Ok(normal) = path::normalise(bytes) else { return };
-    assert_eq!(path::normalise(normal.as_bytes()).as_deref(), Ok(&*normal));
+    let Ok(normal) = target::normalise(bytes) else { return };
+    assert_eq!(target::normalise(normal.as_bytes()).as_deref(), Ok(&*normal));
     let inner = normal.strip_suffix('/').unwrap_or(&normal);
     assert!(
         inner.split('/').skip(1).all(|segment| !matches!(segment, "" | "." | "..")) || inner.is_empty(),
@@ -73,7 +84,7 @@ fn conditions(bytes: &[u8]) {
     const NAMES: [&str; 6] =
         ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
     let fields = fields(bytes, &NAMES);
-    let tag = EntityTag::parse(b"W/\"abc\"").ok();
+    let tag = EntityTag::parse(b"W/\"abc\"");
     for method in [Method::GET, Method::HEAD, Method::POST] {
         let _judged = precondition::evaluate(&method, &fields, tag.as_ref());
         let _judged = precondition::evaluate(&method, &fields, None);
@@ -87,18 +98,18 @@ fn forwarded(bytes: &[u8]) {
     let (proxy, stranger) = (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)));
     let mut fields = fields(bytes, &NAMES);
     for header in NAMES {
-        let header: ClientIpHeader = header.parse().expect("a name");
+        let header = HeaderName::from_static(header);
         let config = ClientIpConfig { trusted_proxies: vec!["10.0.0.0/8".parse().expect("a network")], header };
-        assert_eq!(fuzz::client(&config, stranger, &fields), stranger);
-        let client = fuzz::client(&config, proxy, &fields);
+        assert_eq!(resolve(&config, stranger, &fields), stranger);
+        let client = resolve(&config, proxy, &fields);
         assert_eq!(client, client.to_canonical());
     }
     fields.append("x-forwarded-for", HeaderValue::from_static("192.0.2.9"));
     fields.append("forwarded", HeaderValue::from_static("for=192.0.2.9"));
     for header in ["x-forwarded-for", "forwarded"] {
-        let header: ClientIpHeader = header.parse().expect("a name");
+        let header = HeaderName::from_static(header);
         let config = ClientIpConfig { trusted_proxies: vec!["10.0.0.0/8".parse().expect("a network")], header };
-        assert_eq!(fuzz::client(&config, proxy, &fields), stranger);
+        assert_eq!(resolve(&config, proxy, &fields), stranger);
     }
 }
 
@@ -116,33 +127,66 @@ fn proxy_header(bytes: &[u8]) {
 }
 
 fn page(bytes: &[u8]) {
-    let ids = fuzz::page(&Bytes::copy_from_slice(bytes));
-    assert!(ids.is_none_or(|ids| ids.len() <= 100));
+    let page = Page::parse(&Bytes::copy_from_slice(bytes), &VolatileKeys::default());
+    assert!(page.map_or(true, |page| page.items.len() <= 100));
 }
 
 /// A body without its addresses is the same as with ours.
 fn taxonomy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let before = fuzz::taxonomy(text);
-    if let Some(rewritten) = fuzz::rewritten(text) {
-        assert_eq!(fuzz::taxonomy(&rewritten), before, "{rewritten}");
+    let slugs = |text: &str| -> Result<Vec<String>, TaxonomyError> {
+        Ok(taxonomy::terms(text)?.into_iter().map(|term| term.slug).collect())
+    };
+    let origin = Url::parse("https://api.example.org/v1").expect("an address");
+    let rewrite = Rewrite::new(Some(&origin), &[], "http://mirror.test/base");
+    if let Ok(rewritten) = rewrite.apply(text, "/api/sports.json") {
+        assert_eq!(slugs(&rewritten).ok(), slugs(text).ok(), "{rewritten}");
     }
 }
 
+/// How long an answer is fresh, how old it is when it arrives, and whether it answers a request a minute later.
 fn cache_control(bytes: &[u8]) {
     const NAMES: [&str; 7] = ["cache-control", "cdn-cache-control", "expires", "date", "age", "pragma", "vary"];
     let halves = bytes.split(|byte| *byte == 0).collect::<Vec<_>>();
     let (answer, request) = (fields(halves[0], &NAMES), fields(halves.get(1).copied().unwrap_or_default(), &NAMES));
+    let now = WallTime::from_seconds(1_700_000_000);
+    let exchange = Exchange { asked: now, received: now };
+    let policy = Policy { known: false, stale_while_revalidate: Duration::ZERO, stale_if_error: Duration::ZERO };
     for status in [StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::BAD_GATEWAY] {
-        let (lifetime, age, _) = fuzz::caching(status, &answer, &request);
+        let terms = Terms::of(status, &answer, &ResponseDirectives::of(&answer), exchange, None);
+        let (lifetime, age) = (terms.lifetime, terms.age(Duration::from_secs(60)));
+        let _reuse = caching::reuse(&terms, age, &RequestDirectives::of(&request), &policy);
         // RFC 9111 section 1.2.2 caps both.
         assert!(lifetime.as_secs() <= 1 << 31 && age.as_secs() <= (1 << 31) + 60, "{lifetime:?} {age:?}");
     }
 }
 
 fn bundle(bytes: &[u8]) {
-    let _read = fuzz::bundle(bytes);
-    let _signature = fuzz::signature(bytes, &[std::str::from_utf8(bytes).unwrap_or_default()]);
+    read_bundle(bytes);
+    let _signature = Signature::parse(bytes);
+    let _keys = TrustedKeys::parse([std::str::from_utf8(bytes).unwrap_or_default()]);
+}
+
+fn read_bundle(file: &[u8]) {
+    if let Ok(opened) = Bundle::open(Cursor::new(file), &mut |_, _| {}) {
+        let _details = opened.details(Cursor::new(file)).collect::<Result<Vec<_>, _>>();
+        let _content = opened.content();
+    }
+}
+
+/// A bundle of these parts, kind and content, with the hashes that it must have (`src/bundle/FORMAT.md`).
+fn sealed(parts: &[(u8, &[u8])]) -> Vec<u8> {
+    let mut file = b"\x89GSB\r\n\x1a\n\x03\0".to_vec();
+    let mut chain = blake3::hash(&file);
+    for (kind, raw) in parts {
+        let packed = zstd::bulk::compress(raw, 1).expect("a frame");
+        let lengths = [raw.len() as u32, packed.len() as u32].map(u32::to_le_bytes).concat();
+        let head = [&[*kind, 0, 0, 0], &lengths[..]].concat();
+        let mut hasher = blake3::Hasher::new();
+        chain = hasher.update(chain.as_bytes()).update(&head).update(&packed).finalize();
+        file.extend([&head, &chain.as_bytes()[..], &packed].concat());
+    }
+    file
 }
 
 /// The same behind the hashes. Each part is a kind, a length of two bytes, and so many bytes.
@@ -154,19 +198,51 @@ fn bundle_parts(bytes: &[u8]) {
         parts.push((kind % 9 + 1, raw));
         rest = after;
     }
-    if let Some(file) = fuzz::sealed(&parts) {
-        let _read = fuzz::bundle(&file);
-    }
+    read_bundle(&sealed(&parts));
 }
 
-/// A small store with one snapshot.
+/// The name of the store in its directory.
+const STORE: &str = "grandstand.redb";
+
+/// The bytes of a small store with one snapshot.
 fn small_store() -> &'static [u8] {
-    static STORE: OnceLock<Vec<u8>> = OnceLock::new();
-    STORE.get_or_init(|| {
+    static STORED: OnceLock<Vec<u8>> = OnceLock::new();
+    STORED.get_or_init(|| {
         let dir = tempfile::tempdir().expect("a directory");
         let bundle = include_bytes!("../fixtures/bundle-v1.gsb");
-        fuzz::small_store(&dir.path().join("data"), bundle).expect("a store")
+        let bundle = Bundle::open(Cursor::new(bundle), &mut |_, _| {}).expect("a bundle");
+        let data = dir.path().join("data");
+        let store = Store::open(&DataDir::open(&data).expect("a data directory")).expect("a store");
+        store.publish(bundle.content().expect("no delta"), &bundle.meta(0)).expect("a snapshot");
+        drop(store);
+        std::fs::read(data.join(STORE)).expect("a file")
     })
+}
+
+/// Reads everything in the store of a data directory, and repairs it if something cannot be read.
+fn read_store(directory: &Path) -> Option<()> {
+    let dir = DataDir::open(directory).ok()?;
+    let store = if let Ok(store) = Store::open(&dir) {
+        store
+    } else {
+        salvage(&dir).ok()?;
+        Store::open(&dir).ok()?
+    };
+    let read = || -> Result<(), StoreError> {
+        for (record, _) in &store.snapshots()? {
+            store.load(record)?;
+            store.evidence_of(record.seq)?;
+        }
+        store.current()?;
+        store.evidence()?;
+        store.copy_metas()?;
+        store.detail_metas()?.iter().try_for_each(|(id, _)| store.detail(*id).map(drop))
+    };
+    if read().is_err() {
+        store.heal(None).ok()?;
+        read().ok()?;
+    }
+    Some(())
 }
 
 /// A store in which some bytes are changed: it is read, or repaired, or refused. Each change is a place of three bytes and
@@ -183,7 +259,7 @@ fn store(bytes: &[u8]) {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
     // It makes the directory as it must be.
-    let _empty = fuzz::store(&data);
-    std::fs::write(data.join(fuzz::STORE), file).expect("a file");
-    let _read = fuzz::store(&data);
+    let _empty = read_store(&data);
+    std::fs::write(data.join(STORE), file).expect("a file");
+    let _read = read_store(&data);
 }

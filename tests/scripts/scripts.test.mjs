@@ -130,15 +130,15 @@ test("what an operator wants to know first is in the console's tiles", () => {
     ["Requests", "8.8 /s; p50 80 µs, p99 2.1 ms"],
     ["Refused (429)", "12 /min; limit: 60 a minute for each client; 1 client counted"],
     ["Answered without the origin", "98.7 %; of API requests since the start, without errors"],
-    ["Age of the data", "112 s; unhealthy from 15 min on; 5,000 listings"],
+    ["Age of the data", "112 s; unhealthy above 15 min; 5,000 listings"],
     ["Progress", "Complete; 5,000 of 5,000 details"],
     ["Next refresh", "in 34 s; the last one was 42 s ago"],
     ["Origin", "Answers; no changes at the last refresh; 58 of 60 requests a minute free"],
     ["Memory", "45 MB; cache: 1.5 MB, 1 entry"],
   ]) assert.equal(tile(mirror, name), said);
   const crawling = { ...mirror, details: null, origin: { ...mirror.origin, pass: { done: 55, of: 203 }, eta_seconds: 20651 } };
-  assert.match(tile(crawling, "Progress"), /^27\.0 %; 55 of 203 pages; ends in about 5 h 44 min, at \d\d:\d\d$/);
-  assert.equal(tile({ ...mirror, age_seconds: null, unconfirmed: true }, "Age of the data"), "in the future; unhealthy from 15 min on; 5,000 listings");
+  assert.match(tile(crawling, "Progress"), /^27\.0 %; 55 of 203 requests; ends in about 5 h 44 min, at \d\d:\d\d$/);
+  assert.equal(tile({ ...mirror, age_seconds: null, unconfirmed: true }, "Age of the data"), "in the future; unhealthy above 15 min; 5,000 listings");
   assert.equal(tile(mirror, "Requests", null), "–; none in the last 10 s");
 });
 

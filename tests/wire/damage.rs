@@ -122,7 +122,7 @@ async fn offline_a_damaged_store_ends_it_with_what_to_do_or_changes_no_answer() 
         let ended = |process: &mut crate::harness::Process| process.ended();
         let mut admin = None;
         wait_until("it ends or serves", || {
-            admin = grandstand::parts::store::DataDir::holder(dir.path()).and_then(|holder| holder.admin);
+            admin = grandstand::store::DataDir::holder(dir.path()).and_then(|holder| holder.admin);
             let over = ended(&mut process).is_some() || admin.is_some();
             async move { over }
         })

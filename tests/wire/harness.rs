@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use grandstand::parts::store::DataDir;
 use grandstand::sample::{Origin, Switches, World};
+use grandstand::store::DataDir;
 use http::Method;
 use serde_json::Value;
 use tempfile::TempDir;

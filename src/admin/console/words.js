@@ -159,7 +159,7 @@ function progress(status, now) {
   const { pass, eta_seconds: eta } = status.origin;
   const details = status.details;
   const texts = [];
-  if (pass?.of > 0) texts.push(`${count(pass.done)} of ${counted(pass.of, "page")}`);
+  if (pass?.of > 0) texts.push(`${count(pass.done)} of ${counted(pass.of, "request")}`);
   if (pass && !pass.of) texts.push("waits for the first page");
   if (details) texts.push(`${count(details.mirrored)} of ${counted(details.of, "detail")}`);
   if (details?.current < details?.mirrored) texts.push(`${count(details.mirrored - details.current)} outdated`);
@@ -207,7 +207,7 @@ export function tiles(status, history, now) {
     all.push({
       name: "Age of the data",
       value: status.unconfirmed ? "in the future" : status.age_seconds === null ? "unknown" : seconds(status.age_seconds),
-      note: status.unhealthy_after_seconds ? `unhealthy from ${seconds(status.unhealthy_after_seconds)} on` : "any age is healthy",
+      note: status.unhealthy_after_seconds ? `unhealthy above ${seconds(status.unhealthy_after_seconds)}` : "any age is healthy",
       more: counted(status.listings, "listing"),
       title: `confirmed at ${utc(status.confirmed_at)}`,
       wrong: status.unconfirmed || (status.unhealthy_after_seconds && status.age_seconds > status.unhealthy_after_seconds),

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use grandstand::parts::words::counted;
+use grandstand::words::counted;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::samples::{is_known, sample};

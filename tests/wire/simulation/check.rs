@@ -5,16 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use grandstand::parts::api::listing::{ListingId, Summary};
-use grandstand::parts::api::query::{ListQuery, ModifiedSince};
-use grandstand::parts::api::taxonomy::TaxonomyKind;
-use grandstand::parts::clock::Clock;
-use grandstand::parts::mirror::details::Details;
-use grandstand::parts::snapshot::content::Content;
-use grandstand::parts::snapshot::dataset::{Dataset, Doubt};
-use grandstand::parts::snapshot::meta::Certificate;
-use grandstand::parts::snapshot::pointer::Snapshot;
-use grandstand::parts::store::DetailState;
+use grandstand::api::listing::{ListingId, Summary};
+use grandstand::api::query::{ListQuery, ModifiedSince};
+use grandstand::api::taxonomy::TaxonomyKind;
+use grandstand::clock::Clock;
+use grandstand::mirror::details::Details;
+use grandstand::snapshot::content::Content;
+use grandstand::snapshot::dataset::{Dataset, Doubt};
+use grandstand::snapshot::meta::Certificate;
+use grandstand::snapshot::pointer::Snapshot;
+use grandstand::store::DetailState;
 use parking_lot::Mutex;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;

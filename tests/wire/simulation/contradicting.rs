@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grandstand::parts::api::query::ListQuery;
-use grandstand::parts::clock::Clock;
+use grandstand::api::query::ListQuery;
+use grandstand::clock::Clock;
 use grandstand::sample::{Cdn, Origin, Switches, World};
 use jiff::Timestamp;
 use rand::rngs::SmallRng;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grandstand::parts::clock::Clock;
+use grandstand::clock::Clock;
 use grandstand::sample::{Edges, Origin, Switches, World};
 use tokio::time::sleep;
 

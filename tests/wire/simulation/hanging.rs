@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grandstand::parts::clock::Clock;
-use grandstand::parts::snapshot::meta::Certificate;
+use grandstand::clock::Clock;
 use grandstand::sample::{FaultRule, Origin, Switches, World};
+use grandstand::snapshot::meta::Certificate;
 use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use grandstand::parts::api::query::ListQuery;
-use grandstand::parts::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use grandstand::api::query::ListQuery;
+use grandstand::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use grandstand::sample::Origin;
 
 /// Milliseconds of the origin's time.

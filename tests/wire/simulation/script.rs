@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grandstand::parts::clock::{Clock, RuntimeHand, WallTime};
+use grandstand::clock::{Clock, RuntimeHand, WallTime};
 use grandstand::sample::{Origin, World};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
