@@ -24,6 +24,8 @@ use crate::shared_limit::SharedLimit;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Membership;
+use crate::telemetry::Telemetry;
+use crate::telemetry::counters::ByLabels;
 use crate::upstream::status::{Held, LastError, Progress};
 
 use super::advice::{Advice, RecentNote};
@@ -83,6 +85,7 @@ pub(crate) struct StatusFacts {
     pub held: Option<Held>,
     pub parity: Option<ParityFacts>,
     pub rate_limit: LimitFacts,
+    pub connections: ConnectionFacts,
     /// Answers since the start, by group, and `not_modified` for those with status 304.
     pub answers: BTreeMap<String, u64>,
     /// Share of answers that needed no request to the origin, 0 to 1.
@@ -238,6 +241,19 @@ pub(crate) struct LimitFacts {
     pub replayed: Option<u64>,
     /// Decisions of this process that it could not report because there were too many.
     pub forgotten: Option<u64>,
+}
+
+/// The connections of clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConnectionFacts {
+    pub open: i64,
+    /// Idle ones that were closed to make room.
+    pub evicted: u64,
+    /// By limit.
+    pub refused: BTreeMap<String, u64>,
+    /// Closed because of the PROXY protocol, by reason.
+    pub headers_refused: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -401,6 +417,20 @@ impl LimitFacts {
             lost: shared.map(|shared| shared.counters.lost()),
             replayed: shared.map(|shared| shared.counters.replayed()),
             forgotten: shared.map(SharedLimit::forgotten),
+        }
+    }
+}
+
+impl ConnectionFacts {
+    pub(super) fn of(telemetry: &Telemetry) -> Self {
+        let by_word = |counters: &ByLabels<&'static str>| {
+            counters.counts().into_iter().map(|(word, count)| (word.to_owned(), count)).collect()
+        };
+        Self {
+            open: telemetry.connections.open(),
+            evicted: telemetry.connections.evictions(),
+            refused: by_word(&telemetry.connections.refused),
+            headers_refused: by_word(&telemetry.headers_refused),
         }
     }
 }

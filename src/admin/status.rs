@@ -31,8 +31,8 @@ use crate::words::counted;
 
 use super::advice::{self, RecentNote};
 use super::facts::{
-    AdminFacts, BudgetFacts, CacheFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts, PublishFacts,
-    ReplicaFacts, RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
+    AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
+    PublishFacts, ReplicaFacts, RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
 };
 use super::health::{self, Reason};
 use super::process::Process;
@@ -225,6 +225,7 @@ impl Status {
             held: picture.held.clone(),
             parity: self.audits.as_ref().and_then(|audits| ParityFacts::of(&audits.score())),
             rate_limit: LimitFacts::of(&config.rate_limit, &self.limiter, self.shared.as_deref()),
+            connections: ConnectionFacts::of(&self.telemetry),
             answers: groups.map(|(group, count)| (group.to_owned(), count)).collect(),
             hit_ratio: self.telemetry.hit_ratio(),
             cache: CacheFacts { bytes, entries },

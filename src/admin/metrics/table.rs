@@ -172,13 +172,13 @@ table! {
     Counter "grandstand_access_log_dropped" [] "" "Lines of the access log that were dropped because its file or the disk was too slow or failed"
         = at => at.status.access.load().as_ref().map(|log| log.dropped());
     Gauge "grandstand_connections" [] "" "Open client connections"
-        = at => at.status.telemetry.connections.open();
+        = at => at.facts.connections.open;
     Counter "grandstand_connections_evicted" [] "" "Idle client connections that were closed to make room"
-        = at => at.status.telemetry.connections.evictions();
+        = at => at.facts.connections.evicted;
     Counter "grandstand_connections_refused" ["limit"] "" "Client connections that were refused, by limit"
-        = at => by(at.status.telemetry.connections.refused.counts());
+        = at => by(at.facts.connections.refused.clone());
     Counter "grandstand_proxy_protocol_refused" ["reason"] "" "Connections that were closed because of the PROXY protocol, by reason: untrusted (not from a trusted proxy), missing (no header), malformed, too-long, late (not within 3 s), cut (connection ended within the header)"
-        = at => by(at.status.telemetry.headers_refused.counts());
+        = at => by(at.facts.connections.headers_refused.clone());
     Counter "grandstand_origin_requests" ["class"] "" "Requests sent to the origin, by purpose: refresh, client, crawl, details, background"
         = at => by(at.facts.origin.requests.iter().map(|(class, count)| (class, *count)));
     Gauge "grandstand_origin_budget_free" [] "" "Requests that may be sent to the origin now; absent without a budget"
@@ -236,7 +236,7 @@ table! {
     Counter "process_cpu_seconds" [] "seconds" "CPU time, user and system"
         = at => at.process.cpu_seconds;
     Gauge "process_resident_memory_bytes" [] "bytes" "Resident memory"
-        = at => at.process.resident_bytes;
+        = at => at.facts.memory_bytes;
     Gauge "process_virtual_memory_bytes" [] "bytes" "Virtual memory"
         = at => at.process.virtual_bytes;
     Gauge "process_threads" [] "" "Threads"
