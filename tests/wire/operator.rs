@@ -178,7 +178,7 @@ async fn its_files_load_nothing_from_elsewhere_and_are_sent_once() {
             flate2::read::GzDecoder::new(&packed.body[..]).read_to_end(&mut plain).unwrap();
             assert!(plain == reply.body && packed.etag() != reply.etag(), "{target}");
         }
-        assert!(packed.body.len() < 24 << 10, "{target}: {} bytes", packed.body.len());
+        assert!(packed.body.len() < 32 << 10, "{target}: {} bytes", packed.body.len());
     }
     let html = server.admin(Method::GET, "/").await;
     for forbidden in [" style=", "<style", " onclick=", "javascript:", "<script>"] {
