@@ -216,7 +216,9 @@ impl Spool {
             } else {
                 let mut whole = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
                 // Each is dropped as soon as it is copied.
-                pieces.into_iter().for_each(|(piece, _)| whole.extend_from_slice(&piece));
+                for (piece, _) in pieces {
+                    whole.extend_from_slice(&piece);
+                }
                 whole.freeze()
             };
             let is_stored = keep(whole.clone());
