@@ -38,7 +38,7 @@ pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
 pub use reload::Settings;
 pub(crate) use reload::{Changes, merge};
 pub(crate) use secret::{Secret, StoreUrl};
-use values::Written;
+use values::{Word, Written, words};
 
 /// A configuration, and its legal but suspicious values.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,29 +107,18 @@ impl Examined {
     }
 }
 
-/// The four uses of grandstand, chosen by the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Use {
-    /// Crawls the origin into a local snapshot and answers from it.
-    Mirror,
-    /// Crawls nothing: a caching reverse proxy in front of the origin.
-    Shield,
-    /// Has no origin: answers from an imported bundle, and makes no outgoing connection unless `publish.url` or
-    /// `rate_limit.store` is set.
-    Offline,
-    /// Has no origin: follows the bundles that a publisher writes to an object store.
-    Replica,
-}
-
-impl Use {
-    /// The word for it in logs, metrics and `/status`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mirror => "mirror",
-            Self::Shield => "shield",
-            Self::Offline => "offline",
-            Self::Replica => "replica",
-        }
+words! {
+    /// The four uses of grandstand, chosen by the configuration.
+    pub enum Use {
+        /// Crawls the origin into a local snapshot and answers from it.
+        Mirror = "mirror",
+        /// Crawls nothing: a caching reverse proxy in front of the origin.
+        Shield = "shield",
+        /// Has no origin: answers from an imported bundle, and makes no outgoing connection unless `publish.url` or
+        /// `rate_limit.store` is set.
+        Offline = "offline",
+        /// Has no origin: follows the bundles that a publisher writes to an object store.
+        Replica = "replica",
     }
 }
 

@@ -26,12 +26,12 @@ const RESOLVING: Duration = Duration::from_secs(2);
 pub(super) fn resolve(merged: Merged) -> Examined {
     let Merged { root, errors: unread, incomplete } = merged;
     let mut reader = KeyReader::new(incomplete);
-    let config = read(root.into_table().unwrap_or_default(), &mut reader);
+    let mut config = read(root.into_table().unwrap_or_default(), &mut reader);
     check_listeners(&config, &mut reader);
     check_origin(&config, &mut reader);
     check_limit(&config, &mut reader);
     check_proxies(&config, &mut reader);
-    check_stores(&config, &mut reader);
+    check_stores(&mut config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
     // A line that is not TOML has been reported; findings about it would be guesses.
@@ -125,15 +125,15 @@ fn check_limit(config: &Config, reader: &mut KeyReader) {
 }
 
 /// The rules of `[publish]` and `[replica]`.
-fn check_stores(config: &Config, reader: &mut KeyReader) {
-    let (publish, replica) = (&config.publish, &config.replica);
+fn check_stores(config: &mut Config, reader: &mut KeyReader) {
+    let (publish, replica) = (&mut config.publish, &mut config.replica);
     for (section, url, options) in
-        [("publish", &publish.url, &publish.options), ("replica", &replica.url, &replica.options)]
+        [("publish", &publish.url, &mut publish.options), ("replica", &replica.url, &mut replica.options)]
     {
         let Some(url) = url else { continue };
-        for key in options.unknown_to(url) {
+        for key in options.take_unknown(url) {
             let problem = format!("is not a known option of \"{}\"", url.url().scheme());
-            reader.fail(&join(&format!("{section}.options"), key), problem);
+            reader.fail(&join(&format!("{section}.options"), &key), problem);
         }
     }
     if publish.sign_password_file.is_some() && publish.sign_key.is_none() {

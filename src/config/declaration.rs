@@ -11,12 +11,16 @@ use super::{Config, Use};
 /// A key of `C`, the whole configuration or an element of `[[rate_limit.override]]`.
 pub(super) struct Declaration<C> {
     pub about: About,
-    pub read: Box<dyn Fn(&mut KeyReader, &str, Node, &mut C)>,
+    pub read: Read<C>,
     pub write: Box<dyn Fn(&C) -> Written>,
     /// Takes the value of the second configuration over into the first.
-    pub adopt: Box<dyn Fn(&mut C, &C)>,
-    pub differs: Box<dyn Fn(&C, &C) -> bool>,
+    pub adopt: Adopt<C>,
+    pub differs: Differs<C>,
 }
+
+type Read<C> = Box<dyn Fn(&mut KeyReader, &str, Node, &mut C)>;
+type Adopt<C> = Box<dyn Fn(&mut C, &C)>;
+type Differs<C> = Box<dyn Fn(&C, &C) -> bool>;
 
 /// What a declaration says to people.
 #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference page, which shows all of it"))]
@@ -105,21 +109,21 @@ impl<S: DeclaresKeys> DeclaresKeys for Option<S> {
 
 /// TOML that loads again; secrets become comments.
 pub(super) fn written<C>(of: &C, keys: &[Declaration<C>]) -> String {
-    let (mut text, mut section) = (String::new(), "");
+    let (mut lines, mut section) = (Vec::new(), "");
     for Declaration { about, write, .. } in keys {
-        let lines = match write(of) {
-            Written::Value(value) => format!("{} = {value}\n", about.name),
-            Written::Comment(why) => format!("# {}: {why}\n", about.name),
+        let written = match write(of) {
+            Written::Value(value) => vec![format!("{} = {value}\n", about.name)],
+            Written::Comment(why) => vec![format!("# {}: {why}\n", about.name)],
             Written::Tables(tables) => tables.iter().map(|table| format!("[[{}]]\n{table}", about.path())).collect(),
             Written::Nothing => continue,
         };
         if section != about.section {
             section = about.section;
-            text += &format!("\n[{section}]\n");
+            lines.push(format!("\n[{section}]\n"));
         }
-        text += &lines;
+        lines.extend(written);
     }
-    text
+    lines.concat()
 }
 
 /// Declares a table of keys: the struct, its defaults and its declarations. The text of a row is the documentation of

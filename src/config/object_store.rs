@@ -163,9 +163,11 @@ impl StoreOptions {
         self.0.iter().map(|(key, value)| (key.as_str(), value.expose()))
     }
 
-    /// The names that this kind of store does not know.
-    pub(super) fn unknown_to<'a>(&'a self, url: &'a ObjectStoreUrl) -> impl Iterator<Item = &'a str> {
-        self.0.keys().map(String::as_str).filter(|key| !url.knows(key))
+    /// Takes out those that this kind of store does not know.
+    pub(super) fn take_unknown(&mut self, url: &ObjectStoreUrl) -> impl Iterator<Item = String> {
+        let (known, unknown) = std::mem::take(&mut self.0).into_iter().partition(|(key, _)| url.knows(key));
+        self.0 = known;
+        BTreeMap::into_keys(unknown)
     }
 }
 

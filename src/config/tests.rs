@@ -23,6 +23,9 @@ fn lines(errors: &ConfigErrors) -> Vec<String> {
     errors.to_string().lines().map(str::to_owned).collect()
 }
 
+type Number = fn(&str) -> u64;
+type Text = fn(u64) -> String;
+
 /// Values as TOML from the words for them: those at the bounds, and those just beyond.
 struct Bounds {
     accepted: [String; 2],
@@ -33,7 +36,7 @@ impl Bounds {
     fn read(words: &str) -> Option<Self> {
         let (form, bounds) = words.split_once(", ")?;
         let (least, most) = bounds.split_once(" to ")?;
-        let (number, text): (fn(&str) -> u64, fn(u64) -> String) = match form {
+        let (number, text): (Number, Text) = match form {
             "duration" => (
                 |text| u64::try_from(parse_duration(text).unwrap().as_millis()).unwrap(),
                 |millis| format!("{:?}", duration_text(std::time::Duration::from_millis(millis))),

@@ -22,9 +22,11 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 pub(super) struct Values<T> {
     pub form: Form,
     /// Reads the value of the key with this path. `None`: it is wrong, which has been reported.
-    pub read: Box<dyn Fn(&mut KeyReader, &str, Node) -> Option<T>>,
+    pub read: Read<T>,
     pub write: Box<dyn Fn(&T) -> Written>,
 }
+
+type Read<T> = Box<dyn Fn(&mut KeyReader, &str, Node) -> Option<T>>;
 
 /// What is known of values without their type.
 #[derive(Default)]
@@ -69,7 +71,7 @@ macro_rules! words {
         pub enum $Name { $($(#[doc = $text])+ $Variant,)+ }
 
         impl $Name {
-            /// The word for it in the configuration.
+            /// The word for it in the configuration and everywhere else.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$Variant => $word,)+ }
             }

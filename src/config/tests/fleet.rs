@@ -48,3 +48,12 @@ fn credentials_are_not_shown() {
     let shown = format!("{}{config:?}", config.describe());
     assert!(!shown.contains("hunter2") && shown.contains("aws_secret_access_key"), "{shown}");
 }
+
+#[test]
+fn an_option_that_the_store_does_not_know_is_one_mistake() {
+    let set = "publish={url=\"s3://bucket/fleet\", options={azure_x=\"y\", region=\"z\"}}".to_owned();
+    let examined = Config::examine(None, std::iter::empty(), &[set]);
+    assert_eq!(examined.config.publish.options.iter().collect::<Vec<_>>(), [("region", "z")]);
+    let errors = examined.finish().unwrap_err().to_string();
+    assert_eq!(errors, "--set: publish.options.azure_x: is not a known option of \"s3\"");
+}

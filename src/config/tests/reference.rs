@@ -4,6 +4,7 @@
 //! `GRANDSTAND_GOLDEN=write cargo test --lib configuration_page` writes them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use super::super::declaration::{About, Declaration, DeclaresKeys as _, Reload};
@@ -81,7 +82,7 @@ fn commented(about: &About, default: &str, usage: Use) -> String {
     let mut lines = vec![String::from("#")];
     for word in format!("{text} Values: {}.{effect}", about.values.words).replace('`', "").split(' ') {
         match lines.last_mut().filter(|line| line.len() + word.len() < 120) {
-            Some(line) => *line += &format!(" {word}"),
+            Some(line) => line.extend([" ", word]),
             None => lines.push(format!("# {word}")),
         }
     }
@@ -124,11 +125,13 @@ fn page() -> String {
     let (mut page, mut reload, mut title) = (INTRODUCTION.to_owned(), RELOAD.to_owned(), None);
     for (about, default) in rows() {
         let section = about.section.split('.').next().unwrap();
+        // Writing to a String cannot fail.
         if title != Some(section) {
             title = Some(section);
             let heading = if section.is_empty() { "Top level".to_owned() } else { format!("`[{section}]`") };
             let text = joined(about.section_text);
-            page += &format!(
+            let _ = write!(
+                page,
                 "\n## {heading}\n\n{text}\n\n| key | default | value | use | what it does |\n|---|---|---|---|---|\n"
             );
         }
@@ -137,9 +140,9 @@ fn page() -> String {
             uses => uses.iter().map(|usage| usage.as_str()).collect::<Vec<_>>().join(", "),
         };
         let (path, text) = (about.path(), joined(about.text));
-        page += &format!("| `{path}` | {default} | {} | {uses} | {text} |\n", about.values.words);
+        let _ = writeln!(page, "| `{path}` | {default} | {} | {uses} | {text} |", about.values.words);
         if !matches!(about.reload, Reload::Restart) {
-            reload += &format!("* `{path}`\n");
+            let _ = writeln!(reload, "* `{path}`");
         }
     }
     page + &reload
@@ -176,7 +179,7 @@ fn the_configuration_page_tells_the_files_of_a_new_key() {
         let text = shipped(name).1;
         assert_eq!(completed(text.clone(), usage), text, "{name} lacks a key; write it as the page");
         let lines = text.lines().filter(|line| !line.starts_with("wait = ") && !line.contains("listen = "));
-        let without: String = lines.map(|line| format!("{line}\n")).collect();
+        let without = lines.chain([""]).collect::<Vec<_>>().join("\n");
         let again = completed(without, usage);
         let added =
             ["\nwait = \"10s\"\n", "\nlisten = \"127.0.0.1:9090\"\n", "\n# listen = \"\"\n", "Values: duration"];
