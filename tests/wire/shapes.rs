@@ -56,7 +56,9 @@ async fn status(server: &Server) -> Value {
     for name in ["state", "budget", "eta_seconds"] {
         assert!(status["origin"].get(name).is_some(), "origin.{name} is missing: {status:#}");
     }
-    assert_eq!(fields(&status["rate_limit"]), ["store", "why"]);
+    let limit =
+        ["alone_since", "clients", "decisions", "forgotten", "lost", "replayed", "requests_per_minute", "store"];
+    assert_eq!(fields(&status["rate_limit"]), [&limit[..], &["url", "why"]].concat());
     status
 }
 
@@ -75,16 +77,16 @@ async fn each_part_has_its_fields_and_is_null_where_there_is_nothing_to_tell() {
     wait_until("it has published", || async { mirror.status().await["publish"]["behind_seconds"] == 0 }).await;
     let told = status(&mirror).await;
     are_null(&told, &["replica", "reload", "held", "last_error", "parity", "disk"]);
-    assert_eq!(told["rate_limit"], serde_json::json!({ "store": "local", "why": null }));
+    assert_eq!((&told["rate_limit"]["store"], &told["rate_limit"]["why"]), (&"local".into(), &Value::Null));
     assert_eq!(told["snapshot"]["id"].as_str().map(str::len), Some(32));
     assert_eq!(told["snapshot"]["certificate"], "full");
     assert_eq!((&told["details"]["mirrored"], &told["details"]["of"]), (&40.into(), &40.into()));
     let published = &told["publish"];
-    assert_eq!(fields(published), ["behind_seconds", "last_success", "sequence", "why"]);
+    assert_eq!(fields(published), ["behind_seconds", "last_success", "sequence", "url", "why"]);
     assert!(published["sequence"].is_u64() && published["why"].is_null(), "{published}");
     assert!(published["last_success"].as_str().is_some_and(|at| at.ends_with('Z')), "{published}");
     let edges = &told["edges"];
-    assert_eq!(fields(edges), ["cases", "own", "probed_at", "probes", "state"]);
+    assert_eq!(fields(edges), ["cases", "own", "probed_at", "probes", "requests", "state", "why"]);
     assert_eq!((&edges["state"], &edges["cases"]), (&"own".into(), &serde_json::json!({})));
     assert!(edges["own"].as_array().is_some_and(|own| own.iter().all(Value::is_string) && !own.is_empty()), "{edges}");
     assert!(edges["probes"] == 0 && edges["probed_at"].is_null(), "{edges}");
@@ -99,7 +101,7 @@ async fn each_part_has_its_fields_and_is_null_where_there_is_nothing_to_tell() {
     are_null(&told, &["publish", "reload", "held", "parity"]);
     assert_eq!(told["use"], "replica");
     let followed = &told["replica"];
-    assert_eq!(fields(followed), ["behind_seconds", "last_poll", "sequence", "why"]);
+    assert_eq!(fields(followed), ["behind_seconds", "last_poll", "sequence", "url", "why"]);
     assert!(followed["sequence"].is_u64() && followed["why"].is_null(), "{followed}");
     assert!(followed["last_poll"].as_str().is_some_and(|at| at.ends_with('Z')), "{followed}");
 
