@@ -153,6 +153,6 @@ async fn a_file_that_cannot_be_opened_is_told_at_start_and_a_disk_that_fails_del
         scrape.text().lines().any(|line| line == "grandstand_access_log_dropped_total 1")
     })
     .await;
-    assert!(server.process.said().contains("the access log cannot be written"));
+    wait_until("it is told", || async { server.process.said().contains("the access log cannot be written") }).await;
     server.ok("/robots.txt").await;
 }
