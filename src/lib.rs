@@ -96,9 +96,9 @@
 //! `passthrough.request_headers` are forwarded with GET; `["*"]` forwards all but those that are known to change
 //! answers without `Vary` (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a
 //! request header not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an
-//! unusual header. Only the answer to a GET without such headers
-//! says something about the resource: `private`, `no-store` or an error that another request gets removes no cached
-//! answer, pauses nothing, and lets others share their requests (`proxy::onward`).
+//! unusual header. Only the answer to a GET without such headers says something about the resource: `private`, `no-store`
+//! or an error that another request gets removes no cached answer, pauses nothing, and lets others share their requests
+//! (`proxy::onward`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most
@@ -111,8 +111,9 @@
 //! own.
 //!
 //! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room, first come, first served.
-//! Streamed bodies are cached only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside
-//! the threads that serve clients. The mirror refuses objects and arrays with more than 100,000 members.
+//! Streamed bodies are cached, and shared, only while there is room; one household has at most half of it. Bodies over
+//! 64 KiB are parsed, rewritten and searched outside the threads that serve clients. The mirror refuses objects and
+//! arrays with more than 100,000 members.
 //!
 //! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. A failure
 //! does not count if one client alone could have caused it; a missing connection always counts ([`upstream::health`]).
@@ -126,21 +127,21 @@
 //!
 //! # The life of a refresh
 //!
-//! Of a mirror's tasks, only [`mirror::task`] publishes; `task::schedule` says what it does next. A first crawl
-//! (`task::reading`) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
+//! Of a mirror's tasks, only [`mirror::task`] publishes; `mirror::task::schedule` says what it does next. A first crawl
+//! (`mirror::task::reading`) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
 //! consistent list, it is published. Closing rounds then revalidate the pages and taxonomies that were not confirmed
 //! since the latest change, until there is one instant at which every copy was current. Between rounds the origin's CDN
 //! has time to drop old copies, and refreshes continue.
 //!
 //! A refresh (`mirror::refresh`) sends at most five conditional requests. If the answers differ from the newest
-//! snapshot, `task::amend` places the changed listings by the rules that explain the origin's order
+//! snapshot, `mirror::task::amend` places the changed listings by the rules that explain the origin's order
 //! (`mirror::order`), and finds deleted listings by bisection. If doubt remains, every page is read again. Whether the
 //! list was amended or read again, the conditional requests are then sent once more, and the list is published if they
 //! show no further change.
 //!
-//! Pages that contradict each other although they do not change (`task::contradicting`) are lived with: what they lack
-//! is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total that the
-//! origin states if that is not the number of listings.
+//! Pages that contradict each other although they do not change (`mirror::task::contradicting`) are lived with: what
+//! they lack is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total
+//! that the origin states if that is not the number of listings.
 //!
 //! | certificate | what it says |
 //! |---|---|
@@ -159,12 +160,12 @@
 //! origin's, regularly or on request, and only tells the other tasks what to fetch again.
 //!
 //! Which listings belong to a slug is known only from evidence ([`snapshot::membership`]): from names and counts, if
-//! they allow one answer only; else from the origin's own list for the term (`task::terms`). Suppose several terms
-//! share a name, and grandstand knows the listings of each of these terms except one. Then the remaining listings with
-//! this name belong to that one term, provided that there are as many of them as the term's count says. Unknown slugs
-//! match no listing. What filters mean is asked once and then weekly (`mirror::assumptions`): any answer other than the
-//! expected one, repeated, disproves what the question uses. A difference that an audit finds is asked with them.
-//! [`snapshot::coverage`] says which queries are then forwarded.
+//! they allow one answer only; else from the origin's own list for the term (`mirror::task::terms`). Suppose several
+//! terms share a name, and grandstand knows the listings of each of these terms except one. Then the remaining listings
+//! with this name belong to that one term, provided that there are as many of them as the term's count says. Unknown
+//! slugs match no listing. What filters mean is asked once and then weekly (`mirror::assumptions`): any answer other
+//! than the expected one, repeated, disproves what the question uses. A difference that an audit finds is asked with
+//! them. [`snapshot::coverage`] says which queries are then forwarded.
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
 //! [`mirror::edges`] sends the origin two test requests for each case. It also tests whether two kinds of lists are

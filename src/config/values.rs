@@ -55,30 +55,28 @@ pub(super) enum Written {
     Nothing,
 }
 
-/// An enum whose variants are words in the configuration.
+/// An enum whose values are words in the configuration.
 pub(super) trait Word: Copy + 'static {
-    const WORDS: &'static [(&'static str, Self)];
+    const VALUES: &'static [Self];
+
+    fn word(self) -> &'static str;
 }
 
 /// Declares an enum and its words.
 macro_rules! words {
-    (
-        $(#[doc = $about:literal])+
-        pub enum $Name:ident { $($(#[doc = $text:literal])+ $Variant:ident = $word:literal,)+ }
-    ) => {
-        $(#[doc = $about])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $Name { $($(#[doc = $text])+ $Variant,)+ }
-
-        impl $Name {
-            /// The word for it in the configuration and everywhere else.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$Variant => $word,)+ }
-            }
+    ($(#[doc = $about:literal])+ pub enum $Name:ident { $($values:tt)+ }) => {
+        crate::words::named! {
+            $(#[doc = $about])+
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub enum $Name, as_str { $($values)+ }
         }
 
         impl Word for $Name {
-            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$Variant),)+];
+            const VALUES: &'static [Self] = &Self::ALL;
+
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
         }
     };
 }
@@ -286,19 +284,20 @@ pub(super) fn size(bounds: RangeInclusive<u64>) -> Values<u64> {
 }
 
 /// One of a few words.
-pub(super) fn word<T: Word + PartialEq>() -> Values<T> {
-    let quoted =
-        |mark: &str| -> Vec<String> { T::WORDS.iter().map(|(word, _)| format!("{mark}\"{word}\"{mark}")).collect() };
+pub(super) fn word<T: Word>() -> Values<T> {
+    let quoted = |mark: &str| -> Vec<String> {
+        T::VALUES.iter().map(|value| format!("{mark}\"{}\"{mark}", value.word())).collect()
+    };
     let listed = quoted("").join(", ");
     let words = match &quoted("`")[..] {
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
         [] => String::new(),
     };
     let parse = move |node: &Node| {
-        let found = node.as_text().and_then(|text| T::WORDS.iter().find(|(word, _)| *word == text));
-        found.map_or_else(|| expected(node, &format!("one of {listed}")), |(_, meaning)| Ok(*meaning))
+        let found = node.as_text().and_then(|text| T::VALUES.iter().find(|value| value.word() == text));
+        found.map_or_else(|| expected(node, &format!("one of {listed}")), |value| Ok(*value))
     };
-    let to_toml = |value: &T| T::WORDS.iter().find(|(_, meaning)| meaning == value).map_or("", |(word, _)| word);
+    let to_toml = |value: &T| value.word();
     Values::single(words, parse, to_toml)
 }
 
