@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::clock::{Clock, FakeClock};
 use crate::mirror::crawl::check_page;
-use crate::sample::{Origin, Switches, World};
 use crate::store::DataDir;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::ClientConfig;
@@ -12,6 +11,7 @@ use crate::upstream::status::OriginStatus;
 use crate::upstream::transport::{Arrival, Transport, TransportError};
 use crate::upstream::window::Class;
 use crate::upstream::wire::Wire;
+use sample_origin::{Origin, Switches, World};
 
 use super::*;
 
