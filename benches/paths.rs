@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grandstand::answer::admit::{Rules, View, admit};
-use grandstand::answer::compose::{Asked, FromSnapshot, Standing};
+use grandstand::answer::compose::{Asked, ConstantHeaders, FromSnapshot};
 use grandstand::answer::head::Lines;
-use grandstand::api::envelope::Envelope;
+use grandstand::api::page::Envelope;
 use grandstand::api::query::Parameters;
 use grandstand::api::route::Route;
 use grandstand::api::taxonomy::VolatileKeys;
@@ -25,10 +25,10 @@ use grandstand::limit::{LimitConfig, Limiter};
 use grandstand::semantics::cache_status::CacheOutcome;
 use grandstand::semantics::client_address::ClientIpConfig;
 use grandstand::semantics::coding::{self, Coding};
-use grandstand::semantics::etag::EntityTag;
 use grandstand::semantics::freshness::CacheControl;
 use grandstand::semantics::hops::Pseudonym;
-use grandstand::semantics::{path, precondition};
+use grandstand::semantics::precondition::EntityTag;
+use grandstand::semantics::{precondition, target};
 use grandstand::snapshot::content::Content;
 use grandstand::snapshot::dataset::Dataset;
 use grandstand::snapshot::membership::Evidence;
@@ -67,7 +67,7 @@ fn words(c: &mut Criterion) {
     let mut group = c.benchmark_group("paths");
     for target in ["/api/listings.json", "/api/listings/123456.json", "/api/%6Cistings.json"] {
         group.bench_function(format!("route of {target}"), |b| {
-            b.iter(|| Route::of(&path::normalise(black_box(target.as_bytes())).unwrap()));
+            b.iter(|| Route::of(&target::normalise(black_box(target.as_bytes())).unwrap()));
         });
     }
     for (name, query) in [("nothing", ""), ("a page", "page=2"), ("all filters", QUERY)] {
@@ -152,7 +152,7 @@ fn heads(c: &mut Criterion) {
     let published = live(now).get().unwrap();
     let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
     let lifetime = CacheControl { ttl: minutes(5), stale_while_revalidate: minutes(1), stale_if_error: minutes(1440) };
-    let standing = Standing::new(lifetime, true, &[Method::GET, Method::HEAD]);
+    let constant_headers = ConstantHeaders::new(lifetime, true, &[Method::GET, Method::HEAD]);
     let limiter = rules().limiter;
     let limit = limiter.admit(IpAddr::V4(Ipv4Addr::LOCALHOST), Monotonic::from_nanos(1));
     let link = "<http://mirror.test/api/listings.json?page=2>; rel=\"next\"".parse().unwrap();
@@ -179,11 +179,11 @@ fn heads(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter(|| {
                 let lines = Lines::new(std::mem::take(&mut buffer));
-                buffer = black_box(standing.snapshot(black_box(asked), found, now, lines)).head.into_buffer();
+                buffer = black_box(constant_headers.snapshot(black_box(asked), found, now, lines)).head.into_buffer();
             });
         });
         group.bench_function(format!("{name}, for HTTP/2"), |b| {
-            b.iter(|| standing.snapshot(black_box(asked), found, now, HeaderMap::new()));
+            b.iter(|| constant_headers.snapshot(black_box(asked), found, now, HeaderMap::new()));
         });
     }
     group.finish();

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use grandstand::api::envelope::Envelope;
 use grandstand::api::hash::ContentHash;
 use grandstand::api::json;
 use grandstand::api::links;
 use grandstand::api::listing::{ListingId, Summary};
+use grandstand::api::page::Envelope;
 use grandstand::api::query::Parameters;
 use grandstand::api::render::{Frame, ListPage, VolatileValues};
 use grandstand::api::taxonomy::VolatileKeys;

@@ -14,9 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use grandstand::api::envelope::{Envelope, EnvelopeField};
 use grandstand::api::hash::ContentHash;
 use grandstand::api::listing::{ListingId, Summary};
+use grandstand::api::page::{Envelope, EnvelopeField};
 use grandstand::api::taxonomy::VolatileKeys;
 use grandstand::snapshot::content::Content;
 use grandstand::snapshot::meta::{Certificate, SnapshotMeta};

@@ -2,19 +2,19 @@
 //!
 //! It shows the state of other rooms and passes commands on. Callers: [`crate::app`].
 
+pub(crate) mod advice;
 pub(crate) mod audit;
 pub(crate) mod bundle;
-mod edges;
+pub(crate) mod console;
+pub(crate) mod facts;
 pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
-mod line;
-mod metrics;
-pub(crate) mod page;
+pub(crate) mod history;
+pub mod metrics;
+mod process;
 pub(crate) mod purge;
 pub(crate) mod reload;
-mod replica;
-pub(crate) mod sampler;
 pub(crate) mod snapshots;
 pub(crate) mod status;
 
@@ -22,10 +22,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
-use parking_lot::Mutex;
 use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
-use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::clock;
@@ -35,6 +33,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::Snapshots;
 
 use bundle::Bundles;
+use console::Console;
 use purge::Purger;
 use reload::Reloader;
 use snapshots::Action;
@@ -52,18 +51,18 @@ pub(crate) struct Admin {
     pub bundles: Bundles,
     /// Purges cached answers.
     pub purger: Purger,
-    /// Counters.
-    pub registry: Mutex<Registry>,
     /// `[admin]`: who may give commands.
     pub settings: Settings,
     /// Reads the configuration again.
     pub reloader: Reloader,
+    /// The console's files.
+    pub console: Console,
 }
 
 type Reply = Response<Vec<u8>>;
 
 /// The answer to unknown paths.
-const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
+const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /history.json, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/verify, /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
@@ -116,13 +115,13 @@ fn not_allowed(allow: &'static str) -> Reply {
 /// The methods of a path, for `Allow`; `None`: unknown path.
 fn methods(path: &str) -> Option<&'static str> {
     match path {
-        "/" | "/operator.css" | "/operator.js" | "/favicon.svg" | "/livez" | "/readyz" | "/status" | "/metrics"
-        | "/snapshots" => Some("GET, HEAD"),
+        "/livez" | "/readyz" | "/status" | "/history.json" | "/metrics" | "/snapshots" => Some("GET, HEAD"),
         "/audit" => Some("GET, HEAD, POST"),
         // A bundle is made on request: its length is not known before.
         "/bundle" => Some("GET, POST"),
         "/cache" => Some("DELETE"),
         "/reload" | "/refresh" | "/sync" | "/snapshots/accept" => Some("POST"),
+        _ if console::has(path) => Some("GET, HEAD"),
         _ => Action::of_path(path).map(|_| "POST"),
     }
 }
@@ -177,8 +176,9 @@ impl Admin {
                 }
             },
             "/status" => {
-                let (healthy, value) = self.status.describe();
-                json_reply(if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &value)
+                let facts = self.status.facts();
+                let code = if facts.is_healthy() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                json_reply(code, &facts.json())
             }
             "/audit" => audit::show(self.status.audits.as_ref()),
             "/snapshots" => match &self.snapshots {
@@ -187,9 +187,9 @@ impl Admin {
                 }
                 None => snapshots::none(),
             },
-            "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
-            "/" => page::answer(&self.status, &self.settings.load().admin, query),
-            path => page::asset(path).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
+            "/metrics" => metrics::answer(&self.status, headers),
+            "/history.json" => history::answer(&self.status, query),
+            path => self.console.answer(path, headers).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }
     }
 

@@ -2,11 +2,7 @@
 //!
 //! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
 
-pub(crate) mod changes;
-pub(crate) mod document;
-pub(crate) mod dump;
 pub(crate) mod edges;
-pub mod envelope;
 pub mod hash;
 pub mod json;
 pub mod links;
@@ -15,6 +11,5 @@ pub(crate) mod modified;
 pub mod page;
 pub mod query;
 pub mod render;
-pub mod rewrite;
 pub mod route;
 pub mod taxonomy;

@@ -29,20 +29,20 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
-use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::admin::Admin;
 use crate::admin::bundle::Bundles;
+use crate::admin::console::Console;
 use crate::admin::front::AdminFront;
+use crate::admin::history::Sampler;
 use crate::admin::purge::Purger;
 use crate::admin::reload::{Reloader, Reloads};
-use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
-use crate::config::{Config, MOST_DRAIN, Settings, TrustedKey, Use};
+use crate::config::{Config, MOST_DRAIN, Settings, Use};
 use crate::dumps::Dumps;
 use crate::fleet::publisher::status::PublishStatus;
 use crate::serve::connections::Connections;
@@ -56,9 +56,8 @@ use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
-use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::counters::ConnectionCounters;
 use crate::telemetry::history::History;
-use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
 
 use self::core::Core;
 use self::error::AppError;
@@ -81,10 +80,9 @@ pub fn serve(
     mut core: Core,
     mut source: Option<ConfigSource>,
 ) -> Result<std::convert::Infallible, AppError> {
-    let mut registry = Registry::default();
-    let telemetry = Telemetry::new(&mut registry);
-    let counters = ConnectionCounters::new(&mut registry);
-    let headers = ProxyHeaders::new(ProxyProtocolCounters::new(&mut registry));
+    let telemetry = Telemetry::default();
+    let counters = telemetry.connections.clone();
+    let headers = ProxyHeaders::new(telemetry.headers_refused.clone());
     let headers = config.client_ip.proxy_protocol.then(|| Arc::new(headers));
     let mut server = server();
     let in_flight = InFlight::default();
@@ -111,7 +109,7 @@ pub fn serve(
         base_path: rules::base_path(config),
     };
     let bundles = bundles(config, &core, dumps.clone())?;
-    let (snapshots, registry) = (core.snapshots.clone(), Mutex::new(registry));
+    let snapshots = core.snapshots.clone();
     let reloads = status.reloads.clone();
     let shared = fixed.shared.clone();
     let public = Public {
@@ -149,7 +147,8 @@ pub fn serve(
         let reload = reload.clone();
         Reloader(Arc::new(move || reload.reload()))
     };
-    let admin = Admin { status, commands, snapshots, bundles, purger, registry, settings: settings.clone(), reloader };
+    let console = Console::default();
+    let admin = Admin { status, commands, snapshots, bundles, purger, settings: settings.clone(), reloader, console };
     let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
     let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone(), of_operators));
@@ -244,6 +243,7 @@ fn status(
         access: InEffect::default(),
         usage: config.usage(),
         listen: sockets.public(),
+        started_at: core.clock.now_wall(),
         publish: None,
         replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
         tls: https.map(|https| https.status(sockets.tls())),
@@ -301,7 +301,7 @@ fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
 /// # Errors
 /// When a key is invalid.
 pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
-    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
+    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(String::as_str))
 }
 
 /// The state that answers clients, without an access log.
@@ -332,7 +332,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
     Responder {
         rules: ArcSwap::from_pointee(fixed.rules(config)),
         finder,
-        standing: ArcSwap::from_pointee(rules::standing(config)),
+        constant_headers: ArcSwap::from_pointee(rules::constant_headers(config)),
         telemetry,
         access: InEffect::default(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),

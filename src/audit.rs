@@ -1,46 +1,36 @@
 //! The audit: compares the mirror's answers with the origin's, request by request.
 //!
 //! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, `sides` gets both
-//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`score`]
+//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`job`]
 //! sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
 //! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again, and
-//! `contradiction` finds out whether a filter means something else than assumed.
+//! `confirm` finds out whether a filter means something else than assumed.
 //! Callers: [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
 mod confirm;
-pub(crate) mod contradiction;
 pub(crate) mod job;
-mod links;
-mod odd;
 pub(crate) mod sample;
-pub(crate) mod score;
 mod sides;
 mod verdict;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rand::RngExt;
 
-use crate::api::rewrite::Rewrite;
-use crate::api::taxonomy::VolatileKeys;
-use crate::clock::{Clock, Monotonic};
-use crate::config::Settings;
-use crate::snapshot::edges::Edges;
-use crate::snapshot::pointer::SnapshotPointer;
+use crate::api::links::Rewrite;
+use crate::api::listing::ListingId;
+use crate::clock::Monotonic;
+use crate::snapshot::pointer::Snapshot;
 
-use crate::mirror::commands::Commands;
-use crate::mirror::details::{Details, asked_once};
-use crate::upstream::client::OriginClient;
+use crate::mirror::Shared;
+use crate::mirror::details::asked_once;
 
 use compare::{Difference, DifferenceKind};
 use confirm::Suspect;
-use contradiction::Contradictions;
-use job::{Audits, Phase};
+use job::{Audits, Outcome, Phase};
 use sample::{Kind, Request, Sample, Sampler};
-use score::Outcome;
 use sides::is_elsewhere;
 use verdict::{Ours, Theirs, Verdict, judge, properties};
 
@@ -51,29 +41,13 @@ const PASS_PAUSE: Duration = Duration::from_secs(600);
 
 /// Compares the mirror with its origin.
 pub struct Auditor {
-    pub client: OriginClient,
-    /// The current snapshot.
-    pub newest: SnapshotPointer,
-    pub details: Details,
-    /// What was learned of the origin's answers to odd requests.
-    pub edges: Edges,
+    shared: Shared,
     /// The origin's addresses: its links are compared with ours.
-    pub rewrite: Rewrite,
-    /// The volatile keys known by now.
-    pub volatile: Arc<RwLock<VolatileKeys>>,
-    /// Commands to the mirror.
-    pub commands: Commands,
+    rewrite: Rewrite,
     /// Requested audits and their state.
-    pub audits: Audits,
-    /// How old a copy of the origin's CDN can be.
-    pub cache_ttl: Duration,
-    /// `mirror.audit_per_hour`: background samples; 0: none.
-    pub settings: Settings,
-    pub clock: Clock,
+    audits: Audits,
     /// When a background sample last asked for a whole pass.
-    pub passed: Mutex<Option<Monotonic>>,
-    /// Differences of what filters select, which are looked at again.
-    pub contradictions: Contradictions,
+    passed: Mutex<Option<Monotonic>>,
 }
 
 /// The result of one look at a sample.
@@ -83,16 +57,20 @@ enum Look {
 }
 
 impl Auditor {
+    /// An auditor that answers to `audits`.
+    pub fn new(shared: Shared, rewrite: Rewrite, audits: Audits) -> Self {
+        Self { shared, rewrite, audits, passed: Mutex::default() }
+    }
+
     /// Samples in the background and whenever an audit is asked for, for ever.
     pub async fn run(self) {
         let mut sampler = Sampler::new(rand::rng().random());
         let _ended = self.audits.ended_when_dropped();
-        let mut changes = self.settings.changes();
+        let mut changes = self.shared.settings.changes();
         loop {
             tokio::select! {
                 () = self.audits.wait() => self.audit().await,
                 () = self.gap() => self.sample(&mut sampler).await,
-                () = self.contradiction_is_due() => self.look_again().await,
                 // Another rhythm, perhaps.
                 Ok(()) = changes.changed() => {}
             }
@@ -101,7 +79,7 @@ impl Auditor {
 
     /// The time to the next background sample: even over the hour, with jitter.
     async fn gap(&self) {
-        let per_hour = self.settings.load().mirror.audit_per_hour;
+        let per_hour = self.shared.settings.load().mirror.audit_per_hour;
         match per_hour {
             0 => std::future::pending().await,
             per_hour => {
@@ -114,8 +92,8 @@ impl Auditor {
 
     /// One background sample.
     async fn sample(&self, sampler: &mut Sampler) {
-        sampler.odd = self.edges.learned().is_some();
-        let Some(sample) = self.newest.get().map(|published| sampler.next(&published.dataset)) else { return };
+        sampler.odd = self.shared.edges.learned().is_some();
+        let Some(sample) = self.shared.newest.get().map(|published| sampler.next(&published.dataset)) else { return };
         let (sample, outcome) = match self.look(&sample, None).await {
             Look::Settled(outcome) => (sample, outcome),
             Look::Suspect(theirs) => {
@@ -126,11 +104,11 @@ impl Auditor {
         };
         self.note(&sample, &outcome);
         if self.heal(&sample, &outcome).await {
-            let now = self.clock.now_mono();
+            let now = self.shared.clock.now_mono();
             let mut passed = self.passed.lock();
             if passed.is_none_or(|last| now.since(last) >= PASS_PAUSE) {
                 *passed = Some(now);
-                self.commands.pass();
+                self.shared.commands.pass();
             }
         }
     }
@@ -142,11 +120,11 @@ impl Auditor {
         let mut sampler = Sampler::new(rand::rng().random());
         let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
         for done in 0..samples {
-            let Some(published) = self.newest.get() else {
+            let Some(published) = self.shared.newest.get() else {
                 self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
-            sampler.odd = self.edges.learned().is_some();
+            sampler.odd = self.shared.edges.learned().is_some();
             let sample = sampler.next(&published.dataset);
             drop(published);
             match self.look(&sample, None).await {
@@ -172,9 +150,9 @@ impl Auditor {
                 whole |= self.settle(&sample, outcome).await;
             }
         }
-        let passes = self.client.status().picture().passes;
+        let passes = self.shared.copies.client.status().picture().passes;
         if whole {
-            self.commands.pass();
+            self.shared.commands.pass();
         }
         self.audits.update(|job| {
             job.awaits_pass = whole.then_some(passes);
@@ -210,33 +188,39 @@ impl Auditor {
             }
             outcome => tracing::debug!(request, outcome = outcome.as_str(), "audited"),
         }
-        self.audits.update_score(|score| score.count(&request, outcome, self.clock.now_wall()));
+        self.audits.update_score(|score| score.count(&request, outcome, self.shared.clock.now_wall()));
     }
 
     /// Fetches a differing detail; `true` if something else differs, which needs a whole pass.
     async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
         let Outcome::Different(differences) = outcome else { return false };
-        let Some(published) = self.newest.get() else { return false };
+        let Some(published) = self.shared.newest.get() else { return false };
         // Of the headers only the type of the body is learned.
         let is_learnable = |one: &Difference| one.what != DifferenceKind::Header || one.place == "Content-Type";
         let is_odd =
             self.learned(&published, &sample.request).is_some() || is_elsewhere(&published.dataset, &sample.request);
         if is_odd && differences.iter().any(is_learnable) {
-            self.edges.ask_again();
+            self.shared.edges.ask_again();
         }
         // Headers are not mended by fetching anything again, and neither is what was learned.
         if is_odd || differences.iter().all(|difference| difference.what == DifferenceKind::Header) {
             return false;
         }
-        drop(published);
         let Request::Detail(id) = sample.request else { return true };
-        let Some(published) = self.newest.get() else { return false };
-        let Some(summary) = published.dataset.summary(id) else { return true };
-        let volatile = self.volatile.read().clone();
-        if let Err(error) = self.details.fetch(&self.client, &volatile, summary, Self::asker()).await {
-            tracing::warn!(%error, %id, "a detail that differs could not be fetched");
+        if published.dataset.summary(id).is_none() {
+            return true;
+        }
+        if let Err(error) = self.fetch_detail(&published, id).await {
+            tracing::warn!(error, %id, "a detail that differs could not be fetched");
         }
         false
+    }
+
+    async fn fetch_detail(&self, published: &Snapshot, id: ListingId) -> Result<(), String> {
+        let Some(summary) = published.dataset.summary(id) else { return Ok(()) };
+        let volatile = self.shared.copies.volatile();
+        let fetched = self.shared.details.fetch(&self.shared.copies.client, &volatile, summary, Self::asker()).await;
+        fetched.map(drop).map_err(|error| error.to_string())
     }
 
     /// Requests a sample and compares. `before`: the origin's answer before the refresh; only with it a difference can
@@ -253,7 +237,7 @@ impl Auditor {
         if before.is_some() {
             self.bring_up_to_date(&sample.request).await?;
         }
-        let published = self.newest.get().ok_or(UNPUBLISHED)?;
+        let published = self.shared.newest.get().ok_or(UNPUBLISHED)?;
         match self.ours(&published, &sample.request)? {
             Ours::ReadThrough => return Ok(Look::Settled(Outcome::ReadThrough)),
             Ours::Own => return Ok(Look::Settled(Outcome::ByContract)),
@@ -265,7 +249,7 @@ impl Auditor {
             _ => self.ask(&sample.request).await?,
         };
         // Compares with the present snapshot, not with that at the time of the request.
-        let published = self.newest.get().ok_or(UNPUBLISHED)?;
+        let published = self.shared.newest.get().ok_or(UNPUBLISHED)?;
         let ours = self.ours(&published, &sample.request)?;
         let mut ignored = self.ignored(&published);
         let kind = self.kind_of(&published, sample);
@@ -292,7 +276,7 @@ impl Auditor {
             Verdict::Settled(outcome) => return Ok(Look::Settled(outcome)),
             Verdict::Differs(differences) => differences,
         };
-        if matches!(sample.request, Request::Detail(id) if self.details.is_unsettled(&published.dataset, id)) {
+        if matches!(sample.request, Request::Detail(id) if self.shared.details.is_unsettled(&published.dataset, id)) {
             let reason = "the origin's CDN returned an old copy of a detail; the detail is fetched again later";
             return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
         }
@@ -300,21 +284,19 @@ impl Auditor {
         if !same {
             return Ok(Look::Suspect(theirs));
         }
-        self.remember(&published, sample, kind, &theirs);
+        self.doubt(&published, sample, kind, &theirs);
         Ok(Look::Settled(Outcome::Different(differences)))
     }
 
     /// Fetches a detail that is known to be older than its summary.
     async fn bring_up_to_date(&self, request: &Request) -> Result<(), String> {
-        let Request::Detail(id) = request else { return Ok(()) };
-        let Some(published) = self.newest.get() else { return Ok(()) };
-        let Some(summary) = published.dataset.summary(*id) else { return Ok(()) };
-        let record = self.details.get(*id).map_err(|error| error.to_string())?;
-        if record.is_some_and(|record| [summary.hash, asked_once(summary.hash)].contains(&record.meta.summary_hash)) {
+        let (Request::Detail(id), Some(published)) = (request, self.shared.newest.get()) else { return Ok(()) };
+        let hash = published.dataset.summary(*id).map(|summary| summary.hash);
+        let record = self.shared.details.get(*id).map_err(|error| error.to_string())?;
+        let known = record.map(|record| record.meta.summary_hash);
+        if known.is_some() && (known == hash || known == hash.map(asked_once)) {
             return Ok(());
         }
-        let volatile = self.volatile.read().clone();
-        let fetched = self.details.fetch(&self.client, &volatile, summary, Self::asker()).await;
-        fetched.map(drop).map_err(|error| error.to_string())
+        self.fetch_detail(&published, *id).await
     }
 }

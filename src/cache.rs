@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use moka::ops::compute::Op;
 use moka::sync::Cache as Moka;
 
-use crate::api::document::WantedDocument;
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
+use crate::api::route::WantedDocument;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::semantics::path;
+use crate::semantics::target;
 
 use asking::{Asking, UnderWay};
 use doorkeeper::Doorkeeper;
@@ -74,7 +74,7 @@ impl Key {
 /// Whether two spellings name one path: escapes of unreserved characters, and the case of escapes, do not matter.
 fn is_spelled(one: &[u8], other: &[u8]) -> bool {
     let folded = |path: &[u8]| {
-        let mut path = path::normalise(path).map_or_else(|_| path.to_vec(), |path| path.into_owned().into_bytes());
+        let mut path = target::normalise(path).map_or_else(|_| path.to_vec(), |path| path.into_owned().into_bytes());
         let escapes: Vec<usize> = (0..path.len()).filter(|at| path[*at] == b'%').collect();
         for at in escapes {
             path.iter_mut().skip(at + 1).take(2).for_each(u8::make_ascii_uppercase);

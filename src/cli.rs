@@ -35,6 +35,7 @@ use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, 
 use crate::fleet::place::Place;
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
+use crate::words::with_causes;
 
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
 const EXIT_CONFIG: u8 = 64;
@@ -208,7 +209,7 @@ pub fn run() -> ExitCode {
 
 /// Prints why a command failed.
 fn failed(error: &(dyn std::error::Error + 'static), code: ExitCode) -> ExitCode {
-    let lines: Vec<String> = chain(error).lines().map(plain).collect();
+    let lines: Vec<String> = with_causes(error).lines().map(plain).collect();
     eprintln!("grandstand: {}", lines.join("\n"));
     code
 }
@@ -217,24 +218,9 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(errors) => errors.fmt(f),
-            Self::Usage(error) | Self::Other(error) => f.write_str(&chain(error.as_ref())),
+            Self::Usage(error) | Self::Other(error) => f.write_str(&with_causes(error.as_ref())),
         }
     }
-}
-
-/// The chain of causes in one line; a cause that its parent already quotes is not repeated.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// A foreign text without control characters.

@@ -4,6 +4,7 @@
 //! an argument. A clock also knows how far the origin's clock is from it, as soon as somebody has told it of answers.
 //! Callers: most rooms; tests use [`Clock::fake`] and [`Clock::of_runtime`].
 
+pub(crate) mod backoff;
 mod origin;
 
 use std::fmt;
@@ -23,6 +24,11 @@ const FIRST_MILLIS: i64 = -62_167_219_200_000;
 /// An instant of wall time in milliseconds since 1970-01-01T00:00:00Z. It may jump either way between two readings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WallTime(i64);
+
+/// Whole seconds, rounded up: whoever waits so long has waited long enough.
+pub(crate) const fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
+}
 
 /// A text that is no instant.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -6,8 +6,6 @@
 //! `ttl`. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
 
 mod built;
-mod csv;
-mod geojson;
 pub(crate) mod write;
 
 use std::collections::{HashMap, VecDeque};
@@ -19,16 +17,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
+use crate::api::route::DumpKind;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{StoreError, nameless};
+use crate::tasks::{Aborted, blocking};
 
-pub(crate) use built::{Built, Part};
+pub(crate) use built::{Built, DumpPart};
 
 /// The codings of dumps: brotli takes several times as long for little less.
 pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
@@ -60,9 +59,8 @@ pub(crate) enum DumpError {
     /// The file cannot be written or read.
     #[error("the dump cannot be written: {0}")]
     Io(#[from] io::Error),
-    /// The task is gone.
-    #[error("internal error: the task was aborted ({0})")]
-    Lost(String),
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
 }
 
 /// A dump that can be sent, and its snapshot.
@@ -141,7 +139,7 @@ impl Dumps {
         self.tidy_after_publications();
         let inner = self.0.clone();
         let making = tokio::spawn(async move { inner.make(kind, coding, freshness, began).await });
-        making.await.unwrap_or_else(|error| Err(Arc::new(DumpError::Lost(error.to_string()))))
+        making.await.unwrap_or_else(|error| Err(Arc::new(Aborted::from(error).into())))
     }
 
     fn tidy_after_publications(&self) {
@@ -191,9 +189,7 @@ impl DumpsState {
             return Err(error.clone());
         }
         let this = self.clone();
-        let made = tokio::task::spawn_blocking(move || this.write(kind, coding, freshness));
-        let made = made.await.unwrap_or_else(|error| Err(DumpError::Lost(error.to_string())));
-        made.map_err(|error| {
+        blocking(move || this.write(kind, coding, freshness)).await.map_err(|error| {
             tracing::warn!(dump = kind.as_str(), coding = coding.as_str(), %error, "a dump was not written");
             let error = Arc::new(error);
             self.failed.lock().insert((kind, coding), (self.clock.now_mono(), error.clone()));
@@ -211,11 +207,10 @@ impl DumpsState {
         }
         let (plain, published) = plain;
         let file = nameless::create(&self.data_dir, nameless::DUMP)?;
-        let written = built::written(file, |out| plain.encode(coding, out))?;
         // As old as its source.
-        let built = Arc::new(written.of(plain.snapshot.clone(), plain.revision, plain.at));
-        self.keep(kind, coding, &built);
-        Ok((built, published))
+        let source = (plain.snapshot.clone(), plain.revision, plain.at);
+        let built = Built::write(file, source, |out| plain.encode(coding, out))?;
+        Ok((self.keep(kind, coding, built), published))
     }
 
     fn write_plain(&self, kind: DumpKind) -> Result<Ready, DumpError> {
@@ -226,18 +221,18 @@ impl DumpsState {
         let fill = |out: &mut dyn io::Write| {
             write::write(kind, &published.dataset, Box::new(self.details.bodies(&ids)), out, &mut |_, _| {})
         };
-        let written = built::written(file, fill)?;
-        let built = Arc::new(written.of(published.dataset.id.clone(), revision, self.clock.now_mono()));
+        let built = Built::write(file, (published.dataset.id.clone(), revision, self.clock.now_mono()), fill)?;
         tracing::info!(dump = kind.as_str(), bytes = built.length, snapshot = %built.snapshot, "a dump was written");
-        self.keep(kind, Coding::Identity, &built);
-        Ok((built, published))
+        Ok((self.keep(kind, Coding::Identity, built), published))
     }
 
-    fn keep(&self, kind: DumpKind, coding: Coding, built: &Arc<Built>) {
+    fn keep(&self, kind: DumpKind, coding: Coding, built: Built) -> Arc<Built> {
+        let built = Arc::new(built);
         let before = self.built.lock().insert((kind, coding), built.clone());
         self.replace(before);
         // Another snapshot may have come while it was written.
         self.tidy();
+        built
     }
 
     /// Drops the dumps of earlier snapshots.

@@ -26,7 +26,7 @@
 //! | 2 | [`store`], [`bundle`] | disk: the durable store; the file that crosses an air gap |
 //! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes; cached answers (the only user of moka); exact limits; settings |
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
-//! | ground | [`clock`], [`telemetry`], [`words`] | time, counters, singular and plural |
+//! | ground | [`clock`], [`telemetry`], [`tasks`], [`words`] | time, counters, blocking and shared work, parts of messages |
 //!
 //! The interface is [`command`] and [`run`]. Other public items are public because tests, benches and fuzzing use them;
 //! they change without notice. The data of `demo` and `origin` is the crate [`sample`]. The origin of the tests is another
@@ -72,8 +72,8 @@
 //! [`semantics::caching`] decide what may be stored, how long it is fresh, which requests it answers, and what a 304
 //! changes. [`cache`] stores the origin's answers and the rendered replies together, under one bound in bytes and one
 //! policy. For each request, the proxy decides whether to ask the origin. Clients that wait for the same answer share
-//! one request ([`upstream::flight`], `proxy::together`). Requests to known endpoints and to other paths take the same
-//! steps. They differ in this:
+//! one request ([`tasks::single_flight`], `proxy::together`). Requests to known endpoints and to other paths take
+//! the same steps. They differ in this:
 //!
 //! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|
@@ -126,19 +126,19 @@
 //!
 //! # The life of a refresh
 //!
-//! Of a mirror's tasks, only [`mirror::task`] publishes; `mirror::plan` says what it does next. A first crawl
-//! ([`mirror::crawl`]) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
+//! Of a mirror's tasks, only [`mirror::task`] publishes; `task::schedule` says what it does next. A first crawl
+//! (`task::reading`) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
 //! consistent list, it is published. Closing rounds then revalidate the pages and taxonomies that were not confirmed
 //! since the latest change, until there is one instant at which every copy was current. Between rounds the origin's CDN
 //! has time to drop old copies, and refreshes continue.
 //!
 //! A refresh (`mirror::refresh`) sends at most five conditional requests. If the answers differ from the newest
-//! snapshot, `mirror::amend` places the changed listings by the rules that explain the origin's order
+//! snapshot, `task::amend` places the changed listings by the rules that explain the origin's order
 //! (`mirror::order`), and finds deleted listings by bisection. If doubt remains, every page is read again. Whether the
 //! list was amended or read again, the conditional requests are then sent once more, and the list is published if they
 //! show no further change.
 //!
-//! Pages that contradict each other although they do not change (`mirror::contradiction`) are lived with: what they lack
+//! Pages that contradict each other although they do not change (`task::contradicting`) are lived with: what they lack
 //! is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total that the
 //! origin states if that is not the number of listings.
 //!
@@ -159,11 +159,11 @@
 //! origin's, regularly or on request, and only tells the other tasks what to fetch again.
 //!
 //! Which listings belong to a slug is known only from evidence ([`snapshot::membership`]): from names and counts, if
-//! they allow one answer only; else from the origin's own list for the term (`mirror::terms`). Suppose several terms
+//! they allow one answer only; else from the origin's own list for the term (`task::terms`). Suppose several terms
 //! share a name, and grandstand knows the listings of each of these terms except one. Then the remaining listings with
 //! this name belong to that one term, provided that there are as many of them as the term's count says. Unknown slugs
 //! match no listing. What filters mean is asked once and then weekly (`mirror::assumptions`): any answer other than the
-//! expected one, repeated, disproves what the question uses, and so does a difference that an audit finds twice.
+//! expected one, repeated, disproves what the question uses. A difference that an audit finds is asked with them.
 //! [`snapshot::coverage`] says which queries are then forwarded.
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
@@ -178,7 +178,7 @@
 //! kept ([`clock::Clock::origin_lag_ms`]). So an old copy in the CDN can neither certify nor replace newer data. A
 //! `generated_at` in the body makes the date earlier, unless [`upstream::stamps`] finds that it is not a time of
 //! generation. An answer without `Age` may be an old copy of a cache that does not say so: a changed detail is then
-//! asked for once more (`mirror::details::proof`), and once such a cache was seen, the answer confirms less.
+//! asked for once more (`mirror::details::fetch`), and once such a cache was seen, the answer confirms less.
 //!
 //! Every request takes a slot of one budget ([`upstream::budget`]). The slot is free again 60 s after the *answer*. The
 //! ledger survives a kill -9.
@@ -236,7 +236,7 @@
 //! [`config::Settings`] is the configuration in effect. Some keys can change while the server runs. A module that uses
 //! such a key keeps the `Settings`, and reads the key at each use, without a lock. [`app::reload`] replaces what costs
 //! more to make: the rules for requests, the headers that are the same in every answer, the quotas, the certificate.
-//! `config::merge` says which keys can change; a key that it does not name needs a restart.
+//! The declaration of a key (`config::keys`) says whether it can change, or needs a restart.
 //!
 //! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. At a stop, the
 //! process answers the requests that have arrived, and tells clients that their connection ends. Connections that it
@@ -274,7 +274,6 @@
 //! * Parts (206) are not stored. Interim answers are not sent over HTTP/2: pingora cannot.
 //! * If the origin answers 404 for a stored detail, the detail stays stored until a second 404 confirms that it is
 //!   gone.
-//! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
 #![warn(unreachable_pub)]
 #![expect(missing_docs, reason = "no interface: a name that says it all has no comment")]
@@ -283,7 +282,7 @@
     reason = "this page is for people who work on the crate: cargo doc --document-private-items"
 )]
 
-mod admin;
+pub mod admin;
 pub mod answer;
 pub mod api;
 pub mod app;
@@ -305,6 +304,7 @@ pub mod shared_limit;
 pub mod snapshot;
 pub mod snapshots;
 pub mod store;
+mod tasks;
 pub mod telemetry;
 pub mod upstream;
 pub mod words;

@@ -12,10 +12,7 @@
 //! are counted.
 //!
 //! **The cost.** A decision is amortised O(1): one probe of an index, one ring. Rings grow with use, so a client that
-//! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole.
-//!
-//! DEVIATION: quotas above 4096 count whole milliseconds instead of nanoseconds (see `limit/coalesced.rs`), rounded so
-//! that such a client is at worst refused for a millisecond too long, never admitted too early. Callers:
+//! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole. Callers:
 //! [`crate::answer::admit`], before method and path; [`crate::shared_limit`].
 
 use std::net::IpAddr;
@@ -27,14 +24,13 @@ use parking_lot::Mutex;
 
 use crate::clock::Monotonic;
 
-mod coalesced;
 mod decision;
-mod exact;
 mod index;
 mod key;
 mod lists;
 mod log;
 mod quotas;
+pub(crate) mod shares;
 mod table;
 mod wheel;
 

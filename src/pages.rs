@@ -4,30 +4,26 @@
 //! in: [`assets`] has the files. Links are relative, so that pages work behind any address and path; only examples show
 //! `public_url`. [`facts`] reads what pages show of the data. Callers: [`crate::answer`], which decides on requests.
 
-mod albers;
 mod assets;
-mod dots;
+mod documents;
 mod explore;
 mod facts;
 mod front;
-mod index;
 mod layout;
 mod map;
-mod openapi;
 #[cfg(test)]
 mod tests;
-mod texts;
 
 use std::sync::Arc;
 
-use crate::api::document::{Document, WantedDocument};
+use crate::api::route::{Document, WantedDocument};
 use crate::cache::rendered::{Confinement, Kind, Lifetime, Rendered};
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::Snapshot;
 
 use assets::{Asset, Assets};
-use dots::Dots;
-use facts::Facts;
+use facts::PageFacts;
+use map::Dots;
 
 /// What pages are made with: other bytes for equal content come with another version.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
@@ -85,7 +81,7 @@ impl Pages {
     /// See [`Unrendered`].
     pub(crate) fn render(&self, wanted: &WantedDocument, published: Option<&Snapshot>) -> Result<Rendered, Unrendered> {
         let epoch = published.map_or(0, |published| published.epoch);
-        let facts = published.map(Facts::of);
+        let facts = published.map(PageFacts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
         let asset = |asset: Option<&Asset>, name: &str, lifetime| {
             let asset = asset.ok_or_else(|| Unrendered::NoSuchAsset(name.into()))?;
@@ -95,7 +91,7 @@ impl Pages {
         let document = match wanted {
             WantedDocument::Explore(query) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
-                return made(HTML, explore::page(self, published, &Facts::of(published), query));
+                return made(HTML, explore::page(self, published, &PageFacts::of(published), query));
             }
             WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
             WantedDocument::Fixed(document) => document,
@@ -104,13 +100,13 @@ impl Pages {
             Document::Front => made(Kind { varies_by_accept: true, ..HTML }, front::page_of(self, facts.as_ref())),
             Document::Index => made(
                 Kind { varies_by_accept: true, lifetime: Lifetime::Revalidated, ..JSON },
-                index::document(&self.site, facts.as_ref()),
+                documents::index(&self.site, facts.as_ref()),
             ),
             Document::Docs => made(VIEWER, layout::viewer(self)),
-            Document::OpenApi => made(JSON, openapi::document(&self.site, facts.as_ref())),
+            Document::OpenApi => made(JSON, documents::openapi(&self.site, facts.as_ref())),
             Document::Explore => Err(Unrendered::NoSnapshot),
-            Document::Llms => made(TEXT, texts::llms(&self.site, facts.as_ref().ok_or(Unrendered::NoSnapshot)?)),
-            Document::Robots => made(TEXT, texts::robots(&self.site)),
+            Document::Llms => made(TEXT, documents::llms(&self.site, facts.as_ref().ok_or(Unrendered::NoSnapshot)?)),
+            Document::Robots => made(TEXT, documents::robots(&self.site)),
             Document::FaviconSvg => asset(self.assets.named("mark.svg"), "mark.svg", Lifetime::Day),
             Document::FaviconIco => asset(self.assets.named("favicon.ico"), "favicon.ico", Lifetime::Day),
         }

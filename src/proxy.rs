@@ -29,19 +29,20 @@ use http::header::{AUTHORIZATION, CONTENT_LOCATION, COOKIE, HeaderMap, HeaderVal
 use http::{HeaderName, Method};
 use url::Url;
 
-use crate::api::rewrite::Rewrite;
+use crate::api::links::Rewrite;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
-use crate::mirror::early_copies::EarlyCopies;
+use crate::mirror::details::early::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, ValidationReason, may_stand_in, reuse};
 use crate::semantics::hops::{Caller, Trail};
+use crate::tasks::single_flight::SingleFlight;
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::failures::Failures;
-use crate::upstream::flight::Flights;
 use crate::upstream::forward::Forwarder;
+use crate::upstream::room::Room;
 use crate::upstream::wire::Listener;
 
 use demand::Demands;
@@ -70,7 +71,7 @@ struct ProxyState {
     cache: Cache,
     clock: Clock,
     config: ProxyConfig,
-    flights: Flights<Flight, Landing>,
+    flights: SingleFlight<Flight, Landing>,
     failures: Failures,
     demands: Demands,
     votes: Votes,
@@ -109,7 +110,7 @@ impl Proxy {
             cache,
             clock,
             config: ProxyConfig { max_body, ..config },
-            flights: Flights::default(),
+            flights: SingleFlight::default(),
             failures: Failures::default(),
             demands: Demands::default(),
             votes: Votes::default(),
@@ -241,6 +242,13 @@ impl Proxy {
             Endpoint::Unknown => Trail::NONE,
         };
         Asker { spare: question.is_spare(), ..self.asker(&Caller { address: question.client, trail }) }
+    }
+
+    /// The room for answers that are streamed to a client.
+    fn room_of(&self, question: &Question) -> Room {
+        let origin = self.0.upstream.origin();
+        let household = (!question.for_many).then(|| origin.budget().household(question.client));
+        origin.room().for_streams(household)
     }
 
     fn policy(&self, known: bool) -> Policy {

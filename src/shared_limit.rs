@@ -163,9 +163,8 @@ impl SharedLimit {
     }
 
     /// The store, without its password.
-    pub(crate) fn store(&self) -> String {
-        let (host, port) = self.store.address();
-        format!("Redis at {host}:{port}, database {}", self.store.database())
+    pub(crate) fn store(&self) -> &StoreUrl {
+        &self.store
     }
 
     /// How many local decisions were forgotten before they could be reported to Redis.

@@ -49,7 +49,6 @@ mod heal;
 mod in_turn;
 mod learned;
 mod load;
-mod locker;
 mod migration;
 mod opening;
 mod overlay;

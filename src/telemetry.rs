@@ -1,15 +1,13 @@
-//! Counters for `/metrics` and the operator's page: answers and their sources.
+//! Counters for `/metrics`, `/status` and the console: answers, their sources, and connections.
 //!
 //! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::answer`] and
 //! [`crate::serve`] record, [`crate::admin`] prints.
 
 pub(crate) mod access;
-pub(crate) mod connections;
+pub(crate) mod counters;
 pub(crate) mod history;
 mod latency;
-pub(crate) mod proxy_protocol;
 pub(crate) mod recent;
-pub mod table;
 mod tally;
 pub(crate) mod timing;
 
@@ -17,11 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
-
+use counters::{ByLabels, ConnectionCounters};
 use history::Reading;
 use latency::BUCKETS;
 use tally::Tally;
@@ -117,16 +111,8 @@ pub enum Source {
     Own,
 }
 
-/// The labels of one counter of answers.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct AnswerLabels {
-    route: &'static str,
-    outcome: &'static str,
-    status: u16,
-}
-
 /// The labels of a counter of answers that needed the origin: the words of `Cache-Status` (RFC 9211).
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ForwardLabels {
     /// Why the origin was asked.
     pub fwd: &'static str,
@@ -161,35 +147,30 @@ impl Default for Shard {
 }
 
 /// The counters; cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Telemetry(Arc<Counters>);
+#[derive(Clone, Default)]
+pub(crate) struct Telemetry {
+    answers: Arc<AnswerCounters>,
+    pub connections: ConnectionCounters,
+    /// Connections that were closed because of the PROXY protocol, by reason.
+    pub headers_refused: ByLabels<&'static str>,
+}
 
-struct Counters {
-    answers: Family<AnswerLabels, Counter>,
-    forwards: Family<ForwardLabels, Counter>,
-    bytes: Counter,
-    hits: Counter,
-    asked: Counter,
+#[derive(Default)]
+struct AnswerCounters {
+    /// By route, outcome and status.
+    answers: ByLabels<(&'static str, &'static str, u16)>,
+    forwards: ByLabels<ForwardLabels>,
+    bytes: AtomicU64,
+    hits: AtomicU64,
+    asked: AtomicU64,
     tally: Tally,
     shards: [Shard; SHARDS],
 }
 
 impl Telemetry {
-    /// Counters registered in `registry`.
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        let answers = Family::<AnswerLabels, Counter>::default();
-        let (bytes, hits, asked) = (Counter::default(), Counter::default(), Counter::default());
-        table::register(registry, table::ANSWERS, answers.clone());
-        let forwards = Family::<ForwardLabels, Counter>::default();
-        table::register(registry, table::FORWARDS, forwards.clone());
-        table::register(registry, table::BODY_BYTES, bytes.clone());
-        let (tally, shards) = Default::default();
-        Self(Arc::new(Counters { answers, forwards, bytes, hits, asked, tally, shards }))
-    }
-
     /// Counts an answer. `outcome` says how it came about.
     pub(crate) fn answered(&self, route: RouteLabel, outcome: &'static str, source: Source, status: u16, bytes: usize) {
-        let inner = &*self.0;
+        let inner = &*self.answers;
         let shard = &inner.shards[shard()];
         shard.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let place = FREQUENT.iter().position(|frequent| *frequent == (outcome, status));
@@ -199,69 +180,95 @@ impl Telemetry {
         }
         match source {
             Source::Hit => {
-                inner.hits.inc();
-                inner.asked.inc();
+                inner.hits.fetch_add(1, Ordering::Relaxed);
+                inner.asked.fetch_add(1, Ordering::Relaxed);
             }
-            Source::Origin => drop(inner.asked.inc()),
+            Source::Origin => drop(inner.asked.fetch_add(1, Ordering::Relaxed)),
             Source::Own => {}
         }
         inner.tally.add(outcome, status, 1);
-        let route = route.as_str();
-        inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc();
+        inner.answers.add((route.as_str(), outcome, status), 1);
     }
 
     /// An answer was made within this time of its request's head being read.
     pub(crate) fn took(&self, route: RouteLabel, outcome: &str, time: Duration) {
-        let shard = &self.0.shards[shard()];
+        let shard = &self.answers.shards[shard()];
         shard.latency[latency::bucket(time)].fetch_add(1, Ordering::Relaxed);
         shard.timings.count(route, Group::of(outcome), time);
     }
 
     /// How long answers took, by route and outcome.
     pub(crate) fn timings(&self) -> Vec<Histogram> {
-        timing::read(&self.0.shards.iter().map(|shard| &shard.timings))
+        timing::read(&self.answers.shards.iter().map(|shard| &shard.timings))
     }
 
-    /// Adds up the counters of the threads. Call it before the counters are read.
-    pub(crate) fn settle(&self) {
-        let inner = &*self.0;
+    /// Adds up the counters of the threads, before they are read.
+    fn settle(&self) {
+        let inner = &*self.answers;
         for shard in &inner.shards {
-            inner.bytes.inc_by(shard.bytes.swap(0, Ordering::Relaxed));
+            inner.bytes.fetch_add(shard.bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
             for (route, counts) in RouteLabel::HOT.into_iter().zip(&shard.answers) {
                 let route = route.as_str();
                 for ((outcome, status), count) in FREQUENT.into_iter().zip(counts) {
                     let count = count.swap(0, Ordering::Relaxed);
                     inner.tally.add(outcome, status, count);
-                    inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc_by(count);
-                    inner.hits.inc_by(count);
-                    inner.asked.inc_by(count);
+                    inner.answers.add((route, outcome, status), count);
+                    inner.hits.fetch_add(count, Ordering::Relaxed);
+                    inner.asked.fetch_add(count, Ordering::Relaxed);
                 }
             }
         }
     }
 
     /// Counts an answer that needed the origin; a collapsed one sent no request of its own.
-    pub(crate) fn forwarded(&self, labels: &ForwardLabels) {
-        let inner = &*self.0;
+    pub(crate) fn forwarded(&self, labels: ForwardLabels) {
+        let inner = &*self.answers;
         if labels.collapsed == "true" {
-            inner.hits.inc();
+            inner.hits.fetch_add(1, Ordering::Relaxed);
         }
-        inner.forwards.get_or_create(labels).inc();
+        inner.forwards.add(labels, 1);
+    }
+
+    /// Answers by route, outcome and status.
+    pub(crate) fn answers(&self) -> Vec<(Vec<String>, u64)> {
+        self.settle();
+        let texts =
+            |(route, outcome, status): (&str, &str, u16)| [route, outcome, &status.to_string()].map(str::to_owned);
+        self.answers.answers.counts().into_iter().map(|(labels, count)| (texts(labels).into(), count)).collect()
+    }
+
+    /// Answers that needed the origin, by the fields of [`ForwardLabels`].
+    pub(crate) fn forwards(&self) -> Vec<(Vec<String>, u64)> {
+        let texts = |ForwardLabels { fwd, fwd_status, stored, collapsed }| {
+            [fwd, &fwd_status.to_string(), stored, collapsed].map(str::to_owned)
+        };
+        self.answers.forwards.counts().into_iter().map(|(labels, count)| (texts(labels).into(), count)).collect()
+    }
+
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.settle();
+        self.answers.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Answers since the start, by [`Group`], and those with status 304.
+    pub(crate) fn answer_groups(&self) -> ([u64; Group::ALL.len()], u64) {
+        self.settle();
+        self.answers.tally.read()
     }
 
     /// What was counted since the start, for [`history`]; the rest of the reading is left as it is by default.
     pub(crate) fn reading(&self) -> Reading {
-        self.settle();
-        let (answers, not_modified) = self.0.tally.read();
-        let of_all = |at: usize| self.0.shards.iter().map(|shard| shard.latency[at].load(Ordering::Relaxed)).sum();
+        let (answers, not_modified) = self.answer_groups();
+        let of_all =
+            |at: usize| self.answers.shards.iter().map(|shard| shard.latency[at].load(Ordering::Relaxed)).sum();
         Reading { answers, not_modified, latency: std::array::from_fn(of_all), ..Reading::default() }
     }
 
     /// Share of answers that needed no request to the origin; `None` before the first.
     pub(crate) fn hit_ratio(&self) -> Option<f64> {
         self.settle();
-        let asked = self.0.asked.get();
-        (asked > 0).then(|| self.0.hits.get() as f64 / asked as f64)
+        let [hits, asked] = [&self.answers.hits, &self.answers.asked].map(|count| count.load(Ordering::Relaxed));
+        (asked > 0).then(|| hits as f64 / asked as f64)
     }
 }
 
@@ -280,8 +287,7 @@ mod tests {
 
     #[test]
     fn what_threads_count_apart_adds_up() {
-        let mut registry = Registry::default();
-        let telemetry = Telemetry::new(&mut registry);
+        let telemetry = Telemetry::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -299,15 +305,11 @@ mod tests {
         telemetry.took(RouteLabel::List, "hit", Duration::from_micros(3));
         assert_eq!(telemetry.timings().len(), 1);
         assert_eq!(telemetry.reading().latency.iter().sum::<u64>(), 1);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        for line in [
-            "grandstand_answers_total{route=\"list\",outcome=\"hit\",status=\"200\"} 400",
-            "grandstand_answers_total{route=\"list\",outcome=\"uri-miss\",status=\"200\"} 400",
-            "grandstand_answers_total{route=\"other\",outcome=\"hit\",status=\"304\"} 400",
-            "grandstand_body_bytes_total 3200",
-        ] {
-            assert!(text.contains(line), "{line} is not in\n{text}");
+        let answers: Vec<(String, u64)> =
+            telemetry.answers().into_iter().map(|(labels, count)| (labels.join(" "), count)).collect();
+        for (labels, count) in [("list hit 200", 400), ("list uri-miss 200", 400), ("other hit 304", 400)] {
+            assert!(answers.contains(&(labels.to_owned(), count)), "{labels} is not in {answers:?}");
         }
+        assert_eq!(telemetry.body_bytes(), 3200);
     }
 }

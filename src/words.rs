@@ -1,6 +1,30 @@
-//! Words that depend on a number.
+//! Words: those that depend on a number, those that name the values of an enum, sentences, and an error with its causes.
 //!
-//! Callers: every message with a count.
+//! Callers: every message with a count; enums whose values have words; `admin::advice`; whoever writes a message.
+
+/// An enum whose values have words: `ALL` lists the values in order, and a function of the given name gives the word.
+macro_rules! named {
+    ($(#[$of_all:meta])* $vis:vis enum $name:ident, $word:ident { $($(#[$of_one:meta])* $value:ident = $text:literal,)+ }) => {
+        $(#[$of_all])*
+        $vis enum $name {
+            $($(#[$of_one])* $value,)+
+        }
+
+        impl $name {
+            /// All values, in order.
+            $vis const ALL: [Self; [$($text),+].len()] = [$(Self::$value),+];
+
+            /// The word of this value.
+            $vis const fn $word(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text,)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use named;
 
 /// A count with its noun: `1 entry`, `2 entries`.
 pub fn counted(count: u64, noun: &str) -> String {
@@ -13,9 +37,70 @@ pub fn counted(count: u64, noun: &str) -> String {
     }
 }
 
+/// A time of so many seconds: `42 s`, `3 min`, `2 h 5 min`, `3 days`.
+pub(crate) fn seconds(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{minutes} min"),
+        7200..172_800 if minutes % 60 == 0 => format!("{hours} h"),
+        7200..172_800 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} days"),
+    }
+}
+
+/// A sentence begins with a capital and ends with a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    let text = text.trim();
+    let mut letters = text.chars();
+    let mut sentence: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    sentence.push_str(letters.as_str());
+    if !sentence.ends_with(['.', '!', '?', '…']) {
+        sentence.push('.');
+    }
+    sentence
+}
+
+/// The first digits of an id, enough to tell kept snapshots apart.
+pub(crate) fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+/// The message of an error and those of its causes; a cause that is quoted already is not repeated.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_and_sentences_are_short() {
+        for (got, want) in [
+            (seconds(119), "119 s"),
+            (seconds(120), "2 min"),
+            (seconds(7500), "2 h 5 min"),
+            (seconds(86_400), "24 h"),
+            (seconds(172_800), "2 days"),
+            (sentence("no space"), "No space."),
+            (sentence("really?"), "Really?"),
+            (short("0123456789abcdef").to_owned(), "0123456789ab"),
+            (short("é").to_owned(), "é"),
+        ] {
+            assert_eq!(got, want);
+        }
+    }
 
     #[test]
     fn only_one_is_singular() {

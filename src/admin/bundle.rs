@@ -20,7 +20,7 @@ use pingora::protocols::http::ServerSession;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::api::dump::DumpKind;
+use crate::api::route::DumpKind;
 use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
 use crate::bundle::{Bundle, BundleError};
 use crate::clock::Clock;
@@ -31,6 +31,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::Snapshots;
 use crate::snapshots::bundle::ImportError;
 use crate::snapshots::export::{ExportError, Exported};
+use crate::tasks::{Aborted, blocking};
 
 use self::dump::{Wanted, wanted};
 use super::snapshots::status_of;
@@ -101,8 +102,8 @@ enum Failed {
     Busy,
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("internal error: the task was aborted ({0})")]
-    Lost(String),
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
 }
 
 impl Failed {
@@ -123,7 +124,7 @@ impl Failed {
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Export(_) | Self::Dump(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Lost(_) => {
+            Self::Export(_) | Self::Dump(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Aborted(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }
@@ -271,22 +272,18 @@ pub(crate) async fn send(session: &mut ServerSession, mut file: File, exported: 
     let mut left = length;
     while left > 0 {
         let want = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-        let read = tokio::task::spawn_blocking(move || {
+        let read = blocking(move || {
             let mut piece = vec![0; want];
             file.read_exact(&mut piece).map(|()| (file, piece))
         });
-        let unreadable = |why: String| pingora::Error::explain(pingora::ErrorType::FileReadError, why);
-        let read = read.await.map_err(|error| unreadable(error.to_string()))?;
-        let (again, piece) = read.map_err(|error| unreadable(error.to_string()))?;
+        let unreadable =
+            |error: io::Error| pingora::Error::explain(pingora::ErrorType::FileReadError, error.to_string());
+        let (again, piece) = read.await.map_err(unreadable)?;
         file = again;
         left -= want as u64;
         session.write_response_body(Bytes::from(piece), left == 0).await?;
     }
     Ok(())
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failed> + Send + 'static) -> Result<T, Failed> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Failed::Lost(error.to_string())))
 }
 
 /// Whether an import may be older than an earlier one.

@@ -58,17 +58,17 @@ impl AdminFront {
 #[async_trait]
 impl ServerApp for AdminFront {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let Ok(guest) = self.connections.admit(None) else { return None };
-        let mut leave = pin!(guest.told_to_leave());
+        let Ok(connection) = self.connections.admit(None) else { return None };
+        let mut leave = pin!(connection.told_to_leave());
         let mut next = Some(stream);
         while let Some(mut stream) = next {
-            guest.rest(Instant::now());
+            connection.set_idle(Instant::now());
             let head = tokio::select! {
                 biased;
                 head = timeout(DEADLINE, request_head::read(&mut stream, None, self.head())) => head,
                 () = leave.as_mut() => return None,
             };
-            guest.work();
+            connection.set_busy();
             match head {
                 Ok(Ok(head)) => {
                     let mut session = ServerSession::new_http1(stream);
@@ -76,7 +76,7 @@ impl ServerApp for AdminFront {
                     next = self.exchange(session, shutdown).await;
                 }
                 Ok(Err(Unread::Refused(refusal))) => {
-                    guest.rest(Instant::now());
+                    connection.set_idle(Instant::now());
                     tokio::select! {
                         () = self.refuse(stream, refusal) => {}
                         () = leave.as_mut() => {}
@@ -120,7 +120,7 @@ impl AdminFront {
         })
         .await;
         if matches!(sent, Ok(Ok(()))) {
-            farewell::take_leave(stream).await;
+            farewell::lingering_close(stream).await;
         }
     }
 

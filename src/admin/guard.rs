@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 
 use crate::config::AdminConfig;
-use crate::semantics::host;
+use crate::semantics::target;
 
 /// The longest foreign name that is repeated in an answer, in bytes.
 const SHOWN: usize = 80;
@@ -26,7 +26,7 @@ pub(crate) fn is_for_us(config: &AdminConfig, local: Option<IpAddr>, request: &P
     let target = request.uri.authority().map(|authority| authority.as_str().as_bytes());
     let own = [Some(config.listen), local.map(|address| SocketAddr::new(address, 0))];
     let is_ours = |value: &[u8]| {
-        let Some(name) = host::name_of(value) else { return false };
+        let Some(name) = target::host_of(value) else { return false };
         let is_own = |address: IpAddr| {
             address.is_loopback() || own.into_iter().flatten().any(|own| own.ip().to_canonical() == address)
         };

@@ -1,41 +1,15 @@
 //! Health, the reasons when it is bad, and what should be mended although it is good: sentences for people in `/status`
 //! and `grandstand status`.
 //!
-//! Pure. Callers: [`super::status`], [`super::page`] for what to do about them.
+//! Pure. Callers: [`super::status`]; [`super::advice`] says what to do about them.
 
 use std::time::Duration;
 
 use crate::config::Use;
-use crate::upstream::status::{DetailTrouble, OldCopy};
+use crate::upstream::status::{DetailTrouble, Picture};
 use crate::words::counted;
 
-/// The inputs of health.
-pub(super) struct Facts<'a> {
-    /// How this process is used.
-    pub usage: Use,
-    /// Why there is no data to answer from; `None`: there is.
-    pub not_ready: Option<String>,
-    /// Age of the data: seconds since it was confirmed; `None` without data.
-    pub age: Option<u32>,
-    /// Whether that instant is in the future, so that it confirms nothing.
-    pub unconfirmed: bool,
-    /// The time by which a refresh must have happened.
-    pub ttl: Duration,
-    /// `bundle.max_age`.
-    pub max_age: Option<Duration>,
-    /// Why a snapshot is held back.
-    pub held: Option<&'a str>,
-    /// The problem of the disk.
-    pub disk: Option<&'a str>,
-    /// Why the data of a replica is not the newest.
-    pub replica: Option<&'a str>,
-    /// Details that cannot be fetched.
-    pub details: Option<&'a DetailTrouble>,
-    /// How many answers in a row a shield was forbidden to store.
-    pub unstored: u64,
-    /// The oldest copy of a cache that was far older than `origin.cache_ttl`.
-    pub old_copy: Option<OldCopy>,
-}
+use super::facts::StatusFacts;
 
 /// The age from which on data is not healthy; `None`: at any age it is.
 pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Option<Duration> {
@@ -79,26 +53,27 @@ impl Reason {
     }
 }
 
-/// Every reason for which this is not healthy, the most pressing first; empty: it is.
-pub(super) fn reasons(facts: &Facts<'_>) -> Vec<Reason> {
+/// Every reason for which this is not healthy, the most pressing first; empty: it is. `not_ready`: why there is no data to
+/// answer from.
+pub(super) fn reasons(facts: &StatusFacts, not_ready: Option<String>) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = Vec::new();
-    reasons.extend(facts.disk.map(|why| Reason::new(Trouble::Disk, why.to_owned())));
-    reasons.extend(facts.not_ready.clone().map(|why| Reason::new(Trouble::NotReady, why)));
-    let limit = oldest(facts.usage, facts.ttl, facts.max_age).map(|oldest| oldest.as_secs());
-    match (limit, facts.age) {
-        (Some(_), Some(_)) if facts.unconfirmed => {
+    reasons.extend(facts.disk.clone().map(|why| Reason::new(Trouble::Disk, why)));
+    reasons.extend(not_ready.map(|why| Reason::new(Trouble::NotReady, why)));
+    match (facts.unhealthy_after_seconds, facts.age_seconds) {
+        (Some(_), _) if facts.unconfirmed => {
             let why = "data not confirmed: it is dated in the future, so check the clocks";
             reasons.push(Reason::new(Trouble::Clock, why.to_owned()));
         }
         (Some(limit), Some(age)) if u64::from(age) > limit => {
-            let why = facts.replica.map_or_else(String::new, |why| format!(": {why}"));
+            let why = facts.replica.as_ref().and_then(|replica| replica.why.as_ref());
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
             let text = format!("data not confirmed for {age} s (limit {limit} s){why}");
             reasons.push(Reason::new(Trouble::Unconfirmed, text));
         }
         _ => {}
     }
-    let held = |why| Reason::new(Trouble::HeldBack, format!("a snapshot is held back: {why}"));
-    reasons.extend(facts.held.map(held));
+    let held = facts.held.as_ref().map(|held| format!("a snapshot is held back: {}", held.reason));
+    reasons.extend(held.map(|text| Reason::new(Trouble::HeldBack, text)));
     reasons
 }
 
@@ -106,9 +81,9 @@ pub(super) fn reasons(facts: &Facts<'_>) -> Vec<Reason> {
 const MANY_UNSTORED: u64 = 3;
 
 /// What should be mended although this is healthy.
-pub(super) fn findings(facts: &Facts<'_>) -> Vec<Reason> {
+pub(super) fn findings(usage: Use, origin: &Picture) -> Vec<Reason> {
     let mut findings = Vec::new();
-    match facts.details {
+    match &origin.details {
         Some(DetailTrouble { all: true, error, failing, .. }) => {
             let failed = counted(*failing as u64, "request");
             let text =
@@ -122,106 +97,102 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Reason> {
         }
         _ => {}
     }
-    if facts.usage == Use::Shield && facts.unstored >= MANY_UNSTORED {
+    if usage == Use::Shield && origin.unstored >= MANY_UNSTORED {
         let text = format!(
             "nothing can be stored: the last {} answers of the origin forbid it with `Cache-Control: private` or \
              `no-store`, so each request of a client becomes a request to the origin",
-            facts.unstored
+            origin.unstored
         );
         findings.push(Reason::new(Trouble::Unstored, text));
     }
-    findings.extend(facts.old_copy.map(|copy| Reason::new(Trouble::OldCopies, copy.to_string())));
+    findings.extend(origin.old_copy.map(|copy| Reason::new(Trouble::OldCopies, copy.to_string())));
     findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn mirror() -> Facts<'static> {
-        Facts {
-            usage: Use::Mirror,
-            not_ready: None,
-            age: Some(3),
-            unconfirmed: false,
-            ttl: Duration::from_secs(1),
-            max_age: None,
-            held: None,
-            disk: None,
-            replica: None,
-            details: None,
-            unstored: 0,
-            old_copy: None,
-        }
-    }
+    use crate::admin::facts::ReplicaFacts;
+    use crate::upstream::status::Held;
 
     #[test]
-    fn each_finding_is_a_sentence_and_no_reason() {
+    fn each_finding_is_a_sentence() {
         let trouble = |failing, often, all| DetailTrouble { failing, often, all, error: "it is HTML".to_owned() };
-        let (few, some, all) = (trouble(2, 0, false), trouble(40, 1, false), trouble(9, 9, true));
-        let shield = |unstored| Facts { usage: Use::Shield, unstored, ..mirror() };
+        let details = |trouble| Picture { details: Some(trouble), ..Picture::default() };
+        let unstored = |unstored| Picture { unstored, ..Picture::default() };
         let none: &[&str] = &[];
-        for (facts, want) in [
-            (mirror(), none),
-            (Facts { details: Some(&few), ..mirror() }, none),
-            (Facts { details: Some(&some), ..mirror() }, &["1 detail cannot be fetched", "The last error: it is HTML"]),
-            (Facts { details: Some(&all), ..mirror() }, &["no details can be fetched: 9 requests", "it is HTML"]),
-            (shield(2), none),
-            (shield(1000), &["the last 1000 answers", "`Cache-Control: private`"]),
-            (Facts { unstored: 1000, ..mirror() }, none),
+        for (usage, origin, want) in [
+            (Use::Mirror, Picture::default(), none),
+            (Use::Mirror, details(trouble(2, 0, false)), none),
+            (
+                Use::Mirror,
+                details(trouble(40, 1, false)),
+                &["1 detail cannot be fetched", "The last error: it is HTML"],
+            ),
+            (Use::Mirror, details(trouble(9, 9, true)), &["no details can be fetched: 9 requests", "it is HTML"]),
+            (Use::Shield, unstored(2), none),
+            (Use::Shield, unstored(1000), &["the last 1000 answers", "`Cache-Control: private`"]),
+            (Use::Mirror, unstored(1000), none),
         ] {
-            let texts: Vec<String> = findings(&facts).into_iter().map(|finding| finding.text).collect();
+            let texts: Vec<String> = findings(usage, &origin).into_iter().map(|finding| finding.text).collect();
             assert_eq!(texts.is_empty(), want.is_empty(), "{texts:?}");
             assert!(want.iter().all(|part| texts[0].contains(part)), "{texts:?}");
-            assert_eq!(reasons(&facts), []);
         }
     }
 
     #[test]
     fn each_reason_is_a_sentence_and_none_is_health() {
-        let (none, minute): (&[&str], _) = (&[], Some(Duration::from_secs(60)));
-        for (facts, want) in [
-            (mirror(), none),
-            (Facts { age: Some(29), ..mirror() }, &["data not confirmed for 29 s (limit 3 s)"]),
+        let aged = |usage, ttl, max_age: Option<Duration>, age_seconds| StatusFacts {
+            unhealthy_after_seconds: oldest(usage, ttl, max_age).map(|oldest| oldest.as_secs()),
+            age_seconds,
+            ..StatusFacts::default()
+        };
+        let (second, minute) = (Duration::from_secs(1), Some(Duration::from_secs(60)));
+        let mirror = |age| aged(Use::Mirror, second, None, Some(age));
+        let offline = |max_age, age| aged(Use::Offline, second, max_age, Some(age));
+        let replica = |age| StatusFacts {
+            replica: Some(ReplicaFacts { why: Some("no head".to_owned()), ..ReplicaFacts::default() }),
+            ..mirror(age)
+        };
+        let held = Some(Held { reason: "it lost half".to_owned(), ..Held::default() });
+        let future = |facts| StatusFacts { age_seconds: None, unconfirmed: true, ..facts };
+        let in_future = "data not confirmed: it is dated in the future, so check the clocks";
+        let none: &[&str] = &[];
+        for (facts, not_ready, want) in vec![
+            (mirror(3), None, none),
+            (mirror(29), None, &["data not confirmed for 29 s (limit 3 s)"]),
             (
-                Facts { age: Some(4), ttl: Duration::from_millis(100), ..mirror() },
+                aged(Use::Mirror, Duration::from_millis(100), None, Some(4)),
+                None,
                 &["data not confirmed for 4 s (limit 3 s)"],
             ),
             (
-                Facts { age: Some(901), ttl: Duration::from_secs(300), ..mirror() },
+                aged(Use::Mirror, Duration::from_secs(300), None, Some(901)),
+                None,
                 &["data not confirmed for 901 s (limit 900 s)"],
             ),
+            (future(mirror(0)), None, &[in_future]),
             (
-                Facts { age: Some(0), unconfirmed: true, ..mirror() },
-                &["data not confirmed: it is dated in the future, so check the clocks"],
-            ),
-            (
-                Facts { age: None, not_ready: Some("the first crawl has not begun".into()), ..mirror() },
+                aged(Use::Mirror, second, None, None),
+                Some("the first crawl has not begun"),
                 &["the first crawl has not begun"],
             ),
             (
-                Facts { age: Some(9), held: Some("it lost half"), disk: Some("no space"), ..mirror() },
+                StatusFacts { held, disk: Some("no space".to_owned()), ..mirror(9) },
+                None,
                 &["no space", "data not confirmed for 9 s (limit 3 s)", "a snapshot is held back: it lost half"],
             ),
-            (Facts { usage: Use::Shield, age: None, ..mirror() }, none),
-            (Facts { usage: Use::Offline, age: Some(1 << 30), ..mirror() }, none),
-            (Facts { usage: Use::Offline, age: Some(60), max_age: minute, ..mirror() }, none),
-            (
-                Facts { usage: Use::Offline, age: Some(61), max_age: minute, ..mirror() },
-                &["data not confirmed for 61 s (limit 60 s)"],
-            ),
-            (
-                Facts { usage: Use::Offline, age: Some(0), max_age: minute, unconfirmed: true, ..mirror() },
-                &["data not confirmed: it is dated in the future, so check the clocks"],
-            ),
-            (Facts { age: Some(29), max_age: minute, ..mirror() }, &["data not confirmed for 29 s (limit 3 s)"]),
-            (Facts { usage: Use::Replica, replica: Some("no head"), ..mirror() }, none),
-            (
-                Facts { usage: Use::Replica, age: Some(4), replica: Some("no head"), ..mirror() },
-                &["data not confirmed for 4 s (limit 3 s): no head"],
-            ),
+            (aged(Use::Shield, second, None, None), None, none),
+            (offline(None, 1 << 30), None, none),
+            (offline(minute, 60), None, none),
+            (offline(minute, 61), None, &["data not confirmed for 61 s (limit 60 s)"]),
+            (future(offline(minute, 0)), None, &[in_future]),
+            (aged(Use::Mirror, second, minute, Some(29)), None, &["data not confirmed for 29 s (limit 3 s)"]),
+            (replica(3), None, none),
+            (replica(4), None, &["data not confirmed for 4 s (limit 3 s): no head"]),
         ] {
-            let texts: Vec<String> = reasons(&facts).into_iter().map(|reason| reason.text).collect();
+            let reasons = reasons(&facts, not_ready.map(str::to_owned));
+            let texts: Vec<String> = reasons.into_iter().map(|reason| reason.text).collect();
             assert_eq!(texts, want);
         }
     }

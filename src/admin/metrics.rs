@@ -1,21 +1,20 @@
 //! `GET /metrics`: every counter and gauge, in the text format that the client asks for.
 //!
-//! Everything is written once, as OpenMetrics; the older format of Prometheus is made of that text. Callers:
-//! [`super::Admin`].
+//! [`table`] says which there are. Callers: [`super::Admin`].
 
-mod families;
-mod gauges;
-mod process;
-mod publish;
+pub mod table;
+
+use std::fmt::Write as _;
 
 use http::header::{ACCEPT, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use prometheus_client::registry::Registry;
+
+use crate::telemetry::timing::{BOUNDS, Histogram};
 
 use super::status::Status;
-use super::{Reply, error, reply};
+use super::{Reply, reply};
 
-use families::Families;
+use table::{Kind, Metric, Samples, Scrape};
 
 /// A text format for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,52 +62,52 @@ impl Format {
 }
 
 /// Every metric.
-pub(super) fn answer(status: &Status, registry: &Registry, headers: &HeaderMap) -> Reply {
-    let format = Format::wanted(headers);
-    let mut text = String::new();
-    status.telemetry.settle();
-    if prometheus_client::encoding::text::encode_registry(&mut text, registry).is_err() {
-        return error(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written");
+pub(super) fn answer(status: &Status, headers: &HeaderMap) -> Reply {
+    let (format, scrape) = (Format::wanted(headers), Scrape::of(status));
+    let mut text = String::with_capacity(32 << 10);
+    for metric in table::ALL {
+        family(&mut text, metric, &(metric.read)(&scrape), format);
     }
-    let mut families = Families::after(text);
-    gauges::write(status, &mut families);
-    process::write(&mut families);
-    publish::write(status, &mut families);
-    let text = families.into_text();
-    let mut response = match format {
-        Format::OpenMetrics => reply(StatusCode::OK, format.content_type(), text + "# EOF\n"),
-        Format::Text => reply(StatusCode::OK, format.content_type(), classic(&text)),
-    };
+    if format == Format::OpenMetrics {
+        text.push_str("# EOF\n");
+    }
+    let mut response = reply(StatusCode::OK, format.content_type(), text);
     response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
     response
 }
 
-/// OpenMetrics as version 0.0.4: a counter's family has the name of its samples, with `_total`, and there are no units.
-fn classic(openmetrics: &str) -> String {
-    let mut text = String::with_capacity(openmetrics.len() + 1024);
-    // The help comes before the type, and both need the family's name.
-    let mut help: Option<(&str, &str)> = None;
-    let mut push = |parts: &[&str]| {
-        text.extend(parts.iter().copied().chain(["\n"]));
-    };
-    for line in openmetrics.lines() {
-        if let Some(told) = line.strip_prefix("# HELP ") {
-            help = told.split_once(' ');
-        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|told| told.split_once(' ')) {
-            let (suffix, kind) = match kind {
-                "counter" => ("_total", kind),
-                "unknown" => ("", "untyped"),
-                _ => ("", kind),
-            };
-            if let Some((_, told)) = help.take().filter(|(helped, _)| *helped == name) {
-                push(&["# HELP ", name, suffix, " ", told]);
-            }
-            push(&["# TYPE ", name, suffix, " ", kind]);
-        } else if !line.starts_with("# UNIT ") {
-            push(&[line]);
-        }
+/// Writes a metric; nothing if it has no samples.
+fn family(text: &mut String, metric: &Metric, samples: &Samples, format: Format) {
+    let Metric { name, kind, help, .. } = metric;
+    if matches!(samples, Samples::Absent) || matches!(samples, Samples::Labelled(values) if values.is_empty()) {
+        return;
     }
-    text
+    let total = if *kind == Kind::Counter { "_total" } else { "" };
+    // In the older format, a counter's family has the name of its samples.
+    let of_family = if format == Format::Text { total } else { "" };
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "# HELP {name}{of_family} {help}.\n# TYPE {name}{of_family} {}", kind.as_str());
+    match samples {
+        Samples::Absent => {}
+        Samples::One(value) => drop(writeln!(text, "{name}{total} {value}")),
+        Samples::Labelled(values) => {
+            for (of, value) in values {
+                let pairs = metric.labels.iter().zip(of).map(|(label, of)| format!("{label}=\"{of}\""));
+                let _ = writeln!(text, "{name}{total}{{{}}} {value}", pairs.collect::<Vec<_>>().join(","));
+            }
+        }
+        Samples::Times(histograms) => histograms.iter().for_each(|times| histogram(text, name, times)),
+    }
+}
+
+fn histogram(text: &mut String, name: &str, Histogram { route, outcome, at_most, sum }: &Histogram) {
+    let labels = format!("route=\"{}\",outcome=\"{}\"", route.as_str(), outcome.as_str());
+    let bounds = BOUNDS.iter().map(|(written, _)| *written).chain(["+Inf"]);
+    for (bound, count) in bounds.zip(at_most) {
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
+    }
+    let all = at_most.last().copied().unwrap_or_default();
+    let _ = writeln!(text, "{name}_sum{{{labels}}} {}\n{name}_count{{{labels}}} {all}", sum.as_secs_f64());
 }
 
 #[cfg(test)]
@@ -145,12 +144,46 @@ mod tests {
 
     #[test]
     fn a_counter_is_named_as_its_samples_are_in_the_older_format() {
-        let text = "# HELP a_seconds Time.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total{b=\"# \"} 1\n\
-                    # HELP c Now.\n# TYPE c gauge\nc 2\n# TYPE d unknown\nd 3\n# HELP e Spread.\n# TYPE e histogram\n\
-                    e_bucket{le=\"+Inf\"} 4\n";
-        let want = "# HELP a_seconds_total Time.\n# TYPE a_seconds_total counter\na_seconds_total{b=\"# \"} 1\n\
-                    # HELP c Now.\n# TYPE c gauge\nc 2\n# TYPE d untyped\nd 3\n# HELP e Spread.\n# TYPE e histogram\n\
-                    e_bucket{le=\"+Inf\"} 4\n";
-        assert_eq!(classic(text), want);
+        let metric = |kind| Metric {
+            name: "a_seconds",
+            kind,
+            unit: "seconds",
+            labels: &["b"],
+            help: "Time",
+            read: |_| Samples::Absent,
+        };
+        let by = || Samples::Labelled(vec![(vec!["c".to_owned()], 1)]);
+        for (kind, samples, format, want) in [
+            (
+                Kind::Counter,
+                by(),
+                Format::Text,
+                "# HELP a_seconds_total Time.\n# TYPE a_seconds_total counter\na_seconds_total{b=\"c\"} 1\n",
+            ),
+            (
+                Kind::Counter,
+                by(),
+                Format::OpenMetrics,
+                "# HELP a_seconds Time.\n# TYPE a_seconds counter\na_seconds_total{b=\"c\"} 1\n",
+            ),
+            (
+                Kind::Gauge,
+                Samples::One(2.5),
+                Format::Text,
+                "# HELP a_seconds Time.\n# TYPE a_seconds gauge\na_seconds 2.5\n",
+            ),
+            (
+                Kind::Gauge,
+                Samples::One(2.0),
+                Format::OpenMetrics,
+                "# HELP a_seconds Time.\n# TYPE a_seconds gauge\na_seconds 2\n",
+            ),
+            (Kind::Gauge, Samples::Absent, Format::Text, ""),
+            (Kind::Counter, Samples::Labelled(Vec::new()), Format::Text, ""),
+        ] {
+            let mut text = String::new();
+            family(&mut text, &metric(kind), &samples, format);
+            assert_eq!(text, want);
+        }
     }
 }

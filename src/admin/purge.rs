@@ -5,7 +5,7 @@
 use crate::answer::purge::{Purge, PurgeError};
 use crate::cache::Cache;
 use crate::proxy::Proxy;
-use crate::semantics::path::BasePath;
+use crate::semantics::target::BasePath;
 
 /// Purges answers.
 pub(crate) struct Purger {

@@ -7,56 +7,30 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderValue, StatusCode};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::clock::WallTime;
-
+use super::facts::ReloadFacts;
 use super::{Reply, error, json_reply};
-
-/// How a reload ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Report {
-    /// When it ended.
-    pub at: WallTime,
-    /// The changed keys that are in effect now.
-    pub applied: Vec<String>,
-    /// The changed keys that take effect at the next start.
-    pub needs_restart: Vec<String>,
-    /// Every mistake in the configuration; then nothing has changed. Empty: it was read.
-    pub errors: Vec<String>,
-}
-
-impl Report {
-    fn describe(&self) -> Value {
-        json!({
-            "at": self.at.rfc3339(),
-            "ok": self.errors.is_empty(),
-            "applied": self.applied,
-            "needs_restart": self.needs_restart,
-            "errors": self.errors,
-        })
-    }
-}
 
 /// The last reload; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reloads(Arc<ArcSwapOption<Report>>);
+pub(crate) struct Reloads(Arc<ArcSwapOption<ReloadFacts>>);
 
 impl Reloads {
     /// Records a reload.
-    pub(crate) fn record(&self, report: Report) {
+    pub(crate) fn record(&self, report: ReloadFacts) {
         self.0.store(Some(Arc::new(report)));
     }
 
-    /// For `/status`; null before the first reload.
-    pub(super) fn describe(&self) -> Value {
-        self.0.load().as_ref().map_or(Value::Null, |report| report.describe())
+    /// `None` before the first reload.
+    pub(super) fn last(&self) -> Option<ReloadFacts> {
+        self.0.load().as_deref().cloned()
     }
 }
 
 /// Reads the configuration again and puts it into effect; it blocks. `None`: this process has none to read.
 #[derive(Clone)]
-pub(crate) struct Reloader(pub Arc<dyn Fn() -> Option<Report> + Send + Sync>);
+pub(crate) struct Reloader(pub Arc<dyn Fn() -> Option<ReloadFacts> + Send + Sync>);
 
 impl Reloader {
     /// Reloads, and tells how that ended: 200, or 422 with every mistake.
@@ -70,7 +44,7 @@ impl Reloader {
                 return error(StatusCode::INTERNAL_SERVER_ERROR, &why);
             }
         };
-        let mut value = report.describe();
+        let mut value = serde_json::to_value(&report).unwrap_or_default();
         if report.errors.is_empty() {
             return json_reply(StatusCode::OK, &value);
         }

@@ -1,44 +1,42 @@
-//! The contents of `/status` and `/readyz`.
+//! The state of the server: the contents of `/status` and `/readyz`, and one line for service managers.
 //!
-//! Callers: [`super::Admin`], [`super::page`], [`super::sampler`], `metrics`.
-
-mod publish;
+//! Callers: [`super::Admin`], [`super::history`], `metrics`, [`crate::app`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
-use crate::api::taxonomy::TaxonomyKind;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
-use crate::clock::{Clock, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, Use};
 use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::limit::Limiter;
-use crate::mirror::details::{Covered, Details};
+use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
-use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
 use crate::shared_limit::SharedLimit;
-use crate::snapshot::membership::Membership;
-use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
-use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::history::History;
 use crate::telemetry::recent::Recent;
+use crate::telemetry::{Group, Telemetry};
 use crate::upstream::budget::Budget;
 use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress};
 use crate::words::counted;
 
-use super::health::{self, Facts, Reason};
+use super::advice::{self, RecentNote};
+use super::facts::{
+    AdminFacts, BudgetFacts, CacheFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts, PublishFacts,
+    ReplicaFacts, RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
+};
+use super::health::{self, Reason};
+use super::process::Process;
 use super::reload::Reloads;
-use super::replica::ReplicaReading;
 
 /// The public HTTPS listener.
 pub(crate) struct TlsStatus {
@@ -48,40 +46,14 @@ pub(crate) struct TlsStatus {
     pub certificate: Arc<Current>,
 }
 
-/// The state at one instant, as values.
-pub(super) struct Reading {
-    /// The instant.
-    pub now: WallTime,
-    /// The data that clients get.
-    pub published: Option<Arc<Snapshot>>,
-    /// What is known of the origin.
-    pub picture: Picture,
-    /// The origin's state, as last seen.
-    pub state: OriginState,
-    /// Seconds since the data was confirmed; `None` without data, or while its date is in the future.
-    pub age: Option<u32>,
-    /// Whether its date is in the future.
-    pub unconfirmed: bool,
-    /// What is wrong with the disk.
-    pub disk: Option<String>,
-    /// Why this is unhealthy; empty: it is not.
-    pub reasons: Vec<Reason>,
-    /// What should be mended although it is healthy.
-    pub findings: Vec<Reason>,
-    /// The details, and how many listings there are.
-    pub details: Option<(Covered, usize)>,
-    /// See `Status::eta_seconds`.
-    pub eta_seconds: Option<u64>,
-    /// The state of a replica; `None` in other uses.
-    pub replica: Option<ReplicaReading>,
-}
-
 /// The state that `/status` shows.
 pub(crate) struct Status {
     /// How this process is used.
     pub usage: Use,
     /// The public addresses.
     pub listen: Vec<SocketAddr>,
+    /// When this process began to serve.
+    pub started_at: WallTime,
     /// The public HTTPS listener, if any.
     pub tls: Option<TlsStatus>,
     /// The current snapshot.
@@ -126,9 +98,9 @@ pub(crate) struct Status {
 }
 
 impl TlsStatus {
-    fn describe(&self, now: WallTime) -> Value {
-        let (until, problem) = (self.certificate.until().rfc3339(), self.certificate.problem(now));
-        json!({ "listen": self.listen, "valid_until": until, "problem": problem })
+    /// Until the certificate expires.
+    pub(super) fn seconds_left(&self, now: WallTime) -> i64 {
+        self.certificate.until().seconds_since(now)
     }
 }
 
@@ -159,170 +131,162 @@ impl Status {
         })
     }
 
-    /// The time by which a refresh must have happened.
-    pub(super) fn ttl(&self) -> Duration {
-        self.settings.load().ttl
-    }
-
     /// Whether a snapshot is held back.
     pub(crate) fn holds_back(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
     }
 
-    /// Whether the server is healthy, and the JSON of `/status`.
-    pub(crate) fn describe(&self) -> (bool, Value) {
-        self.describe_reading(&self.read())
-    }
-
-    /// Everything that is decided or counted at one instant.
-    pub(super) fn read(&self) -> Reading {
-        let instants = self.clock.now();
-        let now = instants.wall;
-        let published = self.current.get();
+    /// Every fact of `/status` at this instant.
+    pub(crate) fn facts(&self) -> StatusFacts {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
-        let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
-        let age = published.as_ref().and_then(|published| published.age_seconds(instants));
-        // A stamp from the future confirms nothing.
-        let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
-        let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
-        let replica = self.replica.as_ref().map(|replica| {
-            let oldest = health::oldest(self.usage, self.ttl(), self.max_age).unwrap_or_else(|| self.ttl());
-            ReplicaReading::of(&replica.picture(), now, self.clock.now_mono(), oldest)
-        });
-        let facts = Facts {
-            usage: self.usage,
-            not_ready: self.ready().err(),
-            age: age.or(unconfirmed.then_some(0)),
-            unconfirmed,
-            ttl: self.ttl(),
-            max_age: self.max_age,
-            held: picture.held.as_ref().map(|held| held.reason.as_str()),
-            disk: disk.as_deref(),
-            replica: replica.as_ref().and_then(|replica| replica.why.as_deref()),
-            details: picture.details.as_ref(),
-            unstored: picture.unstored,
-            old_copy: picture.old_copy,
-        };
-        let (reasons, findings) = (health::reasons(&facts), health::findings(&facts));
-        let details = published.as_ref().zip(self.details.as_ref());
-        let details =
-            details.map(|(published, details)| (details.covered(&published.dataset), published.dataset.len()));
-        let eta_seconds = self.eta_seconds(&picture, details);
-        Reading {
-            now,
-            published,
-            picture,
-            state,
-            age,
-            unconfirmed,
-            disk,
-            reasons,
-            findings,
-            details,
-            eta_seconds,
-            replica,
+        let facts = self.measured(&picture);
+        let (reasons, findings) = (health::reasons(&facts, self.ready().err()), health::findings(self.usage, &picture));
+        let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
+        let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
+        StatusFacts {
+            state: state.to_owned(),
+            reasons: texts(&reasons),
+            findings: texts(&findings),
+            advice: advice::advice(self.usage, &facts, &reasons, &findings),
+            ..facts
         }
     }
 
-    /// Whether all is well at an instant, and everything as JSON.
-    pub(super) fn describe_reading(&self, reading: &Reading) -> (bool, Value) {
-        let Reading { now, published, picture, state, age, unconfirmed, disk, .. } = reading;
-        let Reading { reasons, findings, details, eta_seconds, replica, .. } = reading;
-        let healthy = reasons.is_empty();
-        let wanted = self.details.as_ref().and_then(Details::all_wanted);
-        let wanted = wanted.map(|all| if all { "all" } else { "on-demand" });
-        let mut value = json!({
-            "use": self.usage.as_str(),
-            "state": if healthy { "healthy" } else { "unhealthy" },
-            "reasons": reasons.iter().map(|reason| &reason.text).collect::<Vec<_>>(),
-            "findings": findings.iter().map(|finding| &finding.text).collect::<Vec<_>>(),
-            "listen": self.listen,
-            "tls": self.tls.as_ref().map(|tls| tls.describe(*now)),
-            "snapshot": published.as_ref().map(|published| json!({
-                "id": published.dataset.id.as_str(),
-                "certificate": published.meta.certificate.as_str(),
-                "open_points": published.meta.open_points,
-            })),
-            "rollback": self.snapshots.as_ref().and_then(Snapshots::rolled_back).map(|rollback| json!({
-                "served": rollback.served,
-                "newest": rollback.newest,
-                "waiting": rollback.newest.as_ref() != Some(&rollback.served),
-            })),
-            "versions": self.snapshots.as_ref().map(|snapshots| snapshots.kept().len()),
-            "listings": published.as_ref().map(|published| published.dataset.len()),
-            "details": details.map(|(covered, of)| json!({
-                "mirrored": covered.mirrored,
-                "current": covered.current,
-                "of": of,
-                "wanted": wanted,
-            })),
-            "confirmed_at": published.as_ref().and_then(|published| published.claimed().rfc3339()),
-            "age_seconds": age,
-            "unconfirmed": unconfirmed,
-            "origin": {
-                "state": state.as_str(),
-                "budget": self.budget_json(),
-                "eta_seconds": eta_seconds,
-                "pass": picture.pass,
-                "passes": picture.passes,
-                "failures": picture.health.failures(),
-                "requests": picture.sent,
-                "stamps": picture.stamps,
-            },
-            "terms": published.as_ref().map(|published| terms(published)),
-            "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),
-            "left_out": published.as_ref().map(|published| published.meta.left_out.clone()),
-            "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
-            "unproved": published.as_ref().map(|published| published.meta.unproved().collect::<Vec<_>>()),
-            "held": picture.held,
-            "parity": self.audits.as_ref().map_or(Value::Null, parity),
-            "rate_limit": self.rate_limit(),
-            "hit_ratio": self.telemetry.hit_ratio(),
-            "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
-            "reload": self.reloads.describe(),
-            "disk": disk,
-            "publish": self.publish.as_ref().map(|publish| publish::describe(&publish.view(), &self.clock)),
-            "edges": self.snapshots.as_ref().map(|snapshots| super::edges::describe(snapshots.edges())),
-            "last_error": picture.last_error,
-            "replica": replica,
+    /// What the server does and how it is: `serving 5000 listings (mirror), confirmed at 2026-11-22T14:30:00Z`.
+    pub(crate) fn line(&self) -> String {
+        let facts = self.facts();
+        let usage = &facts.usage;
+        let served = match facts.listings {
+            Some(listings) => {
+                let confirmed = facts.confirmed_at.as_deref().unwrap_or("an unknown time");
+                format!("serving {} ({usage}), confirmed at {confirmed}", counted(listings, "listing"))
+            }
+            None if self.usage == Use::Shield => format!("serving ({usage})"),
+            None => format!("no data yet ({usage})"),
+        };
+        if facts.reasons.is_empty() { served } else { format!("{served}; unhealthy: {}", facts.reasons.join("; ")) }
+    }
+
+    /// All facts but those that are concluded from them.
+    fn measured(&self, picture: &Picture) -> StatusFacts {
+        let (instants, mono) = (self.clock.now(), self.clock.now_mono());
+        let config = self.settings.load();
+        let published = self.current.get();
+        let (dataset, meta) = (published.as_ref().map(|one| &one.dataset), published.as_ref().map(|one| &one.meta));
+        let covered = dataset.zip(self.details.as_ref()).map(|(dataset, details)| details.covered(dataset));
+        let details = dataset.zip(covered).map(|(dataset, covered)| DetailFacts {
+            mirrored: covered.mirrored as u64,
+            current: Some(covered.current as u64),
+            of: dataset.len() as u64,
+            wanted: self.wants_all().map(|all| if all { "all" } else { "on-demand" }.to_owned()),
         });
-        // It may contain texts from outside.
-        excerpt::cut_all(&mut value);
-        (healthy, value)
+        let oldest = health::oldest(self.usage, config.ttl, self.max_age);
+        let (bytes, entries) = self.cache.size();
+        let (counted, not_modified) = self.telemetry.answer_groups();
+        let groups = Group::ALL.into_iter().map(Group::as_str).zip(counted).chain([("not_modified", not_modified)]);
+        StatusFacts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.started_at.rfc3339(),
+            uptime_seconds: mono.as_nanos() / 1_000_000_000,
+            memory_bytes: Process::now().resident_bytes,
+            usage: self.usage.as_str().to_owned(),
+            public_url: config.public_url.as_str().to_owned(),
+            listen: self.listen.clone(),
+            admin: AdminFacts::of(&config.admin),
+            tls: self.tls.as_ref().map(|tls| TlsFacts {
+                listen: tls.listen.clone(),
+                valid_until: tls.certificate.until().rfc3339(),
+                problem: tls.certificate.problem(instants.wall),
+            }),
+            snapshot: published.as_ref().map(|published| SnapshotFacts {
+                id: published.dataset.id.to_string(),
+                certificate: published.meta.certificate.as_str().to_owned(),
+                open_points: published.meta.open_points.clone(),
+            }),
+            rollback: self.snapshots.as_ref().and_then(Snapshots::rolled_back).map(|rollback| RollbackFacts {
+                waiting: rollback.newest.as_ref() != Some(&rollback.served),
+                served: rollback.served.to_string(),
+                newest: rollback.newest.map(|newest| newest.to_string()),
+            }),
+            versions: self.snapshots.as_ref().map(|snapshots| snapshots.kept().len()),
+            listings: dataset.map(|dataset| dataset.len() as u64),
+            confirmed_at: published.as_ref().and_then(|published| published.claimed().rfc3339()),
+            age_seconds: published.as_ref().and_then(|published| published.age_seconds(instants)),
+            unconfirmed: published.as_ref().is_some_and(|published| published.is_unconfirmed(instants.wall)),
+            ttl_seconds: self.usage.is_confirmed().then(|| config.ttl.as_secs()),
+            unhealthy_after_seconds: oldest.map(|oldest| oldest.as_secs()),
+            origin: self.origin_facts(picture, details.as_ref(), mono),
+            details,
+            terms: dataset.map(|dataset| TermFacts::of(dataset)),
+            volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
+            left_out: meta.map(|meta| meta.left_out.clone()),
+            disproved: meta.and_then(|meta| meta.disproved.as_ref()).map(|all| all.iter().map(word).collect()),
+            unproved: meta.map(|meta| meta.unproved().map(word).collect()),
+            held: picture.held.clone(),
+            parity: self.audits.as_ref().and_then(|audits| ParityFacts::of(&audits.score())),
+            rate_limit: LimitFacts::of(&config.rate_limit, &self.limiter, self.shared.as_deref()),
+            answers: groups.map(|(group, count)| (group.to_owned(), count)).collect(),
+            hit_ratio: self.telemetry.hit_ratio(),
+            cache: CacheFacts { bytes, entries },
+            reload: self.reloads.last(),
+            disk: self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone()),
+            damage: self.store.as_ref().and_then(|store| store.damage()),
+            publish: self.publish.as_ref().map(|publish| {
+                PublishFacts::of(&publish.view(), config.publish.url.as_ref().map(ToString::to_string), mono)
+            }),
+            edges: self.snapshots.as_ref().map(|snapshots| EdgeFacts::of(snapshots.edges())),
+            last_error: picture.last_error.clone(),
+            replica: self.replica.as_ref().map(ReplicaStatus::picture).map(|followed| ReplicaFacts {
+                url: config.replica.url.as_ref().map(ToString::to_string),
+                sequence: (followed.sequence > 0).then_some(followed.sequence),
+                last_poll: followed.last_poll.and_then(WallTime::rfc3339),
+                behind_seconds: followed.behind(mono).map(|behind| behind.as_secs()),
+                why: followed.why(instants.wall, oldest.unwrap_or(config.ttl)),
+            }),
+            recent: self.recent.notes().iter().map(RecentNote::of).collect(),
+            ..StatusFacts::default()
+        }
     }
 
-    /// Where clients are counted, and why not in Redis although it is configured.
-    fn rate_limit(&self) -> Value {
-        let why = self.shared.as_ref().and_then(|shared| shared.why_local());
-        let store = if self.shared.is_some() && why.is_none() { "shared" } else { "local" };
-        json!({ "store": store, "why": why })
+    fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {
+        let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
+        let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
+        OriginFacts {
+            url: self.origin_url.clone(),
+            state: state.as_str().to_owned(),
+            budget: self.budget.as_ref().map(Budget::view).map(|view| BudgetFacts {
+                limit: view.limit,
+                free: view.limit.map(|_| view.free),
+                paused_seconds: view.paused.as_secs(),
+                waiting: view.waiting,
+            }),
+            refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
+            next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
+            eta_seconds: self.eta_seconds(picture, details),
+            pass: picture.pass,
+            passes: picture.passes,
+            failures: picture.health.failures(),
+            requests: picture.sent.iter().map(|(class, count)| ((*class).to_owned(), *count)).collect(),
+            stamps: picture.stamps.iter().map(texts).collect(),
+        }
     }
 
-    fn budget_json(&self) -> Value {
-        self.budget.as_ref().map_or(Value::Null, |budget| {
-            let view = budget.view();
-            json!({
-                "limit": view.limit,
-                "free": view.limit.map(|_| view.free),
-                "paused_seconds": view.paused.as_secs(),
-                "waiting": view.waiting,
-            })
-        })
+    /// Whether all details are wanted; `None` where the server does not decide it.
+    fn wants_all(&self) -> Option<bool> {
+        self.details.as_ref().and_then(Details::all_wanted)
     }
 
     /// Seconds until everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
     /// all are wanted. `None`: unknown, also while nothing advances.
-    fn eta_seconds(&self, picture: &Picture, details: Option<(Covered, usize)>) -> Option<u64> {
+    fn eta_seconds(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<u64> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {
             // The first page is not here yet.
             (Some((_, 0)) | None, None) => return None,
             (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
-            (pass, Some((covered, of))) => {
-                (pass.map_or(0, |(left, _)| left), of.saturating_sub(covered.current) as u64)
-            }
+            (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current())),
         };
-        let all = self.details.as_ref().and_then(Details::all_wanted) == Some(true);
+        let all = self.wants_all() == Some(true);
         let stuck = picture.details.as_ref().filter(|_| all && missing > 0);
         let stuck = stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing);
         // Without a pass, the state is that of the last refresh, however long ago.
@@ -333,37 +297,4 @@ impl Status {
         let left = if all { left.saturating_add(missing) } else { left };
         eta::seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
     }
-}
-
-/// The running score of the audits; `null` before anything was compared.
-fn parity(audits: &Audits) -> Value {
-    let score = audits.score();
-    score.percent().map_or(Value::Null, |percent| {
-        json!({
-            "percent": percent,
-            "compared": score.compared(),
-            "differences": score.differences(),
-            "properties": score.properties(),
-            "last_at": score.last_at().and_then(WallTime::rfc3339),
-        })
-    })
-}
-
-/// How many terms are certain, and how.
-fn terms(published: &Snapshot) -> Value {
-    let mut counts = serde_json::Map::new();
-    for kind in TaxonomyKind::ALL {
-        let of = |word: &str| published.dataset.memberships(kind).filter(|(_, known)| known.as_str() == word).count();
-        let doubtful: Vec<&str> = published
-            .dataset
-            .memberships(kind)
-            .filter(|(_, known)| **known == Membership::Doubtful)
-            .map(|(slug, _)| slug)
-            .take(20)
-            .collect();
-        let value =
-            json!({ "named": of("named"), "listed": of("listed"), "doubtful": of("doubtful"), "in_doubt": doubtful });
-        counts.insert(kind.parameter().to_owned(), value);
-    }
-    Value::Object(counts)
 }

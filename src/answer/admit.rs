@@ -12,20 +12,17 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, Version};
 
-use crate::api::document::{ASSETS, Document, WantedDocument};
-use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters};
-use crate::api::route::Route;
+use crate::api::route::{ASSETS, Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
-use crate::semantics::accept;
 use crate::semantics::client_address::{self, ClientIpConfig};
 use crate::semantics::coding::{self, Coding};
 use crate::semantics::hops::{Pseudonym, Trail};
-use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
+use crate::semantics::target::{self, BasePath};
 use crate::shared_limit::SharedLimit;
 use crate::telemetry::RouteLabel;
 
@@ -173,7 +170,7 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
 
 /// Decides on a request. `decided`: what the shared limiter says, if it was asked.
 pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: Option<Decision>) -> Admitted {
-    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
+    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
     let noted = Noted::of(view.headers);
     let host = check_host(view, &noted);
     let routed = route(view, rules);
@@ -257,7 +254,7 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     {
         return Ok(Routed { route, path: path.into(), raw_path, raw_query, query });
     }
-    let path = path::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
+    let path = target::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
     let is_offered = |route: &Route| match route {
         Route::Dump(_) => rules.dumps,
         other => !other.is_of_pages() || rules.pages.is_some(),
@@ -359,7 +356,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
         Route::Dump(kind) => Ok(Target::Dump(kind)),
-        Route::Document(Document::Front) if !accept::names_html(view.headers) => {
+        Route::Document(Document::Front) if !coding::names_html(view.headers) => {
             Ok(Target::Document(WantedDocument::Fixed(Document::Index)))
         }
         Route::Document(Document::Explore) => Ok(Target::Document(WantedDocument::explorer(parse(routed.query)?.list))),

@@ -38,7 +38,7 @@ pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit,
 
 /// The parts that are the same in every answer.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct ConstantHeaders {
     cache_control: HeaderValue,
     ttl: i64,
     /// Whether the origin confirms the data from time to time; offline it does not.
@@ -141,7 +141,7 @@ impl Outcome {
     }
 }
 
-impl Standing {
+impl ConstantHeaders {
     /// For one configuration; `ages`: there is an origin that confirms the data; `passthrough`: the methods that pass
     /// to it, empty where no path does.
     pub fn new(cache_control: CacheControl, ages: bool, passthrough: &[Method]) -> Self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
-use crate::api::document::WantedDocument;
+use crate::api::route::WantedDocument;
 use crate::cache::Key;
 use crate::cache::rendered::{Confinement, Lifetime, Rendered};
 use crate::clock::WallTime;
@@ -16,7 +16,7 @@ use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
 use crate::snapshot::pointer::Snapshot;
 
-use super::compose::{Answer, Asked, NOSNIFF, Outcome, Standing, common};
+use super::compose::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, common};
 use super::find::{Finder, Found};
 use super::head::{self as fields, Head};
 
@@ -89,7 +89,7 @@ impl Finder {
     }
 }
 
-impl Standing {
+impl ConstantHeaders {
     /// A document of this server, in `head`.
     pub(super) fn document<H: Head>(
         &self,

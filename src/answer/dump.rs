@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use http::header::RANGE;
 
-use crate::api::dump::DumpKind;
-use crate::dumps::{CODINGS, DumpError, Freshness, Part};
+use crate::api::route::DumpKind;
+use crate::dumps::{CODINGS, DumpError, DumpPart, Freshness};
 use crate::semantics::coding::{self, Coding};
 use crate::semantics::problem::Problem;
 
@@ -28,7 +28,7 @@ impl Responder {
         &self,
         asked: Asked<'_>,
         kind: DumpKind,
-    ) -> Result<(Answer, Option<Part>), (Problem, u64)> {
+    ) -> Result<(Answer, Option<DumpPart>), (Problem, u64)> {
         let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), NO_SNAPSHOT)) };
         // What decodes by itself decodes no part of a coded file.
         let coded = asked.coding != Coding::Identity && !asked.headers.contains_key(RANGE);
@@ -40,7 +40,7 @@ impl Responder {
             Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), STILL_WRITING)),
         };
         let found = FromDump { kind, coding, built: &built, published: &published };
-        Ok(self.standing.load().dump(asked, found, self.clock.now()))
+        Ok(self.constant_headers.load().dump(asked, found, self.clock.now()))
     }
 }
 
@@ -54,7 +54,7 @@ fn told(error: &DumpError) -> (Problem, u64) {
             );
             (Problem::dump_unavailable(&why), 86_400)
         }
-        DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Lost(_) => {
+        DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Aborted(_) => {
             (Problem::dump_unavailable("The dump cannot be written; the server's log says why"), FAILED)
         }
     }

@@ -10,8 +10,8 @@ use http::StatusCode;
 use tokio::sync::Semaphore;
 
 use crate::answer::admit::Target;
+use crate::api::links::Rewrite;
 use crate::api::query::ListQuery;
-use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::rendered::Rendered;
 use crate::cache::reply::Reply;
@@ -124,7 +124,7 @@ pub(crate) struct Finder {
     pub absent: Absent,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
-    /// `rate_limit.ipv6_prefix`: how many bits of an IPv6 address make a household.
+    /// `drain`, for the connections.
     pub settings: Settings,
     /// Whether a rollback hides newer data. Then the origin's answers do not fit the current snapshot.
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
@@ -156,11 +156,11 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin, raw } => match self.named(published, pin.as_deref(), client.address).await {
+            Target::List { query, pin, raw } => match self.named(published, pin.as_deref()).await {
                 Ok(named) => self.list(named, query, raw.as_deref(), false, client).await,
                 Err(none) => none,
             },
-            Target::Taxonomy { kind, pin } => match self.named(published, pin.as_deref(), client.address).await {
+            Target::Taxonomy { kind, pin } => match self.named(published, pin.as_deref()).await {
                 Ok(named) => self.taxonomy(named, kind).await,
                 Err(none) => none,
             },

@@ -4,11 +4,10 @@
 
 use std::borrow::Cow;
 
-use crate::api::document::{Document, WantedDocument};
 use crate::api::query::{Parameters, QueryError, changes_since};
-use crate::api::route::Route;
+use crate::api::route::{Document, Route, WantedDocument};
 use crate::cache::Key;
-use crate::semantics::path::{self, BasePath};
+use crate::semantics::target::{self, BasePath};
 
 /// What is to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub(crate) enum PurgeError {
     Usage,
     /// The path is none.
     #[error("path: {0}")]
-    Path(#[from] path::PathError),
+    Path(#[from] target::PathError),
     /// Its query would be refused.
     #[error("path: invalid query: {0}")]
     Query(#[from] QueryError),
@@ -71,7 +70,7 @@ impl Purge {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
             None => (text, None),
         };
-        let normal = path::normalise(raw_path)?;
+        let normal = target::normalise(raw_path)?;
         let stripped = base.and_then(|base| base.strip(&normal)).unwrap_or(&normal);
         let route = Route::of(stripped);
         let Some(raw_query) = raw_query else {

@@ -2,15 +2,14 @@
 //!
 //! Callers: [`super::find`], which keeps what is made here.
 
-use crate::api::changes::ChangesDocument;
 use crate::api::json::JsonError;
 use crate::api::links;
+use crate::api::links::Rewrite;
 use crate::api::query::ListQuery;
-use crate::api::render::{ListPage, Tag};
-use crate::api::rewrite::Rewrite;
+use crate::api::render::{ChangesDocument, ListPage, Tag};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::reply::Reply;
-use crate::semantics::etag::EntityTag;
+use crate::semantics::precondition::EntityTag;
 use crate::snapshot::dataset::{Doubt, Found};
 use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::journal::Changes;
@@ -93,5 +92,5 @@ pub(crate) fn changes(published: &Snapshot, since: &str, changes: &Changes) -> R
 }
 
 fn tag(tag: Tag) -> Option<EntityTag> {
-    EntityTag::parse(tag.to_header().as_bytes()).ok()
+    EntityTag::parse(tag.to_header().as_bytes())
 }

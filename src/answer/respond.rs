@@ -10,7 +10,7 @@ use http::header::{REFERER, USER_AGENT};
 use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, Monotonic, WallTime};
-use crate::dumps::{Dumps, Part};
+use crate::dumps::{DumpPart, Dumps};
 use crate::limit::Decision;
 use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
@@ -23,7 +23,7 @@ use crate::telemetry::access::{Field, InEffect, Line};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
 use super::admit::{self, Admission, Admitted, Rules, Target, View};
-use super::compose::{Answer, Asked, FromSnapshot, Standing};
+use super::compose::{Answer, Asked, ConstantHeaders, FromSnapshot};
 use super::find::{Finder, Found, failed};
 use super::head::Head;
 
@@ -37,7 +37,7 @@ pub(crate) struct Responder {
     /// What finds.
     pub finder: Finder,
     /// What every answer repeats; a reload replaces it.
-    pub standing: ArcSwap<Standing>,
+    pub constant_headers: ArcSwap<ConstantHeaders>,
     /// What counts.
     pub telemetry: Telemetry,
     /// The access log, if any.
@@ -66,7 +66,7 @@ pub(crate) enum Decided<H> {
         /// The answer, without its body.
         answer: Answer,
         /// The body; `None`: there is none.
-        part: Option<Part>,
+        part: Option<DumpPart>,
         /// Whose it is.
         info: RequestInfo,
     },
@@ -127,21 +127,21 @@ impl Responder {
         };
         let info = RequestInfo { route, client, began };
         let answer = match admission {
-            Admission::Preflight(methods) => self.standing.load().preflight(methods, limit, head),
-            Admission::Options(methods) => self.standing.load().options(methods, limit, head),
-            Admission::Refused(problem) => self.standing.load().problem(asked, &problem, None, head),
+            Admission::Preflight(methods) => self.constant_headers.load().preflight(methods, limit, head),
+            Admission::Options(methods) => self.constant_headers.load().options(methods, limit, head),
+            Admission::Refused(problem) => self.constant_headers.load().problem(asked, &problem, None, head),
             Admission::Admitted { target: Target::PassThrough { target }, .. } => {
                 if passes {
                     return Decided::Passes { target: target.into(), info, limit };
                 }
-                self.standing.load().problem(asked, &Problem::unknown_path(&target[..]), None, head)
+                self.constant_headers.load().problem(asked, &Problem::unknown_path(&target[..]), None, head)
             }
             Admission::Admitted { target: Target::Dump(kind), coding } => {
                 asked.coding = coding;
                 match self.dump(asked, kind).await {
                     Ok((answer, part)) => return Decided::Dump { answer, part, info },
                     Err((problem, retry_after)) => {
-                        self.standing.load().problem(asked, &problem, Some(retry_after), head)
+                        self.constant_headers.load().problem(asked, &problem, Some(retry_after), head)
                     }
                 }
             }
@@ -157,23 +157,23 @@ impl Responder {
 
     /// The answer made of what was found, in `head`, and when it was made.
     fn compose<H: Head>(&self, asked: Asked<'_>, found: Found, mut head: H) -> (Answer<H>, WallTime) {
-        let (standing, now) = (self.standing.load(), self.clock.now());
+        let (constant_headers, now) = (self.constant_headers.load(), self.clock.now());
         let answer = match found {
             Found::Snapshot { reply, published, forwarded, pinned } => {
                 let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
-                standing.snapshot(asked, found, now, head)
+                constant_headers.snapshot(asked, found, now, head)
             }
             Found::Through { stored, outcome } => {
-                let answer = standing.stored(asked, &stored, outcome, self.clock.now_mono());
+                let answer = constant_headers.stored(asked, &stored, outcome, self.clock.now_mono());
                 let Answer { status, head: fields, body, outcome } = answer;
                 head.adopt(status, fields);
                 Answer { status, head, body, outcome }
             }
             Found::Document { document, published } => {
-                standing.document(asked, &document, published.as_ref(), now.wall, head)
+                constant_headers.document(asked, &document, published.as_ref(), now.wall, head)
             }
-            Found::Learned(learned) => standing.learned(asked, learned, head),
-            Found::Problem { problem, retry_after } => standing.problem(asked, &problem, retry_after, head),
+            Found::Learned(learned) => constant_headers.learned(asked, learned, head),
+            Found::Problem { problem, retry_after } => constant_headers.problem(asked, &problem, retry_after, head),
             Found::Provisional(ours) => return self.compose(Asked { provisional: true, ..asked }, *ours, head),
         };
         (answer, now.wall)
@@ -186,13 +186,14 @@ impl Responder {
         proxy: &Proxy,
         passed: Result<Passed, PassError>,
     ) -> (Answer, Option<Reader>) {
-        let problem = |problem: &Problem, after| self.standing.load().problem(asked, problem, after, HeaderMap::new());
+        let problem =
+            |problem: &Problem, after| self.constant_headers.load().problem(asked, problem, after, HeaderMap::new());
         let (mut answer, rest) = match passed {
             Ok(Passed::Stored { stored, outcome }) => {
-                (self.standing.load().stored(asked, &stored, outcome, self.clock.now_mono()), None)
+                (self.constant_headers.load().stored(asked, &stored, outcome, self.clock.now_mono()), None)
             }
             Ok(Passed::Streamed { head, body, outcome }) => {
-                let answer = self.standing.load().streamed(asked, head.status, &head.fields, outcome);
+                let answer = self.constant_headers.load().streamed(asked, head.status, &head.fields, outcome);
                 // A failed condition has a body of ours.
                 let follows = answer.body.as_ref().is_some_and(Bytes::is_empty);
                 (answer, body.filter(|_| follows))
@@ -242,7 +243,7 @@ impl Responder {
             passes: false,
             provisional: false,
         };
-        let answer = self.standing.load().problem(asked, problem, retry_after, head);
+        let answer = self.constant_headers.load().problem(asked, problem, retry_after, head);
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);
         let Answer { status, outcome, .. } = answer;
         self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status.as_u16(), bytes);
@@ -278,7 +279,7 @@ impl Responder {
             let word = |flag: bool| if flag { "true" } else { "false" };
             let (stored, collapsed) = (word(asked.stored), word(asked.collapsed));
             let fwd_status = asked.fwd_status;
-            self.telemetry.forwarded(&ForwardLabels { fwd: outcome.as_str(), fwd_status, stored, collapsed });
+            self.telemetry.forwarded(ForwardLabels { fwd: outcome.as_str(), fwd_status, stored, collapsed });
         }
         tracing::debug!(
             target: "access",

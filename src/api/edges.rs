@@ -1,13 +1,497 @@
-//! Edges: odd requests to which the API's documentation gives no answer, and what was learned of an origin's answers.
+//! Edges: odd requests to which the API's documentation gives no answer.
 //!
-//! Pure: [`case`] names the cases, [`odd`] reads an odd query, [`spelling`] compares values, [`lesson`] says what was learned, [`template`] fills values
-//! into bodies, [`judge`] turns two answers into a lesson. What an odd query selects is in [`crate::snapshot::edges`].
-//! Callers: [`crate::snapshot::edges`], [`crate::mirror`] learns, [`crate::answer`] and [`crate::audit`] apply,
+//! A lesson holds for the class of values that its probes came from. [`How`] names the classes; any other value that is
+//! not valid is [`How::Spelled`]: only the origin knows what it means. What was learned is in [`lesson`]. What only the
+//! data shows to be odd, an unknown slug or a page beyond the last, is found in [`crate::snapshot::edges`]. Callers:
+//! [`crate::snapshot::edges`], [`crate::mirror`] learns, [`crate::answer`] and [`crate::audit`] apply,
 //! [`crate::bundle`] carries.
 
-pub(crate) mod case;
-pub(crate) mod judge;
 pub(crate) mod lesson;
-pub(crate) mod odd;
-pub(crate) mod spelling;
-pub(crate) mod template;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+use crate::words::named;
+
+use super::query::{self, KNOWN, ListQuery};
+use super::taxonomy::TaxonomyKind;
+
+named! {
+    /// One case that the documentation leaves open: a row, or part of one, of the table of odd requests. In the order in
+    /// which they are tested; the words are for the store, `/status` and logs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub(crate) enum Case, as_str {
+        /// `page` beyond the last one.
+        PageBeyond = "page-beyond",
+        /// `page=0`.
+        PageZero = "page-zero",
+        /// `page=-1`.
+        PageNegative = "page-negative",
+        /// `page=x`.
+        PageWord = "page-word",
+        /// `per_page=0`.
+        PerPageZero = "per-page-zero",
+        /// `per_page=-1`.
+        PerPageNegative = "per-page-negative",
+        /// `per_page=101`.
+        PerPageOver = "per-page-over",
+        /// `per_page=x`.
+        PerPageWord = "per-page-word",
+        /// `sport` with a slug that no term has.
+        UnknownSport = "unknown-sport",
+        /// The same of `state`.
+        UnknownState = "unknown-state",
+        /// The same of `city`.
+        UnknownCity = "unknown-city",
+        /// `modified_since=yesterday`.
+        SinceMalformed = "since-malformed",
+        /// `modified_since` in the future.
+        SinceFuture = "since-future",
+        /// The id of no listing.
+        UnknownId = "unknown-id",
+        /// An id that is a word.
+        IdWord = "id-word",
+        /// `page` or `per_page` twice, with different values.
+        RepeatedNumber = "repeated-number",
+        /// `sport`, `state` or `city` twice, with different values.
+        RepeatedFilter = "repeated-filter",
+        /// `page=` or `per_page=`.
+        EmptyNumber = "empty-number",
+        /// `sport=`, `state=` or `city=`.
+        EmptyFilter = "empty-filter",
+        /// `modified_since=`.
+        EmptySince = "empty-since",
+    }
+}
+
+/// An odd query of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OddQuery {
+    /// The query without its odd parameters.
+    pub rest: ListQuery,
+    /// The odd parameters, at least one.
+    pub odds: Vec<Odd>,
+    /// The snapshot that the client names.
+    pub pin: Option<Box<str>>,
+    given: Vec<Given>,
+}
+
+/// The different values of a parameter, in the order in which they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    parameter: &'static str,
+    values: Vec<Spelled>,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Spelled {
+    /// The client's bytes.
+    raw: Box<str>,
+    /// Decoded.
+    text: Box<str>,
+}
+
+/// An odd parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Odd {
+    /// The parameter.
+    pub parameter: &'static str,
+    /// What is odd about it.
+    pub how: How,
+    /// Its values: one, two if it is repeated, the parts of a list with commas, none if it is empty.
+    pub values: Vec<Box<str>>,
+}
+
+/// What is odd about a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// `0`.
+    Zero,
+    /// `-` and a canonical decimal of at most 18 digits.
+    Negative,
+    /// Letters, where a number should be.
+    Word,
+    /// `per_page` above the maximum.
+    Over,
+    /// No instant, and it does not begin with a digit.
+    Malformed,
+    /// A value of no class: another spelling of a number, of an instant or of a known slug.
+    Spelled,
+    /// An instant in the future.
+    Future,
+    /// A slug that no term has.
+    Unknown,
+    /// `page` beyond the last.
+    Beyond,
+    /// A city outside the state beside it.
+    Elsewhere,
+    /// Slugs with commas between them, all together the slug of no term.
+    Several,
+    /// Given twice, with different values.
+    Repeated,
+    /// Without a value.
+    Empty,
+}
+
+impl Odd {
+    /// With one value.
+    pub(crate) fn of(parameter: &'static str, how: How, value: &str) -> Self {
+        Self { parameter, how, values: vec![value.into()] }
+    }
+
+    /// Its case; `None`: it belongs to none that is probed.
+    pub(crate) fn case(&self) -> Option<Case> {
+        Some(match (self.how, self.parameter) {
+            (How::Zero, "page") => Case::PageZero,
+            (How::Zero, _) => Case::PerPageZero,
+            (How::Negative, "page") => Case::PageNegative,
+            (How::Negative, _) => Case::PerPageNegative,
+            (How::Word, "page") => Case::PageWord,
+            (How::Word, _) => Case::PerPageWord,
+            (How::Over, _) => Case::PerPageOver,
+            (How::Malformed, _) => Case::SinceMalformed,
+            (How::Future, _) => Case::SinceFuture,
+            (How::Beyond, _) => Case::PageBeyond,
+            (How::Unknown, "sport") => Case::UnknownSport,
+            (How::Unknown, "state") => Case::UnknownState,
+            (How::Unknown, _) => Case::UnknownCity,
+            (How::Repeated, "page" | "per_page") => Case::RepeatedNumber,
+            (How::Repeated, "sport" | "state" | "city") => Case::RepeatedFilter,
+            (How::Empty, "page" | "per_page") => Case::EmptyNumber,
+            (How::Empty, "sport" | "state" | "city") => Case::EmptyFilter,
+            (How::Empty, _) => Case::EmptySince,
+            (How::Spelled | How::Repeated | How::Elsewhere | How::Several, _) => return None,
+        })
+    }
+
+    /// What a body may repeat: the values, and the parameter where a case has several.
+    pub(crate) fn told(&self) -> Vec<&str> {
+        let values = self.values.iter().map(|value| &**value);
+        // `0` stands in too many places to be taken for the value that was asked for, and it is always the same.
+        let values = values.filter(|_| self.how != How::Zero);
+        let parameter = matches!(self.how, How::Repeated | How::Empty).then_some(self.parameter);
+        values.chain(parameter).collect()
+    }
+
+    /// Whether the origin may be asked about it.
+    pub(crate) fn is_askable(&self) -> bool {
+        self.values.iter().all(|value| is_askable(value))
+    }
+}
+
+impl OddQuery {
+    /// Reads a raw query of a list. `None`: it is ordinary, or it is refused whatever the origin does: values that are not
+    /// UTF-8, too long, or two snapshots.
+    pub(crate) fn read(raw: &str) -> Option<Self> {
+        let (mut rest, mut odds, mut pin) = (ListQuery::default(), Vec::new(), None);
+        let given = given(raw)?;
+        for Given { parameter, values } in &given {
+            let parameter = *parameter;
+            let is_empty = |text: &&str| text.is_empty();
+            let texts = || values.iter().map(|value| &*value.text);
+            let full: Vec<&str> = texts().filter(|text| !is_empty(text)).collect();
+            if parameter == "snapshot" {
+                if full.len() > 1 {
+                    return None;
+                }
+                pin = full.first().map(|id| (*id).into());
+                continue;
+            }
+            if full.len() < values.len() {
+                odds.push(Odd { parameter, how: How::Empty, values: Vec::new() });
+            }
+            match full[..] {
+                [] => {}
+                [value] => {
+                    if let Err(how) = put(&mut rest, parameter, value) {
+                        odds.push(Odd::of(parameter, how, value));
+                    }
+                }
+                [first, .., last] => {
+                    let mut scratch = rest.clone();
+                    for value in &full {
+                        if let Err(how) = put(&mut scratch, parameter, value) {
+                            odds.push(Odd::of(parameter, how, value));
+                        }
+                    }
+                    if full.len() > 2 {
+                        odds.push(Odd { parameter, how: How::Empty, values: Vec::new() });
+                    }
+                    odds.push(Odd { parameter, how: How::Repeated, values: vec![first.into(), last.into()] });
+                }
+            }
+        }
+        (!odds.is_empty()).then_some(Self { rest, odds, pin, given })
+    }
+
+    /// Path and query as they are sent to the origin: known parameters only, in one order. The values of these odd
+    /// parameters have the client's bytes, since only the origin knows what these mean.
+    pub(crate) fn path(&self, odds: &[Odd]) -> String {
+        path(&self.given, odds)
+    }
+
+    /// The same of a raw query that the parser does not call odd.
+    pub(crate) fn path_of(raw: &str, odds: &[Odd]) -> Option<String> {
+        Some(path(&given(raw)?, odds))
+    }
+}
+
+fn path(given: &[Given], odds: &[Odd]) -> String {
+    let mut path = String::from("/api/listings.json");
+    for Given { parameter, values } in given.iter().filter(|given| given.parameter != "snapshot") {
+        let is_odd = odds.iter().any(|odd| odd.parameter == *parameter);
+        for Spelled { raw, text } in values {
+            if !is_odd && matches!((*parameter, &**text), ("page", "1") | ("per_page", "50")) {
+                continue;
+            }
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(parameter);
+            path.push('=');
+            if is_odd && raw.is_ascii() {
+                path.push_str(raw);
+            } else {
+                query::encode(text, &mut path);
+            }
+        }
+    }
+    path
+}
+
+/// The different values of each known parameter, in the order of the canonical query.
+fn given(raw: &str) -> Option<Vec<Given>> {
+    const ORDER: [&str; 7] = ["sport", "state", "city", "modified_since", "page", "per_page", "snapshot"];
+    const { assert!(ORDER.len() == KNOWN.len()) };
+    let mut given: Vec<Given> = ORDER.into_iter().map(|parameter| Given { parameter, values: Vec::new() }).collect();
+    for (key, value) in query::pairs(raw) {
+        let Some(Given { values, .. }) = given.iter_mut().find(|given| given.parameter == key) else { continue };
+        let text: Box<str> = query::decode(value).ok()?.into();
+        if values.iter().all(|known| known.text != text) {
+            values.push(Spelled { raw: value.into(), text });
+        }
+    }
+    given.retain(|given| !given.values.is_empty());
+    Some(given)
+}
+
+/// Puts a value into a query, unless it is odd.
+pub(crate) fn put(query: &mut ListQuery, parameter: &'static str, value: &str) -> Result<(), How> {
+    match parameter {
+        "page" => query.page = number(value)?,
+        "per_page" => {
+            let size = u16::try_from(number(value)?).map_err(|_| How::Over)?;
+            if size > ListQuery::MAX_PER_PAGE {
+                return Err(How::Over);
+            }
+            query.per_page = size;
+        }
+        "modified_since" => match query::since(value) {
+            Ok((since, true)) => query.modified_since = Some(since),
+            // A sign or white space in front of a number says nothing about words.
+            _ if value.trim_start_matches([' ', '+', '-']).starts_with(|first: char| first.is_ascii_digit()) => {
+                return Err(How::Spelled);
+            }
+            _ => return Err(How::Malformed),
+        },
+        _ => {
+            if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == parameter) {
+                query.slugs[kind.index()] = Some(value.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads a number from 1 up; else says what is odd about it.
+fn number(value: &str) -> Result<u64, How> {
+    if let Ok(number) = query::whole_number("page", value) {
+        return Ok(number);
+    }
+    let is_canonical = |text: &str| {
+        (1..19).contains(&text.len()) && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    Err(match value {
+        "0" => How::Zero,
+        _ if value.strip_prefix('-').is_some_and(is_canonical) => How::Negative,
+        _ if is_word(value) => How::Word,
+        _ => How::Spelled,
+    })
+}
+
+/// The longest value that the origin is asked about, in characters.
+const LONGEST: usize = 64;
+
+/// Whether the origin may be asked about a value: nothing in it could become markup or another parameter.
+pub(crate) fn is_askable(value: &str) -> bool {
+    let may = |letter: char| letter.is_alphabetic() || letter.is_ascii_digit() || " +-.,:_'".contains(letter);
+    value.chars().nth(LONGEST).is_none() && value.chars().all(may)
+}
+
+/// Whether a value is letters only.
+pub(crate) fn is_word(value: &str) -> bool {
+    // Words that some languages read as numbers, or as nothing.
+    const MEANT: [&str; 8] = ["nan", "inf", "infinity", "null", "nil", "none", "true", "false"];
+    let is_meant = || MEANT.iter().any(|word| value.eq_ignore_ascii_case(word));
+    !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_meant()
+}
+
+/// A slug without case, accents and white space around it.
+pub(crate) fn folded(slug: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase() && !byte.is_ascii_whitespace();
+    if slug.bytes().all(is_plain) {
+        return Cow::Borrowed(slug);
+    }
+    let letters = slug.trim().chars().flat_map(char::to_lowercase).nfd();
+    Cow::Owned(letters.filter(|letter| !is_combining_mark(*letter)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::query::Parameters;
+    use proptest::prelude::*;
+    #[test]
+    fn the_words_are_those_of_the_stored_form_and_no_case_is_missing() {
+        for (number, case) in Case::ALL.into_iter().enumerate() {
+            assert_eq!(serde_json::to_value(case).unwrap(), case.as_str());
+            assert_eq!(case as usize, number);
+        }
+    }
+
+    #[test]
+    fn each_odd_query_has_its_case() {
+        for (raw, case, values) in [
+            ("page=0", Some(Case::PageZero), vec!["0"]),
+            ("page=-1&per_page=7", Some(Case::PageNegative), vec!["-1"]),
+            ("page=x", Some(Case::PageWord), vec!["x"]),
+            ("per_page=0", Some(Case::PerPageZero), vec!["0"]),
+            ("per_page=101", Some(Case::PerPageOver), vec!["101"]),
+            ("per_page=18446744073709551615", Some(Case::PerPageOver), vec!["18446744073709551615"]),
+            ("per_page=x", Some(Case::PerPageWord), vec!["x"]),
+            ("modified_since=yesterday", Some(Case::SinceMalformed), vec!["yesterday"]),
+            ("page=1&page=2", Some(Case::RepeatedNumber), vec!["1", "2"]),
+            ("sport=a&sport=b", Some(Case::RepeatedFilter), vec!["a", "b"]),
+            ("page=", Some(Case::EmptyNumber), vec![]),
+            ("city", Some(Case::EmptyFilter), vec![]),
+            // What cannot be generalised has none.
+            ("page=1.5", None, vec!["1.5"]),
+            ("page=2x", None, vec!["2x"]),
+            ("page=NaN", None, vec!["NaN"]),
+            ("page=00", None, vec!["00"]),
+            ("page=02", None, vec!["02"]),
+            ("page=+2", None, vec![" 2"]),
+            ("page=%2B2", None, vec!["+2"]),
+            ("page=-02", None, vec!["-02"]),
+            ("page=18446744073709551616", None, vec!["18446744073709551616"]),
+            ("per_page=18446744073709551616", None, vec!["18446744073709551616"]),
+            ("per_page=-1", Some(Case::PerPageNegative), vec!["-1"]),
+            ("per_page=10.0", None, vec!["10.0"]),
+            ("modified_since=20250601", None, vec!["20250601"]),
+            ("modified_since=2025-W22-7", None, vec!["2025-W22-7"]),
+            ("modified_since=2026-13-45", None, vec!["2026-13-45"]),
+            ("modified_since=1748736000", None, vec!["1748736000"]),
+            ("modified_since=-1", None, vec!["-1"]),
+            ("modified_since=", Some(Case::EmptySince), vec![]),
+            ("modified_since=2024-01-01&modified_since=2024-01-02", None, vec!["2024-01-01", "2024-01-02"]),
+        ] {
+            let asked = OddQuery::read(raw).unwrap_or_else(|| panic!("{raw}"));
+            let [odd] = &asked.odds[..] else { panic!("{raw}: {asked:?}") };
+            assert_eq!(odd.case(), case, "{raw}");
+            assert_eq!(odd.values.iter().map(|value| &**value).collect::<Vec<_>>(), values, "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_is_ordinary_is_not_odd_and_what_is_refused_anyway_neither() {
+        for raw in
+            ["", "page=2&per_page=100&state=texas&state=texas", "x=1&x=2", "snapshot=a", "page=%FF", "city=%ff&page=0"]
+        {
+            assert_eq!(OddQuery::read(raw), None, "{raw}");
+        }
+        assert_eq!(OddQuery::read("snapshot=a&snapshot=b&page=0"), None);
+    }
+
+    #[test]
+    fn several_odd_parameters_are_counted_and_sent_in_one_order() {
+        let asked = OddQuery::read("page=x&sport=&per_page=0&state=new%20york&snapshot=abc").unwrap();
+        assert_eq!(asked.odds.len(), 3);
+        assert_eq!(asked.path(&asked.odds), "/api/listings.json?sport=&state=new%20york&page=x&per_page=0");
+        assert_eq!(asked.pin.as_deref(), Some("abc"));
+        assert_eq!(asked.rest.slug(TaxonomyKind::States), Some("new york"));
+        for raw in ["page=0&page=1", "page=1&page=2&page=3", "page=&page=2", "page=x&page=y"] {
+            let count = OddQuery::read(raw).unwrap().odds.len();
+            assert_eq!(count > 1, raw != "page=&page=2", "{raw}: {count}");
+        }
+    }
+
+    #[test]
+    fn an_odd_value_is_sent_in_the_bytes_of_the_client_and_all_others_in_their_canonical_form() {
+        for (raw, sent) in [
+            ("page=+2", "page=+2"),
+            ("page=%202", "page=%202"),
+            ("page=%2b2&utm=1", "page=%2b2"),
+            ("page=2.0&state=te%78as&per_page=50", "state=texas&page=2.0"),
+            ("page=02&page=02&state=new+york", "state=new%20york&page=02"),
+            ("modified_since=20250601T000000%2B0200&page=1", "modified_since=20250601T000000%2B0200"),
+        ] {
+            let asked = OddQuery::read(raw).unwrap();
+            assert_eq!(asked.path(&asked.odds), format!("/api/listings.json?{sent}"), "{raw}");
+        }
+        let odds = [Odd::of("city", How::Spelled, "austin ")];
+        let path = OddQuery::path_of("city=austin+&state=te%78as", &odds).unwrap();
+        assert_eq!(path, "/api/listings.json?state=texas&city=austin+");
+    }
+
+    proptest! {
+        #[test]
+        fn every_query_is_read_or_not_and_what_is_read_parses_as_it_did(raw in "[a-z_=&0-9%+.-]{0,60}") {
+            if OddQuery::read(&raw).is_some() {
+                let ordinary = Parameters::parse(&raw).is_ok_and(|parsed| !parsed.is_odd);
+                prop_assert!(!ordinary, "{raw}");
+            }
+        }
+    }
+
+    #[test]
+    fn slugs_that_differ_in_case_accents_or_white_space_around_them_fold_to_one() {
+        for (slug, plain) in [
+            ("golf", "golf"),
+            ("Golf", "golf"),
+            ("TEXAS", "texas"),
+            ("austin ", "austin"),
+            ("\u{a0}austin", "austin"),
+            ("New York", "new york"),
+            ("São-Paulo", "sao-paulo"),
+            ("sa\u{303}o-paulo", "sao-paulo"),
+            ("CAÑON", "canon"),
+        ] {
+            assert_eq!(folded(slug), plain, "{slug}");
+        }
+        assert_ne!(folded("new-york"), folded("new york"));
+    }
+
+    #[test]
+    fn only_values_that_cannot_become_markup_are_asked_about() {
+        for value in ["2.0", "+2", " 2", "2abc", "02", "1_0", "Golf", "austin ", "café", "O'Fallon", "12:30,5", ""] {
+            assert!(is_askable(value), "{value}");
+        }
+        let long = "x".repeat(65);
+        for value in ["<b>", "a/b", "a&b", "a=b", "\"", "a%", "a\n", "a\u{0}", "{", "\u{202e}", "#", "?", &long] {
+            assert!(!is_askable(value), "{value:?}");
+        }
+        assert!(is_askable(&long[1..]));
+    }
+
+    proptest! {
+        #[test]
+        fn folding_twice_changes_nothing_more(slug in ".{0,40}") {
+            let once = folded(&slug).into_owned();
+            let twice = folded(&once).into_owned();
+            prop_assert_eq!(twice.trim(), once.trim());
+        }
+    }
+}

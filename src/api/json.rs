@@ -3,15 +3,14 @@
 //! Not a parser of ours: `serde_json`'s `RawValue` finds the slices. Values are never re-serialised. Callers: most
 //! rooms that read JSON.
 
-mod visitors;
-mod walk;
-
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::de::Deserializer;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use visitors::{ElementsVisitor, FieldsVisitor, PickVisitor};
+use crate::semantics::excerpt;
 
 /// Deeper nesting is refused: no listing needs it, and a hostile text could exhaust the stack.
 pub const MAX_DEPTH: usize = 64;
@@ -20,7 +19,7 @@ pub const MAX_DEPTH: usize = 64;
 /// of terms at most; a hostile text could make us store millions.
 pub const MAX_MEMBERS: usize = 100_000;
 
-pub use walk::{Token, walk};
+const OBJECT: &str = "an object";
 
 /// One `key: value` of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,21 +68,11 @@ impl JsonError {
         let excerpt = shorten(text);
         Self::Syntax { source, excerpt }
     }
-
-    /// Whether the text has more members than allowed.
-    pub const fn is_too_many(&self) -> bool {
-        matches!(self, Self::TooMany { .. })
-    }
 }
 
 /// The start of a text, short enough for a message.
 pub fn shorten(text: &str) -> String {
-    const LONGEST: usize = 80;
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
-    }
-    let start: String = text.chars().take(LONGEST).collect();
-    format!("{start}…")
+    excerpt::first(text, 80)
 }
 
 /// The fields of a JSON object in the order of the text, repeated keys included.
@@ -99,14 +88,9 @@ pub fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
 /// # Errors
 /// As [`fields`].
 pub fn fields_up_to(text: &str, most: usize) -> Result<Vec<Field<'_>>, JsonError> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let mut exceeded = false;
-    let read = deserializer.deserialize_map(FieldsVisitor { most, exceeded: &mut exceeded });
-    let read = read.and_then(|fields| deserializer.end().map(|()| fields));
-    if exceeded {
-        return Err(JsonError::TooMany { what: "fields", most });
-    }
-    read.map_err(|error| JsonError::syntax(error, text))
+    let mut fields = Vec::with_capacity(16);
+    each(text, OBJECT, most, |key, value| fields.push(Field { key, value }))?;
+    Ok(fields)
 }
 
 /// The value of a key.
@@ -127,11 +111,15 @@ pub enum Picked<'a> {
 /// As [`fields`].
 pub fn pick<'a, const N: usize>(text: &'a str, keys: &[&str; N]) -> Result<[Picked<'a>; N], JsonError> {
     let mut picked = [Picked::Absent; N];
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer
-        .deserialize_map(PickVisitor { keys, picked: &mut picked })
-        .and_then(|()| deserializer.end())
-        .map_err(|error| JsonError::syntax(error, text))?;
+    each(text, OBJECT, usize::MAX, |key, value| {
+        if let Some(place) = keys.iter().position(|known| *known == key) {
+            picked[place] = match picked[place] {
+                Picked::Absent => Picked::Once(value),
+                Picked::Once(first) => Picked::Repeated(first, value),
+                repeated @ Picked::Repeated(..) => repeated,
+            };
+        }
+    })?;
     Ok(picked)
 }
 
@@ -148,14 +136,9 @@ pub fn elements(text: &str) -> Result<Vec<&str>, JsonError> {
 /// # Errors
 /// As [`elements`].
 pub fn elements_up_to(text: &str, most: usize) -> Result<Vec<&str>, JsonError> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let mut exceeded = false;
-    let read = deserializer.deserialize_seq(ElementsVisitor { most, exceeded: &mut exceeded });
-    let read = read.and_then(|elements| deserializer.end().map(|()| elements));
-    if exceeded {
-        return Err(JsonError::TooMany { what: "elements", most });
-    }
-    read.map_err(|error| JsonError::syntax(error, text))
+    let mut elements = Vec::new();
+    each(text, "an array", most, |_, value| elements.push(value))?;
+    Ok(elements)
 }
 
 /// The decoded string, or `None` when the text is not a JSON string.
@@ -228,10 +211,160 @@ pub fn check_detail(text: &str) -> Result<(), JsonError> {
     Err(JsonError::NoDetail(shorten(text)))
 }
 
+/// The members of an object or an array: each with its key, which is empty in an array, and its text.
+struct Members<'a, S> {
+    of: &'static str,
+    most: usize,
+    /// Set when there are more; reading ends there.
+    exceeded: &'a mut bool,
+    see: S,
+}
+
+impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Members<'_, S> {
+    fn see<E: de::Error>(&mut self, number: usize, key: Cow<'de, str>, value: &'de RawValue) -> Result<(), E> {
+        if number == self.most {
+            *self.exceeded = true;
+            return Err(E::custom("too many members"));
+        }
+        (self.see)(key, value.get());
+        Ok(())
+    }
+}
+
+impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for Members<'_, S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.of)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        /// Borrows a key that holds no escape.
+        #[derive(Deserialize)]
+        struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        let mut number = 0;
+        while let Some((Key(key), value)) = map.next_entry()? {
+            self.see(number, key, value)?;
+            number += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        let mut number = 0;
+        while let Some(value) = seq.next_element()? {
+            self.see(number, Cow::Borrowed(""), value)?;
+            number += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Shows the members of a whole text.
+fn each<'a>(
+    text: &'a str,
+    of: &'static str,
+    most: usize,
+    see: impl FnMut(Cow<'a, str>, &'a str),
+) -> Result<(), JsonError> {
+    let mut exceeded = false;
+    let members = Members { of, most, exceeded: &mut exceeded, see };
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = if of == OBJECT { deserializer.deserialize_map(members) } else { deserializer.deserialize_seq(members) };
+    match read.and_then(|()| deserializer.end()) {
+        Err(_) if exceeded => Err(JsonError::TooMany { what: if of == OBJECT { "fields" } else { "elements" }, most }),
+        read => read.map_err(|error| JsonError::syntax(error, text)),
+    }
+}
+
+/// One step of the walk. A `key` is the text of a field's name with its quotes; `None` in an array and at the top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token<'a> {
+    /// An object or an array begins.
+    Begin {
+        /// Its key.
+        key: Option<&'a str>,
+        /// Whether it is an object.
+        object: bool,
+    },
+    /// The innermost open object or array ends.
+    End,
+    /// A string, a number, `true`, `false` or `null`.
+    Scalar {
+        /// Its key.
+        key: Option<&'a str>,
+        /// Its text.
+        value: &'a str,
+    },
+}
+
+/// Shows each step, in the order of the text.
+///
+/// # Errors
+/// When the text is not one whole JSON value of bounded depth; then nothing was shown.
+pub fn walk<'a>(text: &'a str, mut show: impl FnMut(Token<'a>)) -> Result<(), JsonError> {
+    check(text)?;
+    // From here on the text is known to be JSON: brackets match, and strings end.
+    let bytes = text.as_bytes();
+    let mut in_object = [false; MAX_DEPTH];
+    let (mut depth, mut at) = (0_usize, 0_usize);
+    let mut key: Option<&str> = None;
+    while let Some(&byte) = bytes.get(at) {
+        let begun = at;
+        match byte {
+            b'{' | b'[' => {
+                at += 1;
+                if let Some(place) = in_object.get_mut(depth) {
+                    *place = byte == b'{';
+                }
+                depth += 1;
+                show(Token::Begin { key: key.take(), object: byte == b'{' });
+            }
+            b'}' | b']' => {
+                at += 1;
+                depth = depth.saturating_sub(1);
+                show(Token::End);
+            }
+            b'"' => {
+                at = string_end(bytes, at);
+                let inside = depth.checked_sub(1).and_then(|depth| in_object.get(depth)).copied();
+                // In an object every other string is the name of a field.
+                if inside == Some(true) && key.is_none() {
+                    key = text.get(begun..at);
+                } else {
+                    show(Token::Scalar { key: key.take(), value: text.get(begun..at).unwrap_or_default() });
+                }
+            }
+            b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' => at += 1,
+            _ => {
+                let ends = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b'}' | b']');
+                at += bytes[at..].iter().position(ends).unwrap_or(bytes.len() - at);
+                show(Token::Scalar { key: key.take(), value: text.get(begun..at).unwrap_or_default() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the string that begins at `at` ends.
+fn string_end(bytes: &[u8], at: usize) -> usize {
+    let mut end = at + 1;
+    while let Some(next) = bytes.get(end..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        end += next;
+        if bytes[end] == b'"' {
+            return end + 1;
+        }
+        end += 2;
+    }
+    bytes.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
+    use proptest::prelude::*;
+    use serde_json::Value;
     #[test]
     fn a_detail_is_an_object_or_an_array_that_is_not_empty() {
         for text in ["{}", " \n{\"a\":1}", "[{}]", " [ [] ]", "[null]", "[\n1]"] {
@@ -330,5 +463,76 @@ mod tests {
         assert!(check(&deep[1..deep.len() - 1]).is_ok());
         assert!(check(r#"{"a":"[[[\"[["}"#).is_ok());
         assert!(check("{").is_err());
+    }
+
+    fn shown(text: &str) -> Result<String, JsonError> {
+        let mut out = Vec::new();
+        walk(text, |token| {
+            out.push(match token {
+                Token::Begin { key, object } => format!("{}{} ", key.unwrap_or(""), if object { "{" } else { "[" }),
+                Token::End => "end ".to_owned(),
+                Token::Scalar { key, value } => format!("{}={value} ", key.unwrap_or("")),
+            });
+        })?;
+        Ok(out.concat())
+    }
+
+    #[test]
+    fn everything_is_shown_in_order_and_as_it_is_spelled() {
+        let text = r#" { "a" : 4.50 , "b\"\\":[ 1e999,"x:\"}]\\" , {} , [] ,null],"c":{"a":true, "":"\ud800"}} "#;
+        assert_eq!(
+            shown(text).unwrap(),
+            r#"{ "a"=4.50 "b\"\\"[ =1e999 ="x:\"}]\\" { end [ end =null end "c"{ "a"=true ""="\ud800" end end "#
+        );
+        assert_eq!(shown("5").unwrap(), "=5 ");
+        assert_eq!(shown(" \"x\" ").unwrap(), "=\"x\" ");
+        for broken in ["", "{", "[1,]", "{\"a\"}", "[1] x", &"[".repeat(65)] {
+            assert!(shown(broken).is_err(), "{broken}");
+        }
+    }
+
+    /// The walk of a value, by serde_json.
+    fn expected(key: &str, value: &Value) -> String {
+        match value {
+            Value::Object(fields) => {
+                let quoted = |key: &str| Value::from(key).to_string();
+                let inside: Vec<_> = fields.iter().map(|(key, value)| expected(&quoted(key), value)).collect();
+                format!("{key}{{ {}end ", inside.concat())
+            }
+            Value::Array(elements) => {
+                let inside: Vec<_> = elements.iter().map(|value| expected("", value)).collect();
+                format!("{key}[ {}end ", inside.concat())
+            }
+            scalar => format!("{key}={scalar} "),
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let scalar = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        scalar.prop_recursive(6, 64, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_walk_shows_what_a_parser_reads(value in any_value(), pretty: bool) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            prop_assert_eq!(shown(&text).unwrap(), expected("", &value));
+        }
+
+        #[test]
+        fn the_walk_is_total(text: String) {
+            let _ = shown(&text);
+        }
     }
 }

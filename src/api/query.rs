@@ -135,12 +135,8 @@ type Values<'a, const N: usize> = ([Option<Cow<'a, str>>; N], bool);
 /// ignored.
 fn values<'a, const N: usize>(raw: &'a str, known: &[&'static str; N]) -> Result<Values<'a, N>, QueryError> {
     let (mut values, mut is_odd) = ([const { None }; N], false);
-    for pair in raw.split('&') {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let key = decode(key);
-        let Some(index) = key.ok().and_then(|key| known.iter().position(|known| *known == key)) else {
-            continue;
-        };
+    for (key, value) in pairs(raw) {
+        let Some(index) = known.iter().position(|known| *known == key) else { continue };
         let parameter = known[index];
         let value = decode(value).map_err(|lossy| QueryError::BadValue {
             parameter,
@@ -186,6 +182,18 @@ impl ListQuery {
     /// How many pages `total` listings fill.
     pub fn total_pages(&self, total: u64) -> u64 {
         total.div_ceil(u64::from(self.per_page))
+    }
+
+    /// The whole list in the largest pages.
+    pub fn largest_pages() -> Self {
+        Self { per_page: Self::MAX_PER_PAGE, ..Self::default() }
+    }
+
+    /// The same query with the filter for a term.
+    #[must_use]
+    pub fn with_term(mut self, kind: TaxonomyKind, slug: &str) -> Self {
+        self.slugs[kind.index()] = Some(slug.into());
+        self
     }
 
     /// The same query for another page.
@@ -244,19 +252,22 @@ pub(crate) fn encode(value: &str, out: &mut String) {
     }
 }
 
-/// Decodes one form-encoded key or value; else, if it is not UTF-8 or too long, the lossy text.
+/// The parameters of a raw query string: names decoded, values as they came.
+pub(super) fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
+    let pairs = raw.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter_map(|(key, value)| Some((decode(key).ok()?, value)))
+}
+
+/// Decodes one form-encoded key or value; else, if it is not UTF-8 or too long, the start of the lossy text.
 pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
-    if raw.len() > 3 * MAX_VALUE {
-        return Err(raw.chars().take(64).collect());
+    let bounded = |text: Cow<'_, str>| text.chars().take(64).collect();
+    if raw.len() > 3 * MAX_VALUE || !raw.contains(['+', '%']) {
+        return if raw.len() > MAX_VALUE { Err(bounded(raw.into())) } else { Ok(raw.into()) };
     }
-    if !raw.contains(['+', '%']) {
-        return if raw.len() > MAX_VALUE { Err(raw.chars().take(64).collect()) } else { Ok(Cow::Borrowed(raw)) };
-    }
-    let spaced = raw.replace('+', " ");
-    let bytes: Vec<u8> = percent_encoding::percent_decode_str(&spaced).collect();
+    let bytes = percent_encoding::percent_decode_str(&raw.replace('+', " ")).collect();
     match String::from_utf8(bytes) {
         Ok(text) if text.len() <= MAX_VALUE => Ok(Cow::Owned(text)),
-        Ok(text) => Err(text.chars().take(64).collect()),
+        Ok(text) => Err(bounded(text.into())),
         Err(error) => Err(String::from_utf8_lossy(error.as_bytes()).into_owned()),
     }
 }

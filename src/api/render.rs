@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
-use super::envelope::{EmptyNumbers, Envelope, EnvelopeField};
 use super::hash::ContentHash;
 use super::json;
-use super::listing::Summary;
+use super::listing::{ListingId, Summary};
+use super::page::{EmptyNumbers, Envelope, EnvelopeField};
 use super::query::ListQuery;
 
 /// Part of every entity tag: raise it when the same data is rendered differently.
@@ -48,11 +48,7 @@ impl Frame {
             empty_numbers: envelope.empty_numbers.clone(),
             ..Self::default()
         };
-        frame.text.push(b'{');
-        for (position, field) in envelope.fields.iter().enumerate() {
-            if position > 0 {
-                frame.text.push(b',');
-            }
+        for field in &envelope.fields {
             let (key, value) = match field {
                 EnvelopeField::GeneratedAt => ("generated_at", Ok(generated_at)),
                 EnvelopeField::Page => ("page", Err(Slot::Page)),
@@ -64,16 +60,25 @@ impl Frame {
                 EnvelopeField::Carried { key, value } => (key.as_str(), Ok(value.as_str())),
                 EnvelopeField::Volatile { key } => (key.as_str(), Ok(volatile.get(key).map_or("null", String::as_str))),
             };
-            json::quote_into(&mut frame.text, key);
-            frame.text.push(b':');
+            put_key(&mut frame.text, key);
             match value {
                 Ok(value) => frame.text.extend_from_slice(value.as_bytes()),
                 Err(slot) => frame.slots.push((frame.text.len(), slot)),
             }
         }
+        if frame.text.is_empty() {
+            frame.text.push(b'{');
+        }
         frame.text.push(b'}');
         frame
     }
+}
+
+/// Begins a field of an object; the first one also begins the object.
+fn put_key(out: &mut Vec<u8>, key: &str) {
+    out.push(if out.is_empty() { b'{' } else { b',' });
+    json::quote_into(out, key);
+    out.push(b':');
 }
 
 /// A page of a list.
@@ -167,14 +172,10 @@ impl ListPage<'_> {
             return Cow::Borrowed(self.frame.empty_filters.as_bytes());
         }
         let mut text = Vec::with_capacity(128);
-        let mut separator = b'{';
         let asked = self.query.filters().filter(|_| shown.is_none());
         let shown = shown.into_iter().flatten().map(|(name, value)| (*name, value.as_str()));
         for (name, value) in shown.chain(asked) {
-            text.push(separator);
-            separator = b',';
-            json::quote_into(&mut text, name);
-            text.push(b':');
+            put_key(&mut text, name);
             json::quote_into(&mut text, value);
         }
         text.push(b'}');
@@ -232,25 +233,96 @@ impl Tag {
 
     /// The entity tag for the header: weak, because all content codings share it.
     pub fn to_header(self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(36);
-        text.push_str("W/\"");
-        for byte in self.0.to_be_bytes() {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        format!("W/\"{:032x}\"", self.0)
+    }
+}
+
+/// The document of `/changes.json`: which listings came, changed and went between two snapshots.
+/// [`crate::snapshot::journal`] finds the changes.
+pub(crate) struct ChangesDocument<'a> {
+    /// The id of the earlier snapshot, as the client named it.
+    pub since: &'a str,
+    /// The id of the current snapshot.
+    pub snapshot: &'a str,
+    /// The instant for which the current snapshot is confirmed: JSON text with quotes. Not part of the tag.
+    pub generated_at: &'a str,
+    /// JSON text; `None`: the origin's lists have none.
+    pub license: Option<&'a str>,
+    /// JSON text; `None`: the origin's lists have none.
+    pub attribution: Option<&'a str>,
+    /// Listings that only the current snapshot has.
+    pub added: &'a [ListingId],
+    /// Listings that differ.
+    pub changed: &'a [ListingId],
+    /// Listings that only the earlier snapshot has.
+    pub removed: &'a [ListingId],
+}
+
+impl ChangesDocument<'_> {
+    fn lists(&self) -> [(&'static str, &[ListingId]); 3] {
+        [("added", self.added), ("changed", self.changed), ("removed", self.removed)]
+    }
+
+    /// The JSON text.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let ids = self.added.len() + self.changed.len() + self.removed.len();
+        let carried = [self.license, self.attribution].into_iter().flatten().map(str::len).sum::<usize>();
+        let mut out = Vec::with_capacity(256 + carried + 8 * ids);
+        let (since, snapshot) = (json::quote(self.since), json::quote(self.snapshot));
+        let texts = [
+            ("since", Some(since.as_str())),
+            ("snapshot", Some(&snapshot)),
+            ("generated_at", Some(self.generated_at)),
+            ("license", self.license),
+            ("attribution", self.attribution),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                put_key(&mut out, key);
+                out.extend_from_slice(text.as_bytes());
+            }
         }
-        text.push('"');
-        text
+        let mut number = itoa::Buffer::new();
+        for (key, ids) in self.lists() {
+            put_key(&mut out, key);
+            out.push(b'[');
+            for (at, id) in ids.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(number.format(id.0).as_bytes());
+            }
+            out.push(b']');
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// The entity tag: a hash of all visible fields but the instant.
+    pub(crate) fn tag(&self) -> Tag {
+        let mut hasher = Xxh3Default::new();
+        hasher.update(b"changes");
+        hasher.update(&RENDERER.to_le_bytes());
+        // An absent text has a length of its own.
+        for text in [Some(self.since), Some(self.snapshot), self.license, self.attribution] {
+            hasher.update(&text.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
+            hasher.update(text.unwrap_or_default().as_bytes());
+        }
+        for (_, ids) in self.lists() {
+            hasher.update(&(ids.len() as u64).to_le_bytes());
+            for id in ids {
+                hasher.update(&id.0.to_le_bytes());
+            }
+        }
+        Tag(hasher.digest128())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::listing::ListingId;
     use crate::api::taxonomy::VolatileKeys;
     use bytes::Bytes;
-
     fn summary(raw: &'static str) -> Summary {
         Summary { id: ListingId(1), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from_static(raw.as_bytes()) }
     }
@@ -341,5 +413,50 @@ mod tests {
         hasher.update(b"\x04\0\0\0\0\0\0\0sportgolf\x05\0\0\0\0\0\0\0citya \"b\"");
         (0..40).for_each(|_| hasher.update(&one.hash.to_bytes()));
         assert_eq!(tag, Tag(hasher.digest128()));
+    }
+
+    const NONE: &[ListingId] = &[];
+
+    fn document() -> ChangesDocument<'static> {
+        ChangesDocument {
+            since: "a",
+            snapshot: "b",
+            generated_at: r#""now""#,
+            license: Some(r#""CC\/BY""#),
+            attribution: None,
+            added: &[ListingId(3), ListingId(u64::MAX)],
+            changed: NONE,
+            removed: &[ListingId(0)],
+        }
+    }
+
+    #[test]
+    fn the_document_has_what_the_origin_says_of_its_lists_as_it_says_it() {
+        assert_eq!(
+            String::from_utf8(document().body()).unwrap(),
+            r#"{"since":"a","snapshot":"b","generated_at":"now","license":"CC\/BY","added":[3,18446744073709551615],"changed":[],"removed":[0]}"#
+        );
+        let credited = ChangesDocument { license: None, attribution: Some(r#"{"by":1}"#), ..document() };
+        let parsed: serde_json::Value = serde_json::from_slice(&credited.body()).unwrap();
+        assert_eq!((parsed.get("license"), &parsed["attribution"]["by"]), (None, &1.into()));
+    }
+
+    #[test]
+    fn the_tag_changes_with_whatever_shows_but_the_instant() {
+        let base = document().tag();
+        assert_eq!(base, ChangesDocument { generated_at: r#""later""#, ..document() }.tag());
+        let license = document().license;
+        for other in [
+            ChangesDocument { since: "c", ..document() },
+            ChangesDocument { snapshot: "c", ..document() },
+            ChangesDocument { license: None, ..document() },
+            ChangesDocument { license: None, attribution: license, ..document() },
+            ChangesDocument { added: &[ListingId(3)], ..document() },
+            ChangesDocument { changed: &[ListingId(7)], ..document() },
+            ChangesDocument { added: NONE, changed: document().added, ..document() },
+            ChangesDocument { removed: NONE, ..document() },
+        ] {
+            assert_ne!(base, other.tag());
+        }
     }
 }

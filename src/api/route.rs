@@ -1,12 +1,13 @@
-//! From a normalised path to the endpoint that it names.
+//! From a normalised path to the endpoint that it names: of the API, of a document of this server, of a dump.
 //!
-//! Callers: [`crate::answer`].
+//! Names only: [`crate::pages`] renders documents, [`crate::dumps`] writes dumps. Callers: [`crate::answer`],
+//! [`crate::cache`], [`crate::pages`], [`crate::dumps`], the commands.
 
 use crate::telemetry::RouteLabel;
+use crate::words::named;
 
-use super::document::{ASSETS, Document, Window};
-use super::dump::DumpKind;
 use super::listing::ListingId;
+use super::query::ListQuery;
 use super::taxonomy::TaxonomyKind;
 
 /// The methods of known endpoints, for `Allow`.
@@ -82,13 +83,7 @@ impl Route {
         match self {
             Self::Document(document) => document.window(),
             Self::Asset => Window::Pages,
-            Self::List
-            | Self::Detail(_)
-            | Self::NoSuchListing
-            | Self::Taxonomy(_)
-            | Self::Changes
-            | Self::Dump(_)
-            | Self::Unknown => Window::Api,
+            _ => Window::Api,
         }
     }
 
@@ -98,10 +93,159 @@ impl Route {
     }
 }
 
+named! {
+    /// A document at a path of its own.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Document, path {
+        /// For people: HTML.
+        Front = "/",
+        /// For programs: JSON.
+        Index = "/",
+        Docs = "/docs",
+        OpenApi = "/openapi.json",
+        Explore = "/explore",
+        Llms = "/llms.txt",
+        Robots = "/robots.txt",
+        FaviconSvg = "/favicon.svg",
+        FaviconIco = "/favicon.ico",
+    }
+}
+
+/// Which window of the rate limit counts a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// That of the API.
+    Api,
+    /// That of pages and their assets: ten times as large, and always this machine's own.
+    Pages,
+}
+
+/// What lies in front of the name of an asset.
+pub(crate) const ASSETS: &str = "/assets/";
+
+impl Document {
+    /// The document at a path; of `/` the one for people.
+    pub fn at(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|document| document.path() == path)
+    }
+
+    /// Which window counts requests for it.
+    pub const fn window(self) -> Window {
+        if matches!(self, Self::OpenApi | Self::Llms | Self::Robots) { Window::Api } else { Window::Pages }
+    }
+
+    /// Whether it says something of the data where there is some.
+    pub const fn shows_data(self) -> bool {
+        matches!(self, Self::Front | Self::Index | Self::OpenApi | Self::Explore | Self::Llms)
+    }
+}
+
+/// A document that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum WantedDocument {
+    /// One that depends on nothing else in the request.
+    Fixed(Document),
+    /// The explorer, with these filters and this page.
+    Explore(ListQuery),
+    /// An asset, by its name.
+    Asset(Box<str>),
+}
+
+impl WantedDocument {
+    /// The explorer with the filters and the page of a list; it has one size of page.
+    pub fn explorer(list: ListQuery) -> Self {
+        Self::Explore(ListQuery { modified_since: None, per_page: ListQuery::DEFAULT_PER_PAGE, ..list })
+    }
+
+    /// Whether it is at this path.
+    pub fn is_at(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Fixed(document) => path == document.path().as_bytes(),
+            Self::Explore(_) => path == Document::Explore.path().as_bytes(),
+            Self::Asset(name) => path.strip_prefix(ASSETS.as_bytes()) == Some(name.as_bytes()),
+        }
+    }
+
+    /// Whether it shows the snapshot that is served.
+    pub const fn shows_data(&self) -> bool {
+        match self {
+            Self::Fixed(document) => document.shows_data(),
+            Self::Explore(_) => true,
+            Self::Asset(_) => false,
+        }
+    }
+
+    /// What it weighs as a key, in bytes, about.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Fixed(_) => 16,
+            Self::Explore(query) => query.weight(),
+            Self::Asset(name) => name.len(),
+        }
+    }
+}
+
+named! {
+    /// One of the dumps, by its path on the public listener.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum DumpKind, path {
+        /// Each listing on a line of its own, as the origin sent it.
+        Ndjson = "/dumps/listings.ndjson",
+        /// The listings as a table (RFC 4180).
+        Csv = "/dumps/listings.csv",
+        /// The listings as points on a map (RFC 7946).
+        Geojson = "/dumps/listings.geojson",
+        /// Each detail on a line of its own, with the id of its listing.
+        Details = "/dumps/details.ndjson",
+    }
+}
+
+impl DumpKind {
+    /// The dump of that path, which is compared exactly.
+    pub fn of_path(path: &str) -> Option<Self> {
+        // Nearly every path is another one.
+        path.starts_with("/dumps/").then(|| Self::ALL.into_iter().find(|kind| kind.path() == path)).flatten()
+    }
+
+    /// The word of `bundle export --format`, also for logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ndjson => "ndjson",
+            Self::Csv => "csv",
+            Self::Geojson => "geojson",
+            Self::Details => "details-ndjson",
+        }
+    }
+
+    /// The dump of that word.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// `Content-Type`.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Ndjson | Self::Details => "application/x-ndjson",
+            // RFC 4180 §3, RFC 7111 §5.1.
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Geojson => "application/geo+json",
+        }
+    }
+
+    /// `Content-Disposition` (RFC 6266): a browser saves it under this name.
+    pub const fn disposition(self) -> &'static str {
+        match self {
+            Self::Ndjson => "attachment; filename=\"listings.ndjson\"",
+            Self::Csv => "attachment; filename=\"listings.csv\"",
+            Self::Geojson => "attachment; filename=\"listings.geojson\"",
+            Self::Details => "attachment; filename=\"details.ndjson\"",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
     #[test]
     fn paths_name_endpoints_exactly() {
         for (path, route) in [
@@ -126,6 +270,29 @@ mod tests {
             ("/assets/a/b", Route::Unknown),
         ] {
             assert_eq!(Route::of(path), route, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_path_names_its_document() {
+        for document in Document::ALL {
+            let named = Document::at(document.path()).unwrap();
+            assert!(named == document || (named, document) == (Document::Front, Document::Index), "{document:?}");
+        }
+        for path in ["", "/docs/", "/Docs", "/openapi", "/index.html"] {
+            assert_eq!(Document::at(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn each_dump_has_its_own_path_name_and_file_name() {
+        for kind in DumpKind::ALL {
+            assert_eq!((DumpKind::of_path(kind.path()), DumpKind::of_name(kind.as_str())), (Some(kind), Some(kind)));
+            let file = kind.path().strip_prefix("/dumps/").unwrap();
+            assert_eq!(kind.disposition(), format!("attachment; filename=\"{file}\""));
+        }
+        for path in ["/dumps/", "/dumps/listings.CSV", "/dumps/listings.csv/", "/dumps/bundle", "/listings.csv"] {
+            assert_eq!(DumpKind::of_path(path), None, "{path}");
         }
     }
 }

@@ -9,34 +9,26 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::hash::ContentHash;
-use super::json::{self, JsonError, MAX_MEMBERS, Token};
+use crate::words::named;
 
-/// Which taxonomy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaxonomyKind {
-    /// `/api/sports.json`
-    Sports,
-    /// `/api/states.json`
-    States,
-    /// `/api/cities.json`
-    Cities,
+use super::hash::ContentHash;
+use super::json::{self, Field, JsonError, MAX_MEMBERS, Token};
+
+named! {
+    /// Which taxonomy, by its path under the origin's base address; in the order in which they are stored and hashed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TaxonomyKind, path {
+        /// The sports.
+        Sports = "/api/sports.json",
+        /// The states.
+        States = "/api/states.json",
+        /// The cities.
+        Cities = "/api/cities.json",
+    }
 }
 
 impl TaxonomyKind {
-    /// All three, in the order in which they are stored and hashed.
-    pub const ALL: [Self; 3] = [Self::Sports, Self::States, Self::Cities];
-
-    /// The taxonomy's path under the origin's base address.
-    pub const fn path(self) -> &'static str {
-        match self {
-            Self::Sports => "/api/sports.json",
-            Self::States => "/api/states.json",
-            Self::Cities => "/api/cities.json",
-        }
-    }
-
     /// The list parameter that takes this taxonomy's slugs.
     pub const fn parameter(self) -> &'static str {
         match self {
@@ -147,15 +139,8 @@ impl VolatileKeys {
 
     /// The body with every volatile value replaced by `null`, and those values.
     pub fn blank(&self, text: &str) -> (String, Vec<(String, String)>) {
-        let (mut blanked, mut values, mut at) = (String::with_capacity(text.len()), Vec::new(), 0);
-        for (key, span) in self.spans(text) {
-            blanked.push_str(&text[at..span.start]);
-            blanked.push_str("null");
-            values.push((key, text[span.clone()].to_owned()));
-            at = span.end;
-        }
-        blanked.push_str(&text[at..]);
-        (blanked, values)
+        let values = self.spans(text).into_iter().map(|(key, span)| (key, text[span].to_owned())).collect();
+        (self.fill(text, |_| None), values)
     }
 
     /// Puts back the values that [`VolatileKeys::blank`] removed; a value that is not given stays `null`.
@@ -203,11 +188,15 @@ pub fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     if !text.trim_start().starts_with(['{', '[']) {
         return Err(TaxonomyError::NoContainer(json::shorten(text)));
     }
-    let terms = objects.into_terms()?;
+    if objects.fields > MOST_FIELDS || objects.terms.len() > MAX_MEMBERS {
+        return Err(JsonError::TooMany { what: "terms", most: MAX_MEMBERS }.into());
+    }
+    // In the order in which their objects begin.
+    objects.terms.sort_unstable_by_key(|(number, _)| *number);
     // A slug may occur in several places. If they disagree, the term keeps only its slug, and the origin is asked.
-    let mut unique: Vec<Term> = Vec::with_capacity(terms.len());
+    let mut unique: Vec<Term> = Vec::with_capacity(objects.terms.len());
     let mut places: HashMap<String, usize> = HashMap::new();
-    for term in terms {
+    for (_, term) in objects.terms {
         match places.get(&term.slug) {
             None => {
                 places.insert(term.slug.clone(), unique.len());
@@ -223,111 +212,60 @@ pub fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     Ok(unique)
 }
 
-/// The objects of a taxonomy during the walk: an object with a slug is a term, at any depth.
+/// The most fields that are remembered: some for each of the most terms.
+const MOST_FIELDS: usize = 12 * MAX_MEMBERS;
+
+/// The objects of a taxonomy during the walk.
 #[derive(Default)]
-struct Objects {
-    /// The open objects and arrays, innermost last; `None` for an array.
-    open: Vec<Option<Object>>,
-    /// How many objects began.
+struct Objects<'a> {
+    /// The open objects and arrays, innermost last: their numbers, and the fields read so far.
+    open: Vec<(usize, Vec<Field<'a>>)>,
     begun: usize,
-    /// The finished terms, each with the number of its object.
+    /// The terms, each with the number of its object.
     terms: Vec<(usize, Term)>,
-    /// Number of stored fields.
     fields: usize,
-    too_many: bool,
 }
 
-/// The first field of that name in an object.
-#[derive(Default, PartialEq)]
-enum Slug {
-    #[default]
-    Absent,
-    /// Not a string: the object is not a term.
-    Other,
-    Text(String),
-}
-
-/// An object that is being read.
-#[derive(Default)]
-struct Object {
-    number: usize,
-    slug: Slug,
-    strings: Vec<(String, String)>,
-    numbers: Vec<(String, u64)>,
-}
-
-impl Objects {
-    /// The most stored fields of all terms: ten for each of the most terms.
-    const MOST_FIELDS: usize = 10 * MAX_MEMBERS;
-
-    fn see(&mut self, token: Token<'_>) {
+impl<'a> Objects<'a> {
+    fn see(&mut self, token: Token<'a>) {
         match token {
-            Token::Begin { key, object } => {
-                // An object or an array is not a slug.
-                if let Some((key, holder)) = key.zip(self.holder())
-                    && holder.slug == Slug::Absent
-                    && json::string(key).is_some_and(|key| key == "slug")
-                {
-                    holder.slug = Slug::Other;
-                }
-                self.open.push(object.then(|| Object { number: self.begun, ..Object::default() }));
+            Token::Begin { key, .. } => {
+                self.put(key, "");
+                self.open.push((self.begun, Vec::new()));
                 self.begun += 1;
             }
-            Token::Scalar { key, value } => {
-                if let Some(key) = key.and_then(json::string) {
-                    self.field(&key, value);
-                }
-            }
+            Token::Scalar { key, value } => self.put(key, value),
             Token::End => {
-                let Some(Object { number, slug: Slug::Text(slug), strings, numbers }) = self.open.pop().flatten()
-                else {
-                    return;
-                };
-                if self.terms.len() < MAX_MEMBERS {
-                    self.terms.push((number, Term { slug, strings, numbers }));
-                } else {
-                    self.too_many = true;
-                }
+                let ended = self.open.pop().and_then(|(number, fields)| Some((number, Term::of(&fields)?)));
+                // One more than allowed says that there are too many.
+                self.terms.extend(ended.filter(|_| self.terms.len() <= MAX_MEMBERS));
             }
         }
     }
 
-    /// The object whose fields are being read.
-    fn holder(&mut self) -> Option<&mut Object> {
-        self.open.last_mut()?.as_mut()
-    }
-
-    fn field(&mut self, key: &str, value: &str) {
-        if self.fields >= Self::MOST_FIELDS {
-            self.too_many = true;
-            return;
+    /// Remembers a field of the innermost object. The value of an object or array is empty: no text is.
+    fn put(&mut self, key: Option<&'a str>, value: &'a str) {
+        let Some((key, (_, fields))) = key.and_then(json::string).zip(self.open.last_mut()) else { return };
+        self.fields += 1;
+        if self.fields <= MOST_FIELDS {
+            fields.push(Field { key, value });
         }
-        let Some(object) = self.holder() else { return };
-        let text = json::string(value);
-        if key == "slug" {
-            if object.slug == Slug::Absent {
-                object.slug = text.map_or(Slug::Other, |text| Slug::Text(text.into_owned()));
+    }
+}
+
+impl Term {
+    /// Any object with a `slug` is a term; of repeated ones the first counts.
+    fn of(fields: &[Field<'_>]) -> Option<Self> {
+        let slug = json::string(fields.iter().find(|field| field.key == "slug")?.value)?.into_owned();
+        let (mut strings, mut numbers) = (Vec::new(), Vec::new());
+        for Field { key, value } in fields.iter().filter(|field| field.key != "slug") {
+            if let Some(text) = json::string(value).filter(|_| key != "api_url") {
+                strings.push((key.to_string(), text.into_owned()));
+            } else if let Ok(number) = value.parse() {
+                numbers.push((key.to_string(), number));
             }
-            return;
         }
-        let mut remembered = 1;
-        if let Some(text) = text.filter(|_| key != "api_url") {
-            object.strings.push((key.to_owned(), text.into_owned()));
-        } else if let Ok(number) = value.parse() {
-            object.numbers.push((key.to_owned(), number));
-        } else {
-            remembered = 0;
-        }
-        self.fields += remembered;
-    }
-
-    /// The terms in the order in which their objects begin.
-    fn into_terms(mut self) -> Result<Vec<Term>, JsonError> {
-        if self.too_many {
-            return Err(JsonError::TooMany { what: "terms", most: MAX_MEMBERS });
-        }
-        self.terms.sort_unstable_by_key(|(number, _)| *number);
-        Ok(self.terms.into_iter().map(|(_, term)| term).collect())
+        Some(Self { slug, strings, numbers })
     }
 }
 

@@ -8,21 +8,20 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use url::Url;
 
-use crate::api::rewrite::Rewrite;
+use crate::api::links::Rewrite;
 use crate::audit::Auditor;
-use crate::audit::contradiction::Contradictions;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Edges as EdgesMode, Settings, Use};
 use crate::fleet::replica::Follower;
 use crate::fleet::replica::status::ReplicaStatus;
+use crate::mirror::Shared;
 use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
-use crate::mirror::crawl::Crawler;
 use crate::mirror::details::Details;
+use crate::mirror::details::early::EarlyCopies;
 use crate::mirror::details::worker::DetailWorker;
-use crate::mirror::early_copies::EarlyCopies;
 use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task::Mirror;
@@ -171,56 +170,23 @@ impl Core {
         self.snapshots = Some(snapshots.clone());
         let details = Details::open(store.clone(), self.cache.clone(), newest.clone())?;
         if let Some(origin) = &self.origin {
-            let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
-            let early = EarlyCopies { details: details.clone(), copies: copies.clone(), newest: newest.clone() };
-            origin.proxy.keep_early(early);
-            self.sweeper = Some(Sweeper {
-                copies: copies.clone(),
-                store: store.clone(),
-                newest: newest.clone(),
+            let shared = Shared {
+                copies: Copies::new(origin.client.clone(), store.clone(), volatile),
+                store,
+                newest,
+                details: details.clone(),
+                edges: snapshots.edges().clone(),
                 commands: self.commands.clone(),
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
-            });
-            self.learner = used.then(|| EdgeLearner {
-                client: origin.client.clone(),
-                store: store.clone(),
-                newest: newest.clone(),
-                details: details.clone(),
-                edges: snapshots.edges().clone(),
-                settings: self.settings.clone(),
-                clock: self.clock.clone(),
-            });
-            self.auditor = Some(Auditor {
-                client: origin.client.clone(),
-                newest: newest.clone(),
-                details: details.clone(),
-                edges: snapshots.edges().clone(),
-                rewrite: self.rewrite.clone(),
-                volatile: volatile.clone(),
-                commands: self.commands.clone(),
-                audits: self.audits.clone(),
-                cache_ttl: config.origin.cache_ttl,
-                settings: self.settings.clone(),
-                clock: self.clock.clone(),
-                passed: parking_lot::Mutex::default(),
-                contradictions: Contradictions::default(),
-            });
-            let crawler = Crawler::new(copies, config.origin.cache_ttl);
-            let (commands, settings, clock) = (self.commands.clone(), self.settings.clone(), self.clock.clone());
+            };
+            origin.proxy.keep_early(EarlyCopies(shared.clone()));
             origin.client.budget().expect_refreshes();
-            let mirror = Mirror::new(crawler, snapshots, commands, settings, clock, evidence);
-            self.mirror = Some(mirror);
-            self.worker = Some(DetailWorker {
-                all: config.mirror.details == DetailsMode::All,
-                details: details.clone(),
-                client: origin.client.clone(),
-                newest: newest.clone(),
-                volatile,
-                cache_ttl: config.origin.cache_ttl,
-                settings: self.settings.clone(),
-                clock: self.clock.clone(),
-            });
+            self.sweeper = Some(Sweeper(shared.clone()));
+            self.learner = used.then(|| EdgeLearner(shared.clone()));
+            self.auditor = Some(Auditor::new(shared.clone(), self.rewrite.clone(), self.audits.clone()));
+            self.worker = Some(DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All });
+            self.mirror = Some(Mirror::new(shared, snapshots, evidence));
         }
         self.details = Some(details);
         self.follower = replica::follower(config, self)?;

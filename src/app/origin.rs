@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use crate::api::rewrite::Rewrite;
+use crate::api::links::Rewrite;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{Config, Settings};

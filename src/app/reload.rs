@@ -9,7 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::signal::unix::Signal;
 
-use crate::admin::reload::{Reloads, Report};
+use crate::admin::facts::ReloadFacts;
+use crate::admin::reload::Reloads;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{AdminConfig, Changes, Config, ConfigErrors, Examined, LogConfig, Settings, TlsConfig, merge};
@@ -70,7 +71,7 @@ enum AccessChange {
 impl Reload {
     /// Reads the configuration and applies it; a configuration with mistakes changes nothing. It blocks. `None`: there
     /// is nothing to read.
-    pub(super) fn reload(&self) -> Option<Report> {
+    pub(super) fn reload(&self) -> Option<ReloadFacts> {
         let source = self.source.as_ref()?;
         let mut running = self.running.lock();
         Systemd::reloading();
@@ -81,6 +82,7 @@ impl Reload {
             let access = Self::access(&running, &next).map_err(|error| vec![error.to_string()])?;
             Ok((loaded.warnings, next, changes, access))
         });
+        let at = self.clock.now_wall().rfc3339();
         let report = match read {
             Ok((warnings, next, mut changes, access)) => {
                 for warning in warnings {
@@ -96,14 +98,14 @@ impl Reload {
                     tracing::info!(applied, needs_restart, "reloaded");
                 }
                 let Changes { applied, needs_restart } = changes;
-                Report { at: self.clock.now_wall(), applied, needs_restart, errors: Vec::new() }
+                ReloadFacts { at, ok: true, applied, needs_restart, errors: Vec::new() }
             }
             Err(errors) => {
                 if let Some(certificate) = &self.certificate {
                     certificate.look(None);
                 }
                 tracing::error!("the configuration has mistakes; the old one stays in effect:\n{}", errors.join("\n"));
-                Report { at: self.clock.now_wall(), applied: Vec::new(), needs_restart: Vec::new(), errors }
+                ReloadFacts { at, errors, ..ReloadFacts::default() }
             }
         };
         self.reloads.record(report.clone());
@@ -117,7 +119,7 @@ impl Reload {
         self.fixed.set_quotas(&config);
         let answers = &self.public.answers;
         answers.rules.store(Arc::new(self.fixed.rules(&config)));
-        answers.standing.store(Arc::new(rules::standing(&config)));
+        answers.constant_headers.store(Arc::new(rules::constant_headers(&config)));
         if running.rate_limit.requests_per_minute != next.rate_limit.requests_per_minute {
             // They name the limit.
             answers.finder.pages.store(Arc::new(rules::pages(&config)));

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::answer::admit::Rules;
-use crate::answer::compose::Standing;
+use crate::answer::compose::ConstantHeaders;
 use crate::clock::Clock;
 use crate::config::{Config, Settings, Use};
 use crate::limit::{LimitConfig, Limiter};
@@ -14,7 +14,7 @@ use crate::pages::{Pages, Site};
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::hops::Pseudonym;
-use crate::semantics::path::BasePath;
+use crate::semantics::target::BasePath;
 use crate::serve::connections::Room;
 use crate::shared_limit::SharedLimit;
 
@@ -57,7 +57,7 @@ impl Fixed {
 
     /// The rules of a configuration.
     pub(super) fn rules(&self, config: &Config) -> Rules {
-        let header = config.client_ip.header.as_str().parse().unwrap_or_default();
+        let header = config.client_ip.header.clone();
         let has_origin = config.usage().has_origin();
         Rules {
             client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
@@ -83,14 +83,14 @@ impl Fixed {
 }
 
 /// Constant parts of answers.
-pub(super) fn standing(config: &Config) -> Standing {
+pub(super) fn constant_headers(config: &Config) -> ConstantHeaders {
     let cache_control = CacheControl {
         ttl: config.ttl,
         stale_while_revalidate: config.cache.stale_while_revalidate,
         stale_if_error: config.cache.stale_if_error,
     };
     let passes = config.usage().has_origin() && !config.passthrough.paths.is_empty();
-    Standing::new(
+    ConstantHeaders::new(
         cache_control,
         config.usage() != Use::Offline,
         if passes { &config.passthrough.methods[..] } else { &[] },

@@ -94,10 +94,6 @@ pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result
             _ => ours == theirs,
         },
     );
-    let items = |fields: &[Field<'_>]| match fields.iter().find(|field| field.key == "items") {
-        Some(field) => json::elements(field.value).map(|items| items.into_iter().map(str::to_owned).collect()),
-        None => Ok(Vec::<String>::new()),
-    };
     found.extend(compare_items(&items(&ours)?, &items(&theirs)?));
     found.truncate(MOST);
     Ok(found)
@@ -141,14 +137,17 @@ pub(crate) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Ve
     if blank_ours == blank_theirs {
         return Vec::new();
     }
-    let mut found = match (json::fields(ours), json::fields(theirs)) {
-        (Ok(ours), Ok(theirs)) => {
-            fields(&ours, &theirs, |key| volatile.contains(key), |_, ours, theirs| ours == theirs)
+    let mut found = Vec::new();
+    if let (Ok(our_fields), Ok(their_fields)) = (json::fields(ours), json::fields(theirs)) {
+        found = fields(&our_fields, &their_fields, |key| volatile.contains(key), |_, ours, theirs| ours == theirs);
+        let (our_values, their_values) = (by_key(&our_fields), by_key(&their_fields));
+        for difference in found.iter_mut().filter(|difference| difference.what == DifferenceKind::Field) {
+            let place = difference.place.as_str();
+            if let (Some(ours), Some(theirs)) = (our_values.get(place), their_values.get(place)) {
+                // Where inside a long value the difference is.
+                (difference.ours, difference.theirs) = around_difference(ours, theirs);
+            }
         }
-        _ => Vec::new(),
-    };
-    for difference in &mut found {
-        difference.narrow(ours, theirs);
     }
     if found.is_empty() {
         let (ours, theirs) = around_difference(&blank_ours, &blank_theirs);
@@ -156,22 +155,6 @@ pub(crate) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Ve
     }
     found.truncate(MOST);
     found
-}
-
-impl Difference {
-    /// Shows where inside a long value the difference is.
-    fn narrow(&mut self, ours: &str, theirs: &str) {
-        if self.what != DifferenceKind::Field {
-            return;
-        }
-        let text = |whole: &str| {
-            let fields = json::fields(whole).ok()?;
-            fields.iter().find(|field| field.key == self.place).map(|field| field.value.to_owned())
-        };
-        if let (Some(ours), Some(theirs)) = (text(ours), text(theirs)) {
-            (self.ours, self.theirs) = around_difference(&ours, &theirs);
-        }
-    }
 }
 
 /// Compares top-level fields by name, and the order of the common ones.
@@ -217,24 +200,20 @@ fn by_key<'a>(fields: &'a [Field<'a>]) -> HashMap<&'a str, &'a str> {
     values
 }
 
-fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
-    const NONE: &str = "(nothing)";
-    let ids = |items: &[String]| items.iter().map(|item| id(item)).collect::<Vec<_>>();
+/// The listings of a page.
+fn items<'a>(fields: &[Field<'a>]) -> Result<Vec<&'a str>, JsonError> {
+    fields.iter().find(|field| field.key == "items").map_or_else(|| Ok(Vec::new()), |field| json::elements(field.value))
+}
+
+fn compare_items(ours: &[&str], theirs: &[&str]) -> Vec<Difference> {
+    let ids = |items: &[&str]| items.iter().map(|item| id(item)).collect::<Vec<_>>();
     let (our_ids, their_ids) = (ids(ours), ids(theirs));
     let mut found = Vec::new();
     if our_ids != their_ids {
-        let most = our_ids.len().max(their_ids.len());
-        let at = (0..most).find(|at| our_ids.get(*at) != their_ids.get(*at)).unwrap_or(0);
-        let show = |ids: &[String]| ids.get(at..).filter(|ids| !ids.is_empty()).map(|ids| ids.join(" "));
-        let (ours, theirs) = (show(&our_ids), show(&their_ids));
+        let at = our_ids.iter().zip(&their_ids).take_while(|(our, their)| our == their).count();
+        let show = |ids: &[String]| if at < ids.len() { ids[at..].join(" ") } else { "(nothing)".to_owned() };
         let place = format!("from position {} of the page", at + 1);
-        let difference = Difference::new(
-            DifferenceKind::Ids,
-            place,
-            ours.as_deref().unwrap_or(NONE),
-            theirs.as_deref().unwrap_or(NONE),
-        );
-        found.push(difference);
+        found.push(Difference::new(DifferenceKind::Ids, place, &show(&our_ids), &show(&their_ids)));
     }
     let mut places = HashMap::with_capacity(their_ids.len());
     for (at, id) in their_ids.iter().enumerate() {
@@ -248,7 +227,7 @@ fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
         if *our == theirs[at] {
             continue;
         }
-        let inside = match (json::fields(our), json::fields(&theirs[at])) {
+        let inside = match (json::fields(our), json::fields(theirs[at])) {
             (Ok(ours), Ok(theirs)) => fields(&ours, &theirs, |_| false, |_, ours, theirs| ours == theirs),
             _ => Vec::new(),
         };
@@ -258,7 +237,7 @@ fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
                 found.push(Difference::new(DifferenceKind::Listing, place, &first.ours, &first.theirs));
             }
             // The fields are equal, so white space differs.
-            None => found.push(Difference::new(DifferenceKind::Listing, our_id, our, &theirs[at])),
+            None => found.push(Difference::new(DifferenceKind::Listing, our_id, our, theirs[at])),
         }
     }
     found

@@ -1,13 +1,21 @@
-//! Whether a difference lasts: compares again once the mirror is confirmed for a later instant.
+//! Whether a difference lasts: it is compared again once the mirror is confirmed for a later instant. One in what a filter
+//! selects is told to the mirror, which asks the origin again what its filters mean.
 //!
-//! It draws no samples and repairs nothing. Callers: [`super::Auditor`].
+//! Nothing here draws samples or repairs. Callers: [`super::Auditor`].
 
 use std::time::Duration;
 
-use crate::clock::Monotonic;
+use bytes::Bytes;
 
-use super::sample::Sample;
-use super::score::Outcome;
+use crate::api::listing::ListingId;
+use crate::api::page::Page;
+use crate::api::taxonomy::VolatileKeys;
+use crate::clock::Monotonic;
+use crate::snapshot::coverage::{Agreement, agreement, relies_on_disproved};
+use crate::snapshot::pointer::Snapshot;
+
+use super::job::Outcome;
+use super::sample::{Kind, Request, Sample};
 use super::verdict::Theirs;
 use super::{Auditor, Look, MOST_FAILURES};
 
@@ -70,17 +78,23 @@ impl Auditor {
 
     /// Waits until the mirror is confirmed for a later instant, or holds a snapshot back; `false`: it took too long.
     async fn refreshed_since(&self, at_ms: i64) -> bool {
-        let patience = self.cache_ttl + Duration::from_secs(60);
+        let patience = self.shared.copies.client.stamps().cache_ttl() + Duration::from_secs(60);
         // An old copy of the origin's CDN confirms nothing; then it asks again a little later.
-        let again = (self.cache_ttl / 4).clamp(Duration::from_millis(1100), Duration::from_secs(30));
-        let began = self.clock.now_mono();
+        let again = (self.shared.copies.client.stamps().cache_ttl() / 4)
+            .clamp(Duration::from_millis(1100), Duration::from_secs(30));
+        let began = self.shared.clock.now_mono();
         let mut asked: Option<Monotonic> = None;
         loop {
-            if self.newest.load().as_ref().is_some_and(|published| published.meta.confirmed_ms >= at_ms + SURELY_LATER)
+            if self
+                .shared
+                .newest
+                .load()
+                .as_ref()
+                .is_some_and(|published| published.meta.confirmed_ms >= at_ms + SURELY_LATER)
             {
                 return true;
             }
-            let (now, picture) = (self.clock.now_mono(), self.client.status().picture());
+            let (now, picture) = (self.shared.clock.now_mono(), self.shared.copies.client.status().picture());
             if picture.held.is_some() {
                 return true;
             }
@@ -89,17 +103,38 @@ impl Auditor {
             }
             if asked.is_none_or(|last| now.since(last) >= again) {
                 asked = Some(now);
-                self.commands.refresh();
+                self.shared.commands.refresh();
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
 
+impl Auditor {
+    /// Tells the mirror of a confirmed difference in what a filter selects.
+    pub(super) fn doubt(&self, published: &Snapshot, sample: &Sample, kind: Kind, theirs: &Theirs) {
+        let Request::List(query) = &sample.request else { return };
+        let is_ours = matches!(kind, Kind::BeyondLast | Kind::UnknownSlug | Kind::Elsewhere | Kind::Odd);
+        if is_ours || !query.is_filtered() || theirs.status != 200 || relies_on_disproved(&published.meta, query) {
+            return;
+        }
+        let page = Page::parse(&Bytes::copy_from_slice(theirs.text.as_bytes()), &VolatileKeys::default());
+        let differs = page.is_ok_and(|page| {
+            let ids: Vec<ListingId> = page.items.iter().map(|item| item.id).collect();
+            agreement(&published.dataset, query, page.total, &ids)
+                .is_some_and(|agreement| agreement != Agreement::Whole)
+        });
+        if differs {
+            tracing::warn!(request = %sample.request, "the origin's filters select other listings than the mirror's");
+            self.shared.commands.doubt(query.clone());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::links::Links;
     use super::super::sample::{Kind, Request};
+    use super::super::verdict::Links;
     use super::*;
 
     #[test]

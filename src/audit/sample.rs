@@ -9,15 +9,13 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::api::edges::case::Case;
+use crate::api::edges::Case;
 use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::modified;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
-
-use super::odd;
 
 /// One in so many odd requests is sent with HEAD.
 const HEAD_OF: u32 = 4;
@@ -174,7 +172,9 @@ impl Sampler {
 
     fn draw(&mut self, kind: Kind, dataset: &Dataset) -> Option<Request> {
         let plain = ListQuery::default();
+        let any_size = ListQuery { per_page: self.dice.random_range(1..=ListQuery::MAX_PER_PAGE), ..plain.clone() };
         let total = dataset.len() as u64;
+        let last = any_size.total_pages(total);
         let query = match kind {
             Kind::Taxonomy(taxonomy) => return Some(Request::Taxonomy(taxonomy)),
             Kind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
@@ -182,44 +182,31 @@ impl Sampler {
             Kind::Odd => return self.odd(dataset).map(Request::Odd),
             Kind::Elsewhere => return None,
             Kind::FirstPage => plain,
-            Kind::Page => {
-                let query = ListQuery { per_page: self.per_page(), ..plain };
-                self.any_page(&query, total)
-            }
-            Kind::LastPage => {
-                let query = ListQuery { per_page: self.per_page(), ..plain };
-                query.with_page(query.total_pages(total).max(1))
-            }
-            Kind::BeyondLast => {
-                let query = ListQuery { per_page: self.per_page(), ..plain };
-                query.with_page(query.total_pages(total) + self.dice.random_range(1..=3))
-            }
+            Kind::Page => self.any_page(&any_size, total),
+            Kind::LastPage => any_size.with_page(last.max(1)),
+            Kind::BeyondLast => any_size.with_page(last + self.dice.random_range(1..=3)),
             Kind::PerPageOne => self.any_page(&ListQuery { per_page: 1, ..plain }, total),
-            Kind::PerPageMost => self.any_page(&ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..plain }, total),
+            Kind::PerPageMost => self.any_page(&ListQuery::largest_pages(), total),
             Kind::Term(taxonomy) => {
-                let query = ListQuery { per_page: self.per_page(), ..plain };
-                let query = self.term(query, taxonomy, dataset)?;
+                let query = self.term(any_size, taxonomy, dataset)?;
                 self.any_found_page(&query, dataset)
             }
             Kind::TwoTerms => {
-                let left_out = self.dice.random_range(0..TaxonomyKind::ALL.len());
-                let mut query = ListQuery { per_page: self.per_page(), ..plain };
-                for taxonomy in TaxonomyKind::ALL.into_iter().filter(|kind| kind.index() != left_out) {
+                let left_out = self.any_taxonomy();
+                let mut query = any_size;
+                for taxonomy in TaxonomyKind::ALL.into_iter().filter(|kind| *kind != left_out) {
                     query = self.term(query, taxonomy, dataset)?;
                 }
                 self.any_found_page(&query, dataset)
             }
             Kind::UnknownSlug => {
-                let taxonomy = TaxonomyKind::ALL[self.dice.random_range(0..TaxonomyKind::ALL.len())];
-                let mut query = plain;
+                let taxonomy = self.any_taxonomy();
                 let slug = format!("no-such-{}-{}", taxonomy.parameter(), self.dice.random_range(1000..10_000));
-                query.slugs[taxonomy.index()] = Some(slug.into());
-                query
+                plain.with_term(taxonomy, &slug)
             }
             Kind::SinceInstant | Kind::SinceNearby | Kind::SinceDay => {
                 let since = self.since(kind, dataset)?;
-                let query = ListQuery { per_page: self.per_page(), modified_since: Some(since), ..plain };
-                self.any_found_page(&query, dataset)
+                self.any_found_page(&ListQuery { modified_since: Some(since), ..any_size }, dataset)
             }
         };
         Some(Request::List(query))
@@ -227,24 +214,21 @@ impl Sampler {
 
     fn odd(&mut self, dataset: &Dataset) -> Option<String> {
         (0..20).find_map(|_| match Case::ALL.get(self.dice.random_range(0..=Case::ALL.len())) {
-            Some(case) => odd::draw(*case, &mut self.dice),
+            Some(case) => draw_odd(*case, &mut self.dice),
             None => self.several(dataset),
         })
     }
 
     /// Two terms with a comma between them.
     fn several(&mut self, dataset: &Dataset) -> Option<String> {
-        let taxonomy = TaxonomyKind::ALL[self.dice.random_range(0..TaxonomyKind::ALL.len())];
-        let one = self.term(ListQuery::default(), taxonomy, dataset)?;
-        let mut query = self.term(ListQuery::default(), taxonomy, dataset)?;
-        let (one, other) = (one.slug(taxonomy)?, query.slug(taxonomy)?);
-        let both = format!("{one},{other}");
-        query.slugs[taxonomy.index()] = Some(both.into());
-        Some(query.path_and_query())
+        let taxonomy = self.any_taxonomy();
+        let [one, other] = [(); 2].map(|()| self.term(ListQuery::default(), taxonomy, dataset));
+        let both = format!("{},{}", one?.slug(taxonomy)?, other?.slug(taxonomy)?);
+        Some(ListQuery::default().with_term(taxonomy, &both).path_and_query())
     }
 
-    fn per_page(&mut self) -> u16 {
-        self.dice.random_range(1..=ListQuery::MAX_PER_PAGE)
+    fn any_taxonomy(&mut self) -> TaxonomyKind {
+        TaxonomyKind::ALL[self.dice.random_range(0..TaxonomyKind::ALL.len())]
     }
 
     fn any_page(&mut self, query: &ListQuery, total: u64) -> ListQuery {
@@ -258,11 +242,10 @@ impl Sampler {
         self.any_page(query, total)
     }
 
-    fn term(&mut self, mut query: ListQuery, taxonomy: TaxonomyKind, dataset: &Dataset) -> Option<ListQuery> {
+    fn term(&mut self, query: ListQuery, taxonomy: TaxonomyKind, dataset: &Dataset) -> Option<ListQuery> {
         let terms = dataset.terms(taxonomy);
         let term = (!terms.is_empty()).then(|| &terms[self.dice.random_range(0..terms.len())])?;
-        query.slugs[taxonomy.index()] = Some(term.slug.as_str().into());
-        Some(query)
+        Some(query.with_term(taxonomy, &term.slug))
     }
 
     fn listing(&mut self, dataset: &Dataset) -> Option<ListingId> {
@@ -312,6 +295,34 @@ fn as_written(dataset: &Dataset, id: ListingId) -> Option<String> {
     let fields = json::fields(raw).ok()?;
     let field = fields.iter().find(|field| field.key == "modified")?;
     json::string(field.value).map(Into::into)
+}
+
+/// The path and query of a request of a case; `None`: other samples draw it, from the
+/// data.
+fn draw_odd(case: Case, dice: &mut StdRng) -> Option<String> {
+    let word: String = (0..6).map(|_| char::from(dice.random_range(b'a'..=b'z'))).collect();
+    let number = dice.random_range(2..100_000_u32);
+    let query = match case {
+        Case::PageBeyond | Case::UnknownSport | Case::UnknownState | Case::UnknownCity | Case::UnknownId => {
+            return None;
+        }
+        Case::PageZero => "page=0".to_owned(),
+        Case::PageNegative => format!("page=-{number}"),
+        Case::PageWord => format!("page={word}"),
+        Case::PerPageZero => "per_page=0".to_owned(),
+        Case::PerPageNegative => format!("per_page=-{number}"),
+        Case::PerPageOver => format!("per_page={}", dice.random_range(101..=200)),
+        Case::PerPageWord => format!("per_page={word}"),
+        Case::SinceMalformed => format!("modified_since={word}"),
+        Case::SinceFuture => format!("modified_since={}-01-01", dice.random_range(2900..3000)),
+        Case::IdWord => return Some(format!("/api/listings/{word}.json")),
+        Case::RepeatedNumber => format!("page=1&page={}", dice.random_range(2..5)),
+        Case::RepeatedFilter => format!("sport={word}&sport={word}x"),
+        Case::EmptyNumber => "page=".to_owned(),
+        Case::EmptyFilter => "sport=".to_owned(),
+        Case::EmptySince => "modified_since=".to_owned(),
+    };
+    Some(format!("/api/listings.json?{query}"))
 }
 
 #[cfg(test)]

@@ -1,14 +1,20 @@
-//! The verdict on two answers: equal, different, or different by design.
+//! The verdict on two answers: equal, different, or different by design; and whether their links lead to the same
+//! places.
 //!
 //! Pure. [`super`] checks whether a difference outlasts a refresh. Callers: [`super::Auditor`].
 
+use std::collections::BTreeMap;
+
+use url::Url;
+
+use crate::api::links::{Rewrite, WebLink};
+use crate::api::query::{self, ListQuery, Parameters};
 use crate::api::route::ALLOW;
 use crate::api::taxonomy::VolatileKeys;
 
 use super::compare::{self, Difference, DifferenceKind};
-use super::links::Links;
+use super::job::Outcome;
 use super::sample::Kind;
-use super::score::Outcome;
 
 /// The mirror's answer.
 pub(super) enum Ours {
@@ -25,6 +31,7 @@ pub(super) enum Ours {
 }
 
 /// The origin's answer.
+#[derive(Default)]
 pub(super) struct Theirs {
     /// The status; only 200 has a text, and all answers to odd requests.
     pub(super) status: u16,
@@ -160,6 +167,129 @@ fn is_fixed(kind: Kind, difference: &Difference) -> bool {
     match kind {
         Kind::UnknownSlug | Kind::Elsewhere => true,
         _ => difference.what == DifferenceKind::Ids || matches!(difference.place.as_str(), "page" | "items"),
+    }
+}
+
+/// The links of an answer by relation. Relations that only one side has, and targets that only the origin understands, are
+/// no difference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Links(BTreeMap<String, Vec<Link>>);
+
+/// A link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Link {
+    /// As it is written.
+    text: String,
+    target: Target,
+}
+
+/// Where a link leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    /// To this page of the list.
+    Page(ListQuery),
+    /// To this address, without what its spelling can differ in.
+    Address(String),
+    /// To what cannot be compared: another host, or parameters that only the origin understands.
+    Unclear,
+}
+
+impl Links {
+    /// The links of our own answers: the licence, and for a page of the list those around it.
+    pub(super) fn ours(license: Option<&str>, page: Option<(&ListQuery, u64)>, rewrite: &Rewrite) -> Self {
+        let mut links = Self::default();
+        if let Some(license) = license {
+            links.put("license", license.to_owned(), address(license, None, rewrite));
+        }
+        if let Some((query, total)) = page {
+            let last = query.total_pages(total).max(1);
+            let around = [
+                ("first", Some(1)),
+                ("prev", (query.page > 1).then(|| (query.page - 1).min(last))),
+                ("next", (query.page < last).then(|| query.page + 1)),
+                ("last", Some(last)),
+            ];
+            for (relation, page) in around {
+                let Some(query) = page.map(|page| query.with_page(page)) else { continue };
+                links.put(relation, query.path_and_query(), Target::Page(plain(query)));
+            }
+        }
+        links
+    }
+
+    /// The links of the origin's answer to a request for `url`.
+    pub(super) fn theirs(links: Vec<WebLink>, url: &Url, rewrite: &Rewrite) -> Self {
+        let mut read = Self::default();
+        for WebLink { target, relations } in links {
+            for relation in relations {
+                let to = if relation == "license" {
+                    address(&target, Some(url), rewrite)
+                } else {
+                    page(&target, url, rewrite)
+                };
+                read.put(&relation, target.clone(), to);
+            }
+        }
+        read
+    }
+
+    fn put(&mut self, relation: &str, text: String, target: Target) {
+        self.0.entry(relation.to_owned()).or_default().push(Link { text, target });
+    }
+
+    /// The differences of the relations that both have.
+    pub(super) fn differences(&self, theirs: &Self) -> Vec<Difference> {
+        let both =
+            self.0.iter().filter_map(|(relation, ours)| Some((relation, ours.first()?, theirs.0.get(relation)?)));
+        let differing = both.filter(|(_, ours, theirs)| {
+            theirs.iter().all(|link| link.target != Target::Unclear && link.target != ours.target)
+        });
+        let told = differing.filter_map(|(relation, ours, theirs)| {
+            let theirs = theirs.first()?;
+            Some(Difference::new(DifferenceKind::Header, format!("Link rel={relation}"), &ours.text, &theirs.text))
+        });
+        told.collect()
+    }
+}
+
+/// The page of the list to which a target leads.
+fn page(target: &str, from: &Url, rewrite: &Rewrite) -> Target {
+    let Some(rest) = rewrite.rest(target, Some(from)) else { return Target::Unclear };
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let is_known = |pair: &str| {
+        let name = query::decode(pair.split('=').next().unwrap_or_default());
+        name.is_ok_and(|name| name.is_empty() || (name != "snapshot" && query::KNOWN.contains(&&*name)))
+    };
+    match Parameters::parse(query) {
+        Ok(Parameters { list, is_odd: false, .. })
+            if path == "/api/listings.json" && query.split('&').all(is_known) =>
+        {
+            Target::Page(plain(list))
+        }
+        _ => Target::Unclear,
+    }
+}
+
+/// A query without the spelling of its instant.
+fn plain(mut query: ListQuery) -> ListQuery {
+    if let Some(since) = &mut query.modified_since {
+        since.text = Box::default();
+    }
+    query
+}
+
+/// An address of any host. `http` and `https`, and a slash at the end, make no difference.
+fn address(target: &str, from: Option<&Url>, rewrite: &Rewrite) -> Target {
+    let rest = |url: &Url| {
+        let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
+        format!("{}{}{query}", url.host_str().unwrap_or_default(), url.path().trim_end_matches('/'))
+    };
+    let url = from.map_or_else(|| Url::parse(target), |from| from.join(target));
+    match (rewrite.rest(target, from), url) {
+        (Some(own), _) => Target::Address(own.trim_end_matches('/').to_owned()),
+        (None, Ok(url)) if matches!(url.scheme(), "http" | "https") => Target::Address(rest(&url)),
+        _ => Target::Unclear,
     }
 }
 

@@ -14,12 +14,11 @@ use bytes::Bytes;
 
 use super::manifest::Base;
 use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
-use crate::api::edges::case::Case;
-use crate::api::edges::lesson::{Answer, Effect, Learned, Lesson};
-use crate::api::edges::template::Template;
-use crate::api::envelope::{Envelope, EnvelopeField};
+use crate::api::edges::Case;
+use crate::api::edges::lesson::{Effect, Learned, LearnedAnswer, Lesson, Template};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
+use crate::api::page::{Envelope, EnvelopeField};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
@@ -147,7 +146,7 @@ fn details_of(bundle: &Bundle, bytes: &[u8]) -> Result<BTreeMap<ListingId, Detai
 /// Lessons that format 2 holds.
 fn lessons() -> Learned {
     let body = Template::of(["<p>no 1</p>", "<p>no 2</p>"], [&["1"], &["2"]]).unwrap();
-    let answer = Answer { status: 404, media_type: Some("text/html".to_owned()), body };
+    let answer = LearnedAnswer { status: 404, media_type: Some("text/html".to_owned()), body };
     let lessons = [
         (Case::UnknownId, Lesson::Answer(answer)),
         (Case::PerPageOver, Lesson::List { effect: Effect::AtMost(250), shown: false }),

@@ -12,7 +12,7 @@ use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{self, Digest, Head, Kind, START_LEN};
 use super::records::{self, BODY_HEAD, Body, Validators};
 use super::{FORMAT, MAX_PART, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS, held, most_unpacked, open, script};
-use crate::api::edges::case::Case;
+use crate::api::edges::Case;
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};

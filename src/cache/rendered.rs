@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::api::hash::ContentHash;
 use crate::semantics::coding::Coding;
-use crate::semantics::etag::EntityTag;
+use crate::semantics::precondition::EntityTag;
 
 use super::coded::{Coded, Shown, Variant};
 use super::{Cache, Key};
@@ -95,7 +95,7 @@ impl Rendered {
     }
 
     fn of(kind: Kind, hash: ContentHash, body: Body, epoch: u64) -> Self {
-        let tag = |coding| EntityTag::parse(format!("\"{hash}-{}\"", Coding::as_str(coding)).as_bytes()).ok();
+        let tag = |coding| EntityTag::parse(format!("\"{hash}-{}\"", Coding::as_str(coding)).as_bytes());
         let mut tags = [const { None }; 4];
         for coding in [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd] {
             tags[coding as usize] = tag(coding);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::semantics::etag::EntityTag;
+use crate::semantics::precondition::EntityTag;
 
 use super::coded::Coded;
 

@@ -10,8 +10,7 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
 
 use crate::clock::Monotonic;
-use crate::semantics::caching::selecting::{OneLanguage, Selecting};
-use crate::semantics::caching::terms::Terms;
+use crate::semantics::caching::{OneLanguage, Selecting, Terms};
 
 use super::coded::Coded;
 

@@ -11,7 +11,7 @@ fn answer(body: &'static str) -> Arc<Stored> {
     Arc::new(Stored {
         status: StatusCode::OK,
         terms: Terms::of(StatusCode::OK, &fields, &ResponseDirectives::of(&fields), exchange, None),
-        selecting: Selecting::of(&Vary::Nothing, &fields),
+        selecting: Selecting::of(&Vary::NOTHING, &fields),
         language: None,
         fields,
         body: Arc::new(Coded::new(body)),

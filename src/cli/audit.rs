@@ -9,8 +9,7 @@ use clap::Args;
 
 use crate::app::core::Core;
 use crate::app::error::AppError;
-use crate::audit::job::{Job, Phase};
-use crate::audit::score::Report;
+use crate::audit::job::{Job, Phase, Report};
 use crate::config::{Loaded, LogConfig, LogLevel, Secret};
 use crate::store::OpenError;
 use crate::words::counted;

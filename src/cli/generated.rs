@@ -1,4 +1,4 @@
-//! `grandstand completions` and `grandstand man`: made from the same description as the help.
+//! `grandstand completions` and `grandstand man`: made from the same description as the help, and from the declared keys.
 //!
 //! Callers: [`super::run`].
 
@@ -6,9 +6,12 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Command};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man as Page;
+
+use crate::config::Config;
 
 use super::Failure;
 
@@ -40,9 +43,20 @@ impl Completions {
     /// Prints the script.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut super::command(), "grandstand", &mut script);
+        clap_complete::generate(self.shell, &mut with_keys(super::command()), "grandstand", &mut script);
         print(&script)
     }
+}
+
+/// A command that knows the keys for `--set`, and so do the commands below it.
+fn with_keys(command: Command) -> Command {
+    // A name must be static. The process ends when they have been printed.
+    let keys = || Config::keys().into_iter().map(|key| &*format!("{key}=").leak());
+    let named = |argument: Arg| match argument.get_long() {
+        Some("set") => argument.value_parser(PossibleValuesParser::new(keys())),
+        _ => argument,
+    };
+    command.mut_args(named).mut_subcommands(with_keys)
 }
 
 impl Man {

@@ -21,7 +21,7 @@ use tokio_util::io::ReaderStream;
 use crate::config::Secret;
 use crate::upstream::connector;
 
-use super::chain;
+use crate::words::with_causes;
 
 /// A client with its own connections.
 pub(super) struct ServerClient {
@@ -35,7 +35,7 @@ impl ServerClient {
     /// # Errors
     /// When TLS cannot be set up, in words.
     pub(super) fn new(patience: Duration, token: Option<&Secret>) -> Result<Self, String> {
-        let connector = connector::over(connector::tcp(patience), None).map_err(|error| chain(&error))?;
+        let connector = connector::over(connector::tcp(patience), None).map_err(|error| with_causes(&error))?;
         let token = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose()))).transpose();
         let token = token.map_err(|error| format!("admin.token: {error}"))?;
         Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), token })
@@ -67,7 +67,7 @@ impl ServerClient {
         }
         let mut request = Request::new(body);
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
-        self.client.request(request).await.map_err(|error| chain(&error))
+        self.client.request(request).await.map_err(|error| with_causes(&error))
     }
 }
 
@@ -77,7 +77,7 @@ impl ServerClient {
 /// If it ends early, in words.
 pub(super) async fn next_piece(answer: &mut Response<Incoming>) -> Result<Option<Bytes>, String> {
     while let Some(frame) = answer.body_mut().frame().await {
-        if let Ok(data) = frame.map_err(|error| chain(&error))?.into_data() {
+        if let Ok(data) = frame.map_err(|error| with_causes(&error))?.into_data() {
             return Ok(Some(data));
         }
     }

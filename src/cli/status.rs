@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use http::{HeaderMap, Method};
+use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::config::Secret;
-use crate::words::counted;
+use crate::words::{counted, seconds};
 
 use super::server_client::{self, ServerClient};
 use super::table::Paint;
@@ -58,19 +60,17 @@ impl Status {
             named => named,
         };
         let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        let url = format!("{admin}/status");
-        let (code, text) = ask(Method::GET, &url, None)?;
         if self.watch {
-            let first = Ok((code != UNHEALTHY, serde_json::from_str(&text)?));
-            let look = move || look(&url).map_err(|failure| failure.to_string());
+            let first = look(&admin)?;
+            let look = move || look(&admin).map_err(|failure| failure.to_string());
             let form = if self.json { Form::Json } else { Form::Text };
-            return watch::watch(first, look, painted, form);
+            return watch::watch(Ok(first), look, painted, form);
         }
+        let (code, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
         if self.json {
             print!("{text}");
         } else {
-            let value: Value = serde_json::from_str(&text)?;
-            print!("{}", painted(&value));
+            print!("{}", painted(&serde_json::from_str(&text)?));
         }
         Ok(if code == UNHEALTHY { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
@@ -87,18 +87,27 @@ fn admin_url(text: &str) -> Result<String, String> {
     }
 }
 
+/// One look at a server.
+pub(super) struct Look {
+    pub is_healthy: bool,
+    pub facts: StatusFacts,
+    /// The same as the server sent it, with what this version does not know.
+    pub json: Value,
+}
+
 /// Asks a server how it is.
-fn look(url: &str) -> Result<(bool, Value), Failure> {
-    let (code, text) = ask(Method::GET, url, None)?;
-    Ok((code != UNHEALTHY, serde_json::from_str(&text)?))
+pub(super) fn look(admin: &str) -> Result<Look, Failure> {
+    let (code, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
+    let json: Value = serde_json::from_str(&text)?;
+    Ok(Look { is_healthy: code != UNHEALTHY, facts: StatusFacts::deserialize(&json)?, json })
 }
 
 /// The screen in colours, where they are seen and wanted, without anything that steers the terminal.
-fn painted(value: &Value) -> String {
+fn painted(facts: &StatusFacts) -> String {
     let paint = Paint::of_stdout();
-    let is_healthy = value.pointer("/state").and_then(Value::as_str) == Some("healthy");
+    let is_healthy = facts.is_healthy();
     let mut text = String::new();
-    for line in screen(value).lines().map(plain) {
+    for line in screen(facts).lines().map(plain) {
         let is_fact = line.starts_with("  ");
         let is_wrong = ["held", "disk", "publish", "limit", "finding", "last error"]
             .iter()
@@ -113,86 +122,109 @@ fn painted(value: &Value) -> String {
     text
 }
 
+/// A value, or a dash.
+pub(super) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// How many details are mirrored, and of how many.
+pub(super) fn mirrored(details: Option<&DetailFacts>) -> String {
+    format!("{} of {}", or_dash(details.map(|details| details.mirrored)), or_dash(details.map(|details| details.of)))
+}
+
+/// Id and certificate of the current snapshot.
+pub(super) fn snapshot(facts: &StatusFacts) -> String {
+    let snapshot = facts.snapshot.as_ref();
+    let (id, certificate) = (snapshot.map(|snapshot| &snapshot.id), snapshot.map(|snapshot| &snapshot.certificate));
+    format!("{} ({})", or_dash(id), or_dash(certificate))
+}
+
 /// The status on one screen.
-fn screen(value: &Value) -> String {
-    let text = |pointer: &str| match value.pointer(pointer) {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
-    let count = |pointer: &str, noun| counted(value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0), noun);
-    let percent = value.pointer("/hit_ratio").and_then(Value::as_f64).map(|ratio| format!("{:.1} %", ratio * 100.0));
-    let parity = value.pointer("/parity/percent").and_then(Value::as_f64);
-    let parity =
-        parity.map(|percent| format!("{percent} % of the last {} equal", count("/parity/compared", "compared sample")));
-    let reasons = value.pointer("/reasons").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let reasons: Vec<&str> = reasons.collect();
+fn screen(facts: &StatusFacts) -> String {
     let mut lines = Vec::new();
-    if !reasons.is_empty() {
-        lines.push(format!("{}: {}", text("/state"), reasons.join("; ")));
+    if !facts.reasons.is_empty() {
+        lines.push(format!("{}: {}", facts.state, facts.reasons.join("; ")));
     }
-    lines.push(format!("grandstand {} ({})", text("/state"), text("/use")));
+    lines.push(format!("grandstand {} ({})", facts.state, facts.usage));
     let mut line = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
+    // Earlier versions do not say.
+    if !facts.version.is_empty() {
+        line("address", facts.public_url.clone());
+        line("version", format!("{}, up for {}", facts.version, seconds(facts.uptime_seconds)));
+    }
     // A shield has no data of its own.
-    let mirrors = text("/use") != "shield";
+    let mirrors = facts.usage != "shield";
     if mirrors {
-        line("snapshot", format!("{} ({})", text("/snapshot/id"), text("/snapshot/certificate")));
-        if text("/rollback/served") != "-" {
-            let newest = text("/rollback/newest");
+        line("snapshot", snapshot(facts));
+        if let Some(rollback) = &facts.rollback {
+            let newest = or_dash(rollback.newest.as_ref());
             line("rollback", format!("{newest} is the newest; `grandstand snapshot release` makes it current"));
         }
-        let unconfirmed = value.pointer("/unconfirmed").and_then(Value::as_bool) == Some(true);
-        let age = if unconfirmed { "in the future: not confirmed".to_owned() } else { text("/age_seconds") + " s ago" };
-        line("confirmed", format!("{} ({age})", text("/confirmed_at")));
-        line("listings", text("/listings"));
-        let (mirrored, of) = (text("/details/mirrored"), text("/details/of"));
-        let count = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
-        let outdated = match (count("/details/mirrored"), count("/details/current")) {
-            (Some(mirrored), Some(current)) if current < mirrored => format!(", {} outdated", mirrored - current),
-            _ => String::new(),
+        let age = match facts.age_seconds {
+            _ if facts.unconfirmed => "in the future: not confirmed".to_owned(),
+            age => or_dash(age) + " s ago",
         };
-        let eta = value.pointer("/origin/eta_seconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
-        let eta = eta.map_or_else(String::new, |seconds| format!(", ETA {seconds} s"));
-        line("details", format!("{mirrored} of {of}{outdated}{eta}"));
+        line("confirmed", format!("{} ({age})", or_dash(facts.confirmed_at.as_ref())));
+        line("listings", or_dash(facts.listings));
+        let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current()));
+        let outdated = outdated.filter(|outdated| *outdated > 0).map(|outdated| format!(", {outdated} outdated"));
+        let eta = facts.origin.eta_seconds.filter(|seconds| *seconds > 0).map(|seconds| format!(", ETA {seconds} s"));
+        let mirrored = mirrored(facts.details.as_ref());
+        line("details", mirrored + &outdated.unwrap_or_default() + &eta.unwrap_or_default());
     }
-    let replicates = text("/use") == "replica";
+    let replicates = facts.usage == "replica";
     if replicates {
-        let behind = value.pointer("/replica/behind_seconds").and_then(Value::as_u64);
-        let behind = match behind {
+        let replica = facts.replica.clone().unwrap_or_default();
+        let behind = match replica.behind_seconds {
             None => "not followed yet".to_owned(),
             Some(0) => "nothing is missing".to_owned(),
             Some(seconds) => format!("behind for {seconds} s"),
         };
-        let why = text("/replica/why");
-        let why = if why == "-" { String::new() } else { format!(": {why}") };
-        line("store", format!("head {}, {behind}{why}", text("/replica/sequence")));
+        let why = replica.why.map_or_else(String::new, |why| format!(": {why}"));
+        line("store", format!("head {}, {behind}{why}", or_dash(replica.sequence)));
     }
-    let state = text("/origin/state");
-    line("origin", if state == "could-not-be-asked" { "unreachable".to_owned() } else { state.replace('-', " ") });
-    let limit = text("/origin/budget/limit");
-    let free =
-        if limit == "-" { "no limit".to_owned() } else { format!("{} of {limit} free", text("/origin/budget/free")) };
-    let pause = value.pointer("/origin/budget/paused_seconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
+    line(
+        "origin",
+        match facts.origin.state.as_str() {
+            "could-not-be-asked" => "unreachable".to_owned(),
+            "" => "-".to_owned(),
+            state => state.replace('-', " "),
+        },
+    );
+    let budget = facts.origin.budget.clone().unwrap_or_default();
+    let free = match budget.limit {
+        Some(limit) => format!("{} of {limit} free", or_dash(budget.free)),
+        None => "no limit".to_owned(),
+    };
+    let pause = Some(budget.paused_seconds).filter(|seconds| *seconds > 0);
     let pause = pause.map_or_else(String::new, |seconds| format!(", paused for {seconds} s"));
     line("budget", free + &pause);
-    line("cache", format!("{}, {}", count("/cache/bytes", "byte"), count("/cache/entries", "entry")));
-    if text("/tls/valid_until") != "-" {
-        line("https", format!("certificate valid until {}", text("/tls/valid_until")));
+    line("cache", format!("{}, {}", counted(facts.cache.bytes, "byte"), counted(facts.cache.entries, "entry")));
+    let tls = facts.tls.clone().unwrap_or_default();
+    if let Some(until) = tls.valid_until {
+        line("https", format!("certificate valid until {until}"));
     }
-    line("hit ratio", percent.unwrap_or_else(|| "-".to_owned()));
+    line("hit ratio", or_dash(facts.hit_ratio.map(|ratio| format!("{:.1} %", ratio * 100.0))));
     if mirrors && !replicates {
-        line("parity", parity.unwrap_or_else(|| "-".to_owned()));
+        let parity = facts.parity.as_ref().map(|parity| {
+            let compared = counted(parity.compared as u64, "compared sample");
+            format!("{} % of the last {compared} equal", parity.percent)
+        });
+        line("parity", or_dash(parity));
     }
-    let findings = value.pointer("/findings").and_then(Value::as_array).into_iter().flatten();
-    lines.extend(findings.filter_map(Value::as_str).map(|finding| format!("  {:<10} {finding}", "finding")));
-    let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk"), ("publish", "/publish/why")];
-    if text("/rate_limit/why") != "-" {
-        let why = text("/rate_limit/why");
-        lines.push(format!("  {:<10} not shared, each machine counts clients by itself: {why}", "limit"));
-    }
-    for (name, pointer) in wrong.into_iter().chain([("last error", "/last_error/message")]) {
-        if text(pointer) != "-" {
-            lines.push(format!("  {name:<10} {}", text(pointer)));
+    facts.findings.iter().for_each(|finding| line("finding", finding.clone()));
+    let alone = facts.rate_limit.why.as_ref();
+    let publish = facts.publish.clone().unwrap_or_default();
+    for (name, wrong) in [
+        ("limit", alone.map(|why| format!("not shared, each machine counts clients by itself: {why}"))),
+        ("https", tls.problem),
+        ("held", facts.held.as_ref().map(|held| held.reason.clone())),
+        ("disk", facts.disk.clone()),
+        ("publish", publish.why),
+        ("last error", facts.last_error.as_ref().map(|error| error.message.clone())),
+    ] {
+        if let Some(wrong) = wrong {
+            line(name, wrong);
         }
     }
     lines.join("\n") + "\n"
@@ -231,6 +263,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn shown(status: &Value) -> String {
+        screen(&StatusFacts::deserialize(status).unwrap())
+    }
+
     #[test]
     fn an_admin_listener_is_named_by_url_or_by_host_and_port() {
         for (text, url) in [
@@ -257,28 +293,37 @@ mod tests {
             ),
             ("healthy", &[], "grandstand healthy (mirror)"),
         ] {
-            let text = screen(&json!({ "state": state, "use": "mirror", "reasons": reasons }));
+            let text = shown(&json!({ "state": state, "use": "mirror", "reasons": reasons }));
             assert_eq!(text.lines().next(), Some(first));
         }
-        let text = screen(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
+        let text = shown(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
         assert!(text.contains("  publish    the store is full\n"), "{text}");
         assert!(!text.contains("  limit ") && !text.contains("  finding "), "{text}");
-        let text = screen(&json!({ "state": "healthy", "findings": ["one thing", "another"] }));
+        let text = shown(&json!({ "state": "healthy", "findings": ["one thing", "another"] }));
         assert!(text.contains("  finding    one thing\n  finding    another\n"), "{text}");
         let alone = json!({ "store": "local", "why": "Redis did not answer within 50 ms" });
-        let text = screen(&json!({ "state": "healthy", "rate_limit": alone }));
+        let text = shown(&json!({ "state": "healthy", "rate_limit": alone }));
         let line =
             "  limit      not shared, each machine counts clients by itself: Redis did not answer within 50 ms\n";
         assert!(text.contains(line), "{text}");
     }
 
     #[test]
+    fn the_screen_begins_with_address_version_and_uptime() {
+        let status = json!({ "state": "healthy", "use": "mirror", "version": "1.2.3", "uptime_seconds": 7500,
+                             "public_url": "https://venues.example" });
+        let lines =
+            "grandstand healthy (mirror)\n  address    https://venues.example\n  version    1.2.3, up for 2 h 5 min\n";
+        assert!(shown(&status).starts_with(lines), "{}", shown(&status));
+    }
+
+    #[test]
     fn a_replica_tells_how_it_stands_to_its_store() {
         let mut status =
             json!({ "state": "healthy", "use": "replica", "replica": { "sequence": 7, "behind_seconds": 0 } });
-        assert!(screen(&status).contains("store      head 7, nothing is missing\n"), "{}", screen(&status));
+        assert!(shown(&status).contains("store      head 7, nothing is missing\n"), "{}", shown(&status));
         status["replica"] = json!({ "sequence": null, "behind_seconds": 90, "why": "no head" });
-        let text = screen(&status);
+        let text = shown(&status);
         assert!(text.contains("store      head -, behind for 90 s: no head\n") && !text.contains("parity"), "{text}");
     }
 
@@ -291,7 +336,7 @@ mod tests {
             "cache": { "bytes": 4096, "entries": 2 },
             "hit_ratio": 0.5,
         });
-        let text = screen(&status);
+        let text = shown(&status);
         for line in
             ["budget     58 of 60 free, paused for 3 s", "cache      4096 bytes, 2 entries", "hit ratio  50.0 %"]
         {
@@ -300,7 +345,7 @@ mod tests {
         assert!(!text.contains("snapshot") && !text.contains("parity"), "{text}");
         status["use"] = "mirror".into();
         status["origin"]["budget"]["limit"] = Value::Null;
-        let text = screen(&status);
+        let text = shown(&status);
         assert!(text.contains("snapshot") && text.contains("budget     no limit"), "{text}");
     }
 }

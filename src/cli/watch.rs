@@ -8,19 +8,21 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admin::facts::StatusFacts;
 use crate::clock::Clock;
 
+use super::status::{self, Look, or_dash};
 use super::terminal::Terminal;
 use super::{Failure, plain};
 
 /// How long to wait between two looks.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// One look at a server: whether it is healthy, and its status.
-pub(super) type Look = Result<(bool, Value), String>;
+/// What came of a look.
+type Looked = Result<Look, String>;
 
 /// How a status is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +39,9 @@ pub(super) enum Form {
 /// # Errors
 /// When signals cannot be listened to.
 pub(super) fn watch(
-    first: Look,
-    look: impl Fn() -> Look + Send + Sync + 'static,
-    screen: impl Fn(&Value) -> String,
+    first: Looked,
+    look: impl Fn() -> Looked + Send + Sync + 'static,
+    screen: impl Fn(&StatusFacts) -> String,
     form: Form,
 ) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -50,9 +52,9 @@ pub(super) fn watch(
 }
 
 async fn run(
-    first: Look,
-    look: Arc<impl Fn() -> Look + Send + Sync + 'static>,
-    screen: impl Fn(&Value) -> String,
+    first: Looked,
+    look: Arc<impl Fn() -> Looked + Send + Sync + 'static>,
+    screen: impl Fn(&StatusFacts) -> String,
     form: Form,
 ) -> io::Result<bool> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -62,10 +64,10 @@ async fn run(
     let mut last = String::new();
     let mut seen = first;
     loop {
-        let is_healthy = matches!(seen, Ok((true, _)));
+        let is_healthy = matches!(seen, Ok(Look { is_healthy: true, .. }));
         let shown = match &mut canvas {
             Some(canvas) => canvas.draw(&match &seen {
-                Ok((_, status)) => screen(status),
+                Ok(look) => screen(&look.facts),
                 Err(why) => format!("unreachable: {}\n", plain(why)),
             }),
             None => say_if_new(&seen, form, &mut last),
@@ -89,9 +91,9 @@ async fn run(
 }
 
 /// Writes a line unless it equals the last one.
-fn say_if_new(seen: &Look, form: Form, last: &mut String) -> io::Result<()> {
+fn say_if_new(seen: &Looked, form: Form, last: &mut String) -> io::Result<()> {
     let what = match seen {
-        Ok((_, status)) => summary(status),
+        Ok(look) => summary(&look.facts),
         Err(why) => format!("unreachable: {why}"),
     };
     if what == *last {
@@ -100,7 +102,7 @@ fn say_if_new(seen: &Look, form: Form, last: &mut String) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match (form, seen) {
         (Form::Text, _) => writeln!(out, "{}  {}", Clock::system().now_wall(), plain(&what))?,
-        (Form::Json, Ok((_, status))) => writeln!(out, "{status}")?,
+        (Form::Json, Ok(look)) => writeln!(out, "{}", look.json)?,
         (Form::Json, Err(why)) => writeln!(out, "{}", json!({ "state": "unreachable", "error": why }))?,
     }
     *last = what;
@@ -108,24 +110,18 @@ fn say_if_new(seen: &Look, form: Form, last: &mut String) -> io::Result<()> {
 }
 
 /// The facts that rarely change: no age, cache or hit ratio.
-fn summary(status: &Value) -> String {
-    let text = |pointer: &str| match status.pointer(pointer) {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
-    let mut parts = vec![text("/state")];
-    if text("/use") != "shield" {
-        parts.push(format!("snapshot {} ({})", text("/snapshot/id"), text("/snapshot/certificate")));
-        parts.push(format!("{} listings", text("/listings")));
-        parts.push(format!("{} of {} details", text("/details/mirrored"), text("/details/of")));
+fn summary(facts: &StatusFacts) -> String {
+    let mut parts = vec![facts.state.clone()];
+    if facts.usage != "shield" {
+        parts.push(format!("snapshot {}", status::snapshot(facts)));
+        parts.push(format!("{} listings", or_dash(facts.listings)));
+        parts.push(format!("{} details", status::mirrored(facts.details.as_ref())));
     }
-    if text("/origin/state") != "-" {
-        parts.push(format!("origin {}", text("/origin/state")));
+    if !facts.origin.state.is_empty() {
+        parts.push(format!("origin {}", facts.origin.state));
     }
-    let reasons = status.pointer("/reasons").and_then(Value::as_array).into_iter().flatten();
     // Seconds in them would change with each look.
-    let reasons: Vec<String> = reasons.filter_map(Value::as_str).map(without_numbers).collect();
+    let reasons: Vec<String> = facts.reasons.iter().map(|reason| without_numbers(reason)).collect();
     if !reasons.is_empty() {
         parts.push(reasons.join("; "));
     }
@@ -177,10 +173,14 @@ fn put(text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize as _;
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
     fn a_line_names_what_changes_seldom() {
+        let summary = |status: &Value| summary(&StatusFacts::deserialize(status).unwrap());
         let mut status = json!({
             "state": "healthy", "use": "mirror", "listings": 7, "age_seconds": 4, "reasons": [],
             "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "of": 7 },

@@ -1,6 +1,6 @@
 //! Addresses: base URLs, sockets to listen on, networks.
 //!
-//! Nothing is resolved or connected here. Callers: the sections.
+//! Nothing is resolved or connected here. Callers: [`super::keys`], [`super::checks`].
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,9 +8,11 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use url::Url;
 
+use crate::semantics::target;
+
 use super::errors::quoted;
-use super::parse::expected;
-use super::raw::Node;
+use super::sources::Node;
+use super::values::{Values, Written, expected};
 
 /// An absolute `http` or `https` URL under which an API lives: no userinfo, query or fragment, and no slash
 /// at the end.
@@ -138,23 +140,37 @@ pub(super) fn masked(text: &str) -> String {
     }
 }
 
-pub(super) fn base_url(node: &Node) -> Result<BaseUrl, String> {
-    match node.as_text() {
+pub(super) fn base_url() -> Values<BaseUrl> {
+    let parse = |node: &Node| match node.as_text() {
         Some(text) => BaseUrl::parse(text),
         None => expected(node, "a URL in quotes"),
-    }
+    };
+    Values::single("URL, may have a path", parse, |url| url.as_str().to_owned())
+}
+
+/// The address that clients use. With port 0 it follows a listener that is not bound yet.
+pub(super) fn public_url() -> Values<BaseUrl> {
+    let Values { form, read, write } = base_url().default_is("the first address of `listen`");
+    let absent = || "absent: the first listener, with the port that the system chooses".to_owned();
+    let write = move |url: &BaseUrl| if url.port() == 0 { Written::Comment(absent()) } else { write(url) };
+    Values { form, read, write: Box::new(write) }
 }
 
 /// An address and a port to listen on; port 0 lets the system choose.
-pub(super) fn socket(node: &Node) -> Result<SocketAddr, String> {
-    match node.as_text().and_then(|text| text.parse().ok()) {
+pub(super) fn socket() -> Values<SocketAddr> {
+    let parse = |node: &Node| match node.as_text().and_then(|text| text.parse().ok()) {
         Some(address) => Ok(address),
         None => expected(node, "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\""),
-    }
+    };
+    Values::single("address with port", parse, SocketAddr::to_string)
 }
 
 /// A network or a single address. Host bits are cleared; IPv4-mapped IPv6 becomes IPv4.
-pub(super) fn network(node: &Node) -> Result<IpNet, String> {
+pub(super) fn network() -> Values<IpNet> {
+    Values::single("network or address", parse_network, IpNet::to_string)
+}
+
+fn parse_network(node: &Node) -> Result<IpNet, String> {
     let network = node.as_text().and_then(|text| {
         let single = text.parse::<IpAddr>().map(IpNet::from);
         single.ok().or_else(|| text.parse().ok())
@@ -164,6 +180,19 @@ pub(super) fn network(node: &Node) -> Result<IpNet, String> {
         Some(IpNet::V4(network)) => Ok(IpNet::V4(network.trunc())),
         None => expected(node, "a network or an address, such as \"10.0.0.0/8\" or \"2001:db8::1\""),
     }
+}
+
+/// A name or an address that `Host` may have, without a port.
+pub(super) fn own_name() -> Values<String> {
+    let parse = |node: &Node| {
+        let address = || node.as_text()?.parse::<IpAddr>().ok().map(|address| address.to_canonical().to_string());
+        let name = || target::host_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));
+        match address().or_else(name) {
+            Some(name) => Ok(name),
+            None => expected(node, "a host name or an IP address without a port, such as \"mirror.internal\""),
+        }
+    };
+    Values::single("host name", parse, String::clone)
 }
 
 fn unmapped(network: Ipv6Net) -> IpNet {
@@ -255,11 +284,11 @@ mod tests {
             ("::/0", "::/0"),
         ];
         for (text, want) in cases {
-            let got = network(&Node::string(text, Place::Set)).unwrap();
+            let got = parse_network(&Node::string(text, Place::Set)).unwrap();
             assert_eq!(got.to_string(), want, "{text}");
         }
         for text in ["", "10.0.0.0/33", "localhost", "10.0.0/8", "10.0.0.0/-1"] {
-            assert!(network(&Node::string(text, Place::Set)).is_err(), "{text}");
+            assert!(parse_network(&Node::string(text, Place::Set)).is_err(), "{text}");
         }
     }
 }

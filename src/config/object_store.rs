@@ -1,6 +1,6 @@
 //! The address of an object store, and its options: shared by `[publish]` and `[replica]`.
 //!
-//! Nothing is opened here. Callers: these sections; [`crate::fleet`] opens it.
+//! Nothing is opened here. Callers: [`super::keys`]; [`crate::fleet`] opens it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,11 @@ use object_store::gcp::GoogleConfigKey;
 use url::Url;
 
 use super::address::masked;
-use super::describe::Toml;
 use super::errors::quoted;
-use super::parse::expected;
-use super::raw::{Node, Value};
+use super::reader::{KeyReader, join};
 use super::secret::Secret;
-use super::section::Section;
+use super::sources::{Node, Raw};
+use super::values::{Values, Written, expected};
 
 /// What speaks behind an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -137,19 +136,21 @@ impl fmt::Debug for ObjectStoreUrl {
 }
 
 /// An address to publish to.
-pub(super) fn for_writing(node: &Node) -> Result<ObjectStoreUrl, String> {
-    match node.as_text() {
-        Some(text) => ObjectStoreUrl::parse(text, Purpose::Publish),
-        None => expected(node, "an address in quotes, such as \"s3://bucket/prefix\""),
-    }
+pub(super) fn publish_url() -> Values<ObjectStoreUrl> {
+    object_store_url("`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`", Purpose::Publish)
 }
 
 /// An address to follow.
-pub(super) fn for_reading(node: &Node) -> Result<ObjectStoreUrl, String> {
-    match node.as_text() {
-        Some(text) => ObjectStoreUrl::parse(text, Purpose::Follow),
+pub(super) fn follow_url() -> Values<ObjectStoreUrl> {
+    object_store_url("`s3://`, `gs://`, `az://`, `file://`, `https://` or `http://` URL", Purpose::Follow)
+}
+
+fn object_store_url(words: &'static str, purpose: Purpose) -> Values<ObjectStoreUrl> {
+    let parse = move |node: &Node| match node.as_text() {
+        Some(text) => ObjectStoreUrl::parse(text, purpose),
         None => expected(node, "an address in quotes, such as \"s3://bucket/prefix\""),
-    }
+    };
+    Values::single(words, parse, ObjectStoreUrl::to_string)
 }
 
 /// Options of a store by their names in lower case, such as `aws_endpoint`. All values count as secrets.
@@ -157,36 +158,46 @@ pub(super) fn for_reading(node: &Node) -> Result<ObjectStoreUrl, String> {
 pub struct StoreOptions(BTreeMap<String, Secret>);
 
 impl StoreOptions {
-    /// Reads the table of a section. `url`: the store, if its address could be read; it decides which options there are.
-    pub(super) fn read(section: &mut Section<'_>, url: Option<&ObjectStoreUrl>) -> Self {
-        let known = |key: &str| match url {
-            Some(url) if !url.knows(key) => Err(format!("is not a known option of \"{}\"", url.url.scheme())),
-            _ => Ok(()),
-        };
-        Self(section.entries(|key, node| known(key).and_then(|()| value(node))).into_iter().collect())
-    }
-
     /// Every option with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.expose()))
     }
 
-    /// Writes the names.
-    pub(super) fn write(&self, out: &mut Toml) {
-        let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
-        if !names.is_empty() {
-            let values: Vec<String> = self.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            out.secret("options", &values.join("\n"), &format!("set, values not shown: {}", names.join(", ")));
-        }
+    /// The names that this kind of store does not know.
+    pub(super) fn unknown_to<'a>(&'a self, url: &'a ObjectStoreUrl) -> impl Iterator<Item = &'a str> {
+        self.0.keys().map(String::as_str).filter(|key| !url.knows(key))
     }
 }
 
-/// A value: text, or what is written like one. The message does not show it.
-fn value(node: &Node) -> Result<Secret, String> {
-    match node.value {
-        Value::String | Value::Integer(_) | Value::Boolean(_) if !node.text.is_empty() => {
-            Ok(Secret::new(node.text.clone()))
+/// Options, of which only the names are shown.
+pub(super) fn store_options() -> Values<StoreOptions> {
+    let read = |reader: &mut KeyReader, path: &str, node: Node| match node.into_table() {
+        Ok(table) => {
+            let option = |(key, node): (String, Node)| {
+                let value = reader.parsed(&join(path, &key), &node, option_value)?;
+                Some((key, value))
+            };
+            Some(StoreOptions(table.into_iter().filter_map(option).collect()))
         }
+        Err(shown) => {
+            reader.fail(path, format!("{shown} is not a table of keys"));
+            None
+        }
+    };
+    Values::new("table of texts", read, |StoreOptions(options)| {
+        let names: Vec<&str> = options.keys().map(String::as_str).collect();
+        if names.is_empty() {
+            Written::Nothing
+        } else {
+            Written::Comment(format!("set, values not shown: {}", names.join(", ")))
+        }
+    })
+}
+
+/// A text, or what is written like one. The message does not show it.
+fn option_value(node: &Node) -> Result<Secret, String> {
+    match node.value {
+        Raw::String | Raw::Integer(_) | Raw::Boolean(_) if !node.text.is_empty() => Ok(Secret::new(node.text.clone())),
         _ => Err("the value (not shown) is not a text in quotes".to_owned()),
     }
 }

@@ -1,17 +1,15 @@
-//! Which keys a reload changes: two configurations become the one that takes effect, and the names of what changed.
+//! What a reload changes: two configurations become the one that takes effect, and tasks hear of it.
 //!
-//! Pure. A key is live only if [`merge`] names it; all others need a restart. A test knows every key and fails for one that
-//! is in neither of its lists. Callers: [`crate::app`].
+//! Which keys a reload takes is declared with them ([`super::keys`]). Callers: every room that reads a key that a reload
+//! can change; [`crate::app`] changes it.
 
-#[cfg(test)]
-mod tests;
+use std::sync::Arc;
 
-use std::collections::BTreeSet;
+use arc_swap::{ArcSwap, Guard};
+use tokio::sync::watch;
 
-use super::{
-    AdminConfig, CacheConfig, ClientIpConfig, Config, LimitsConfig, MirrorConfig, RateLimitConfig, ReplicaConfig,
-    TlsConfig,
-};
+use super::Config;
+use super::declaration::{DeclaresKeys as _, Reload};
 
 /// The dotted keys that differ between two configurations, in alphabetical order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,70 +23,56 @@ pub(crate) struct Changes {
 /// The configuration that takes effect when `running` is to become `wanted`, and what changes. Both as they were read:
 /// without the ports that the system chose.
 pub(crate) fn merge(running: &Config, wanted: &Config) -> (Config, Changes) {
-    let next = live(running, wanted);
-    let (before, asked, after) = (running.values(), wanted.values(), next.values());
-    let keys: BTreeSet<&String> = before.keys().chain(asked.keys()).collect();
-    let mut changes = Changes::default();
-    for key in keys.into_iter().filter(|key| before.get(*key) != asked.get(*key)) {
-        let list = if after.get(key) == asked.get(key) { &mut changes.applied } else { &mut changes.needs_restart };
-        list.push(key.clone());
+    let (keys, mut next) = (Config::own_declarations(), running.clone());
+    for key in &keys {
+        let is_live = match key.about.reload {
+            Reload::Live => true,
+            Reload::Restart => false,
+            Reload::If(is_live) => is_live(running, wanted),
+        };
+        if is_live {
+            (key.adopt)(&mut next, wanted);
+        }
     }
+    let mut changes = Changes::default();
+    for key in keys.iter().filter(|key| (key.differs)(running, wanted)) {
+        let list = if (key.differs)(&next, wanted) { &mut changes.needs_restart } else { &mut changes.applied };
+        list.push(key.about.path());
+    }
+    changes.applied.sort();
+    changes.needs_restart.sort();
     (next, changes)
 }
 
-/// `running` with the live keys of `wanted`.
-fn live(running: &Config, wanted: &Config) -> Config {
-    let (old, new) = (running.clone(), wanted.clone());
-    // Without trusted proxies a listener that expects the PROXY protocol accepts nobody.
-    let keeps_proxies = old.client_ip.proxy_protocol && new.client_ip.trusted_proxies.is_empty();
-    // Another store has a password of its own.
-    let is_same_store = old.rate_limit.store == new.rate_limit.store;
-    let password_file = if is_same_store { &new } else { &old }.rate_limit.store_password_file.clone();
-    let tls = match (old.tls, new.tls) {
-        (Some(old), Some(new)) => Some(TlsConfig { cert: new.cert, key: new.key, ..old }),
-        (old, _) => old,
-    };
-    Config {
-        ttl: new.ttl,
-        drain: new.drain,
-        mirror: MirrorConfig {
-            sweep_every: new.mirror.sweep_every,
-            verify_details_every: new.mirror.verify_details_every,
-            audit_per_hour: new.mirror.audit_per_hour,
-            keep: new.mirror.keep,
-            keep_daily: new.mirror.keep_daily,
-            ..old.mirror
-        },
-        rate_limit: RateLimitConfig {
-            requests_per_minute: new.rate_limit.requests_per_minute,
-            ipv6_prefix: new.rate_limit.ipv6_prefix,
-            store_timeout: new.rate_limit.store_timeout,
-            store_password_file: password_file,
-            overrides: new.rate_limit.overrides,
-            ..old.rate_limit
-        },
-        client_ip: ClientIpConfig {
-            trusted_proxies: if keeps_proxies { old.client_ip.trusted_proxies } else { new.client_ip.trusted_proxies },
-            header: new.client_ip.header,
-            ..old.client_ip
-        },
-        cache: CacheConfig {
-            stale_while_revalidate: new.cache.stale_while_revalidate,
-            stale_if_error: new.cache.stale_if_error,
-            ..old.cache
-        },
-        admin: AdminConfig { token: new.admin.token, hosts: new.admin.hosts, ..old.admin },
-        tls,
-        log: new.log,
-        access: new.access,
-        pages: new.pages,
-        replica: ReplicaConfig { poll: new.replica.poll, ..old.replica },
-        limits: LimitsConfig {
-            connections: new.limits.connections,
-            connections_per_client: new.limits.connections_per_client,
-            head: new.limits.head,
-            origin_bytes: new.limits.origin_bytes,
-        },
-        ..old
+/// The configuration in effect; cheap to clone. Reading takes no lock.
+#[derive(Clone, Debug)]
+pub struct Settings(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: ArcSwap<Config>,
+    changes: watch::Sender<()>,
+}
+
+impl Settings {
+    /// Settings that begin with `config`.
+    pub fn new(config: Config) -> Self {
+        Self(Arc::new(Shared { config: ArcSwap::from_pointee(config), changes: watch::Sender::new(()) }))
+    }
+
+    /// The configuration at this instant. Not to be held across an await: load it again instead.
+    pub fn load(&self) -> Guard<Arc<Config>> {
+        self.0.config.load()
+    }
+
+    /// Tells of each change from now on. A task that sleeps for a configured time waits for this, too.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes.subscribe()
+    }
+
+    /// Puts another configuration into effect.
+    pub(crate) fn store(&self, config: Config) {
+        self.0.config.store(Arc::new(config));
+        self.0.changes.send_replace(());
     }
 }

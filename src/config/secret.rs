@@ -1,6 +1,6 @@
 //! Values that must not be printed: the admin token, the address of a store with its password.
 //!
-//! Callers: `[admin]`, `[rate_limit]`, and the options of object stores.
+//! Callers: [`super::keys`], and the options of object stores.
 
 use std::fmt;
 
@@ -8,7 +8,9 @@ use url::Url;
 
 use super::address::masked;
 use super::errors::quoted;
-use super::raw::Node;
+use super::reader::KeyReader;
+use super::sources::Node;
+use super::values::{Values, Written};
 
 /// A text that `Debug` and messages never show.
 #[derive(Clone)]
@@ -45,8 +47,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A token: visible ASCII characters, at least one. The message does not show the value.
-pub(super) fn token(node: &Node) -> Result<Secret, String> {
+/// A token, never shown.
+pub(super) fn token() -> Values<Secret> {
+    let read = |reader: &mut KeyReader, path: &str, node: Node| reader.parsed(path, &node, parse_token);
+    Values::new("visible ASCII characters", read, |_| Written::Comment("set, not shown".to_owned()))
+}
+
+/// Visible ASCII characters, at least one. The message does not show the value.
+fn parse_token(node: &Node) -> Result<Secret, String> {
     match node.as_text() {
         Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()) => Ok(Secret(text.to_owned())),
         _ => Err("the value (not shown) is not a token: visible ASCII characters without spaces".to_owned()),
@@ -119,8 +127,19 @@ fn names_database(url: &Url) -> bool {
     (number.is_empty() || number.parse::<u16>().is_ok()) && url.query().is_none() && url.fragment().is_none()
 }
 
-/// The address of a store.
-pub(super) fn store_url(node: &Node) -> Result<StoreUrl, String> {
+/// The address of a store; with a password it is not shown.
+pub(super) fn store_url() -> Values<StoreUrl> {
+    let read = |reader: &mut KeyReader, path: &str, node: Node| reader.parsed(path, &node, parse_store_url);
+    Values::new("`redis://` or `rediss://` URL", read, |store: &StoreUrl| {
+        if store.has_password() {
+            Written::Comment("set, password not shown".to_owned())
+        } else {
+            Written::Value(store.expose().into())
+        }
+    })
+}
+
+fn parse_store_url(node: &Node) -> Result<StoreUrl, String> {
     let text = node.as_text().unwrap_or_default();
     match Url::parse(text) {
         Ok(url)
@@ -145,36 +164,36 @@ mod tests {
 
     #[test]
     fn a_secret_is_never_shown() {
-        let secret = token(&Node::string("hunter2", Place::Set)).unwrap();
+        let secret = parse_token(&Node::string("hunter2", Place::Set)).unwrap();
         assert!(!format!("{secret:?}").contains("hunter2"));
         assert!(secret.matches(b"hunter2") && !secret.matches(b"hunter"));
-        let refused = token(&Node::string("hunter 2", Place::Set)).unwrap_err();
+        let refused = parse_token(&Node::string("hunter 2", Place::Set)).unwrap_err();
         assert!(!refused.contains("hunter"), "{refused}");
     }
 
     #[test]
     fn the_address_of_a_store_is_taken_apart() {
         let parts = |text: &str| {
-            let store = store_url(&Node::string(text, Place::Set)).unwrap();
+            let store = parse_store_url(&Node::string(text, Place::Set)).unwrap();
             let (host, port) = store.address();
             (host.to_owned(), port, store.is_tls(), store.database(), store.user())
         };
         assert_eq!(parts("redis://h"), ("h".to_owned(), 6379, false, 0, None));
         assert_eq!(parts("rediss://a%40b:c@[::1]:7/12"), ("::1".to_owned(), 7, true, 12, Some("a@b".to_owned())));
-        let password = |text: &str| store_url(&Node::string(text, Place::Set)).unwrap().password();
+        let password = |text: &str| parse_store_url(&Node::string(text, Place::Set)).unwrap().password();
         assert!(password("redis://:p%2Fw@h/1").unwrap().matches(b"p/w"));
         assert_eq!(password("redis://h"), None);
         for bad in ["redis://h/one", "redis://h/1?protocol=3", "redis://h/70000", "redis:///1", "redis:h"] {
-            assert!(store_url(&Node::string(bad, Place::Set)).is_err(), "{bad}");
+            assert!(parse_store_url(&Node::string(bad, Place::Set)).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn the_password_of_a_store_is_never_shown() {
-        let store = store_url(&Node::string("redis://me:pw@127.0.0.1:6379/1", Place::Set)).unwrap();
+        let store = parse_store_url(&Node::string("redis://me:pw@127.0.0.1:6379/1", Place::Set)).unwrap();
         assert_eq!(store.to_string(), "redis://***@127.0.0.1:6379/1");
         assert!(store.has_password() && store.expose().contains("me:pw"));
-        let refused = store_url(&Node::string("http://me:pw@127.0.0.1", Place::Set)).unwrap_err();
+        let refused = parse_store_url(&Node::string("http://me:pw@127.0.0.1", Place::Set)).unwrap_err();
         assert!(!refused.contains("pw"), "{refused}");
     }
 }

@@ -1,12 +1,8 @@
 //! Durations and sizes with units: `"1h30m"`, `"256MiB"`.
 //!
-//! Pure; reading and writing are inverse to each other. Callers: the sections.
+//! Pure; reading and writing are inverse to each other. Callers: [`super::values`] and [`super::keys`].
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
-
-use super::parse::expected;
-use super::raw::{Node, Value};
 
 /// Units of time in milliseconds, longest first.
 const TIME: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -24,55 +20,19 @@ const SIZE: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// One day.
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
-/// A duration within bounds: whole numbers with `d`, `h`, `m`, `s`, `ms`, longest unit first.
-pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&Node) -> Result<Duration, String> {
-    move |node| {
-        let duration = match node.value {
-            // The only number without a unit.
-            Value::Integer(0) => Some(Duration::ZERO),
-            Value::String => parse_duration(&node.text),
-            _ => None,
-        };
-        match duration.filter(|duration| bounds.contains(duration)) {
-            Some(duration) => Ok(duration),
-            None => expected(
-                node,
-                &format!(
-                    "a duration from {} to {}, such as \"10s\" or \"1h30m\" (units: d, h, m, s, ms)",
-                    duration_text(*bounds.start()),
-                    duration_text(*bounds.end())
-                ),
-            ),
-        }
-    }
-}
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
+pub(super) const TIB: u64 = 1 << 40;
 
-/// A number of bytes within bounds: a whole number, or one with a unit.
-pub(super) fn size(bounds: RangeInclusive<u64>) -> impl Fn(&Node) -> Result<u64, String> {
-    move |node| {
-        let size = match node.value {
-            Value::Integer(bytes) => u64::try_from(bytes).ok(),
-            Value::String => parse_size(&node.text),
-            _ => None,
-        };
-        match size.filter(|size| bounds.contains(size)) {
-            Some(size) => Ok(size),
-            None => expected(
-                node,
-                &format!(
-                    "a size from {} to {}, such as \"32MiB\" or \"10MB\" (units: B, kB, MB, GB, TB, KiB, MiB, GiB)",
-                    size_text(*bounds.start()),
-                    size_text(*bounds.end())
-                ),
-            ),
-        }
-    }
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
+/// Whole numbers with `d`, `h`, `m`, `s`, `ms`, longest unit first.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total: u64 = 0;
     let mut units = TIME.as_slice();
@@ -88,7 +48,8 @@ fn parse_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(Duration::from_millis(total))
 }
 
-fn parse_size(text: &str) -> Option<u64> {
+/// A whole number, or one with a unit.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split_number(text)?;
     if unit.is_empty() {
         return Some(number);
@@ -103,7 +64,7 @@ fn split_number(text: &str) -> Option<(u64, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// A duration as [`duration`] reads it; parts below a millisecond are dropped.
+/// A duration as [`parse_duration`] reads it; parts below a millisecond are dropped.
 pub(super) fn duration_text(duration: Duration) -> String {
     let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();
@@ -117,7 +78,7 @@ pub(super) fn duration_text(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// A size as [`size`] reads it.
+/// A size as [`parse_size`] reads it.
 pub(super) fn size_text(bytes: u64) -> String {
     let binary = SIZE[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
     match binary {

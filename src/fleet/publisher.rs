@@ -26,12 +26,13 @@ use super::head::is_ahead;
 use super::place::Place;
 use crate::bundle::signature::{Signer, TrustedKeys};
 use crate::clock::Clock;
+use crate::clock::backoff::{Jitter, doubled};
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
-use crate::upstream::jitter::Jitter;
+use crate::tasks;
 
 use error::PublishError;
 pub(crate) use ledger::release;
@@ -168,7 +169,7 @@ impl Publisher {
                 failed => failed,
             };
             if let Err(error) = done {
-                let growing = (FIRST_PAUSE * (1 << failures.min(10))).min(LONGEST_PAUSE);
+                let growing = doubled(FIRST_PAUSE, failures, LONGEST_PAUSE);
                 let pause = match error {
                     _ if error.is_of_key() => KEY_PAUSE,
                     // To look whether it was released costs nothing.
@@ -196,13 +197,13 @@ impl Publisher {
         let Settings { sign_key, sign_password_file, .. } = self.settings.clone();
         if let Some(key) = sign_key {
             self.status.lacks(self.clock.now_mono());
-            let signer = write::blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
+            let signer = tasks::blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
             self.whose.signed_by = Some(signer.key().to_string());
             self.trusted = self.settings.trusted.and(&signer)?;
             self.signer = Some(Arc::new(signer));
         }
         let (store, whose) = (self.snapshots.store().clone(), self.whose.clone());
-        let (sequence, ledger) = write::blocking(move || Ok(ledger::read(&store, &whose)?)).await?;
+        let (sequence, ledger) = tasks::blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
         (self.sequence, self.ledger) = (self.sequence.max(sequence), ledger);
         Ok(())
     }
@@ -226,7 +227,7 @@ impl Publisher {
         let clock = self.clock.now_wall();
         let Some(sequence) = self.sequence.filter(|sequence| is_ahead(*sequence, clock)) else { return Ok(()) };
         let (store, whose) = (self.store().clone(), self.whose.clone());
-        let (kept, _) = write::blocking(move || Ok(ledger::read(&store, &whose)?)).await?;
+        let (kept, _) = tasks::blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
         if kept.is_some() {
             return Err(PublishError::Ahead { sequence, clock });
         }
@@ -271,7 +272,8 @@ impl Publisher {
             return Ok(journal.clone());
         }
         let (snapshots, published) = (self.snapshots.clone(), served.clone());
-        let (offer, journal) = write::blocking(move || Ok(offer::of(&snapshots, &published))).await?;
+        let (offer, journal) =
+            tasks::blocking(move || Ok::<_, PublishError>(offer::of(&snapshots, &published))).await?;
         let journal = Arc::new(journal);
         self.offered = Some((served.epoch, offer, journal.clone()));
         Ok(journal)
@@ -296,9 +298,9 @@ impl Publisher {
             let details = self.details.clone();
             let compare = move || {
                 settle(details.as_ref());
-                Ok(snapshots.has_more_details(&served, &end)?)
+                Ok::<_, PublishError>(snapshots.has_more_details(&served, &end)?)
             };
-            has_more_details = write::blocking(compare).await?;
+            has_more_details = tasks::blocking(compare).await?;
             if !has_more_details {
                 self.seen_details = revision;
             }

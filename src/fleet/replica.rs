@@ -21,17 +21,18 @@ use super::head::{self, Head};
 use super::keys::Key;
 use super::place::{Found, PlaceError, Version};
 use crate::bundle::signature::TrustedKeys;
+use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::Settings;
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::{Snapshots, follow};
-use crate::upstream::jitter::Jitter;
+use crate::tasks::blocking;
 
 use bad::BadObject;
 use error::FollowError;
-use fetch::{FetchError, Fetcher, blocking};
+use fetch::{FetchError, Fetcher};
 use status::{Outcome, Stamps};
 
 /// The longest pause after failures, unless polls are further apart.
@@ -100,7 +101,7 @@ impl Follower {
         loop {
             if commands.take().forget_sequence {
                 let store = self.snapshots.store().clone();
-                match blocking(move || Ok(follow::forget_taken(&store))).await {
+                match blocking(move || Ok::<_, FetchError>(follow::forget_taken(&store))).await {
                     Ok(Ok(())) => {
                         status.starts_at(0);
                         tracing::warn!("the number of the last head was forgotten; any head is newer now");
@@ -138,7 +139,7 @@ impl Follower {
                     }
                     status.failed(why, error.outcome());
                     let longest = LONGEST.max(every());
-                    let pause = every().saturating_mul(1 << failures.min(16).saturating_sub(1)).min(longest);
+                    let pause = doubled(every(), failures.saturating_sub(1), longest);
                     if failures > 0 { self.jitter.jittered(pause) } else { every() }
                 }
             };
@@ -155,7 +156,7 @@ impl Follower {
     pub(crate) async fn round(&mut self) -> Result<(u64, Outcome), FollowError> {
         let head = self.look().await?;
         let snapshots = self.snapshots.clone();
-        let stand = blocking(move || Ok(snapshots.stand())).await??;
+        let stand = blocking(move || Ok::<_, FetchError>(snapshots.stand())).await??;
         let decision = decide(&stand, &head);
         if !matches!(decision, Decision::Refuse(_)) {
             let [written, confirmed] = [head.written_ms, head.confirmed_ms].map(WallTime::from_millis);
@@ -169,7 +170,9 @@ impl Follower {
             Decision::Renew => {
                 let (snapshots, confirmed_ms) = (self.snapshots.clone(), self.believed(head.confirmed_ms));
                 let head = head.clone();
-                let renewed = move || Ok(snapshots.follow_renewed(&taken(&head), head.certificate, confirmed_ms));
+                let renewed = move || {
+                    Ok::<_, FetchError>(snapshots.follow_renewed(&taken(&head), head.certificate, confirmed_ms))
+                };
                 blocking(renewed).await??;
             }
             Decision::Deltas(missing) => self.take_deltas(&head, &stand, missing).await?,

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::LimitConfig;
 use super::key::{ClientKey, mask};
-use crate::semantics::network;
+use crate::semantics::client_address;
 
 #[derive(Debug)]
 pub(super) struct Quotas {
@@ -51,7 +51,7 @@ impl Quotas {
 
 impl Override {
     fn new(net: IpNet, quota: u32) -> Self {
-        let net = network::canonical(net);
+        let net = client_address::canonical(net);
         let is_ipv4 = matches!(net, IpNet::V4(_));
         let prefix = net.prefix_len() + if is_ipv4 { 96 } else { 0 };
         Self { is_ipv4, network: ClientKey::bits(net.network()), prefix, quota }

@@ -10,19 +10,21 @@
 //! admissions, the one that was ranked there first goes first. Callers: `limit`, under its lock, with times in
 //! nanoseconds.
 
+use super::WINDOW;
 use super::decision::Decision;
 use super::index::{Index, Slot};
 use super::key::ClientKey;
 use super::lists::Lists;
-use super::log::{Log, MOST_EXACT};
+use super::log::Log;
 use super::wheel::Wheel;
-use super::{WINDOW, WINDOW_SECONDS};
 
 /// How many windows a decision tidies up. An admission adds one window to tidy up later, so two keep up with any load,
 /// and no decision pays for a minute of silence.
 const TIDY_PER_DECISION: usize = 2;
 /// Room for this many windows is reserved at once; the memory is the operating system's until it is touched.
 const RESERVED: usize = 1 << 20;
+/// Windows with more admissions share the last rank.
+const RANKS: u32 = 4096;
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -53,7 +55,7 @@ impl Table {
             windows: Vec::with_capacity(most.min(RESERVED)),
             free: Vec::new(),
             index: Index::new(most),
-            ranks: Lists::new(MOST_EXACT as usize + 1),
+            ranks: Lists::new(RANKS as usize + 1),
             lowest: 1,
             wheel: Wheel::new(),
             latest: 0,
@@ -132,7 +134,7 @@ impl Table {
         if self.windows() >= self.most {
             self.make_room();
         }
-        let mut log = Log::new(quota);
+        let mut log = Log::new();
         log.push(now, quota);
         let window = Window { log, key, hash };
         let slot = if let Some(slot) = self.free.pop() {
@@ -172,7 +174,7 @@ impl Table {
                 return;
             }
         }
-        while self.lowest <= MOST_EXACT as usize {
+        while self.lowest <= RANKS as usize {
             let Some(slot) = self.ranks.first(self.lowest) else {
                 self.lowest += 1;
                 continue;
@@ -198,7 +200,7 @@ impl Table {
     fn close(&mut self, slot: Slot) {
         let window = &mut self.windows[slot as usize];
         // Gives back the memory of a long ring now rather than when the slot is used again.
-        window.log = Log::new(0);
+        window.log = Log::new();
         self.index.remove(window.hash, slot);
         self.ranks.remove(slot);
         self.wheel.forget(slot);
@@ -208,14 +210,12 @@ impl Table {
 
 /// The rank of a window with that many admissions; windows with very many share one rank.
 fn rank_of(live: u32) -> usize {
-    live.clamp(1, MOST_EXACT) as usize
+    live.clamp(1, RANKS) as usize
 }
 
 fn admitted(quota: u32, live: u32, leaves: u64, now: u64) -> Decision {
     let remaining = quota.saturating_sub(live);
-    // A coalesced admission leaves up to a millisecond late; the header must not exceed the window.
-    let reset_seconds = seconds_until(leaves, now).min(WINDOW_SECONDS);
-    Decision::Admitted { quota, remaining, reset_seconds }
+    Decision::Admitted { quota, remaining, reset_seconds: seconds_until(leaves, now) }
 }
 
 /// The refusal of a window that is full; call [`Log::expire`] first.

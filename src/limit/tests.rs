@@ -79,28 +79,6 @@ proptest! {
     }
 
     #[test]
-    fn a_large_quota_errs_by_a_millisecond_and_only_towards_refusing(
-        steps in prop::collection::vec((1_u32..3000, 0..14 * SECOND), 1..60),
-    ) {
-        let quota = 5000;
-        let (limiter, mut now) = (limiter(quota, 10, &[]), 0);
-        let mut admitted: Vec<u64> = Vec::new();
-        for (burst, step) in steps {
-            now += step;
-            for _ in 0..burst {
-                let within = |width: u64| admitted.len() - admitted.partition_point(|&time| time + width <= now);
-                if limiter.admit(client(1), at(now)).is_admitted() {
-                    prop_assert!(within(60 * SECOND) < quota as usize);
-                    admitted.push(now);
-                } else {
-                    prop_assert!(within(60 * SECOND + 1_000_000) >= quota as usize);
-                    break;
-                }
-            }
-        }
-    }
-
-    #[test]
     fn a_newcomer_takes_the_place_of_a_window_with_the_fewest_live_admissions(
         steps in prop::collection::vec((0_u32..8, 0_u64..12), 1..150),
     ) {
@@ -292,7 +270,7 @@ fn idle_windows_are_dropped_by_and_by() {
 
 #[test]
 fn a_ring_grows_with_use_and_keeps_its_order() {
-    for quota in [1, 3, 4, 5, 60, 4096] {
+    for quota in [1, 3, 4, 5, 60, 4096, 100_000_000] {
         let limiter = limiter(quota, 10, &[]);
         let mut model = Model::default();
         let gap = 61 * SECOND / u64::from(quota + 1);
@@ -300,18 +278,6 @@ fn a_ring_grows_with_use_and_keeps_its_order() {
             assert_eq!(limiter.admit(client(1), at(n * gap)), model.admit(1, quota, n * gap), "quota {quota}, {n}");
         }
     }
-}
-
-#[test]
-fn a_quota_of_a_hundred_million_costs_no_more_than_its_milliseconds() {
-    let (mut log, quota) = (log::Log::new(100_000_000), 100_000_000);
-    for n in 0..700_000 {
-        log.expire(n * 100_000);
-        log.push(n * 100_000, quota);
-    }
-    assert!((600_000..=600_010).contains(&log.live()));
-    let log::Log::Coalesced(log) = log else { unreachable!("a large quota is coalesced") };
-    assert!(log.runs() <= 60_001, "{}", log.runs());
 }
 
 #[test]
@@ -363,7 +329,6 @@ fn a_client_keeps_its_window_when_its_quota_becomes_large_and_small_again() {
     for second in 0..3 {
         assert!(limiter.admit(client(1), at(second * SECOND)).is_admitted());
     }
-    // Above 4096 admissions are kept in another way, by milliseconds.
     limiter.set_quotas(&config(100_000));
     for _ in 0..200 {
         assert!(limiter.admit(client(1), at(3 * SECOND)).is_admitted());
@@ -376,6 +341,6 @@ fn a_client_keeps_its_window_when_its_quota_becomes_large_and_small_again() {
     limiter.set_quotas(&config(0));
     assert_eq!(limiter.admit(client(1), at(4 * SECOND)), Decision::Unlimited);
     limiter.set_quotas(&config(5));
-    let admitted = limiter.admit(client(1), at(63 * SECOND + 1_000_000));
+    let admitted = limiter.admit(client(1), at(63 * SECOND));
     assert_eq!(admitted, Decision::Admitted { quota: 5, remaining: 4, reset_seconds: 60 }, "all have left");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::snapshot::meta::Assumption;
+use crate::api::query::ListQuery;
 
 /// Commands to the running mirror; cheap to clone.
 #[derive(Clone, Default)]
@@ -31,39 +31,46 @@ pub(crate) struct Asked {
     pub pass: bool,
     /// Publish the held list.
     pub accept: bool,
-    /// What the origin's answers to an audit disprove.
-    pub disproved: Vec<Assumption>,
+    /// Lists that the origin answered to an audit in another way.
+    pub doubted: Vec<ListQuery>,
 }
 
 impl Commands {
+    /// The next audit finds the others again.
+    pub(super) const MOST_DOUBTED: usize = 16;
+
+    fn ask(&self, change: impl FnOnce(&mut Asked)) {
+        change(&mut self.0.asked.lock());
+        self.0.wake.notify_one();
+    }
+
     /// Refresh now.
     pub fn refresh(&self) {
-        self.0.asked.lock().refresh = true;
-        self.0.wake.notify_one();
+        self.ask(|asked| asked.refresh = true);
     }
 
     /// Refresh now, and take a head with whatever number. Only a replica heeds that.
     pub(crate) fn refresh_forgetting(&self) {
-        self.0.asked.lock().forget_sequence = true;
-        self.refresh();
+        self.ask(|asked| (asked.refresh, asked.forget_sequence) = (true, true));
     }
 
     /// Read every page now.
     pub fn pass(&self) {
-        self.0.asked.lock().pass = true;
-        self.0.wake.notify_one();
+        self.ask(|asked| asked.pass = true);
     }
 
     /// Publish the held list, once.
     pub fn accept(&self) {
-        self.0.asked.lock().accept = true;
-        self.0.wake.notify_one();
+        self.ask(|asked| asked.accept = true);
     }
 
-    /// Forward queries that use these assumptions from now on.
-    pub(crate) fn disprove(&self, assumptions: &[Assumption]) {
-        self.0.asked.lock().disproved.extend(assumptions);
-        self.0.wake.notify_one();
+    /// Ask the origin again what its filters mean, with this query.
+    pub(crate) fn doubt(&self, query: ListQuery) {
+        self.ask(|asked| {
+            if asked.doubted.len() < Self::MOST_DOUBTED && !asked.doubted.contains(&query) {
+                asked.doubted.push(query);
+            }
+        });
     }
 
     /// Takes the commands since the last call.

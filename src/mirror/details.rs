@@ -4,17 +4,16 @@
 //! [`crate::answer`], which reads and requests single details.
 
 mod arrivals;
-mod due;
-mod early;
+pub(crate) mod early;
 mod fetch;
 mod index;
 mod once;
-mod proof;
 mod retries;
 #[cfg(test)]
 mod tests;
 pub mod worker;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -28,14 +27,13 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{DetailRecord, DetailState, Store, StoreError};
 
-use super::blocking::blocking;
+use crate::tasks::blocking;
 
 use arrivals::Arrivals;
-use fetch::Absences;
+pub(crate) use fetch::asked_once;
 pub(crate) use index::Covered;
 use index::{Index, Known};
 use once::ClientFetches;
-pub(crate) use proof::asked_once;
 
 /// The details of all listings; cheap to clone.
 #[derive(Clone)]
@@ -45,13 +43,14 @@ struct DetailsState {
     store: Arc<Store>,
     /// All details, durable or not.
     index: RwLock<Index>,
-    /// Counts events that may make a detail due: see [`due`].
+    /// Counts events that may make a detail due: see [`index::Agenda`].
     disturbed: AtomicU64,
     /// Details not durable yet.
     arrivals: Arc<Arrivals>,
     revision: AtomicU64,
     cache: Cache,
-    absences: Absences,
+    /// Listings whose detail is here but was answered 404 the last time: at most as many as there are details.
+    absent: Mutex<HashSet<ListingId>>,
     clients: ClientFetches,
     newest: SnapshotPointer,
     /// Held while an answer is compared with the record and replaces it; never across an await.
@@ -79,7 +78,7 @@ impl Details {
             store,
             revision: AtomicU64::new(0),
             cache,
-            absences: Absences::default(),
+            absent: Mutex::default(),
             clients: ClientFetches::default(),
             newest,
             judging: Mutex::default(),
@@ -96,7 +95,7 @@ impl Details {
         if let Some(record) = self.0.arrivals.get(id) {
             return Ok(Some(record));
         }
-        if self.0.index.read().get(id).is_none() {
+        if !self.holds(id) {
             return Ok(None);
         }
         // Many clients at once must not block as many threads.
@@ -114,7 +113,7 @@ impl Details {
         if let Some(record) = self.0.arrivals.get(id) {
             return Ok(Some(record));
         }
-        let Some(known) = self.0.index.read().get(id).copied() else { return Ok(None) };
+        let Some(known) = self.known(id) else { return Ok(None) };
         let found = match self.0.store.detail(id) {
             Err(StoreError::Damaged(detail)) => {
                 tracing::warn!(%id, detail, "a stored detail is damaged; it is treated as not mirrored");
@@ -149,7 +148,7 @@ impl Details {
         let newest = self.0.newest.load();
         let mut index = self.0.index.write();
         // A detail committed meanwhile has another entry.
-        if index.get(id) == Some(known) {
+        if index.known.get(&id) == Some(known) {
             index.remove(id, newest.as_ref().map(|newest| &*newest.dataset));
             self.0.disturbed.fetch_add(1, Ordering::AcqRel);
         }
@@ -157,12 +156,16 @@ impl Details {
 
     /// Whether the detail of a listing is here.
     pub fn holds(&self, id: ListingId) -> bool {
-        self.0.index.read().get(id).is_some()
+        self.0.index.read().known.contains_key(&id)
+    }
+
+    fn known(&self, id: ListingId) -> Option<Known> {
+        self.0.index.read().known.get(&id).copied()
     }
 
     /// When the origin last answered about a detail that is here; milliseconds since the epoch.
     fn fetched_ms(&self, id: ListingId) -> Option<i64> {
-        self.0.index.read().get(id).map(|known| known.fetched_ms)
+        self.known(id).map(|known| known.fetched_ms)
     }
 
     /// Forgets the details of listings that no kept snapshot has, in memory and in the store. Blocks.
@@ -175,7 +178,7 @@ impl Details {
         let newest = self.0.newest.load();
         let mut index = self.0.index.write();
         for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
-            self.0.absences.ended(*id);
+            self.0.absent.lock().remove(id);
             index.remove(*id, newest.as_ref().map(|newest| &*newest.dataset));
         }
         Ok(vanished.len())
@@ -253,7 +256,6 @@ impl Details {
     /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay.
     fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         let changes = shown != Some(&record.body);
-        self.0.absences.ended(id);
         let known = Known::of(&record.meta);
         // Before the index: a record that the index has must be found.
         self.0.arrivals.put(id, record);
@@ -283,9 +285,9 @@ impl Details {
     /// Whether a detail will be fetched again: it is older than its summary, or not proven to be as new.
     pub(crate) fn is_unsettled(&self, dataset: &Dataset, id: ListingId) -> bool {
         let Some((position, summary)) = dataset.position(id).zip(dataset.summary(id)) else { return false };
-        let known = self.0.index.read().get(id).copied();
+        let known = self.known(id);
         known.is_some_and(|known| {
-            known.summary_hash == proof::asked_once(summary.hash) || provisional(&known, dataset, position)
+            known.summary_hash == asked_once(summary.hash) || provisional(&known, dataset, position)
         })
     }
 }

@@ -1,10 +1,9 @@
 //! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
 //!
-//! [`probes`] and `filters` have the requests, [`plan`] says when and how often they are sent,
-//! [`crate::api::edges::judge`] judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
+//! [`probes`] has the requests, [`plan`] says when and how often they are sent,
+//! [`crate::api::edges::lesson::judge`] judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
 
-mod filters;
-pub(crate) mod plan;
+mod plan;
 mod probes;
 
 use std::sync::Arc;
@@ -13,23 +12,15 @@ use std::time::Duration;
 use http::Method;
 use http::header::CONTENT_TYPE;
 
-use crate::api::edges::case::Case;
-use crate::api::edges::judge::{Came, Said, Seen};
-use crate::api::edges::lesson::MOST_BODY;
-use crate::clock::Clock;
-use crate::config::Settings;
+use crate::api::edges::lesson::{Came, MOST_BODY, Said, Seen};
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::edges::Edges;
 use crate::snapshot::edges::fits::fits;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::store::{Store, StoreError};
-use crate::upstream::client::{AskError, Asker, OriginClient};
+use crate::store::StoreError;
+use crate::upstream::client::{Answer, AskError, Asker};
 use crate::upstream::window::Class;
 
-use super::details::Details;
-use filters::Filter;
-use plan::{Evidence, Facts, FilterSeen, Step};
+use super::Shared;
+use plan::{Evidence, Facts, Question, Step};
 use probes::Probe;
 
 /// The key of the stored answers to the probes.
@@ -44,49 +35,33 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How long the questions wait for details that do not come.
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
-/// The learner.
-pub struct EdgeLearner {
-    /// The client.
-    pub client: OriginClient,
-    /// The store.
-    pub store: Arc<Store>,
-    /// The newest snapshot.
-    pub newest: SnapshotPointer,
-    /// The details, which come first.
-    pub details: Details,
-    /// Where the lessons go.
-    pub edges: Edges,
-    /// `ttl`: how far apart the two probes of a case are at least.
-    pub settings: Settings,
-    /// The clock.
-    pub clock: Clock,
-}
+/// The learner: asks each question twice, at least a `ttl` apart.
+pub struct EdgeLearner(pub Shared);
 
 impl EdgeLearner {
     /// Asks until the process ends.
     pub async fn run(self) {
         let mut evidence = self.restored();
-        let began = self.clock.now_mono();
+        let began = self.0.clock.now_mono();
         let mut again = false;
         loop {
-            again |= self.edges.take_again();
+            again |= self.0.edges.take_again();
             let facts = Facts {
-                now_ms: self.clock.now_wall().as_millis(),
-                apart: self.settings.load().ttl,
-                refreshed_ms: self.client.status().picture().refreshed_ms,
+                now_ms: self.0.clock.now_wall().as_millis(),
+                apart: self.0.settings.load().ttl,
+                refreshed_ms: self.0.copies.client.status().picture().refreshed_ms,
                 again,
             };
-            let waited = self.clock.now_mono().since(began) >= PATIENCE;
+            let waited = self.0.clock.now_mono().since(began) >= PATIENCE;
             let wait = match plan::next(&evidence, &facts) {
-                Step::Begin if self.is_mirrored() || (waited && self.newest.load().is_some()) => {
+                Step::Begin if self.is_mirrored() || (waited && self.0.newest.load().is_some()) => {
                     again = false;
-                    evidence.begin(self.client.base().as_str());
+                    evidence.begin(self.0.copies.client.base().as_str());
                     self.keep(&evidence);
                     None
                 }
                 Step::Begin => Some(Duration::from_secs(1)),
-                Step::Probe(case, round) => self.probe(&mut evidence, case, round).await,
-                Step::Filter(filter, round) => self.filter(&mut evidence, filter, round).await,
+                Step::Ask(question, round) => self.ask(&mut evidence, question, round).await,
                 Step::Judge => {
                     self.judge(&mut evidence, facts.now_ms);
                     None
@@ -94,121 +69,104 @@ impl EdgeLearner {
                 Step::Wait(wait) => Some(wait),
             };
             if let Some(wait) = wait {
-                let _ = tokio::time::timeout(wait.min(TICK), self.edges.wait()).await;
+                let _ = tokio::time::timeout(wait.min(TICK), self.0.edges.wait()).await;
             }
         }
     }
 
     /// What came of the questions before a restart, if they were put to this origin.
     fn restored(&self) -> Evidence {
-        let kept = self.store.state_json::<Evidence>(EVIDENCE).unwrap_or_else(|error| {
+        let kept = self.0.store.state_json::<Evidence>(EVIDENCE).unwrap_or_else(|error| {
             tracing::warn!(%error, "the stored answers to odd requests cannot be read; the origin is asked again");
             None
         });
-        let evidence = kept.filter(|kept| kept.origin == self.client.base().as_str()).unwrap_or_default();
-        self.edges.set_probes(evidence.sent, evidence.filters_sent());
+        let evidence = kept.filter(|kept| kept.origin == self.0.copies.client.base().as_str()).unwrap_or_default();
+        self.0.edges.set_probes(evidence.sent, evidence.filters_sent());
         evidence
     }
 
     fn keep(&self, evidence: &Evidence) {
-        self.edges.set_probes(evidence.sent, evidence.filters_sent());
+        self.0.edges.set_probes(evidence.sent, evidence.filters_sent());
         let kept = serde_json::to_vec(evidence)
             .map_err(|source| StoreError::Io { path: EVIDENCE.into(), source: source.into() });
-        if let Err(error) = kept.and_then(|text| self.store.put_state(EVIDENCE, &text)) {
+        if let Err(error) = kept.and_then(|text| self.0.store.put_state(EVIDENCE, &text)) {
             tracing::warn!(%error, "what the origin answered to odd requests could not be stored");
         }
     }
 
     /// Whether everything is mirrored that is wanted: a first crawl comes before the questions.
     fn is_mirrored(&self) -> bool {
-        let Some(published) = self.newest.get() else { return false };
-        match self.details.all_wanted() {
+        let Some(published) = self.0.newest.get() else { return false };
+        match self.0.details.all_wanted() {
             None => false,
             Some(false) => true,
-            Some(true) => self.details.mirrored(&published.dataset) == published.dataset.len(),
+            Some(true) => self.0.details.mirrored(&published.dataset) == published.dataset.len(),
         }
     }
 
-    /// Sends a probe; returns how long to wait before the next one.
-    async fn probe(&self, evidence: &mut Evidence, case: Case, round: usize) -> Option<Duration> {
-        let Some(published) = self.newest.get() else { return Some(TICK) };
-        let Some(probe) = Probe::of(case, round, &published.dataset) else {
-            let said = Said::Never("the data does not allow a probe".to_owned());
-            evidence.saw(case, Seen { told: Vec::new(), said, at_ms: self.clock.now_wall().as_millis() });
-            self.keep(evidence);
-            return None;
-        };
+    /// Sends a request; returns how long to wait before the next one.
+    async fn ask(&self, evidence: &mut Evidence, question: Question, round: usize) -> Option<Duration> {
+        let Some(published) = self.0.newest.get() else { return Some(TICK) };
+        let probe = Probe::of(question, round, &published.dataset);
         drop(published);
-        let most = MOST_BODY as u64;
-        // Stored before it is sent: whatever happens then, it counts.
-        evidence.sent += 1;
-        self.keep(evidence);
-        let asked = self.client.probe(&Method::GET, probe.path(), most, Asker::mirror(Class::Background)).await;
-        if matches!(asked, Err(AskError::Spent(_))) {
-            evidence.sent -= 1;
+        if let Some(probe) = probe {
+            let most = if let Question::Odd(_) = question { MOST_BODY as u64 } else { probes::MOST };
+            // Stored before it is sent: whatever happens then, it counts.
+            *evidence.sent(question) += 1;
             self.keep(evidence);
-            return Some(PAUSE);
-        }
-        let said = match asked {
-            Ok(answer) => {
-                let media_types: Vec<Option<&str>> =
-                    answer.headers.get_all(CONTENT_TYPE).iter().map(|value| value.to_str().ok()).collect();
-                let came = Came { status: answer.status, media_types: &media_types, body: &answer.body };
-                // What was published meanwhile is what the origin spoke of.
-                self.newest.get().map_or_else(|| Said::of(came), |newest| said(&probe, came, &newest.dataset))
-            }
-            Err(AskError::TooLarge { .. }) => Said::Never(format!("the body has more than {MOST_BODY} bytes")),
-            Err(error) if evidence.retries(case) => {
-                tracing::debug!(case = case.as_str(), %error, "a question about odd requests is asked again later");
-                self.keep(evidence);
-                return Some(PAUSE);
-            }
-            Err(error) => Said::Never(Excerpt(&error).to_string()),
-        };
-        tracing::debug!(case = case.as_str(), path = probe.path(), "asked how the origin answers an odd request");
-        let at_ms = self.clock.now_wall().as_millis();
-        evidence.saw(case, Seen { told: probe.told(), said, at_ms });
-        self.keep(evidence);
-        None
-    }
-
-    /// Asks a question about a filter; returns how long to wait before the next question.
-    async fn filter(&self, evidence: &mut Evidence, filter: Filter, round: usize) -> Option<Duration> {
-        let Some(published) = self.newest.get() else { return Some(TICK) };
-        let query = filter.query(round, &published.dataset);
-        drop(published);
-        let is_ours = match query {
-            // Where every city lies in every state, or each kind has one term, nothing can be asked.
-            None => None,
-            Some(query) => {
-                let path = query.path_and_query();
-                // Stored before it is sent: whatever happens then, it counts.
-                *evidence.asked.entry(filter).or_default() += 1;
-                self.keep(evidence);
-                match self.client.probe(&Method::GET, &path, filters::MOST, Asker::mirror(Class::Background)).await {
-                    Ok(answer) => filters::is_ours(answer.status, &answer.body),
-                    Err(AskError::TooLarge { .. }) => Some(false),
-                    Err(AskError::Spent(_)) => {
-                        evidence.asked.entry(filter).and_modify(|asked| *asked -= 1);
-                        self.keep(evidence);
-                        return Some(PAUSE);
-                    }
-                    Err(error) if evidence.may_ask(filter) => {
-                        tracing::debug!(path, %error, "a question about filters is asked again later");
-                        return Some(PAUSE);
-                    }
-                    // Without an answer, the documented meaning stays.
-                    Err(_) => None,
+            let asked =
+                self.0.copies.client.probe(&Method::GET, probe.path(), most, Asker::mirror(Class::Background)).await;
+            match &asked {
+                Err(AskError::Spent(_)) => {
+                    *evidence.sent(question) -= 1;
+                    self.keep(evidence);
+                    return Some(PAUSE);
                 }
+                Err(error) if !matches!(error, AskError::TooLarge { .. }) && evidence.retries(question) => {
+                    tracing::debug!(path = probe.path(), %error, "a question about odd requests is asked again later");
+                    self.keep(evidence);
+                    return Some(PAUSE);
+                }
+                _ => tracing::debug!(path = probe.path(), "asked how the origin answers an odd request"),
             }
-        };
-        if is_ours == Some(false) {
-            tracing::debug!(filter = filter.as_str(), round, "the origin answers such filters in another way");
+            let said = match (question, asked) {
+                (Question::Odd(_), Ok(answer)) => self.said(&probe, &answer),
+                (Question::Known(_), Ok(answer)) => probes::said_of_filter(answer.status, &answer.body),
+                (Question::Known(_), Err(AskError::TooLarge { .. })) => probes::another_answer(200),
+                (_, Err(AskError::TooLarge { .. })) => Said::Never(format!("the body has more than {MOST_BODY} bytes")),
+                // Without an answer, the documented meaning stays.
+                (_, Err(error)) => Said::Never(Excerpt(&error).to_string()),
+            };
+            self.saw(evidence, question, probe.told(), said);
+        } else {
+            self.saw(evidence, question, Vec::new(), Said::Never("the data does not allow a probe".to_owned()));
         }
-        let at_ms = self.clock.now_wall().as_millis();
-        evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
-        self.keep(evidence);
         None
+    }
+
+    fn saw(&self, evidence: &mut Evidence, question: Question, told: Vec<String>, said: Said) {
+        evidence.saw(question, Seen { told, said, at_ms: self.0.clock.now_wall().as_millis() });
+        self.keep(evidence);
+    }
+
+    /// What an answer to a probe says.
+    fn said(&self, probe: &Probe, answer: &Answer) -> Said {
+        let media_types: Vec<Option<&str>> =
+            answer.headers.get_all(CONTENT_TYPE).iter().map(|value| value.to_str().ok()).collect();
+        let came = Came { status: answer.status, media_types: &media_types, body: &answer.body };
+        // What was published meanwhile is what the origin spoke of.
+        let Some(newest) = self.0.newest.get() else { return Said::of(came) };
+        if let Probe::List { rest, odd, .. } = probe
+            && came.status == 200
+            && came.body.len() <= MOST_BODY
+            && let Some(fits) = fits(&newest.dataset, rest, odd, came.body)
+        {
+            return Said::List(fits);
+        }
+        // A list where none is expected is data, which does not stand still.
+        let is_list = came.status == 200
+            && serde_json::from_slice::<serde_json::Value>(came.body).is_ok_and(|value| value.get("items").is_some());
+        if is_list { Said::Never("the answer is a list".to_owned()) } else { Said::of(came) }
     }
 
     fn judge(&self, evidence: &mut Evidence, now_ms: i64) {
@@ -218,25 +176,10 @@ impl EdgeLearner {
         for (case, why) in &learned.own {
             tracing::debug!(case = case.as_str(), why, "nothing is learned of a case");
         }
-        if let Err(error) = self.store.put_learned(&learned) {
+        if let Err(error) = self.0.store.put_learned(&learned) {
             tracing::warn!(%error, "what was learned of odd requests could not be stored");
         }
-        self.edges.set(Some(Arc::new(learned)));
+        self.0.edges.set(Some(Arc::new(learned)));
         self.keep(evidence);
     }
-}
-
-/// What an answer to a probe says.
-fn said(probe: &Probe, came: Came<'_>, dataset: &Dataset) -> Said {
-    if let Probe::List { rest, odd, .. } = probe
-        && came.status == 200
-        && came.body.len() <= MOST_BODY
-        && let Some(fits) = fits(dataset, rest, odd, came.body)
-    {
-        return Said::List(fits);
-    }
-    // A list where none is expected is data, which does not stand still.
-    let is_list = came.status == 200
-        && serde_json::from_slice::<serde_json::Value>(came.body).is_ok_and(|value| value.get("items").is_some());
-    if is_list { Said::Never("the answer is a list".to_owned()) } else { Said::of(came) }
 }

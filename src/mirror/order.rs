@@ -5,6 +5,7 @@
 //! several rules fit, they must agree on a place. If they disagree, or a tie would need breaking, there is no place and
 //! the pages are read instead. Pure. Callers: [`super::amend`], [`super::contradiction`].
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -117,9 +118,9 @@ impl Rule {
     }
 
     /// The places in a sequence that obeys this rule where a listing would obey it, too: all between equals.
-    pub(super) fn places(&self, sequence: &[Summary], listing: &Summary) -> RangeInclusive<usize> {
+    pub(super) fn places<S: Borrow<Summary>>(&self, sequence: &[S], listing: &Summary) -> RangeInclusive<usize> {
         let values = self.values(listing);
-        let before = |other: &Summary| self.compare(&self.values(other), &values);
+        let before = |other: &S| self.compare(&self.values(other.borrow()), &values);
         let first = sequence.partition_point(|other| before(other).is_lt());
         first..=first + sequence[first..].partition_point(|other| before(other).is_eq())
     }
@@ -324,24 +325,23 @@ impl Learner<'_> {
     }
 }
 
+/// A sequence with `changed` in their places, without ties.
 fn merge<'a>(rule: &Rule, rest: &[&'a Summary], changed: &'a [Summary]) -> Result<Vec<&'a Summary>, Unplaced> {
-    let mut ordered: Vec<(Vec<Value>, &Summary)> =
-        changed.iter().map(|summary| (rule.values(summary), summary)).collect();
-    ordered.sort_by(|(one, _), (other, _)| rule.compare(one, other));
-    if ordered.windows(2).any(|pair| rule.compare(&pair[0].0, &pair[1].0).is_eq()) {
+    let mut ordered: Vec<&Summary> = changed.iter().collect();
+    ordered.sort_by(|one, other| rule.compare_listings(one, other));
+    if ordered.windows(2).any(|pair| rule.compare_listings(pair[0], pair[1]).is_eq()) {
         return Err(Unplaced::Tie);
     }
     let mut merged = Vec::with_capacity(rest.len() + changed.len());
     let mut done = 0;
-    for (values, summary) in ordered {
-        let before = |other: &&Summary| rule.compare(&rule.values(other), &values).is_lt();
-        let at = done + rest[done..].partition_point(before);
-        if rest.get(at).is_some_and(|next| rule.compare(&rule.values(next), &values).is_eq()) {
+    for summary in ordered {
+        let places = rule.places(&rest[done..], summary);
+        if places.start() != places.end() {
             return Err(Unplaced::Tie);
         }
-        merged.extend_from_slice(&rest[done..at]);
+        merged.extend_from_slice(&rest[done..done + places.start()]);
         merged.push(summary);
-        done = at;
+        done += places.start();
     }
     merged.extend_from_slice(&rest[done..]);
     Ok(merged)

@@ -1,34 +1,39 @@
-//! Judges the pages of one pass: may they be published, and how sure are we?
+//! Judges the pages of one pass: may they be published, how sure are we, and how do they contradict each other?
 //!
-//! Pure: bodies and the intervals of their validity in, a verdict out. Callers: [`super::task`].
+//! Where the origin's order is not unique, its pages cut it differently: one listing is on two pages, another on none. A
+//! total may count listings that no page shows, or come from a cache. Such an origin never sends pages that fit,
+//! although they do not change. Pure: bodies and the intervals of their validity in, a verdict out. Callers:
+//! [`super::task`].
 
-use std::collections::{BTreeSet, HashSet};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
-use crate::api::listing::Summary;
+use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{Page, PageError};
+use crate::api::query::ListQuery;
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::clock::Monotonic;
 use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
 
-use super::contradiction::Contradiction;
+use super::order::Rule;
 
 /// Listings on a page of the crawl.
-pub(crate) const PAGE_SIZE: u64 = 100;
+pub(crate) const PAGE_SIZE: u64 = ListQuery::MAX_PER_PAGE as u64;
 
 /// No list has more pages: a larger total is nonsense.
 pub(super) const MOST_PAGES: u64 = u32::MAX as u64 / PAGE_SIZE;
 
 /// The path of one page of the crawl.
 pub(super) fn page_path(page: u64) -> String {
-    if page == 1 {
-        "/api/listings.json?per_page=100".to_owned()
-    } else {
-        format!("/api/listings.json?page={page}&per_page=100")
-    }
+    ListQuery::largest_pages().with_page(page).path_and_query()
 }
 
 /// The number of a page of the crawl, from its path; `None` for any other path.
@@ -116,6 +121,12 @@ impl fmt::Display for Contradictory {
 #[derive(Debug)]
 pub(super) struct Assembled {
     pub content: Content,
+    pub beside: Beside,
+}
+
+/// What pages hold beside the content.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Beside {
     /// Envelope fields that differ between the pages.
     pub left_out: Vec<String>,
     /// The last values of volatile fields, by `path field`; for the envelope by `list field`.
@@ -163,8 +174,7 @@ pub(super) fn assemble(
     known: impl Fn(&Summary) -> Option<Summary>,
 ) -> Result<Assembled, Inconsistent> {
     let mut envelope = None;
-    let mut left_out = Vec::new();
-    let mut values = VolatileValues::new();
+    let mut beside = Beside::default();
     let mut summaries = Vec::new();
     let (mut total, mut totals) = (0, BTreeSet::new());
     for (index, body) in pages.enumerate() {
@@ -177,23 +187,22 @@ pub(super) fn assemble(
                 }
                 total = page.total;
                 for (key, value) in page.volatile {
-                    values.insert(format!("list {key}"), value);
+                    beside.volatile_values.insert(format!("list {key}"), value);
                 }
                 envelope = Some(page.envelope);
             }
-            Some(first) => left_out.extend(first.agree_with(&page.envelope)),
+            Some(first) => beside.left_out.extend(first.agree_with(&page.envelope)),
         }
         summaries.extend(shared(page.items, &known));
     }
     let envelope = envelope.ok_or(Inconsistent::NoPages)?;
-    let taxonomies = blanked(taxonomies, volatile, &mut values);
+    let taxonomies = blanked(taxonomies, volatile, &mut beside.volatile_values);
     let (contradiction, listed) = (Contradiction::of(&summaries, &totals), summaries.len() as u64);
     if contradiction.is_some() {
         let mut seen = HashSet::with_capacity(summaries.len());
         summaries.retain(|summary| seen.insert(summary.id));
     }
-    let assembled =
-        Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values };
+    let assembled = Assembled { content: Content { envelope, taxonomies, summaries }, beside };
     match contradiction {
         None => Ok(assembled),
         Some(contradiction) => {
@@ -221,6 +230,150 @@ pub(super) fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: 
         values.extend(taken.into_iter().map(|(key, value)| (format!("{} {key}", kind.path()), value)));
         Arc::from(blanked)
     })
+}
+
+/// How the pages of one pass contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Contradiction {
+    /// The listings on more than one page.
+    pub doubled: BTreeSet<ListingId>,
+    /// By how much the totals of the pages exceed the number of listings; below 0: there are more listings.
+    pub excess: BTreeSet<i64>,
+}
+
+impl Contradiction {
+    /// Compares what pages hold and say: their listings in order, those of the same page together, and their totals.
+    /// `None`: they fit.
+    pub(super) fn of(listed: &[Summary], totals: &BTreeSet<u64>) -> Option<Self> {
+        let mut times: HashMap<ListingId, u32> = HashMap::with_capacity(listed.len());
+        for summary in listed {
+            *times.entry(summary.id).or_default() += 1;
+        }
+        let distinct = times.len() as u64;
+        let doubled: BTreeSet<ListingId> =
+            times.into_iter().filter(|(_, times)| *times > 1).map(|(id, _)| id).collect();
+        let excess: BTreeSet<i64> = totals.iter().map(|total| total.cast_signed() - distinct.cast_signed()).collect();
+        (!doubled.is_empty() || excess.iter().any(|excess| *excess != 0)).then_some(Self { doubled, excess })
+    }
+}
+
+/// So many passes in a row must fail in the same way.
+const TIMES: u32 = 3;
+
+/// So many passes for a first copy, if they fail in different ways.
+const DIFFERENT: u32 = 6;
+
+/// The contradictions of the passes since the pages fitted last.
+#[derive(Debug, Default)]
+pub(super) struct Recurrence {
+    last: Option<Seen>,
+    /// When the first of these passes began, and how many there were.
+    began: Option<(Monotonic, u32)>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    contradiction: Contradiction,
+    times: u32,
+    /// When the last pass that counts began.
+    began: Monotonic,
+}
+
+impl Recurrence {
+    /// The pages fitted.
+    pub(super) fn ended(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes in a pass that began at `began`; whether the contradiction is believed. Passes count that began more than
+    /// `apart` after the last one that counts: until then, old copies may be the reason.
+    pub(super) fn see(&mut self, contradiction: &Contradiction, began: Monotonic, apart: Duration) -> bool {
+        let (first, tries) = self.began.map_or((began, 1), |(first, tries)| (first, tries + 1));
+        self.began = Some((first, tries));
+        let seen = match self.last.take() {
+            Some(seen) if seen.contradiction == *contradiction => {
+                if began.since(seen.began) > apart || apart.is_zero() {
+                    Seen { times: seen.times + 1, began, ..seen }
+                } else {
+                    seen
+                }
+            }
+            _ => Seen { contradiction: contradiction.clone(), times: 1, began },
+        };
+        let long = if apart.is_zero() { tries >= DIFFERENT } else { began.since(first) > apart * 4 };
+        let believed = seen.times >= TIMES || long;
+        self.last = Some(seen);
+        believed
+    }
+
+    /// When the next pass counts.
+    pub(super) fn next(&self, apart: Duration) -> Option<Monotonic> {
+        self.last.as_ref().map(|seen| seen.began.plus(apart + Duration::from_millis(1)))
+    }
+}
+
+/// A listing of unknown place, and its place in the last snapshot.
+type Unplaced = (Option<usize>, Summary);
+
+/// Puts listings in order: those on one page where the pages have them, those of unknown place beside their neighbours in
+/// the last snapshot, new ones of unknown place by id; all of them only where the field that orders the pages allows it.
+/// `pages` has each listing once, in the order of the pages; `others` are on none.
+pub(super) fn arranged(
+    pages: Vec<Summary>,
+    doubled: &BTreeSet<ListingId>,
+    others: Vec<Summary>,
+    last: Option<&Dataset>,
+) -> Vec<Summary> {
+    let mut placed = Vec::with_capacity(pages.len() + others.len());
+    let (mut unknown, mut tie) = (BTreeMap::new(), None);
+    for summary in pages {
+        if doubled.contains(&summary.id) {
+            tie.get_or_insert(placed.len());
+            unknown.insert(summary.id, summary);
+        } else {
+            placed.push(summary);
+        }
+    }
+    unknown.extend(others.into_iter().map(|summary| (summary.id, summary)));
+    let rule = Rule::of_one_field(&placed);
+    // By the place before which they go.
+    let mut before: BTreeMap<usize, Vec<Unplaced>> = BTreeMap::new();
+    let mut put = |place: usize, unplaced: Unplaced| {
+        let place = rule.as_ref().map_or(place, |rule| {
+            let allowed = rule.places(&placed, &unplaced.1);
+            place.clamp(*allowed.start(), *allowed.end())
+        });
+        before.entry(place).or_default().push(unplaced);
+    };
+    if let Some(last) = last {
+        let places: HashMap<ListingId, usize> =
+            placed.iter().enumerate().map(|(place, summary)| (summary.id, place)).collect();
+        let mut next = 0;
+        for (at, known) in last.content.summaries.iter().enumerate() {
+            if let Some(place) = places.get(&known.id) {
+                next = place + 1;
+            } else if let Some(summary) = unknown.remove(&known.id) {
+                put(next, (Some(at), summary));
+            }
+        }
+    }
+    for summary in unknown.into_values() {
+        put(tie.unwrap_or(placed.len()), (None, summary));
+    }
+    let mut arranged = Vec::with_capacity(placed.len());
+    let (mut placed, mut taken) = (placed.into_iter(), 0);
+    for (place, mut some) in before {
+        let key = |(at, summary): &Unplaced| (at.is_none(), *at, summary.id);
+        let by_rule = |one: &Unplaced, other: &Unplaced| {
+            rule.as_ref().map_or(Ordering::Equal, |rule| rule.compare_listings(&one.1, &other.1))
+        };
+        some.sort_by(|one, other| by_rule(one, other).then_with(|| key(one).cmp(&key(other))));
+        arranged.extend(placed.by_ref().take(place - taken));
+        arranged.extend(some.into_iter().map(|(_, summary)| summary));
+        taken = place;
+    }
+    arranged.extend(placed);
+    arranged
 }
 
 #[cfg(test)]

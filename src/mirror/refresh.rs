@@ -8,16 +8,15 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 
-use crate::api::envelope::EnvelopeField;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
-use crate::api::page::Page;
+use crate::api::page::{EnvelopeField, Page};
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 
-use super::copies::{Copy, DATE_GRAIN_MS};
+use super::copies::Copy;
 
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
@@ -94,11 +93,8 @@ impl Probe {
                 (day * SECOND, Timestamp::from_second(day).ok()?.strftime("%Y-%m-%d").to_string())
             }
         };
-        let query = ListQuery {
-            per_page: ListQuery::MAX_PER_PAGE,
-            modified_since: Some(ModifiedSince { text: text.into(), at }),
-            ..ListQuery::default()
-        };
+        let modified_since = Some(ModifiedSince { text: text.into(), at });
+        let query = ListQuery { modified_since, ..ListQuery::largest_pages() };
         Some(Self { path: query.path_and_query(), query })
     }
 }
@@ -118,53 +114,28 @@ fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
     kept
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Difference {
-    /// A taxonomy.
-    Taxonomy,
-    /// The first page.
-    FirstPage,
-    /// A carried field of the envelope.
-    Envelope,
-    /// The probe's answer holds an unknown listing.
-    Probe,
-    /// The probe's answer holds known listings only, but not the expected ones.
-    ProbeSelection,
-    /// There was no probe, so nothing is known.
-    Unprobed,
-}
-
-impl Difference {
-    /// The word for the log.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Taxonomy => "a taxonomy",
-            Self::FirstPage => "the first page",
-            Self::Envelope => "the envelope",
-            Self::Probe => "the probe",
-            Self::ProbeSelection => "the probe's selection",
-            Self::Unprobed => "nothing is probed",
-        }
-    }
-}
-
 /// What the answers say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Every answer is as published.
     Unchanged,
     /// The probe's answer differs, but is older than the published data: it says nothing.
     Older,
-    Changed(Difference),
+    /// The origin has changed, and where that shows.
+    Changed(&'static str),
+    /// The probe's answer holds known listings only, but not the expected ones.
+    SelectsOthers,
+    /// There was no probe, so nothing is known.
+    Unprobed,
 }
 
 /// The answers to a refresh.
 #[derive(Debug)]
 pub(super) struct Answers {
     /// `None`: there was no probe.
-    pub probe: Option<(Probe, Copy)>,
+    pub probe: Option<(Probe, Copy, Page)>,
     /// The first page.
-    pub first: Copy,
+    pub first: (Copy, Page),
     /// The taxonomies by [`TaxonomyKind::index`].
     pub taxonomies: [Copy; 3],
 }
@@ -172,25 +143,22 @@ pub(super) struct Answers {
 impl Answers {
     /// The latest instant for which all of them are confirmed.
     pub(super) fn until_ms(&self) -> i64 {
-        let probe = self.probe.iter().map(|(_, copy)| copy.until_ms);
+        let probe = self.probe.iter().map(|(_, copy, _)| copy.until_ms);
         let rest = self.taxonomies.iter().map(|copy| copy.until_ms);
-        probe.chain(rest).fold(self.first.until_ms, i64::min)
+        probe.chain(rest).fold(self.first.0.until_ms, i64::min)
     }
 
     /// Whether there is one instant for which the probe was answered, and at which the first page and the taxonomies
     /// were valid.
     pub(super) fn held_still(&self) -> bool {
-        let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.since_ms, i64::max);
+        let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.0.since_ms, i64::max);
         since <= self.until_ms()
     }
 
     /// Whether the probe selects fewer listings than the data set holds: some may be gone.
-    pub(super) fn lacks(&self, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
-        let Some((probe, copy)) = &self.probe else { return false };
-        let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(&probe.query)) else {
-            return false;
-        };
-        page.total < found.total
+    pub(super) fn lacks(&self, dataset: &Dataset) -> bool {
+        let Some((probe, _, page)) = &self.probe else { return false };
+        dataset.find_known(&probe.query).is_ok_and(|found| page.total < found.total)
     }
 
     /// Compares the answers with a data set that was confirmed for `confirmed_ms`. `first_page`: the hash of the first
@@ -202,50 +170,44 @@ impl Answers {
         volatile: &VolatileKeys,
         first_page: Option<ContentHash>,
     ) -> Verdict {
-        let content = &dataset.content;
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
-            if volatile.blank(&text).0 != content.taxonomy(kind) {
-                return Verdict::Changed(Difference::Taxonomy);
+            if volatile.blank(&text).0 != dataset.content.taxonomy(kind) {
+                return Verdict::Changed("a taxonomy");
             }
         }
-        let first = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
-        let is_as_accepted = |hash| std::str::from_utf8(&self.first.body).is_ok_and(|text| volatile.hash(text) == hash);
-        if !first_page.is_some_and(is_as_accepted) && !agrees(&self.first, &first, dataset, volatile) {
-            return Verdict::Changed(Difference::FirstPage);
+        let (first, page) = &self.first;
+        let is_as_accepted = |hash| std::str::from_utf8(&first.body).is_ok_and(|text| volatile.hash(text) == hash);
+        if !first_page.is_some_and(is_as_accepted) && !agrees(page, &ListQuery::largest_pages(), dataset) {
+            return Verdict::Changed("the first page");
         }
-        if !envelope_agrees(&self.first, content, volatile) {
-            return Verdict::Changed(Difference::Envelope);
+        if !envelope_agrees(page, &dataset.content, volatile) {
+            return Verdict::Changed("the envelope");
         }
         match &self.probe {
-            None if !dataset.is_empty() => Verdict::Changed(Difference::Unprobed),
-            Some((probe, copy)) if !selects(copy, &probe.query, dataset, volatile) => {
-                if copy.until_ms + 2 * DATE_GRAIN_MS < confirmed_ms {
-                    return Verdict::Older;
-                }
-                let known = only_known(copy, dataset, volatile);
-                Verdict::Changed(if known { Difference::ProbeSelection } else { Difference::Probe })
-            }
+            None if !dataset.is_empty() => Verdict::Unprobed,
+            Some((probe, copy, page)) if !selects(page, &probe.query, dataset) => match only_known(page, dataset) {
+                _ if copy.is_before(confirmed_ms) => Verdict::Older,
+                true => Verdict::SelectsOthers,
+                false => Verdict::Changed("the probe"),
+            },
             _ => Verdict::Unchanged,
         }
     }
 }
 
 /// Whether a page holds what the data set would answer.
-pub(super) fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
-    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
-        return false;
-    };
-    let same = |(one, other): (&Summary, &&Summary)| one.id == other.id && one.hash == other.hash;
-    page.total == found.total && page.items.len() == found.items.len() && page.items.iter().zip(&found.items).all(same)
+pub(super) fn agrees(page: &Page, query: &ListQuery, dataset: &Dataset) -> bool {
+    let key = |summary: &Summary| (summary.id, summary.hash);
+    dataset
+        .find_known(query)
+        .is_ok_and(|found| page.total == found.total && page.items.iter().map(key).eq(found.items.into_iter().map(key)))
 }
 
 /// Whether a probe's page holds listings that the data set would select, in any order: all of them, unless the answer has
 /// more pages. Where the origin's totals count listings that no list shows, they may do so here.
-fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
-    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
-        return false;
-    };
+fn selects(page: &Page, query: &ListQuery, dataset: &Dataset) -> bool {
+    let Ok(found) = dataset.find_known(query) else { return false };
     let unlisted =
         dataset.content.envelope.stated_total().map_or(0, |(total, _)| total.saturating_sub(dataset.len() as u64));
     if page.total < found.total || page.total - found.total > unlisted {
@@ -256,12 +218,12 @@ fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &Volatil
     }
     let since = query.modified_since.as_ref().map_or(i64::MIN, |since| since.at);
     let is_selected = |item: &Summary| dataset.modified_of(item.id).is_some_and(|modified| modified > since);
-    page.items.len() == found.items.len() && only_known(copy, dataset, volatile) && page.items.iter().all(is_selected)
+    page.items.len() == found.items.len() && only_known(page, dataset) && page.items.iter().all(is_selected)
 }
 
 /// Whether both sides hold equal listings.
 pub(super) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
-    let key = |summary: &Summary| (summary.id, summary.hash.to_bytes());
+    let key = |summary: &Summary| (summary.id, summary.hash);
     let mut one: Vec<_> = one.into_iter().map(key).collect();
     let mut other: Vec<_> = other.iter().map(|summary| key(summary)).collect();
     one.sort_unstable();
@@ -270,38 +232,15 @@ pub(super) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[
 }
 
 /// Whether the data set has each listing of a page unchanged.
-fn only_known(copy: &Copy, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
-    let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
+fn only_known(page: &Page, dataset: &Dataset) -> bool {
     page.items.iter().all(|item| dataset.summary(item.id).is_some_and(|known| known.hash == item.hash))
 }
 
 /// Whether the page still has the carried fields of the published envelope. Fields that differ between pages were left
 /// out at publication and are ignored.
-pub(super) fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
-    let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
+pub(super) fn envelope_agrees(page: &Page, content: &Content, volatile: &VolatileKeys) -> bool {
     content.envelope.fields.iter().all(|field| match field {
         EnvelopeField::Carried { key, .. } => volatile.contains(key) || page.envelope.fields.contains(field),
         _ => true,
     })
-}
-
-/// Whether a snapshot lost more listings than may vanish at once.
-pub(super) fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
-    let lost = serving.saturating_sub(next);
-    lost > 0 && (lost as f64) > serving as f64 * max_shrink
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_collapse_is_told_from_a_loss() {
-        for (serving, next, held) in
-            [(100, 100, false), (100, 80, false), (100, 79, true), (0, 0, false), (1, 0, true), (5, 9, false)]
-        {
-            assert_eq!(shrank_too_much(serving, next, 0.2), held, "{serving} -> {next}");
-        }
-        assert!(!shrank_too_much(10, 0, 1.0));
-    }
 }

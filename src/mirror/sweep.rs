@@ -3,22 +3,14 @@
 //! Its conditional requests use the background's tenth of the budget and never delay a refresh. It only reports what it
 //! finds; the mirror then reads the whole list again. Callers: [`crate::app`] runs it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::query::ListQuery;
-use crate::clock::{Clock, WallTime};
-use crate::config::Settings;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::store::Store;
-
-use super::commands::Commands;
-use super::copies::{Copies, DATE_GRAIN_MS};
-use super::crawl::check_page;
-use super::pass;
-use super::refresh;
+use crate::clock::WallTime;
 use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
+
+use super::{Shared, pass, refresh};
 
 /// Store key of the end of the last sweep.
 const STATE: &str = "swept";
@@ -29,36 +21,23 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Pause after a sweep that could not read every page.
 const SOON: Duration = Duration::from_secs(600);
 
-/// The sweeper.
-pub struct Sweeper {
-    /// The copies.
-    pub copies: Copies,
-    /// The store.
-    pub store: Arc<Store>,
-    /// The current snapshot.
-    pub newest: SnapshotPointer,
-    /// Commands to the mirror.
-    pub commands: Commands,
-    /// `mirror.sweep_every`.
-    pub settings: Settings,
-    /// The clock.
-    pub clock: Clock,
-}
+/// The sweeper: every `mirror.sweep_every`.
+pub struct Sweeper(pub Shared);
 
 impl Sweeper {
     /// Sweeps, for ever.
     pub async fn run(self) {
-        let mut swaps = self.newest.watch();
-        while self.newest.load().is_none() {
+        let mut swaps = self.0.newest.watch();
+        while self.0.newest.load().is_none() {
             if swaps.changed().await.is_err() {
                 return;
             }
         }
-        let mut changes = self.settings.changes();
-        let (mut began, mut gone, mut most) = (self.clock.now_mono(), self.since_the_last(), Duration::MAX);
+        let mut changes = self.0.settings.changes();
+        let (mut began, mut gone, mut most) = (self.0.clock.now_mono(), self.since_the_last(), Duration::MAX);
         loop {
-            let wait = self.settings.load().mirror.sweep_every.min(most).saturating_sub(gone).max(SHORTEST);
-            let wait = wait.saturating_sub(self.clock.now_mono().since(began));
+            let wait = self.0.settings.load().mirror.sweep_every.min(most).saturating_sub(gone).max(SHORTEST);
+            let wait = wait.saturating_sub(self.0.clock.now_mono().since(began));
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 // Another interval, perhaps.
@@ -70,58 +49,53 @@ impl Sweeper {
                 swept => {
                     if swept == Swept::Differs {
                         tracing::info!("a sweep found a change that the refreshes had missed");
-                        self.commands.pass();
+                        self.0.commands.pass();
                     }
-                    let now = self.clock.now_wall().as_millis();
-                    if let Err(error) = self.store.put_instant(STATE, now) {
+                    let now = self.0.clock.now_wall().as_millis();
+                    if let Err(error) = self.0.store.put_instant(STATE, now) {
                         tracing::warn!(%error, "the end of the sweep could not be stored; a restart may sweep again");
                     }
                     Duration::MAX
                 }
             };
-            (began, gone) = (self.clock.now_mono(), Duration::ZERO);
+            (began, gone) = (self.0.clock.now_mono(), Duration::ZERO);
         }
     }
 
     /// How long ago the last sweep ended, across restarts; zero if none did.
     fn since_the_last(&self) -> Duration {
-        let Some(last) = self.store.instant(STATE).ok().flatten() else { return Duration::ZERO };
-        let since = self.clock.now_wall().millis_since(WallTime::from_millis(last));
+        let Some(last) = self.0.store.instant(STATE).ok().flatten() else { return Duration::ZERO };
+        let since = self.0.clock.now_wall().millis_since(WallTime::from_millis(last));
         // A clock that was set back must not put the sweep off.
         Duration::from_millis(u64::try_from(since).unwrap_or(0))
     }
 
     /// One sweep. A page that is not as published ends it.
     async fn sweep(&self) -> Swept {
-        let mut page = 1;
         let mut swept = Swept::Agrees;
-        loop {
-            let Some(published) = self.newest.get() else { return Swept::InPart };
+        for page in 1.. {
+            let Some(published) = self.0.newest.get() else { return Swept::InPart };
             if page > pass::pages(published.dataset.len() as u64) {
-                return swept;
+                break;
             }
-            let path = pass::page_path(page);
-            match self.copies.look(&path, Asker::mirror(Class::Background), check_page).await {
-                Ok(copy) => {
-                    // Compare with what is published by now.
-                    let Some(published) = self.newest.get() else { return Swept::InPart };
-                    let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
-                    // A copy from before the publication says nothing about it.
-                    let published_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());
-                    let older = copy.until_ms + 2 * DATE_GRAIN_MS < published_ms;
-                    if older {
-                        swept = Swept::InPart;
-                    } else if !refresh::agrees(&copy, &query, &published.dataset, &self.copies.volatile()) {
-                        return Swept::Differs;
-                    }
-                }
+            let query = ListQuery::largest_pages().with_page(page);
+            let path = query.path_and_query();
+            let looked = self.0.copies.look(&path, Asker::mirror(Class::Background)).await;
+            // Compare with what is published by now.
+            let Some(published) = self.0.newest.get() else { return Swept::InPart };
+            let published_ms = published.meta.published_ms.min(self.0.clock.now_wall().as_millis());
+            match looked.and_then(|copy| Ok((self.0.copies.page(&copy)?, copy))) {
+                // A copy from before the publication says nothing about it.
+                Ok((_, copy)) if copy.is_before(published_ms) => swept = Swept::InPart,
+                Ok((page, _)) if refresh::agrees(&page, &query, &published.dataset) => {}
+                Ok(_) => return Swept::Differs,
                 Err(error) => {
                     tracing::debug!(path, %error, "the sweep skips a page");
                     swept = Swept::InPart;
                 }
             }
-            page += 1;
         }
+        swept
     }
 }
 

@@ -1,56 +1,45 @@
-//! The mirror's life: does what [`plan`] decides, and publishes the result.
+//! The mirror's life: does what [`schedule`] decides, and publishes the result.
 //!
 //! One task decides what is published; details and sweep have workers of their own. No step takes long, so that a
 //! refresh is never late: every page is read batch by batch, a step requests each resource once, and work that waits
 //! for the origin's CDN or after a failure waits in [`WorkInHand`], not in a sleep. Callers: [`crate::app`] runs it.
 
-mod amending;
-mod candidate;
-mod confirm;
+mod amend;
 mod contradicting;
-mod error;
 mod judge;
-mod known_order;
-mod learn;
 mod meaning;
-mod newest;
 mod publish;
-mod questions;
-mod read_back;
 mod reading;
 mod refresh;
 mod schedule;
-mod shrink;
-mod term_evidence;
-mod work;
+mod terms;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::taxonomy::VolatileKeys;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
+use crate::snapshot::dataset::DatasetError;
 use crate::snapshot::membership::Evidence;
-use crate::snapshots::Snapshots;
-use crate::store::StoreError;
-use crate::upstream::status::OriginStatus;
+use crate::snapshot::meta::{Certificate, SnapshotMeta};
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::{Snapshots, SnapshotsError};
+use crate::store::{Store, StoreError};
+use crate::tasks;
+use crate::upstream::status::{OriginState, OriginStatus};
 
 use super::commands::Commands;
-use super::copies::CopyError;
-use super::crawl::Crawler;
-use super::pass;
-use super::plan::{self, Facts, Step};
+use super::copies::{Copies, CopyError};
+use super::{Shared, pass};
 
+use amend::KnownOrder;
 use contradicting::Contradictions;
-use error::MirrorError;
-use known_order::KnownOrder;
-use learn::Learning;
-use newest::Newest;
-use questions::Questions;
-use schedule::Schedule;
-use shrink::ShrinkGuard;
-use term_evidence::TermEvidence;
-use work::{Doing, WorkInHand};
+use meaning::Asking;
+use publish::ShrinkGuard;
+use refresh::Questions;
+use schedule::{Doing, Facts, Purpose, Retry, Schedule, Step, WorkInHand};
+use terms::{Learning, TermEvidence};
 
 /// Attempts at work that does not settle.
 const TRIES: u32 = 3;
@@ -60,11 +49,67 @@ const TICK: Duration = Duration::from_secs(5);
 
 const DAY_MS: i64 = 86_400_000;
 
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+enum MirrorError {
+    /// A copy could not be fetched or stored.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The content cannot be indexed.
+    #[error("the origin's data cannot be used: {0}")]
+    Dataset(#[from] DatasetError),
+    /// The data directory failed.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// An import came in between.
+    #[error("another snapshot was imported meanwhile")]
+    Moved,
+}
+
+impl From<SnapshotsError> for MirrorError {
+    fn from(error: SnapshotsError) -> Self {
+        match error {
+            SnapshotsError::Store(error) => Self::Store(error),
+            SnapshotsError::Dataset(error) => Self::Dataset(error),
+            // A publication returns no other error.
+            SnapshotsError::Moved
+            | SnapshotsError::Unknown { .. }
+            | SnapshotsError::Ambiguous(_)
+            | SnapshotsError::NotRolledBack
+            | SnapshotsError::Backwards { .. }
+            | SnapshotsError::Older { .. }
+            | SnapshotsError::Foreign { .. } => Self::Moved,
+        }
+    }
+}
+
+impl MirrorError {
+    const fn state(&self) -> OriginState {
+        match self {
+            Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
+            Self::Dataset(_) => OriginState::Nonsense,
+            Self::Copy(_) | Self::Store(_) | Self::Moved => OriginState::CouldNotBeAsked,
+        }
+    }
+
+    /// Whether the origin wants the next request at once.
+    fn wants_no_pause(&self) -> bool {
+        matches!(self, Self::Copy(CopyError::Ask(error)) if error.wants_no_pause())
+    }
+
+    /// Whether the store is damaged: no fault of the origin.
+    const fn is_damage(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Damaged(_)) | Self::Copy(CopyError::Store(StoreError::Damaged(_))))
+    }
+}
+
 /// The mirror.
 pub struct Mirror {
-    crawler: Crawler,
+    copies: Copies,
     questions: Questions,
-    newest: Newest,
+    snapshots: Snapshots,
+    /// The epoch of the last change to the newest snapshot that this task knows: a later one is an import's.
+    seen: u64,
     shrink: ShrinkGuard,
     order: KnownOrder,
     contradictions: Contradictions,
@@ -75,34 +120,27 @@ pub struct Mirror {
     commands: Commands,
     /// Shown in `/status`.
     status: OriginStatus,
-    /// `ttl`: the time by which a refresh must have happened.
     settings: Settings,
     clock: Clock,
 }
 
 impl Mirror {
     /// A mirror that publishes into `snapshots`; `evidence` is from the store.
-    pub fn new(
-        crawler: Crawler,
-        snapshots: Snapshots,
-        commands: Commands,
-        settings: Settings,
-        clock: Clock,
-        evidence: Evidence,
-    ) -> Self {
-        let status = crawler.client().status().clone();
-        let store = snapshots.store().clone();
+    pub fn new(shared: Shared, snapshots: Snapshots, evidence: Evidence) -> Self {
+        let Shared { copies, store, commands, settings, clock, .. } = shared;
+        let status = copies.client.status().clone();
         Self {
-            questions: Questions::new(crawler.clone()),
+            questions: Questions::new(copies.clone()),
             shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
             order: KnownOrder::new(store.clone()),
             contradictions: Contradictions::new(store),
-            newest: Newest::new(snapshots),
-            terms: TermEvidence::new(evidence),
+            seen: snapshots.newest().epoch(),
+            terms: TermEvidence(evidence),
             learning: Learning::new(clock.now_mono()),
-            schedule: Schedule::new(settings.load().ttl, crawler.cache_ttl()),
+            schedule: Schedule::new(settings.load().ttl, copies.cache_ttl()),
             work: WorkInHand::default(),
-            crawler,
+            snapshots,
+            copies,
             commands,
             status,
             settings,
@@ -113,8 +151,10 @@ impl Mirror {
     /// Mirrors, for ever.
     pub async fn run(mut self) {
         loop {
-            self.hear().await;
-            let step = plan::next(&self.facts());
+            self.hear();
+            let facts = self.facts();
+            self.status.set_refresh_due(self.clock.now_mono().plus(facts.refresh_in));
+            let step = schedule::next(&facts);
             if let Step::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
                 continue;
@@ -128,23 +168,18 @@ impl Mirror {
     }
 
     /// Takes in commands and imports.
-    async fn hear(&mut self) {
-        self.schedule.set_ttl(self.settings.load().ttl, self.crawler.cache_ttl());
+    fn hear(&mut self) {
+        self.schedule.set_ttl(self.settings.load().ttl, self.copies.cache_ttl());
         let asked = self.commands.take();
-        if self.newest.was_replaced() {
+        let epoch = self.snapshots.newest().epoch();
+        if std::mem::replace(&mut self.seen, epoch) != epoch {
             self.begin_anew();
         }
         let is_accepted = asked.accept && self.shrink.accept();
-        if asked.refresh || is_accepted {
-            self.schedule.ask_refresh();
-        }
-        if asked.pass {
-            self.schedule.ask_pass();
-        }
-        if !asked.disproved.is_empty()
-            && let Err(error) = self.disprove(&asked.disproved).await
-        {
-            tracing::warn!(%error, "what an audit found of filters could not be stored; the next audit finds it again");
+        self.schedule.is_refresh_asked |= asked.refresh || is_accepted;
+        self.schedule.is_pass_asked |= asked.pass;
+        if !asked.doubted.is_empty() {
+            self.doubt(asked.doubted);
         }
     }
 
@@ -152,54 +187,96 @@ impl Mirror {
     fn begin_anew(&mut self) {
         self.work.abandon();
         self.shrink.forget();
-        self.order.placed_by(Vec::new());
-        self.terms.read_back(self.newest.store());
-        if let Some(newest) = self.newest.get() {
-            self.crawler.copies().set_volatile(newest.meta.volatile.clone());
+        self.order.placed_by.clear();
+        self.terms.read_back(self.snapshots.store());
+        if let Some(newest) = self.newest() {
+            self.copies.set_volatile(newest.meta.volatile.clone());
         }
-        self.learning.begin(self.clock.now_mono());
+        self.learning.due = Some(self.clock.now_mono());
+        self.learning.asking = Asking::default();
         self.schedule.begin_anew();
     }
 
     fn facts(&self) -> Facts {
-        let now = self.clock.now_mono();
-        let (begun, learn_in) = (self.work.begun(now), self.learning.due_in(now));
-        let mut facts = self.schedule.facts(now, self.age(), self.newest.certificate(), begun, learn_in);
+        let (now, schedule) = (self.clock.now_mono(), &self.schedule);
         // No better certificate is to be had while the origin's pages contradict each other.
-        if self.newest.get().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
-            facts.patience = facts.patience.max(self.settings.load().mirror.sweep_every);
+        let contradict = self.newest().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id));
+        let at_least = if contradict { self.settings.load().mirror.sweep_every } else { Duration::ZERO };
+        Facts {
+            certificate: self.certificate(),
+            refresh_in: schedule.refresh_in(now, self.age()),
+            begun: self.work.begun(now),
+            asked: schedule.is_pass_asked,
+            tried: schedule.tried.map(|tried| now.since(tried)),
+            patience: schedule.patience.max(at_least),
+            begin_in: schedule.reading.wait(now),
+            learn_in: self.learning.due_in(now),
         }
-        facts
+    }
+
+    /// The newest snapshot, whether clients get it or it waits behind a rollback; `None` before the first publication.
+    fn newest(&self) -> Option<Arc<Snapshot>> {
+        self.snapshots.newest().get()
+    }
+
+    /// How sure the newest snapshot is; `None` before the first publication.
+    fn certificate(&self) -> Option<Certificate> {
+        self.newest().map(|newest| newest.meta.certificate)
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        self.snapshots.store()
+    }
+
+    /// Publishes or renews, unless an import came in between.
+    async fn switch(
+        &mut self,
+        to: impl FnOnce(Snapshots, u64) -> Result<u64, SnapshotsError> + Send + 'static,
+    ) -> Result<(), MirrorError> {
+        let (snapshots, seen) = (self.snapshots.clone(), self.seen);
+        self.seen = blocking(move || Ok(to(snapshots, seen))).await??;
+        Ok(())
+    }
+
+    /// Replaces what is known of the newest snapshot, if it differs.
+    async fn renew(&mut self, newest: &Snapshot, meta: SnapshotMeta) -> Result<(), MirrorError> {
+        if meta == newest.meta {
+            return Ok(());
+        }
+        self.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
     }
 
     /// How long a step with so many requests has to wait, because the origin's answers disagree: until old copies of its
     /// CDN have expired, only so many are sent.
     fn pause_for(&mut self, requests: u64) -> Duration {
-        let Some(newest) = self.newest.get() else { return Duration::ZERO };
+        let Some(newest) = self.newest() else { return Duration::ZERO };
         let most = 2 * pass::pages(newest.dataset.len() as u64) + 20;
-        let (now, apart) = (self.clock.now_mono(), self.crawler.apart());
-        self.schedule.outlay.wait(now, self.crawler.sent(), requests, most, apart)
+        let (now, apart) = (self.clock.now_mono(), self.copies.apart());
+        self.schedule.outlay.wait(now, self.copies.sent(), requests, most, apart)
     }
 
     /// How old the newest snapshot is, by the clock that dates it.
     fn age(&self) -> Duration {
-        let age = self.newest.get().map_or(0, |newest| self.clock.now().by_origin.millis_since(newest.confirmed()));
+        let age = self.newest().map_or(0, |newest| self.clock.now().by_origin.millis_since(newest.confirmed()));
         Duration::from_millis(u64::try_from(age).unwrap_or(0))
     }
 
     async fn perform(&mut self, step: Step) -> Result<(), MirrorError> {
         match step {
             Step::Refresh => self.refresh().await,
-            Step::Begin(purpose) => self.begin_reading(purpose, None, false),
+            Step::Begin => self.begin_reading(Purpose::Certify, None, false),
             Step::Continue => self.go_on().await,
-            Step::Learn => self.learn().await,
+            Step::Learn => {
+                self.learn().await;
+                Ok(())
+            }
             Step::Wait(_) => Ok(()),
         }
     }
 
     /// Begins something that takes several steps.
     fn begin(&mut self, doing: Doing, pause: Duration) {
-        let share = self.crawler.client().budget().crawl_work();
+        let share = self.copies.client.budget().crawl_work();
         self.work.begin(doing, self.clock.now_mono(), pause, share);
     }
 
@@ -219,7 +296,7 @@ impl Mirror {
             }
             Err(error) => {
                 let longest = self.schedule.longest_pause();
-                self.work.failed(work, now, longest, |pause| self.crawler.client().jittered(pause));
+                self.work.failed(work, now, longest, |pause| self.copies.client.jittered(pause));
                 Err(error)
             }
         }
@@ -229,8 +306,8 @@ impl Mirror {
     fn account(&mut self, step: Step, result: Result<(), MirrorError>) {
         let Err(error) = result else {
             self.status.set_disk(None);
-            if matches!(step, Step::Begin(_)) {
-                self.schedule.begun();
+            if step == Step::Begin {
+                self.schedule.reading = Retry::default();
             }
             return;
         };
@@ -238,7 +315,7 @@ impl Mirror {
             tracing::info!(%error, "continuing with the imported snapshot");
             return;
         }
-        let jittered = |pause| self.crawler.client().jittered(pause);
+        let jittered = |pause| self.copies.client.jittered(pause);
         let failures = self.schedule.failed(step, self.clock.now_mono(), jittered);
         let failures = failures.unwrap_or_else(|| self.work.failures());
         if error.wants_no_pause() {
@@ -264,8 +341,10 @@ impl Mirror {
         self.status.refreshed(self.clock.now_wall());
     }
 
-    fn volatile(&self) -> VolatileKeys {
-        self.crawler.copies().volatile()
+    /// The origin's answers agree with each other.
+    const fn answers_agree(&mut self) {
+        self.work.unsettled = 0;
+        self.schedule.outlay.ended();
     }
 }
 
@@ -273,5 +352,21 @@ impl Mirror {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, MirrorError> {
-    Ok(super::blocking::blocking(work).await?)
+    Ok(tasks::blocking(work).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_in_the_store_is_told_from_a_disk_that_takes_no_writes() {
+        let damage = || StoreError::Damaged("wrong checksum of page 46".to_owned());
+        let full = || StoreError::ReadOnly { path: "grandstand.redb".into() };
+        assert!(MirrorError::Store(damage()).is_damage());
+        assert!(MirrorError::Copy(CopyError::Store(damage())).is_damage());
+        assert!(!MirrorError::Store(full()).is_damage());
+        assert!(!MirrorError::Copy(CopyError::Store(full())).is_damage());
+        assert!(!MirrorError::Moved.is_damage());
+    }
 }

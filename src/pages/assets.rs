@@ -3,7 +3,6 @@
 //! Each name contains a hash of the content, so that browsers may keep a file for good. `vendored/README.md` says where
 //! the large ones come from, and how they were made. Callers: [`super`].
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,24 +16,24 @@ use super::{RENDERER, kind};
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// How a file lies in the program.
+/// How a file is packed in the program.
 #[derive(Clone, Copy)]
-enum Stored {
+enum Packing {
     Plain(&'static [u8]),
     Brotli(&'static [u8]),
 }
 
 /// Name, media type, content.
-const FILES: [(&str, &str, Stored); 9] = [
-    ("style.css", CSS, Stored::Plain(include_bytes!("static/style.css"))),
-    ("docs.css", CSS, Stored::Plain(include_bytes!("static/docs.css"))),
-    ("docs.js", SCRIPT, Stored::Plain(include_bytes!("static/docs.js"))),
-    ("age.js", SCRIPT, Stored::Plain(include_bytes!("static/age.js"))),
-    ("explore.js", SCRIPT, Stored::Plain(include_bytes!("static/explore.js"))),
-    ("mark.svg", "image/svg+xml", Stored::Plain(include_bytes!("static/mark.svg"))),
-    ("favicon.ico", "image/vnd.microsoft.icon", Stored::Plain(include_bytes!("static/favicon.ico"))),
-    ("swagger-ui.css", CSS, Stored::Brotli(include_bytes!("vendored/swagger-ui.css.br"))),
-    ("swagger-ui-bundle.js", SCRIPT, Stored::Brotli(include_bytes!("vendored/swagger-ui-bundle.js.br"))),
+const FILES: [(&str, &str, Packing); 9] = [
+    ("style.css", CSS, Packing::Plain(include_bytes!("static/style.css"))),
+    ("docs.css", CSS, Packing::Plain(include_bytes!("static/docs.css"))),
+    ("docs.js", SCRIPT, Packing::Plain(include_bytes!("static/docs.js"))),
+    ("age.js", SCRIPT, Packing::Plain(include_bytes!("static/age.js"))),
+    ("explore.js", SCRIPT, Packing::Plain(include_bytes!("static/explore.js"))),
+    ("mark.svg", "image/svg+xml", Packing::Plain(include_bytes!("static/mark.svg"))),
+    ("favicon.ico", "image/vnd.microsoft.icon", Packing::Plain(include_bytes!("static/favicon.ico"))),
+    ("swagger-ui.css", CSS, Packing::Brotli(include_bytes!("vendored/swagger-ui.css.br"))),
+    ("swagger-ui-bundle.js", SCRIPT, Packing::Brotli(include_bytes!("vendored/swagger-ui-bundle.js.br"))),
 ];
 
 pub(super) struct Asset {
@@ -43,7 +42,7 @@ pub(super) struct Asset {
     /// Its public name.
     served: String,
     pub content_type: &'static str,
-    stored: Stored,
+    stored: Packing,
     /// For clients that accept the stored coding.
     packed: Option<Arc<Rendered>>,
 }
@@ -79,39 +78,26 @@ impl Assets {
 }
 
 impl Asset {
-    fn new(name: &'static str, content_type: &'static str, stored: Stored) -> Self {
-        let bytes = match stored {
-            Stored::Plain(bytes) | Stored::Brotli(bytes) => bytes,
-        };
+    fn new(name: &'static str, content_type: &'static str, stored: Packing) -> Self {
+        let (Packing::Plain(bytes) | Packing::Brotli(bytes)) = stored;
         let hash = ContentHash::of_parts([RENDERER.as_bytes(), bytes]);
         let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
         let served = format!("{stem}.{}.{ending}", &hash.to_string()[..10]);
-        let packed = match stored {
-            Stored::Plain(_) => None,
-            Stored::Brotli(bytes) => {
-                let kind = kind(content_type, Confinement::None, Lifetime::Immutable);
-                Some(Arc::new(Rendered::packed(kind, hash, Coding::Brotli, bytes)))
-            }
-        };
+        let kind = kind(content_type, Confinement::None, Lifetime::Immutable);
+        let packed =
+            matches!(stored, Packing::Brotli(_)).then(|| Arc::new(Rendered::packed(kind, hash, Coding::Brotli, bytes)));
         Self { name, served, content_type, stored, packed }
     }
 
     /// The file itself. One that cannot be decoded is empty; a test decodes them all.
     pub(super) fn unpacked(&self) -> Bytes {
-        let bytes: Cow<'static, [u8]> = match self.stored {
-            Stored::Plain(bytes) => Cow::Borrowed(bytes),
-            Stored::Brotli(packed) => {
+        match self.stored {
+            Packing::Plain(bytes) => Bytes::from_static(bytes),
+            Packing::Brotli(packed) => {
                 let mut bytes = Vec::with_capacity(packed.len() * 5);
                 let decoded = brotli::BrotliDecompress(&mut &*packed, &mut bytes);
-                if decoded.is_err() {
-                    bytes.clear();
-                }
-                Cow::Owned(bytes)
+                decoded.map(|()| bytes.into()).unwrap_or_default()
             }
-        };
-        match bytes {
-            Cow::Borrowed(bytes) => Bytes::from_static(bytes),
-            Cow::Owned(bytes) => Bytes::from(bytes),
         }
     }
 }
@@ -138,8 +124,8 @@ mod tests {
 
     #[test]
     fn what_is_built_in_is_small() {
-        let bytes = |stored: &Stored| match stored {
-            Stored::Plain(bytes) | Stored::Brotli(bytes) => bytes.len(),
+        let bytes = |stored: &Packing| match stored {
+            Packing::Plain(bytes) | Packing::Brotli(bytes) => bytes.len(),
         };
         let sum: usize = FILES.iter().map(|(_, _, stored)| bytes(stored)).sum();
         assert!(sum < MOST / 3, "{sum} bytes");
@@ -148,7 +134,7 @@ mod tests {
     #[test]
     fn scripts_and_styles_load_nothing_from_elsewhere() {
         for (name, _, stored) in FILES {
-            let Stored::Plain(bytes) = stored else { continue };
+            let Packing::Plain(bytes) = stored else { continue };
             let text = String::from_utf8_lossy(bytes);
             for word in ["@import", "eval(", "//# sourceMappingURL", "innerHTML"] {
                 assert!(!text.contains(word), "{name} has {word}");

@@ -9,10 +9,9 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::pointer::Snapshot;
 
-use super::dots::Drawn;
-use super::facts::{Facts, TermFact, Venue, grouped};
-use super::layout::{Place, instant, page as layout};
-use super::map::map;
+use super::facts::{PageFacts, TermFact, Venue, grouped};
+use super::layout::{NavigationItem, instant, page as layout};
+use super::map::{Drawn, map};
 use super::{Pages, Site};
 
 /// Cities to choose from while no state is chosen: the largest.
@@ -28,7 +27,7 @@ struct Shown<'a> {
     drawn: Drawn,
 }
 
-pub(super) fn page(pages: &Pages, published: &Snapshot, facts: &Facts<'_>, query: &ListQuery) -> String {
+pub(super) fn page(pages: &Pages, published: &Snapshot, facts: &PageFacts<'_>, query: &ListQuery) -> String {
     let dataset = &*published.dataset;
     let positions = dataset.positions(&query.slugs).ok();
     let from = usize::try_from((query.page - 1).saturating_mul(query.per_page.into())).unwrap_or(usize::MAX);
@@ -63,11 +62,11 @@ pub(super) fn page(pages: &Pages, published: &Snapshot, facts: &Facts<'_>, query
             p .small { "Confirmed " (instant(at)) }
         }
     };
-    layout(pages, (Place::Explore, "Explore"), &["age.js", "explore.js"], Some(facts), &main)
+    layout(pages, (NavigationItem::Explore, "Explore"), &["age.js", "explore.js"], Some(facts), &main)
 }
 
 /// What is shown, in words: "1,234 venues, Golf, Texas".
-fn summary_of(shown: &Shown<'_>, facts: &Facts<'_>) -> String {
+fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
     let mut text = match shown.total {
         None => "venues (only the origin can list them now: send the API request below)".to_owned(),
         Some(1) => "1 venue".to_owned(),
@@ -87,7 +86,7 @@ fn off_map(shown: &Shown<'_>) -> String {
     if missing == 0 { String::new() } else { format!("{} of them are not on this map.", grouped(missing)) }
 }
 
-fn filters(facts: &Facts<'_>, query: &ListQuery, states: &[TermFact<'_>]) -> Markup {
+fn filters(facts: &PageFacts<'_>, query: &ListQuery, states: &[TermFact<'_>]) -> Markup {
     let state = query.slug(TaxonomyKind::States);
     html! {
         form #filters .filters action="explore" method="get" role="search" aria-label="Filter the venues" {
@@ -101,7 +100,7 @@ fn filters(facts: &Facts<'_>, query: &ListQuery, states: &[TermFact<'_>]) -> Mar
 }
 
 /// The cities to choose from, by name: those of the state, else the largest.
-fn cities<'a>(facts: &Facts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
+fn cities<'a>(facts: &PageFacts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
     let kind = TaxonomyKind::Cities;
     let mut cities: Vec<TermFact<'a>> = match state {
         Some(state) => {
@@ -139,7 +138,7 @@ fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], qu
     }
 }
 
-fn table(shown: &Shown<'_>, facts: &Facts<'_>) -> Markup {
+fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
     html! {
         div .scroll tabindex="0" role="region" aria-labelledby="list-title" {
             table {

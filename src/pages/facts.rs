@@ -33,14 +33,14 @@ pub(super) struct Credit {
     pub license_name: String,
 }
 
-pub(super) struct Facts<'a> {
+pub(super) struct PageFacts<'a> {
     pub dataset: &'a Dataset,
     /// When it was confirmed: RFC 3339, in whole seconds; `None` for an instant beyond the calendar.
     pub confirmed: Option<String>,
     pub credit: Credit,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> PageFacts<'a> {
     /// The facts of a snapshot.
     pub(super) fn of(published: &'a Snapshot) -> Self {
         Self {

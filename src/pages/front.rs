@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use crate::api::taxonomy::TaxonomyKind;
 
-use super::facts::{Facts, TermFact, grouped};
-use super::layout::{Place, bar, example, instant, page};
+use super::facts::{PageFacts, TermFact, grouped};
+use super::layout::{NavigationItem, bar, example, instant, page};
 use super::map::{escaped, tiles};
 use super::{Pages, Site};
 
@@ -32,7 +32,7 @@ const ENDPOINTS: [(&str, &str); 6] = [
 ];
 
 /// Renders the page.
-pub(super) fn page_of(pages: &Pages, facts: Option<&Facts<'_>>) -> String {
+pub(super) fn page_of(pages: &Pages, facts: Option<&PageFacts<'_>>) -> String {
     let site = &pages.site;
     let main = html! {
         (lead(site, facts))
@@ -42,10 +42,10 @@ pub(super) fn page_of(pages: &Pages, facts: Option<&Facts<'_>>) -> String {
         (limit(site))
         @if site.has_snapshots { (dumps()) }
     };
-    page(pages, (Place::Front, "Overview"), &["age.js"], facts, &main)
+    page(pages, (NavigationItem::Front, "Overview"), &["age.js"], facts, &main)
 }
 
-fn lead(site: &Site, facts: Option<&Facts<'_>>) -> Markup {
+fn lead(site: &Site, facts: Option<&PageFacts<'_>>) -> Markup {
     html! {
         section .lead {
             h1 { "Sports venues of the United States" }
@@ -88,7 +88,7 @@ fn lead(site: &Site, facts: Option<&Facts<'_>>) -> Markup {
     }
 }
 
-fn charts(facts: &Facts<'_>) -> Markup {
+fn charts(facts: &PageFacts<'_>) -> Markup {
     let sports = facts.largest(TaxonomyKind::Sports);
     let states = facts.terms(TaxonomyKind::States);
     let most = sports.first().and_then(|sport| sport.count).unwrap_or(0);
@@ -148,7 +148,7 @@ fn endpoints(site: &Site) -> Markup {
     }
 }
 
-fn examples(site: &Site, facts: Option<&Facts<'_>>) -> Markup {
+fn examples(site: &Site, facts: Option<&PageFacts<'_>>) -> Markup {
     let state = facts.and_then(|facts| facts.example(TaxonomyKind::States)).unwrap_or("texas");
     let list = format!("{}/api/listings.json?state={}", site.public_url, escaped(state));
     let curl = format!("curl --compressed '{list}&per_page=2'");

@@ -5,28 +5,31 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Pages;
-use super::facts::{Credit, Facts};
+use super::facts::{Credit, PageFacts};
 
 /// Scripts with imports, or with exports for tests.
 const MODULES: [&str; 2] = ["age.js", "explore.js"];
 
 /// The pages that the navigation leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum NavigationItem {
     Front,
     Explore,
     Docs,
 }
 
-const NAVIGATION: [(Place, &str, &str); 3] =
-    [(Place::Front, "./", "Overview"), (Place::Explore, "explore", "Explore"), (Place::Docs, "docs", "API")];
+const NAVIGATION: [(NavigationItem, &str, &str); 3] = [
+    (NavigationItem::Front, "./", "Overview"),
+    (NavigationItem::Explore, "explore", "Explore"),
+    (NavigationItem::Docs, "docs", "API"),
+];
 
 /// A whole page. `scripts` are assets; what they do is extra.
 pub(super) fn page(
     pages: &Pages,
-    (place, title): (Place, &str),
+    (place, title): (NavigationItem, &str),
     scripts: &[&str],
-    facts: Option<&Facts<'_>>,
+    facts: Option<&PageFacts<'_>>,
     main: &Markup,
 ) -> String {
     let credit = facts.map(|facts| &facts.credit);
@@ -58,7 +61,7 @@ pub(super) fn viewer(pages: &Pages) -> String {
             ))
             body .viewer {
                 a .skip href="#main" { "Skip to the content" }
-                (header(pages, Place::Docs))
+                (header(pages, NavigationItem::Docs))
                 // The viewer brings its own main landmark.
                 div #main tabindex="-1" {
                     noscript {
@@ -92,7 +95,7 @@ fn head(pages: &Pages, title: &str, styles: &[&str], scripts: &[&str]) -> Markup
     }
 }
 
-fn header(pages: &Pages, place: Place) -> Markup {
+fn header(pages: &Pages, place: NavigationItem) -> Markup {
     html! {
         header .top {
             a .brand href="./" {

@@ -1,12 +1,21 @@
-//! The states: their outlines for the map, and their places in a grid of tiles for the chart.
+//! The states and their venues: outlines and dots on the map, and a grid of tiles for the chart.
 //!
 //! The outlines are those of the npm package us-atlas, simplified; `vendored/README.md` says how. A term is a state if
-//! its name or slug says so; other terms are in lists only. Callers: [`super::front`], [`super::explore`].
+//! its name or slug says so; other terms are in lists only. Places are drawn in Albers' equal-area projection of the
+//! states, with Alaska and Hawaii below the west. It equals `geoAlbersUsa().scale(1300).translate([487.5, 305])` of
+//! d3-geo, which drew the outlines; `static/explore.js` has it once more, and a test compares them. Callers:
+//! [`super::front`], [`super::explore`].
+
+use std::f64::consts::PI;
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use maud::{Markup, html};
+use parking_lot::Mutex;
 
-use super::albers::{HEIGHT, WIDTH};
-use super::facts::{TermFact, grouped};
+use crate::snapshot::dataset::Dataset;
+
+use super::facts::{TermFact, Venue, grouped};
 
 /// Name and outline of every state, one a line.
 const OUTLINES: &str = include_str!("vendored/states.tsv");
@@ -92,11 +101,174 @@ pub(super) fn escaped(value: &str) -> String {
     text
 }
 
+/// The width of the map, in tenths of a unit of the outlines.
+const WIDTH: u32 = 9750;
+/// Its height.
+const HEIGHT: u32 = 6100;
+
+const SCALE: f64 = 1300.0;
+const MIDDLE: (f64, f64) = (487.5, 305.0);
+
+/// One of the three maps.
+struct Inset {
+    /// Longitude of the middle meridian, in degrees.
+    meridian: f64,
+    /// Where the middle of the map lies from there, in degrees: longitude, latitude.
+    center: (f64, f64),
+    /// The two latitudes that are drawn true, in degrees.
+    parallels: (f64, f64),
+    /// Its scale.
+    size: f64,
+    /// Where its middle is drawn, from that of the whole, in scales.
+    shift: (f64, f64),
+    /// The visible part: left, top, right, bottom, from the middle of the whole, in scales.
+    frame: [f64; 4],
+}
+
+/// The first one whose frame has a place shows it.
+const INSETS: [Inset; 3] = [
+    Inset {
+        meridian: -96.0,
+        center: (-0.6, 38.7),
+        parallels: (29.5, 45.5),
+        size: 1.0,
+        shift: (0.0, 0.0),
+        frame: [-0.455, -0.238, 0.455, 0.238],
+    },
+    Inset {
+        meridian: -154.0,
+        center: (-2.0, 58.5),
+        parallels: (55.0, 65.0),
+        size: 0.35,
+        shift: (-0.307, 0.201),
+        frame: [-0.425, 0.120, -0.214, 0.234],
+    },
+    Inset {
+        meridian: -157.0,
+        center: (-3.0, 19.9),
+        parallels: (8.0, 18.0),
+        size: 1.0,
+        shift: (-0.205, 0.212),
+        frame: [-0.214, 0.166, -0.115, 0.234],
+    },
+];
+
+impl Inset {
+    /// Snyder's formulas for two standard parallels; angles in radians.
+    fn raw(&self, longitude: f64, latitude: f64) -> (f64, f64) {
+        let south = self.parallels.0.to_radians().sin();
+        let n = f64::midpoint(south, self.parallels.1.to_radians().sin());
+        let c = 1.0 + south * (2.0 * n - south);
+        let radius = (c - 2.0 * n * latitude.sin()).max(0.0).sqrt() / n;
+        let angle = longitude * n;
+        (radius * angle.sin(), c.sqrt() / n - radius * angle.cos())
+    }
+
+    /// Where a place is drawn, if the frame has it; in units of the outlines.
+    fn place(&self, latitude: f64, longitude: f64) -> Option<(f64, f64)> {
+        let mut turned = (longitude - self.meridian).to_radians();
+        if turned > PI {
+            turned -= 2.0 * PI;
+        } else if turned < -PI {
+            turned += 2.0 * PI;
+        }
+        let (x, y) = self.raw(turned, latitude.to_radians());
+        let (middle_x, middle_y) = self.raw(self.center.0.to_radians(), self.center.1.to_radians());
+        // From the middle of the whole, in scales.
+        let (x, y) = (self.shift.0 + self.size * (x - middle_x), self.shift.1 - self.size * (y - middle_y));
+        let [left, top, right, bottom] = self.frame;
+        let inside = left <= x && x <= right && top <= y && y <= bottom;
+        inside.then_some((MIDDLE.0 + SCALE * x, MIDDLE.1 + SCALE * y))
+    }
+}
+
+/// Where a place is drawn, in tenths of a unit of the outlines; `None` if it is off the map.
+fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
+    if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+        return None;
+    }
+    let (x, y) = INSETS.iter().find_map(|inset| inset.place(latitude, longitude))?;
+    let tenths = |units: f64, most: u32| (units * 10.0).round().clamp(0.0, f64::from(most)) as u16;
+    Some((tenths(x, WIDTH), tenths(y, HEIGHT)))
+}
+
+/// The most dots: browsers stay fluid, and a page stays below half a megabyte.
+const MOST: usize = 20_000;
+
+/// The finest grid, in tenths of a unit of the outlines.
+const FINEST: u16 = 5;
+
+/// Stands for a listing that is not on the map.
+const NOWHERE: (u16, u16) = (u16::MAX, u16::MAX);
+
+/// The listings of one snapshot, by position.
+type Places = Arc<[(u16, u16)]>;
+
+/// The places of the snapshot that was explored last.
+#[derive(Default)]
+pub(super) struct Dots(Mutex<Option<(String, Places)>>);
+
+/// A drawing of some listings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Drawn {
+    /// A path of dots: strokes without length, with round ends.
+    pub path: String,
+    /// How many of the listings are on the map.
+    pub shown: usize,
+}
+
+impl Dots {
+    /// Draws the listings at some positions.
+    pub(super) fn draw(&self, dataset: &Dataset, positions: &[u32]) -> Drawn {
+        let places = self.of(dataset);
+        let places = positions.iter().filter_map(|position| places.get(*position as usize));
+        draw(places.copied().filter(|place| *place != NOWHERE))
+    }
+
+    /// The places of a snapshot. Concurrent callers wait instead of reading them again.
+    fn of(&self, dataset: &Dataset) -> Places {
+        let mut last = self.0.lock();
+        if let Some((_, places)) = last.as_ref().filter(|(id, _)| id == dataset.id.as_str()) {
+            return places.clone();
+        }
+        let drawn = |venue: Venue<'_>| place(venue.lat?, venue.lng?);
+        let summaries = dataset.content.summaries.iter();
+        let places: Places = summaries.map(|summary| drawn(Venue::read(&summary.raw)).unwrap_or(NOWHERE)).collect();
+        *last = Some((dataset.id.to_string(), places.clone()));
+        places
+    }
+}
+
+/// Draws places on the finest grid that keeps the bound.
+fn draw(places: impl Iterator<Item = (u16, u16)>) -> Drawn {
+    let mut places: Vec<(u16, u16)> = places.map(|(x, y)| (y, x)).collect();
+    let shown = places.len();
+    let mut grid = FINEST;
+    loop {
+        for (y, x) in &mut places {
+            (*y, *x) = (*y - *y % grid, *x - *x % grid);
+        }
+        places.sort_unstable();
+        places.dedup();
+        if places.len() <= MOST {
+            break;
+        }
+        grid *= 2;
+    }
+    let mut path = String::with_capacity(places.len() * 10);
+    for (y, x) in places {
+        // Writing to a String cannot fail.
+        let _ = write!(path, "M{x} {y}h0");
+    }
+    Drawn { path, shown }
+}
+
+/// A map full of dots fits; so the loop in [`draw`] ends.
+const _: () = assert!((WIDTH / 80 + 1) * (HEIGHT / 80 + 1) < MOST as u32 && FINEST * 16 == 80);
+
 #[cfg(test)]
 mod tests {
-    use super::super::albers;
     use super::*;
-
     /// Whether a point lies inside an outline, by the even-odd rule; and how far it is from its nearest corner.
     fn lies_in(outline: &str, (x, y): (f64, f64)) -> (bool, f64) {
         let (mut inside, mut nearest) = (false, f64::INFINITY);
@@ -163,7 +335,7 @@ mod tests {
             ("Washington", "Yakima", 46.60, -120.51),
             ("Wyoming", "Casper", 42.85, -106.33),
         ] {
-            let (x, y) = albers::place(latitude, longitude).unwrap();
+            let (x, y) = place(latitude, longitude).unwrap();
             let point = (f64::from(x), f64::from(y));
             for (name, outline) in OUTLINES.lines().map(|line| line.split_once('\t').unwrap()) {
                 let (inside, nearest) = lies_in(outline, point);
@@ -183,5 +355,36 @@ mod tests {
     #[test]
     fn shades_go_from_none_to_the_darkest() {
         assert_eq!([0, 1, 50, 1000].map(|count| shade(count, 1000)), [0, 1, 2, 5]);
+    }
+
+    /// Name, latitude, longitude, and where it is drawn.
+    type Place = (String, f64, f64, Option<(u16, u16)>);
+
+    #[test]
+    fn places_lie_where_d3_draws_them() {
+        // By d3-geo 3, and at the edge what it draws beyond. The scripts' tests read the same file.
+        let places = include_str!("../../tests/scripts/places.json");
+        let places: Vec<Place> = serde_json::from_str(places).unwrap();
+        assert!(places.len() > 10);
+        for (name, latitude, longitude, expected) in places {
+            assert_eq!(place(latitude, longitude), expected, "{name}");
+        }
+        assert_eq!(place(f64::NAN, 0.0), None);
+    }
+
+    #[test]
+    fn dots_that_fall_together_are_drawn_once() {
+        let drawn = draw([(100, 200), (101, 203), (500, 600)].into_iter());
+        assert_eq!(drawn, Drawn { path: "M100 200h0M500 600h0".to_owned(), shown: 3 });
+        assert_eq!(draw(std::iter::empty()), Drawn::default());
+    }
+
+    #[test]
+    fn a_map_that_is_full_is_drawn_on_a_coarser_grid() {
+        let everywhere = (0..WIDTH as u16).step_by(5).flat_map(|x| (0..HEIGHT as u16).step_by(5).map(move |y| (x, y)));
+        let drawn = draw(everywhere);
+        let dots = drawn.path.matches('M').count();
+        assert!(dots <= MOST && dots > MOST / 5, "{dots}");
+        assert!(drawn.shown > 1_000_000, "{}", drawn.shown);
     }
 }

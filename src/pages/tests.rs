@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::openapi::TEMPLATE;
+use super::documents::TEMPLATE;
 use super::{Pages, Site, Unrendered};
 use crate::answer::head;
-use crate::api::document::{Document, WantedDocument};
-use crate::api::dump::DumpKind;
 use crate::api::query;
-use crate::api::route::Route;
+use crate::api::route::{Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::coding::Coding;
 use crate::semantics::problem::{Problem, ProblemKind};
@@ -104,7 +102,7 @@ fn every_parameter_is_described() {
 fn every_problem_is_described_with_its_status_and_title() {
     let whole = description();
     let types = whole.pointer("/components/schemas/Problem/properties/type/enum").unwrap().as_array().unwrap();
-    for kind in ProblemKind::all() {
+    for kind in ProblemKind::ALL {
         let (name, status) = (kind.as_str(), kind.status().as_u16());
         let document: Value = serde_json::from_slice(&Problem::new(kind, "why".to_owned()).to_json()).unwrap();
         assert!(types.contains(&document["type"]), "the type of {name} is not described");

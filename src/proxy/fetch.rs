@@ -32,7 +32,7 @@ pub(super) enum Fetched {
     Arriving {
         head: Arc<Head>,
         body: Option<Reader>,
-        keeps: bool,
+        is_kept: bool,
     },
 }
 

@@ -46,10 +46,10 @@ impl Proxy {
         }
         let head = Arc::new(Head { status: arrived.status, fields });
         let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
-        let spool = Spool::new(false, inner.upstream.origin().room().for_streams());
+        let spool = Spool::new(false, None, self.room_of(question));
         let body = spool.tap().reader();
         let this = self.clone();
-        tokio::spawn(async move { drop(this.pump(spool, arrived.body, None).await) });
+        tokio::spawn(async move { drop(this.pump(spool, arrived.body, None, &mut None).await) });
         Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
     }
 }

@@ -119,7 +119,7 @@ impl Proxy {
             shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
         }
         let Representation { status, fields, body, link, etag, last_modified } = shown;
-        let (selecting, arrived) = (Selecting::of(&Vary::Nothing, &sent), inner.clock.now_mono());
+        let (selecting, arrived) = (Selecting::of(&Vary::NOTHING, &sent), inner.clock.now_mono());
         Ok((
             Stored { status, fields, body, link, etag, last_modified, terms, selecting, language: None, arrived },
             may_keep,

@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use crate::cache::Key;
 use crate::cache::stored::Stored;
 use crate::semantics::caching::{Selecting, Vary};
+use crate::tasks::single_flight::Leader;
 use crate::upstream::client::AskError;
-use crate::upstream::flight::Ticket;
 
 use super::question::Head;
 use super::spool::Tap;
@@ -36,7 +36,7 @@ pub(super) enum Landing {
 }
 
 /// The clients that wait for a fetch; `None` when it is for one client alone.
-pub(super) type Waiting = Option<Ticket<Flight, Landing>>;
+pub(super) type Waiting = Option<Leader<Flight, Landing>>;
 
 /// The flight of requests with these values in the fields that answers vary by.
 pub(super) fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {

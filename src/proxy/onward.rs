@@ -40,7 +40,7 @@ pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
 /// ordinary. Another method, or a field of one client, may have caused any other result. `sent`: the fields that were
 /// sent.
 pub(super) fn tells_of_the_resource(question: &Question, sent: &HeaderMap, kept: Option<&Stored>) -> bool {
-    question.method == Method::GET && purpose(question, kept) == Purpose::Store && is_bare(sent, &Vary::Nothing)
+    question.method == Method::GET && purpose(question, kept) == Purpose::Store && is_bare(sent, &Vary::NOTHING)
 }
 
 /// The fields that are sent. A stored answer is revalidated with its own validators, for all clients that it answers.
@@ -61,7 +61,7 @@ pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName],
 /// One client's question as asked in the background, for all: without what makes it that client's own, except fields
 /// that the answers vary by.
 pub(super) fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
-    let mut question = Question { method: Method::GET, ..question.clone() };
+    let mut question = Question { method: Method::GET, for_many: true, ..question.clone() };
     for name in
         [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA, VIA, CDN_LOOP].iter().filter(|name| !names.contains(name))
     {

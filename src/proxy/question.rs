@@ -29,6 +29,8 @@ pub struct Question {
     pub body: Bytes,
     /// The client.
     pub client: IpAddr,
+    /// Whether it is asked for many: by a trusted proxy that does not name its client, or in the background.
+    pub for_many: bool,
     /// The version of HTTP that the client speaks.
     pub version: Version,
     pub endpoint: Endpoint,
@@ -58,6 +60,7 @@ impl Question {
             fields: HeaderMap::new(),
             body: Bytes::new(),
             client: client.address,
+            for_many: false,
             version: Version::HTTP_11,
             endpoint: Endpoint::Known { rewrites, trail: client.trail.clone(), spare },
         }

@@ -1,25 +1,34 @@
 //! A body with several readers while it still arrives.
 //!
-//! A body to be cached is held whole to its end, as long as there is room. Any other is dropped behind the slowest
-//! reader, and the writer waits for that reader when it lags. Without room, the lag is one piece. Callers:
-//! [`super::streamed`] writes, [`crate::serve`] reads.
+//! A body to be cached is held whole, at the origin's pace. Without room, and when it is too large, it is only passed on:
+//! pieces that all readers have had are dropped, and the writer waits for readers that lag. Of several readers, those
+//! that others have waited for too long are left behind. Callers: [`super::streamed`] writes, [`crate::serve`] reads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
 use crate::upstream::room::{Held, Room};
 
-/// How far the slowest reader of a body that is not cached may lag, in bytes, while there is room.
+/// How far the slowest reader of a body that is only passed on may lag, in bytes, while there is room.
 const WINDOW: u64 = 256 * 1024;
 
-/// The body broke off: readers did not get all of it.
+/// How long, in all, the other readers of a body that is only passed on wait for one.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The reader did not get all of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the origin's answer ended early")]
-pub struct Broken;
+pub enum Broken {
+    #[error("the origin's answer ended early")]
+    Early,
+    #[error("the client reads more slowly than others that get the same answer")]
+    LeftBehind,
+}
 
 /// No client reads any more, and the body is not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,19 +44,43 @@ struct State {
     /// The room for these.
     room: Held,
     end: Option<Result<(), Broken>>,
+    /// Whether it is held whole, so that further readers get all of it.
     keeps: bool,
-    /// The next piece of each reader.
-    readers: HashMap<u64, u64>,
+    readers: HashMap<u64, Position>,
     next_reader: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    /// The next piece.
+    next: u64,
+    /// How long the other readers may still wait for this one.
+    grace: Duration,
+}
+
 impl State {
-    /// Drops what every reader has had.
+    fn push(&mut self, piece: Bytes, has_room: bool) {
+        self.held += piece.len() as u64;
+        self.pieces.push_back((piece, has_room));
+    }
+
+    /// What a reader must have had, not to hold up those that had more: half of what is held.
+    fn enough(&self) -> u64 {
+        let most = self.readers.values().map(|reader| reader.next).max().unwrap_or(0);
+        most.min(self.gone + self.pieces.len() as u64 / 2 + 1)
+    }
+
+    /// From here on the body is only passed on: drops what every reader has had.
+    fn pass(&mut self) {
+        self.keeps = false;
+        self.trim();
+    }
+
     fn trim(&mut self) {
         if self.keeps {
             return;
         }
-        let slowest = self.readers.values().copied().min().unwrap_or(u64::MAX);
+        let slowest = self.readers.values().map(|reader| reader.next).min().unwrap_or(u64::MAX);
         while self.gone < slowest
             && let Some((piece, has_room)) = self.pieces.pop_front()
         {
@@ -71,7 +104,10 @@ struct Shared {
 
 /// The writing end; one that is dropped before [`finish`](Self::finish) leaves a broken body.
 #[derive(Debug)]
-pub(crate) struct Spool(Arc<Shared>, Room);
+pub(crate) struct Spool {
+    shared: Arc<Shared>,
+    room: Room,
+}
 
 /// Creates new readers; cheap to clone.
 #[derive(Clone, Debug)]
@@ -85,124 +121,148 @@ pub struct Reader {
 }
 
 impl Spool {
-    /// An empty body that is held whole if it `keeps`, as long as there is room.
-    pub(crate) fn new(keeps: bool, room: Room) -> Self {
+    /// An empty body that is held whole if it `keeps`, as long as there is room: from the start if its `length` is known.
+    pub(crate) fn new(keeps: bool, length: Option<u64>, room: Room) -> Self {
         let shared = Shared::default();
-        shared.state.lock().keeps = keeps;
-        Self(Arc::new(shared), room)
+        {
+            let mut state = shared.state.lock();
+            state.keeps = keeps && length.is_none_or(|length| room.try_reserve(&mut state.room, length));
+        }
+        Self { shared: Arc::new(shared), room }
+    }
+
+    /// Whether it is held whole, so far.
+    pub(crate) fn keeps(&self) -> bool {
+        self.shared.state.lock().keeps
     }
 
     /// Creates new readers.
     pub(crate) fn tap(&self) -> Tap {
-        Tap(self.0.clone())
+        Tap(self.shared.clone())
     }
 
-    /// Adds a piece, when the slowest reader is near enough.
+    /// Adds a piece to a body that is held whole; `false`: there is no room for it.
+    pub(crate) fn keep(&self, piece: &Bytes) -> bool {
+        let mut state = self.shared.state.lock();
+        let has_room = state.keeps && self.room.try_take(&mut state.room, piece.len() as u64);
+        if has_room {
+            state.push(piece.clone(), true);
+            drop(state);
+            self.shared.came.notify_waiters();
+        }
+        has_room
+    }
+
+    /// Adds a piece to a body that is only passed on from here, when the slowest reader is near enough.
     ///
     /// # Errors
     /// When nobody wants the rest.
-    pub(crate) async fn push(&self, piece: Bytes) -> Result<(), Abandoned> {
-        if piece.is_empty() {
-            return Ok(());
-        }
+    pub(crate) async fn pass(&self, piece: Bytes) -> Result<(), Abandoned> {
         loop {
-            let went = self.0.went.notified();
+            let went = self.shared.went.notified();
             let mut went = std::pin::pin!(went);
             // Registered before the state is read, so that no change is missed.
             went.as_mut().enable();
-            {
-                let mut state = self.0.state.lock();
-                if !state.keeps && state.readers.is_empty() {
+            let (enough, patience) = {
+                let mut state = self.shared.state.lock();
+                state.pass();
+                if state.readers.is_empty() {
                     return Err(Abandoned);
                 }
-                let is_near = state.keeps || state.held < WINDOW;
-                let has_room = is_near && self.1.try_take(&mut state.room, piece.len() as u64);
-                if state.keeps && !has_room {
-                    // There is no room to cache it: from here on it is only passed on.
-                    state.keeps = false;
-                    state.trim();
-                    continue;
-                }
+                let has_room = state.held < WINDOW && self.room.try_take(&mut state.room, piece.len() as u64);
                 if has_room || state.held == 0 {
-                    state.held += piece.len() as u64;
-                    state.pieces.push_back((piece, has_room));
+                    state.push(piece, has_room);
                     drop(state);
-                    self.0.came.notify_waiters();
+                    self.shared.came.notify_waiters();
                     return Ok(());
                 }
-            }
-            went.await;
+                let enough = state.enough();
+                let lagging = state.readers.values().filter(|reader| reader.next < enough);
+                (enough, lagging.map(|reader| reader.grace).min())
+            };
+            let Some(patience) = patience else {
+                went.await;
+                continue;
+            };
+            let begun = Instant::now();
+            let _ = timeout(patience, went).await;
+            let waited = begun.elapsed();
+            self.shared.state.lock().readers.retain(|_, reader| {
+                if reader.next < enough {
+                    reader.grace = reader.grace.saturating_sub(waited);
+                }
+                reader.next >= enough || !reader.grace.is_zero()
+            });
         }
     }
 
-    /// From here on the body is only passed on.
-    pub(crate) fn stop_keeping(&self) {
-        let mut state = self.0.state.lock();
-        state.keeps = false;
-        state.trim();
-    }
-
-    /// Whether it is still held whole.
-    pub(crate) fn keeps(&self) -> bool {
-        self.0.state.lock().keeps
-    }
-
-    /// Ends the body with its `last` piece, which may be empty. A held body goes to `keep` before any reader sees the
-    /// end: a client that has read all of an answer finds it cached. If `keep` stores it, the readers go on with the
+    /// Ends the body with its `last` piece, which may be empty. A body held whole goes to `keep` before any reader sees
+    /// the end: a client that has read all of an answer finds it cached. If `keep` stores it, the readers go on with the
     /// stored bytes, and the room is given back.
     pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes) -> bool) {
-        let mut state = self.0.state.lock();
-        let whole = state.keeps.then(|| match (state.pieces.len(), state.pieces.front()) {
-            (0, _) => last.clone(),
-            (1, Some((only, _))) if last.is_empty() => only.clone(),
-            _ => {
-                let length = usize::try_from(state.held).unwrap_or(0) + last.len();
-                let mut whole = BytesMut::with_capacity(length);
-                let pieces = state.pieces.iter().map(|(piece, _)| piece);
-                pieces.chain([&last]).for_each(|piece| whole.extend_from_slice(piece));
+        let mut state = self.shared.state.lock();
+        if !last.is_empty() && !state.keeps {
+            state.push(last, false);
+        } else if state.keeps {
+            // Without the lock, because it takes time. Readers wait for the pieces.
+            let mut pieces = std::mem::take(&mut state.pieces);
+            let length = state.held + last.len() as u64;
+            drop(state);
+            pieces.push_back((last, true));
+            let lengths: Vec<usize> =
+                pieces.iter().map(|(piece, _)| piece.len()).filter(|length| *length > 0).collect();
+            let mut whole = if lengths.len() < 2 {
+                pieces.into_iter().map(|(piece, _)| piece).find(|piece| !piece.is_empty()).unwrap_or_default()
+            } else {
+                let mut whole = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
+                // Each is dropped as soon as it is copied.
+                pieces.into_iter().for_each(|(piece, _)| whole.extend_from_slice(&piece));
                 whole.freeze()
+            };
+            let is_stored = keep(whole.clone());
+            state = self.shared.state.lock();
+            state.held = length;
+            state.pieces = lengths.into_iter().map(|length| (whole.split_to(length), !is_stored)).collect();
+            if is_stored {
+                state.room = Held::default();
+            } else {
+                state.pass();
             }
-        });
-        drop(state);
-        let stored = whole.filter(|whole| keep(whole.clone()));
-        state = self.0.state.lock();
-        if !last.is_empty() {
-            state.held += last.len() as u64;
-            state.pieces.push_back((last, false));
-        }
-        if let Some(mut rest) = stored {
-            for (piece, has_room) in &mut state.pieces {
-                (*piece, *has_room) = (rest.split_to(piece.len()), false);
-            }
-            state.room = Held::default();
         }
         state.end = Some(Ok(()));
         drop(state);
-        self.0.came.notify_waiters();
+        self.shared.came.notify_waiters();
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         if state.end.is_none() {
-            state.end = Some(Err(Broken));
+            state.end = Some(Err(Broken::Early));
+            // Nobody gets all of it, so only what fits into the window waits for its readers.
+            state.pass();
+            while state.held > WINDOW {
+                let slowest = state.gone;
+                state.readers.retain(|_, reader| reader.next > slowest);
+                state.trim();
+            }
             drop(state);
-            self.0.came.notify_waiters();
+            self.shared.came.notify_waiters();
         }
     }
 }
 
 impl Tap {
-    /// A reader from the first byte; `None` when that was dropped.
+    /// A reader from the first byte; `None` when it would not get all of the body.
     pub(crate) fn reader(&self) -> Option<Reader> {
         let mut state = self.0.state.lock();
-        if state.gone > 0 {
+        if !state.keeps && state.next_reader > 0 {
             return None;
         }
         let id = state.next_reader;
         state.next_reader += 1;
-        state.readers.insert(id, 0);
+        state.readers.insert(id, Position { next: 0, grace: GRACE });
         Some(Reader { shared: self.0.clone(), id })
     }
 }
@@ -216,10 +276,13 @@ impl Reader {
             came.as_mut().enable();
             {
                 let mut state = self.shared.state.lock();
-                let at = state.readers.get(&self.id).copied().unwrap_or(state.gone);
-                let index = usize::try_from(at.saturating_sub(state.gone)).unwrap_or(usize::MAX);
+                let Some(position) = state.readers.get(&self.id).copied() else {
+                    let broken = state.end.and_then(Result::err);
+                    return Some(Err(broken.unwrap_or(Broken::LeftBehind)));
+                };
+                let index = usize::try_from(position.next - state.gone).unwrap_or(usize::MAX);
                 if let Some((piece, _)) = state.pieces.get(index).cloned() {
-                    state.readers.insert(self.id, at + 1);
+                    state.readers.insert(self.id, Position { next: position.next + 1, ..position });
                     state.trim();
                     drop(state);
                     self.shared.went.notify_waiters();
@@ -251,7 +314,7 @@ mod tests {
     use super::*;
 
     fn room() -> Room {
-        Room::new(16 << 20, 1 << 20).for_streams()
+        Room::new(16 << 20, 1 << 20).for_streams(None)
     }
 
     async fn all(mut reader: Reader) -> Result<Vec<u8>, Broken> {
@@ -264,12 +327,12 @@ mod tests {
 
     #[tokio::test]
     async fn late_readers_of_what_is_kept_get_all_of_it() {
-        let spool = Spool::new(true, room());
+        let spool = Spool::new(true, None, room());
         let tap = spool.tap();
         let early = tokio::spawn(all(tap.reader().unwrap()));
-        spool.push(Bytes::from_static(b"one ")).await.unwrap();
+        assert!(spool.keep(&Bytes::from_static(b"one ")));
         let late = tokio::spawn(all(tap.reader().unwrap()));
-        spool.push(Bytes::from_static(b"two")).await.unwrap();
+        assert!(spool.keep(&Bytes::from_static(b"two")));
         let mut kept = Bytes::new();
         spool.finish(Bytes::new(), |whole| {
             kept = whole;
@@ -283,9 +346,9 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_kept_before_its_last_piece_and_its_end_show() {
         for last in [Bytes::new(), Bytes::from_static(b"two")] {
-            let spool = Spool::new(true, room());
+            let spool = Spool::new(true, None, room());
             let mut reader = spool.tap().reader().unwrap();
-            spool.push(Bytes::from_static(b"one ")).await.unwrap();
+            assert!(spool.keep(&Bytes::from_static(b"one ")));
             assert_eq!(reader.next().await.unwrap().unwrap(), "one ");
             let mut kept = false;
             spool.finish(last.clone(), |whole| {
@@ -297,7 +360,7 @@ mod tests {
             assert!(kept);
             assert_eq!(all(reader).await.unwrap(), last);
         }
-        let spool = Spool::new(false, room());
+        let spool = Spool::new(false, None, room());
         let reader = spool.tap().reader().unwrap();
         spool.finish(Bytes::new(), |_| panic!("there is nothing to keep"));
         assert_eq!(all(reader).await.unwrap(), b"");
@@ -305,74 +368,131 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_kept_waits_for_its_reader_and_ends_with_it() {
-        let spool = Spool::new(false, room());
-        let mut reader = spool.tap().reader().unwrap();
+        let spool = Spool::new(false, None, room());
+        let (tap, shared) = (spool.tap(), spool.shared.clone());
+        let mut reader = tap.reader().unwrap();
         let piece = Bytes::from(vec![7; WINDOW as usize]);
-        spool.push(piece.clone()).await.unwrap();
-        let mut lagging = Box::pin(spool.push(piece.clone()));
-        assert!(futures_util::poll!(&mut lagging).is_pending(), "the reader lags");
-        assert_eq!(reader.next().await.unwrap().unwrap().len(), piece.len());
-        lagging.await.unwrap();
-        assert!(spool.tap().reader().is_none(), "the start is gone");
+        spool.pass(piece.clone()).await.unwrap();
+        {
+            let mut lagging = Box::pin(spool.pass(piece.clone()));
+            assert!(futures_util::poll!(&mut lagging).is_pending(), "the reader lags");
+            assert_eq!(reader.next().await.unwrap().unwrap().len(), piece.len());
+            lagging.await.unwrap();
+        }
+        assert!(tap.reader().is_none(), "the start is gone");
         drop(reader);
-        assert_eq!(spool.push(piece).await, Err(Abandoned));
-        assert_eq!(spool.0.state.lock().held, 0);
+        assert_eq!(spool.pass(piece).await, Err(Abandoned));
+        assert_eq!(shared.state.lock().held, 0);
     }
 
     #[tokio::test]
     async fn without_room_nothing_is_kept_and_pieces_pass_one_by_one() {
-        let room = Room::new(1 << 20, 1 << 10).for_streams();
+        let room = Room::new(1 << 20, 1 << 10).for_streams(None);
         let mut full = Held::default();
         while room.try_take(&mut full, 4096) {}
-        let spool = Spool::new(true, room.clone());
+        assert!(!Spool::new(true, Some(4096), room.clone()).keeps(), "its length is known");
+        let spool = Spool::new(true, None, room.clone());
         let mut reader = spool.tap().reader().unwrap();
         let piece = Bytes::from_static(b"piece");
-        spool.push(piece.clone()).await.unwrap();
-        assert!(!spool.keeps());
-        let mut next = Box::pin(spool.push(piece.clone()));
-        assert!(futures_util::poll!(&mut next).is_pending());
-        assert_eq!(reader.next().await.unwrap().unwrap(), "piece");
-        next.await.unwrap();
+        assert!(!spool.keep(&piece));
+        spool.pass(piece.clone()).await.unwrap();
+        assert!(!spool.keeps() && spool.tap().reader().is_none());
+        {
+            let mut next = Box::pin(spool.pass(piece.clone()));
+            assert!(futures_util::poll!(&mut next).is_pending());
+            assert_eq!(reader.next().await.unwrap().unwrap(), "piece");
+            next.await.unwrap();
+        }
         assert_eq!(reader.next().await.unwrap().unwrap(), "piece");
         drop(reader);
-        assert_eq!(spool.push(piece.clone()).await, Err(Abandoned));
+        assert_eq!(spool.pass(piece.clone()).await, Err(Abandoned));
         // A body to be cached gives its room back when no reader needs it any more.
         drop((full, spool));
-        let spool = Spool::new(true, room.clone());
+        let spool = Spool::new(true, None, room.clone());
         let reader = spool.tap().reader().unwrap();
-        while spool.keeps() {
-            let all = futures_util::poll!(Box::pin(spool.push(Bytes::from(vec![7; 4096]))));
-            assert!(all.is_ready() || !spool.keeps());
-        }
+        while spool.keep(&Bytes::from(vec![7; 4096])) {}
         assert!(!room.try_take(&mut Held::default(), 64 << 10));
         drop((spool, reader));
         assert!(room.try_take(&mut Held::default(), 64 << 10));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_keeps_others_waiting_for_too_long_is_left_behind() {
+        for lagging in 1..4 {
+            let spool = Spool::new(true, None, room());
+            let tap = spool.tap();
+            let mut slow: Vec<Reader> = (0..lagging).map(|_| tap.reader().unwrap()).collect();
+            assert!(spool.keep(&Bytes::from_static(b"start")));
+            let fast = tokio::spawn(all(tap.reader().unwrap()));
+            for _ in 0..4 {
+                spool.pass(Bytes::from(vec![7; WINDOW as usize])).await.unwrap();
+            }
+            spool.finish(Bytes::from_static(b"end"), |_| panic!("it is not kept"));
+            assert_eq!(fast.await.unwrap().unwrap().len(), 8 + 4 * WINDOW as usize);
+            for reader in &mut slow {
+                assert_eq!(reader.next().await, Some(Err(Broken::LeftBehind)));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_alone_may_be_as_slow_as_it_likes() {
+        let spool = Spool::new(true, None, room());
+        let mut reader = spool.tap().reader().unwrap();
+        assert!(spool.keep(&Bytes::from_static(b"start")));
+        let writing = tokio::spawn(async move {
+            for _ in 0..4 {
+                spool.pass(Bytes::from(vec![7; WINDOW as usize])).await.unwrap();
+            }
+            spool.finish(Bytes::new(), |_| panic!("it is not kept"));
+        });
+        let mut got = 0;
+        while let Some(piece) = reader.next().await {
+            got += piece.unwrap().len();
+            tokio::time::sleep(10 * GRACE).await;
+        }
+        assert_eq!(got, 5 + 4 * WINDOW as usize);
+        writing.await.unwrap();
+    }
+
     #[tokio::test]
     async fn who_reads_slowly_holds_no_room_of_a_stored_body() {
         for stored in [true, false] {
-            let room = Room::new(1 << 20, 1 << 10).for_streams();
-            let spool = Spool::new(true, room.clone());
+            let room = Room::new(1 << 20, 1 << 10).for_streams(None);
+            let spool = Spool::new(true, None, room.clone());
             let reader = spool.tap().reader().unwrap();
             let body = Bytes::from(vec![7; 100 << 10]);
-            spool.push(body.clone()).await.unwrap();
-            spool.push(body.clone()).await.unwrap();
-            assert!(spool.keeps(), "there is room");
-            let has_room = || room.try_take(&mut Held::default(), 250 << 10);
+            assert!(spool.keep(&body) && spool.keep(&body), "there is room");
+            let has_room = || room.try_take(&mut Held::default(), 600 << 10);
             spool.finish(Bytes::from_static(b"end"), |_| stored);
             assert_eq!(has_room(), stored);
             assert_eq!(all(reader).await.unwrap(), [&body[..], &body[..], b"end"].concat());
+            assert!(has_room(), "nobody needs it any more");
         }
     }
 
     #[tokio::test]
     async fn a_body_that_breaks_off_says_so() {
-        let spool = Spool::new(true, room());
+        let spool = Spool::new(true, None, room());
         let mut reader = spool.tap().reader().unwrap();
-        spool.push(Bytes::from_static(b"half")).await.unwrap();
+        assert!(spool.keep(&Bytes::from_static(b"half")));
         drop(spool);
         assert_eq!(reader.next().await.unwrap().unwrap(), "half");
-        assert_eq!(reader.next().await.unwrap(), Err(Broken));
+        assert_eq!(reader.next().await.unwrap(), Err(Broken::Early));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_holds_no_room_for_readers_that_lag_far_behind() {
+        let spool = Spool::new(true, None, room());
+        let (shared, tap) = (spool.shared.clone(), spool.tap());
+        let (mut near, mut far) = (tap.reader().unwrap(), tap.reader().unwrap());
+        let piece = Bytes::from(vec![7; WINDOW as usize]);
+        assert!(spool.keep(&piece) && spool.keep(&piece));
+        assert!(near.next().await.unwrap().is_ok());
+        drop(spool);
+        assert_eq!(far.next().await.unwrap(), Err(Broken::Early));
+        assert_eq!(shared.state.lock().held, WINDOW);
+        assert!(near.next().await.unwrap().is_ok());
+        assert_eq!(near.next().await.unwrap(), Err(Broken::Early));
     }
 }

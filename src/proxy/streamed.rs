@@ -51,6 +51,8 @@ pub(super) struct Keeping {
     pub asking: Asking,
     pub sent: HeaderMap,
     pub vary: Vary,
+    /// Whether the request was such that the answer says something about the resource for others.
+    pub tells: bool,
 }
 
 impl Proxy {
@@ -218,13 +220,14 @@ impl Proxy {
         let tells = tells_of_the_resource(question, &sent, kept.as_deref());
         let mut decided = self.keeps(fetch, &sent, &stored, &arrived);
         if decided == Keeps::Kept && !fits {
-            decided = Keeps::Personal;
-            if tells {
-                self.0.private.mark(key, self.0.clock.now_mono());
-                decided = Keeps::Private;
-            }
+            decided = self.too_large(key, tells);
         }
-        let keeps = decided == Keeps::Kept && !worse;
+        let spool = Spool::new(decided == Keeps::Kept && !worse, length, self.room_of(question));
+        let keeps = spool.keeps();
+        if decided == Keeps::Kept && !worse && !keeps {
+            // There is no room.
+            decided = Keeps::Personal;
+        }
         if decided == Keeps::Private
             && let Some(kept) = kept.as_ref().filter(|kept| kept.selecting.matches(&sent))
             && question.method == Method::GET
@@ -234,15 +237,14 @@ impl Proxy {
             self.0.cache.forget_stored(key, kept);
         }
         if question.method == Method::HEAD {
-            return Fetched::Arriving { head, body: None, keeps: false };
+            return Fetched::Arriving { head, body: None, is_kept: false };
         }
-        let spool = Spool::new(keeps, self.0.upstream.origin().room().for_streams());
         let tap = spool.tap();
         let body = tap.reader();
         let plain = is_plain(&sent, &vary);
         if !keeps {
             if let Some(waiting) = waiting.take() {
-                waiting.land(match decided {
+                waiting.end(match decided {
                     // Waiting clients would get the same.
                     _ if is_failure(arrived.status) => {
                         let said = || told(question, &self.0.config.allowed, names);
@@ -261,10 +263,11 @@ impl Proxy {
                 waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
             }
         }
-        let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asking, sent, vary });
+        let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asking, sent, vary, tells });
         let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
         let pumping = async move {
-            let kept = this.pump(spool, arrived.body, keeping).await;
+            let kept = this.pump(spool, arrived.body, keeping, &mut waiting).await;
+            let is_kept = kept.is_some();
             if let Some(waiting) = waiting.filter(|_| !plain) {
                 // Whether it shows something of the request is known only now.
                 waiting.land(kept.map_or(Landing::Personal, |kept| {
@@ -272,19 +275,37 @@ impl Proxy {
                     Landing::Kept(kept, status)
                 }));
             }
+            is_kept
         };
-        if ends_with_head {
+        let is_kept = if ends_with_head {
             // A client that has read all of an answer finds it cached.
-            pumping.await;
+            pumping.await
         } else {
             tokio::spawn(pumping);
-        }
-        // Only the end shows whether it echoes something of a request that is not plain.
-        Fetched::Arriving { head, body, keeps: keeps && plain }
+            // Only the end shows it, after the head has been sent.
+            false
+        };
+        Fetched::Arriving { head, body, is_kept }
     }
 
-    /// Moves a body to its readers, and into the cache if it is to be cached.
-    pub(super) async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
+    /// Why an answer that is too large for the cache is not kept.
+    fn too_large(&self, key: &Key, tells: bool) -> Keeps {
+        if !tells {
+            return Keeps::Personal;
+        }
+        self.0.private.mark(key, self.0.clock.now_mono());
+        Keeps::Private
+    }
+
+    /// Moves a body to its readers, and into the cache if it is to be cached. As soon as it is only passed on, at the pace
+    /// of its readers, nobody else waits for it any more.
+    pub(super) async fn pump(
+        &self,
+        spool: Spool,
+        mut pieces: Pieces,
+        mut keeping: Option<Keeping>,
+        waiting: &mut Waiting,
+    ) -> Option<Arc<Stored>> {
         let inner = &*self.0;
         let mut length = 0;
         let last = loop {
@@ -295,15 +316,25 @@ impl Proxy {
                     tracing::debug!(%error, "an answer of the origin ended early");
                     return None;
                 }
+                Some(Ok(piece)) if piece.is_empty() => {}
                 Some(Ok(piece)) => {
                     length += piece.len() as u64;
-                    if length > inner.config.max_body {
-                        spool.stop_keeping();
+                    let fits = length <= inner.config.max_body;
+                    if keeping.is_some() && fits {
+                        if pieces.are_all_here() {
+                            break piece;
+                        }
+                        if spool.keep(&piece) {
+                            continue;
+                        }
                     }
-                    if spool.keeps() && pieces.are_all_here() {
-                        break piece;
+                    if let Some(keeping) = keeping.take() {
+                        let is_private = !fits && self.too_large(&keeping.key, keeping.tells) == Keeps::Private;
+                        if let Some(waiting) = waiting.take() {
+                            waiting.end(if is_private { Landing::Private } else { Landing::Personal });
+                        }
                     }
-                    if spool.push(piece).await.is_err() {
+                    if spool.pass(piece).await.is_err() {
                         return None;
                     }
                 }
@@ -324,7 +355,7 @@ impl Proxy {
 
     /// Caches a whole body, unless it shows something of the request.
     fn keep(&self, keeping: Keeping, whole: Bytes) -> Option<Arc<Stored>> {
-        let Keeping { key, mut stored, asking, sent, vary } = keeping;
+        let Keeping { key, mut stored, asking, sent, vary, .. } = keeping;
         if reflects(&sent, &vary, &stored.fields, &whole) {
             return None;
         }

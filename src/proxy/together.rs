@@ -12,9 +12,9 @@ use crate::cache::Key;
 use crate::cache::stored::Stored;
 use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{RequestDirectives, reuse};
+use crate::tasks::single_flight::{Leader, Role};
 use crate::upstream::budget::{Demand, Spent};
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::flight::{Boarding, Ticket};
 use crate::upstream::wire::Listener;
 
 use super::fetch::{Fetch, Fetched};
@@ -59,8 +59,8 @@ impl Proxy {
         let left = || deadline.since(inner.clock.now_mono());
         let mut tries = 0;
         loop {
-            let boarding = inner.flights.board(&flight(&fetch.key, &fetch.names, selectable));
-            if let Boarding::First(..) = boarding {
+            let boarding = inner.flights.join(&flight(&fetch.key, &fetch.names, selectable));
+            if let Role::Leader(..) = boarding {
                 if let Some(hit) = self.landed_meanwhile(known, &fetch.key, selectable, fetch.kept.as_ref()) {
                     return Ok(hit);
                 }
@@ -70,28 +70,28 @@ impl Proxy {
             }
             let at_hand = fetch.kept.clone().filter(|stored| known && self.stands_in(known, stored));
             let is_cold = at_hand.is_none();
-            let passenger = match boarding {
-                Boarding::First(ticket, _) => {
+            let waiter = match boarding {
+                Role::Leader(ticket, _) => {
                     if is_cold {
                         // What it waited for others counts, too.
                         fetch.asker.patience = fetch.asker.patience.map(|patience| patience.min(left()));
                     }
                     return self.first(fetch, ticket, at_hand, selectable, why, interim).await;
                 }
-                Boarding::Joined(passenger) => passenger,
+                Role::Waiter(waiter) => waiter,
             };
             if is_cold && let Some(spent) = self.refused_again(&fetch.question, &fetch.key, left()) {
                 return self.stale_or(known, fetch.kept, spent.into());
             }
             let landed = if let Some(stored) = at_hand {
-                match timeout(PATIENCE_WITH_STALE, passenger.landed()).await {
+                match timeout(PATIENCE_WITH_STALE, waiter.landed()).await {
                     Ok(landed) => landed,
                     Err(_elapsed) => return Ok(Passed::stale(stored, None)),
                 }
             } else {
                 // It may wait longer for its slot than this client; on the wire it needs the full timeout.
                 let bound = left() + inner.upstream.origin().config().timeout;
-                timeout(bound, passenger.landed()).await.ok().flatten()
+                timeout(bound, waiter.landed()).await.ok().flatten()
             };
             let left = left();
             match self.shared(landed, &mut fetch, selectable, why, !left.is_zero()) {
@@ -135,7 +135,7 @@ impl Proxy {
     async fn first(
         &self,
         fetch: Fetch,
-        ticket: Ticket<Flight, Landing>,
+        ticket: Leader<Flight, Landing>,
         at_hand: Option<Arc<Stored>>,
         selectable: &HeaderMap,
         why: Reason,
@@ -162,7 +162,7 @@ impl Proxy {
     /// goes on, with a fetch of its own or with one that another of the waiting clients has begun.
     fn own_refusal(&self, fetch: &Fetch, selectable: &HeaderMap, left: Duration) -> Option<Spent> {
         let inner = &*self.0;
-        if !left.is_zero() && inner.flights.flies(&flight(&fetch.key, &fetch.names, selectable)) {
+        if !left.is_zero() && inner.flights.is_running(&flight(&fetch.key, &fetch.names, selectable)) {
             return None;
         }
         inner.upstream.origin().budget().judge(fetch.asker.client, Some(left))
@@ -178,16 +178,17 @@ impl Proxy {
         may_wait: bool,
     ) -> Turn {
         let known = fetch.question.is_known();
-        let forwarded = |fwd_status| Forwarded { fwd_status, stored: true, collapsed: true };
+        let forwarded = |fwd_status, stored| Forwarded { fwd_status, stored, collapsed: true };
         match landed {
             Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
-                Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status)) }))
+                Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status, true)) }))
             }
             Some(Landing::Arriving { head, selecting, tap })
                 if selecting.matches(selectable)
                     && let Some(body) = tap.reader() =>
             {
-                let outcome = why(forwarded(head.status.as_u16()));
+                // Only the end shows whether it is stored.
+                let outcome = why(forwarded(head.status.as_u16(), false));
                 Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
             }
             // This answer is not for the request; what answers vary by is known now.
@@ -244,7 +245,7 @@ impl Proxy {
         if inner.failures.resting(&key, inner.clock.now_mono()).is_some() {
             return;
         }
-        if let Boarding::First(ticket, _) = inner.flights.board(&flight(&key, &names, selectable)) {
+        if let Role::Leader(ticket, _) = inner.flights.join(&flight(&key, &names, selectable)) {
             if self.landed_meanwhile(question.is_known(), &key, selectable, Some(stored)).is_some() {
                 return;
             }
@@ -290,14 +291,14 @@ impl Proxy {
             Ok(Fetched::Whole { stored, fwd_status, is_kept }) => {
                 Ok(Passed::Stored { stored, outcome: why(Forwarded { fwd_status, stored: is_kept, collapsed }) })
             }
-            Ok(Fetched::Arriving { head, body, keeps }) => {
+            Ok(Fetched::Arriving { head, body, is_kept }) => {
                 let fwd_status = head.status.as_u16();
                 if is_failure(head.status)
                     && let Some(stored) = kept.filter(|stored| self.stands_in(known, stored))
                 {
                     return Ok(Passed::stale(stored, Some(fwd_status)));
                 }
-                let outcome = why(Forwarded { fwd_status, stored: keeps, collapsed });
+                let outcome = why(Forwarded { fwd_status, stored: is_kept, collapsed });
                 Ok(Passed::Streamed { head, body, outcome })
             }
             Err(error) => self.stale_or(known, kept, error),

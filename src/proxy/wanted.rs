@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 
 use crate::cache::Key;
 use crate::clock::{Clock, Monotonic};
+use crate::tasks::single_flight::{Leader, Role};
 use crate::upstream::asker::Asker;
 use crate::upstream::budget::{Demand, Spent};
 use crate::upstream::error::AskError;
-use crate::upstream::flight::{Boarding, Ticket};
 
 use super::Proxy;
 use super::demand::Fetching;
@@ -158,7 +158,7 @@ impl Proxy {
             return;
         }
         let is_enough = inner.votes.vote(&key, &[household], inner.clock.now_mono());
-        if is_enough && let Boarding::First(ticket, _) = inner.flights.board(&flight(&key, &names, selectable)) {
+        if is_enough && let Role::Leader(ticket, _) = inner.flights.join(&flight(&key, &names, selectable)) {
             let fetching = inner.demands.fetching(&key, Demand::refused(inner.votes.take(&key)));
             let demand = Some(fetching.demand.clone());
             let asker = Asker { patience: Some(WAITS_FOR), demand, ..self.asker_of(question) };
@@ -170,7 +170,7 @@ impl Proxy {
     }
 
     /// A fetch that no client waits for yet. If it gets no slot, the households that were refused count again.
-    pub(super) fn in_background(&self, fetch: Fetch, ticket: Ticket<Flight, Landing>, fetching: Fetching) {
+    pub(super) fn in_background(&self, fetch: Fetch, ticket: Leader<Flight, Landing>, fetching: Fetching) {
         let this = self.clone();
         tokio::spawn(async move {
             let inner = &*this.0;

@@ -79,30 +79,25 @@ impl CacheOutcome {
 
     /// Appends our member of the list to `out`, `grandstand; hit; ttl=240` for example: at most 80 bytes.
     pub fn write_to(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"grandstand");
+        out.extend_from_slice(b"grandstand; ");
         match self {
             Self::Hit { ttl } => {
-                out.extend_from_slice(b"; hit");
+                out.extend_from_slice(b"hit");
                 if let Some(ttl) = ttl {
                     parameter(out, b"; ttl=", ttl);
                 }
+                return;
             }
-            Self::Miss(forwarded) => forwarded.write_to(b"; fwd=uri-miss", out),
-            Self::VaryMiss(forwarded) => forwarded.write_to(b"; fwd=vary-miss", out),
-            Self::Revalidated(forwarded) => forwarded.write_to(b"; fwd=stale", out),
-            Self::Requested(forwarded) => forwarded.write_to(b"; fwd=request", out),
-            Self::StaleIfError { fwd_status } => {
-                out.extend_from_slice(b"; fwd=stale");
-                if let Some(status) = fwd_status {
-                    parameter(out, b"; fwd-status=", status);
-                }
-                out.extend_from_slice(b"; detail=stale-if-error");
-            }
-            Self::Bypass { fwd_status } => {
-                out.extend_from_slice(b"; fwd=bypass");
-                parameter(out, b"; fwd-status=", fwd_status);
-            }
-            Self::Method(forwarded) => forwarded.write_to(b"; fwd=method", out),
+            Self::StaleIfError { .. } => out.extend_from_slice(b"fwd=stale"),
+            _ => out.extend([b"fwd=", self.as_str().as_bytes()].into_iter().flatten()),
+        }
+        if let Some(Forwarded { fwd_status, stored, collapsed }) = self.forwarded() {
+            parameter(out, b"; fwd-status=", fwd_status);
+            out.extend_from_slice(if stored { b"; stored" } else { b"" });
+            out.extend_from_slice(if collapsed { b"; collapsed" } else { b"" });
+        }
+        if matches!(self, Self::StaleIfError { .. }) {
+            out.extend_from_slice(b"; detail=stale-if-error");
         }
     }
 
@@ -112,19 +107,6 @@ impl CacheOutcome {
         self.write_to(&mut out);
         // All that is written is visible ASCII and spaces.
         HeaderValue::from_maybe_shared(bytes::Bytes::from(out)).unwrap_or(HeaderValue::from_static("grandstand"))
-    }
-}
-
-impl Forwarded {
-    fn write_to(self, reason: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(reason);
-        parameter(out, b"; fwd-status=", self.fwd_status);
-        if self.stored {
-            out.extend_from_slice(b"; stored");
-        }
-        if self.collapsed {
-            out.extend_from_slice(b"; collapsed");
-        }
     }
 }
 

@@ -1,13 +1,13 @@
-//! Content codings: the choice for a client (RFC 9110 §12.5.3).
+//! What a client prefers: the content coding of an answer (RFC 9110 §12.5.3), and HTML for people (§12.5.1).
 //!
-//! The choice. Not compression, or the `Vary` and `ETag` that go with it.
-//! Callers: `answer::admit`, once per request, before the reply is looked up.
+//! The choice. Not compression, or the `Vary` and `ETag` that go with it. Callers: `answer::admit`, once per request,
+//! before the reply is looked up.
 
-use http::header::{ACCEPT_ENCODING, HeaderMap};
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap};
 
-use super::trim;
+use super::grammar::{members, trim, weight};
 
-/// How many members of `Accept-Encoding` are read, over all its lines; the rest is as if absent.
+/// How many members of a field are read, over all its lines; the rest is as if absent.
 const MAX_MEMBERS: usize = 64;
 
 /// A content coding that we can send.
@@ -59,10 +59,7 @@ impl Coding {
 /// counts.
 pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Coding {
     let mut wishes = Wishes::default();
-    let lines = headers.get_all(ACCEPT_ENCODING);
-    let members = lines.iter().flat_map(|line| line.as_bytes().split(|&byte| byte == b','));
-    members.map(trim).filter(|member| !member.is_empty()).take(MAX_MEMBERS).for_each(|member| wishes.note(member));
-
+    members(headers, ACCEPT_ENCODING).take(MAX_MEMBERS).for_each(|member| wishes.note(member));
     let mut best = (Coding::Identity, 0);
     for &coding in available.iter().filter(|&&coding| coding != Coding::Identity) {
         if let Some(weight) = wishes.weight(coding)
@@ -89,7 +86,7 @@ impl Wishes {
     fn note(&mut self, member: &[u8]) {
         let (name, weight) = match member.iter().position(|&byte| byte == b';') {
             None => (member, Some(1000)),
-            Some(at) => (trim(&member[..at]), parse_weight(trim(&member[at + 1..]))),
+            Some(at) => (trim(&member[..at]), weight(trim(&member[at + 1..]))),
         };
         let Some(weight) = weight else { return };
         if name == b"*" {
@@ -104,30 +101,13 @@ impl Wishes {
     }
 }
 
-/// `q=` and a qvalue (RFC 9110 §12.4.2) in thousandths; `None` unless it is one, with at most three decimals.
-fn parse_weight(text: &[u8]) -> Option<u16> {
-    let [b'q' | b'Q', b'=', value @ ..] = text else {
-        return None;
-    };
-    let (&whole, rest) = value.split_first()?;
-    let decimals = match rest {
-        [] => &[][..],
-        [b'.', decimals @ ..] if decimals.len() <= 3 => decimals,
-        _ => return None,
-    };
-    let mut fraction = 0;
-    for place in 0..3 {
-        let digit = decimals.get(place).copied().unwrap_or(b'0');
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        fraction = fraction * 10 + u16::from(digit - b'0');
-    }
-    match (whole, fraction) {
-        (b'0', thousandths) => Some(thousandths),
-        (b'1', 0) => Some(1000),
-        _ => None,
-    }
+/// Whether `Accept` names `text/html`, other than with a weight of 0. Wildcards do not count: every tool sends them.
+pub(crate) fn names_html(headers: &HeaderMap) -> bool {
+    members(headers, ACCEPT).take(MAX_MEMBERS).any(|member| {
+        let mut parts = member.split(|byte| *byte == b';').map(trim);
+        let is_html = parts.next().is_some_and(|range| range.eq_ignore_ascii_case(b"text/html"));
+        is_html && !parts.any(|parameter| weight(parameter) == Some(0))
+    })
 }
 
 #[cfg(test)]
@@ -136,7 +116,6 @@ mod tests {
     use super::*;
     use http::HeaderValue;
     use proptest::prelude::*;
-
     fn choose(lines: &[&[u8]], available: &[Coding]) -> Coding {
         let mut map = HeaderMap::new();
         for line in lines {
@@ -208,11 +187,31 @@ mod tests {
         fn negotiation_is_total(line in "[gzipbrzstdq=;,.*0-9 \\x80-\\xff]{0,64}") {
             let _ = choose(&[line.as_bytes()], &Coding::PREFERENCE);
         }
+    }
 
-        #[test]
-        fn every_qvalue_of_the_grammar_is_read(thousandths in 0_u16..=1000) {
-            let text = format!("q={}.{:03}", thousandths / 1000, thousandths % 1000);
-            prop_assert_eq!(parse_weight(text.as_bytes()), Some(thousandths));
+    #[test]
+    fn only_who_names_html_gets_it() {
+        for (lines, wants) in [
+            (&[][..], false),
+            (&["*/*"], false),
+            (&["text/*"], false),
+            (&["application/json"], false),
+            (&["text/html"], true),
+            (&["TEXT/HTML;level=1"], true),
+            (&["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"], true),
+            (&["application/json, text/html;q=0.1"], true),
+            (&["application/json", "text/html"], true),
+            (&["text/html;q=0"], false),
+            (&["text/html; q=0.000, */*"], false),
+            (&["text/html; q=0.001"], true),
+            (&["text/htmlx, xtext/html"], false),
+            (&[""], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(ACCEPT, HeaderValue::from_static(line));
+            }
+            assert_eq!(names_html(&headers), wants, "{lines:?}");
         }
     }
 }

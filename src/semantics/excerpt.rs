@@ -23,6 +23,14 @@ pub(crate) fn cut(text: &mut String) {
     }
 }
 
+/// The first `most` characters of a text, and `…` for the rest.
+pub(crate) fn first(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}{REST}", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// A text that is safe for terminals and logs: control characters and direction overrides are escaped.
 pub(crate) fn escaped(text: &str) -> String {
     let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

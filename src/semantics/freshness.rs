@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::clock::WallTime;
 
+use super::grammar;
+
 /// How far ahead of our clock a stamp may be and still count as "now": clocks differ, and headers say whole seconds.
 pub(crate) const FUTURE_TOLERANCE: Duration = Duration::from_secs(5);
 /// The largest number of seconds that `Age` means (RFC 9111 §1.2.2); larger values count as this.
@@ -54,28 +56,18 @@ pub(crate) fn origin_time(stamps: Stamps, asked: WallTime, received: WallTime, l
 /// if it is not a number.
 pub(crate) fn parse_age(value: &[u8]) -> Option<u32> {
     let first = value.split(|&byte| byte == b',').next()?;
-    parse_seconds(first, MAX_AGE_SECONDS)
+    grammar::seconds(first, MAX_AGE_SECONDS)
 }
 
 /// Reads `Retry-After` (RFC 9110 §10.2.3), seconds or an HTTP-date, as seconds from `now`: 0 for a date that has
 /// passed, [`MAX_RETRY_AFTER_SECONDS`] for anything longer, `None` if it is neither. A date is rounded up.
 pub(crate) fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
-    if let Some(seconds) = parse_seconds(value, MAX_RETRY_AFTER_SECONDS) {
+    if let Some(seconds) = grammar::seconds(value, MAX_RETRY_AFTER_SECONDS) {
         return Some(seconds);
     }
     let date = WallTime::parse_http_date(std::str::from_utf8(value).ok()?)?;
     let millis = date.millis_since(now).clamp(0, i64::from(MAX_RETRY_AFTER_SECONDS) * 1000);
     u32::try_from(millis.unsigned_abs().div_ceil(1000)).ok()
-}
-
-/// `delta-seconds` (RFC 9111 §1.2.2), at most `most`.
-pub(super) fn parse_seconds(text: &[u8], most: u32) -> Option<u32> {
-    let digits = super::trim(text);
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let value = digits.iter().fold(0_u32, |sum, digit| sum.saturating_mul(10).saturating_add(u32::from(digit - b'0')));
-    Some(value.min(most))
 }
 
 /// `Cache-Control` of our answers; `Display` writes the value, in whole seconds. RFC 9111 §5.2.2 and RFC 5861; zero

@@ -4,20 +4,98 @@
 //! to every answer alike.
 //! Callers: `answer`, wherever a request ends in an error.
 
-mod kind;
-
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::path::PathError;
+use super::excerpt;
+use super::target::PathError;
 use crate::words::counted;
-
-pub(crate) use kind::ProblemKind;
 
 /// The media type of a problem document (RFC 9457 §6.1).
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 /// The most characters of a client's value that are repeated.
 const MAX_VALUE: usize = 200;
+
+/// The kinds of problems, each with one status, the last part of its `type` URI, which is also the label for logs and
+/// metrics, and one title (RFC 9457 §3.1.3).
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident: $status:ident, $slug:literal, $title:literal;)+) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum ProblemKind {
+            $($(#[$doc])* $kind,)+
+        }
+
+        impl ProblemKind {
+            #[cfg(test)]
+            pub(crate) const ALL: [Self; [$($slug),+].len()] = [$(Self::$kind),+];
+
+            const fn row(self) -> (StatusCode, &'static str, &'static str) {
+                match self {
+                    $(Self::$kind => (StatusCode::$status, $slug, $title),)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A request that cannot be read.
+    BadRequest: BAD_REQUEST, "bad-request", "Bad request";
+    /// An invalid query parameter.
+    BadParameter: BAD_REQUEST, "bad-parameter", "Bad query parameter";
+    /// A path without a single reading.
+    BadPath: BAD_REQUEST, "bad-path", "Bad path";
+    /// An unexpected request body.
+    UnexpectedBody: BAD_REQUEST, "unexpected-body", "Unexpected request body";
+    /// No such listing, endpoint or path.
+    NotFound: NOT_FOUND, "not-found", "Not found";
+    /// Not a method of this resource.
+    MethodNotAllowed: METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed";
+    /// A snapshot that is not kept.
+    SnapshotGone: GONE, "snapshot-gone", "Snapshot not kept";
+    /// A condition of the request is false.
+    PreconditionFailed: PRECONDITION_FAILED, "precondition-failed", "Precondition failed";
+    /// A body beyond its bound.
+    ContentTooLarge: PAYLOAD_TOO_LARGE, "content-too-large", "Request body too large";
+    /// A request line beyond its bound.
+    UriTooLong: URI_TOO_LONG, "uri-too-long", "Request line too long";
+    /// A range that has no byte of the dump.
+    RangeNotSatisfiable: RANGE_NOT_SATISFIABLE, "range-not-satisfiable", "Range not satisfiable";
+    /// Over the rate limit.
+    RateLimited: TOO_MANY_REQUESTS, "rate-limited", "Too many requests";
+    /// Headers beyond their bounds.
+    HeadersTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "headers-too-large", "Request headers too large";
+    /// A fault of ours.
+    Internal: INTERNAL_SERVER_ERROR, "internal", "Internal error";
+    /// The origin answered nonsense or a redirect.
+    BadOriginAnswer: BAD_GATEWAY, "bad-origin-answer", "Unusable answer from the origin";
+    /// The origin can't be asked, or does not answer, and nothing stale may be served.
+    Unavailable: SERVICE_UNAVAILABLE, "unavailable", "Origin unavailable";
+    /// A dump that is not at hand now.
+    DumpUnavailable: SERVICE_UNAVAILABLE, "dump-unavailable", "Dump unavailable";
+    /// No room for another connection.
+    TooManyConnections: SERVICE_UNAVAILABLE, "too-many-connections", "Too many connections";
+    /// A kept snapshot that cannot answer now.
+    SnapshotUnavailable: SERVICE_UNAVAILABLE, "snapshot-unavailable", "Snapshot unavailable";
+    /// `only-if-cached`, and nothing usable is cached.
+    OnlyIfCached: GATEWAY_TIMEOUT, "only-if-cached", "Not in the cache";
+    /// The request came through this server before.
+    LoopDetected: LOOP_DETECTED, "loop-detected", "Loop detected";
+}
+
+impl ProblemKind {
+    pub const fn status(self) -> StatusCode {
+        self.row().0
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        self.row().1
+    }
+
+    pub const fn title(self) -> &'static str {
+        self.row().2
+    }
+}
 
 /// One error, ready to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,13 +106,13 @@ pub struct Problem {
 
 impl Problem {
     /// A problem without a constructor below.
-    pub const fn new(kind: ProblemKind, detail: String) -> Self {
-        Self { kind, detail }
+    pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
     }
 
     /// 400: the request is not HTTP as it should be.
     pub fn unreadable() -> Self {
-        Self::new(ProblemKind::BadRequest, "The request is not valid HTTP.".to_owned())
+        Self::new(ProblemKind::BadRequest, "The request is not valid HTTP.")
     }
 
     /// 400: `Host` is missing, repeated or invalid (RFC 9112 §3.2).
@@ -48,12 +126,12 @@ impl Problem {
 
     /// 400: the head of the request takes too many reads.
     pub fn in_pieces() -> Self {
-        Self::new(ProblemKind::BadRequest, "The request head arrived in too many small pieces.".to_owned())
+        Self::new(ProblemKind::BadRequest, "The request head arrived in too many small pieces.")
     }
 
     /// 400: the request target has a space or a control character (RFC 9112 §3.2).
     pub fn bad_target() -> Self {
-        let detail = "The request target contains a space or a control character; write a space as %20.".to_owned();
+        let detail = "The request target contains a space or a control character; write a space as %20.";
         Self::new(ProblemKind::BadRequest, detail)
     }
 
@@ -83,7 +161,7 @@ impl Problem {
 
     /// 400: a body on a request that must not have one.
     pub fn unexpected_body() -> Self {
-        Self::new(ProblemKind::UnexpectedBody, "Requests to this endpoint must not have a body.".to_owned())
+        Self::new(ProblemKind::UnexpectedBody, "Requests to this endpoint must not have a body.")
     }
 
     /// 404: no such listing.
@@ -117,12 +195,12 @@ impl Problem {
     pub fn precondition_failed() -> Self {
         let detail =
             "If-Match does not match: it compares strongly, and answers of the API have weak ETags, so only * matches.";
-        Self::new(ProblemKind::PreconditionFailed, detail.to_owned())
+        Self::new(ProblemKind::PreconditionFailed, detail)
     }
 
     /// 412: `If-Match` does not name the dump as it is now.
     pub fn dump_changed() -> Self {
-        Self::new(ProblemKind::PreconditionFailed, "If-Match does not match the current ETag of the dump.".to_owned())
+        Self::new(ProblemKind::PreconditionFailed, "If-Match does not match the current ETag of the dump.")
     }
 
     /// 416: the dump has only `length` bytes.
@@ -163,7 +241,7 @@ impl Problem {
 
     /// 500: our fault; the log says what happened.
     pub fn internal() -> Self {
-        Self::new(ProblemKind::Internal, "The request failed inside the server; its log says why.".to_owned())
+        Self::new(ProblemKind::Internal, "The request failed inside the server; its log says why.")
     }
 
     /// 502: the origin's answer can't be used; `why` completes "The origin's answer ".
@@ -201,15 +279,14 @@ impl Problem {
 
     /// 504: nothing usable is cached (RFC 9111 §5.2.1.7).
     pub fn only_if_cached() -> Self {
-        let detail =
-            "No usable answer is cached, and the request forbids asking the origin (only-if-cached).".to_owned();
+        let detail = "No usable answer is cached, and the request forbids asking the origin (only-if-cached).";
         Self::new(ProblemKind::OnlyIfCached, detail)
     }
 
     /// 508: the request came through this server before (RFC 8586).
     pub fn loop_detected() -> Self {
         let detail = "The request runs in a loop: Via or CDN-Loop already names this server. origin.url leads back to this server.";
-        Self::new(ProblemKind::LoopDetected, detail.to_owned())
+        Self::new(ProblemKind::LoopDetected, detail)
     }
 
     /// 503: the listing is known but its detail can't be had now.
@@ -261,11 +338,7 @@ fn bounded(value: impl AsRef<[u8]>) -> String {
     let bytes = value.as_ref();
     // A character has at most four bytes, so the shown part lies within.
     let head = &bytes[..bytes.len().min(4 * MAX_VALUE + 4)];
-    let text = String::from_utf8_lossy(head);
-    match text.char_indices().nth(MAX_VALUE) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text.into_owned(),
-    }
+    excerpt::first(&String::from_utf8_lossy(head), MAX_VALUE)
 }
 
 /// [`bounded`], in quotation marks.
@@ -277,7 +350,6 @@ fn quoted(value: impl AsRef<[u8]>) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
     fn parsed(problem: &Problem) -> serde_json::Value {
         serde_json::from_slice(&problem.to_json()).unwrap()
     }

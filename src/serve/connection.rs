@@ -24,7 +24,7 @@ use crate::answer::head::{Lines, Persistence};
 use crate::answer::respond::Decided;
 use crate::clock::WallTime;
 
-use super::connections::Guest;
+use super::connections::Connection;
 use super::farewell;
 use super::public::{Public, view};
 use super::request_head::{self, HeadBounds, Refusal, Unread};
@@ -39,14 +39,14 @@ pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// The state of a connection.
-struct Connection<'a, 'n> {
+struct Http1<'a, 'n> {
     public: &'a Public,
     shutdown: &'a ShutdownWatch,
     peer: IpAddr,
     /// The one timer, which is reset for each wait.
     timer: Pin<&'a mut Sleep>,
-    guest: &'a Guest,
-    /// See [`Guest::told_to_leave`].
+    connection: &'a Connection,
+    /// See [`Connection::told_to_leave`].
     leave: Pin<&'a mut Notified<'n>>,
     /// For heads.
     buffer: Vec<u8>,
@@ -63,14 +63,14 @@ type Between = (Stream, Option<BytesMut>);
 pub(super) async fn serve(
     public: &Public,
     stream: Stream,
-    guest: &Guest,
+    connection: &Connection,
     leave: Pin<&mut Notified<'_>>,
     shutdown: &ShutdownWatch,
 ) {
     let peer = peer_of(&stream);
     let timer = pin!(tokio::time::sleep(HEAD_DEADLINE));
     let mut connection =
-        Connection { public, shutdown, peer, timer, guest, leave, buffer: Vec::new(), date: Date::default() };
+        Http1 { public, shutdown, peer, timer, connection, leave, buffer: Vec::new(), date: Date::default() };
     let mut between = Some((stream, None));
     let mut patience = HEAD_DEADLINE;
     while let Some((stream, begun)) = between {
@@ -79,7 +79,7 @@ pub(super) async fn serve(
     }
 }
 
-impl Connection<'_, '_> {
+impl Http1<'_, '_> {
     /// Waits for one request and answers it; `None` at the end of the connection.
     async fn request(
         &mut self,
@@ -133,14 +133,14 @@ impl Connection<'_, '_> {
         patience: Duration,
     ) -> Option<Head> {
         let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.answers.rules.load().head)));
-        let (guest, leave) = (self.guest, &mut self.leave);
+        let (connection, leave) = (self.connection, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
             // A request that has arrived is answered, even if the connection must close.
             Poll::Ready(read) => Poll::Ready(Some(read)),
             Poll::Pending => leave.as_mut().poll(cx).map(|()| None),
         });
-        let read = within_from(self.timer.as_mut(), patience, read, |now| guest.rest(now)).await;
-        guest.work();
+        let read = within_from(self.timer.as_mut(), patience, read, |now| connection.set_idle(now)).await;
+        connection.set_busy();
         read.flatten()
     }
 
@@ -173,9 +173,9 @@ impl Connection<'_, '_> {
         let sent = send(self.timer.as_mut(), &mut stream, answer.head.as_bytes(), &body).await;
         drop(busy);
         if sent.is_ok() {
-            self.guest.rest(Instant::now());
+            self.connection.set_idle(Instant::now());
             tokio::select! {
-                () = farewell::take_leave(stream) => {}
+                () = farewell::lingering_close(stream) => {}
                 () = self.leave.as_mut() => {}
             }
         }

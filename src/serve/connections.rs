@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use crate::semantics::network::household;
-use crate::telemetry::connections::ConnectionCounters;
+use crate::semantics::client_address::household;
+use crate::telemetry::counters::ConnectionCounters;
 
 use super::unread::{self, HouseholdRoom, Unread};
 
@@ -129,12 +129,12 @@ impl Connections {
     ///
     /// # Errors
     /// At the limit.
-    pub(crate) fn admit(&self, peer: Option<IpAddr>) -> Result<Guest, Full> {
+    pub(crate) fn admit(&self, peer: Option<IpAddr>) -> Result<Connection, Full> {
         let counters = &self.0.counters;
         let admitted = self.seat(self.household(peer));
         match &admitted {
             Ok(_) => counters.opened(),
-            Err(full) => counters.refused(full.as_str()),
+            Err(full) => counters.refused.add(full.as_str(), 1),
         }
         admitted
     }
@@ -161,7 +161,7 @@ impl Connections {
         peer.map(|peer| household(peer, self.0.room.load().ipv6_prefix))
     }
 
-    fn seat(&self, household: Option<IpAddr>) -> Result<Guest, Full> {
+    fn seat(&self, household: Option<IpAddr>) -> Result<Connection, Full> {
         let inner = &*self.0;
         let room = **inner.room.load();
         let now = inner.nanoseconds(Instant::now());
@@ -187,7 +187,7 @@ impl Connections {
         let unread = household.map(|household| table.one_more_of(household));
         let place = table.seat(&seat);
         drop(table);
-        Ok(Guest { connections: self.clone(), seat, place, household, unread, taken: AtomicU64::new(0) })
+        Ok(Connection { connections: self.clone(), seat, place, household, unread, taken: AtomicU64::new(0) })
     }
 
     /// The server stops: idle connections close, and busy ones after their last answer.
@@ -257,7 +257,7 @@ impl Table {
 }
 
 /// An admitted connection, until it is dropped.
-pub(crate) struct Guest {
+pub(crate) struct Connection {
     connections: Connections,
     seat: Arc<Seat>,
     place: usize,
@@ -268,7 +268,7 @@ pub(crate) struct Guest {
     taken: AtomicU64,
 }
 
-impl Guest {
+impl Connection {
     /// From now on the connection counts for this household; `None`: for no household. To be called once.
     ///
     /// # Errors
@@ -279,7 +279,7 @@ impl Guest {
         let each = inner.room.load().each;
         let mut table = inner.table.lock();
         if table.households.get(&household).is_some_and(|mine| mine.connections >= each) {
-            inner.counters.refused(Full::Household(each).as_str());
+            inner.counters.refused.add(Full::Household(each).as_str(), 1);
             return Err(Full::Household(each));
         }
         self.unread = Some(table.one_more_of(household));
@@ -288,17 +288,17 @@ impl Guest {
     }
 
     /// It is idle from now on.
-    pub(crate) fn rest(&self, now: Instant) {
+    pub(crate) fn set_idle(&self, now: Instant) {
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
         self.seat.busy.store(0, Ordering::Release);
     }
 
     /// It is busy: it is not closed for others.
-    pub(crate) fn work(&self) {
+    pub(crate) fn set_busy(&self) {
         self.seat.busy.store(1, Ordering::Release);
     }
 
-    /// One of its streams is busy, until the value is dropped. Not for connections that [`work`](Self::work).
+    /// One of its streams is busy, until the value is dropped. Not for connections that are [set busy](Self::set_busy).
     pub(crate) fn stream(self: &Arc<Self>) -> Stream {
         self.seat.busy.fetch_add(1, Ordering::AcqRel);
         Stream(self.clone())
@@ -345,7 +345,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.connections.0.counters.closed();
         let mut table = self.connections.0.table.lock();
@@ -366,11 +366,11 @@ impl Drop for Guest {
 }
 
 /// A busy stream of a connection.
-pub(crate) struct Stream(Arc<Guest>);
+pub(crate) struct Stream(Arc<Connection>);
 
 impl Stream {
     /// Its connection.
-    pub(crate) fn guest(&self) -> &Guest {
+    pub(crate) fn connection(&self) -> &Connection {
         &self.0
     }
 }

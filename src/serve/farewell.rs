@@ -20,7 +20,7 @@ const MOST: usize = 16 << 20;
 const PIECE: usize = 16 << 10;
 
 /// Ends a connection after an answer, and waits a limited time until the client has ended it, too.
-pub(crate) async fn take_leave(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub(crate) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     // The connection is dropped in any case.
     let _ended = timeout(LINGER, async {
         AsyncWriteExt::shutdown(&mut stream).await?;

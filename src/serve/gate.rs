@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::answer::head::{Lines, Persistence};
 
 use super::connection::{self, HEAD_DEADLINE, peer_of};
-use super::connections::{Connections, Full, Guest};
+use super::connections::{Connection, Connections, Full};
 use super::proxy_header::{self, ProxyHeaders, Refusal};
 use super::public::Public;
 use super::{farewell, http2};
@@ -49,7 +49,7 @@ pub(super) struct Arrival {
     pub stream: Stream,
     /// The TCP peer, or the client that a load balancer announced.
     pub peer: IpAddr,
-    pub admitted: Result<Guest, Full>,
+    pub admitted: Result<Connection, Full>,
 }
 
 impl Gate {
@@ -90,8 +90,8 @@ impl Gate {
             return None;
         }
         // It counts from now on; for a household as soon as that is known.
-        let mut guest = match self.connections.admit(None) {
-            Ok(guest) => guest,
+        let mut connection = match self.connections.admit(None) {
+            Ok(connection) => connection,
             Err(full) => return Some(Arrival { stream, peer: proxy, admitted: Err(full) }),
         };
         let Ok(mut tcp) = stream.into_any().downcast::<Tcp>() else {
@@ -100,7 +100,7 @@ impl Gate {
         };
         let taken = tokio::select! {
             taken = proxy_header::take(&mut tcp) => taken,
-            () = guest.told_to_leave() => return None,
+            () = connection.told_to_leave() => return None,
         };
         match taken {
             Ok(true) => {}
@@ -112,16 +112,16 @@ impl Gate {
         }
         let stream: Stream = tcp;
         let peer = peer_of(&stream);
-        let admitted = guest.stand_for(self.counts_for(peer)).map(|()| guest);
+        let admitted = connection.stand_for(self.counts_for(peer)).map(|()| connection);
         Some(Arrival { stream, peer, admitted })
     }
 
     /// Serves an admitted connection.
-    pub(super) async fn serve(&self, mut stream: Stream, guest: Guest, shutdown: &ShutdownWatch) {
-        let guest = Arc::new(guest);
-        let mut leave = pin!(guest.told_to_leave());
+    pub(super) async fn serve(&self, mut stream: Stream, connection: Connection, shutdown: &ShutdownWatch) {
+        let connection = Arc::new(connection);
+        let mut leave = pin!(connection.told_to_leave());
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return http2::serve(&self.public, stream, &guest, leave, shutdown).await;
+            return http2::serve(&self.public, stream, &connection, leave, shutdown).await;
         }
         let is_http2 = tokio::select! {
             biased;
@@ -129,8 +129,8 @@ impl Gate {
             () = leave.as_mut() => return,
         };
         match is_http2 {
-            Ok(Ok(true)) => http2::serve(&self.public, stream, &guest, leave, shutdown).await,
-            Ok(Ok(false)) => connection::serve(&self.public, stream, &guest, leave, shutdown).await,
+            Ok(Ok(true)) => http2::serve(&self.public, stream, &connection, leave, shutdown).await,
+            Ok(Ok(false)) => connection::serve(&self.public, stream, &connection, leave, shutdown).await,
             Ok(Err(_)) | Err(_) => {}
         }
     }
@@ -150,7 +150,7 @@ impl Gate {
             stream.flush().await
         });
         if matches!(sent.await, Ok(Ok(()))) {
-            farewell::take_leave(stream).await;
+            farewell::lingering_close(stream).await;
         }
     }
 }
@@ -177,7 +177,7 @@ impl ServerApp for Gate {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let Arrival { stream, peer, admitted } = self.arrive(stream).await?;
         match admitted {
-            Ok(guest) => self.serve(stream, guest, shutdown).await,
+            Ok(connection) => self.serve(stream, connection, shutdown).await,
             Err(full) => self.turn_away(stream, peer, full).await,
         }
         None

@@ -29,7 +29,7 @@ use crate::answer::respond::{Decided, RequestInfo};
 use crate::clock;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
-use super::connections::{self, Guest};
+use super::connections::{self, Connection};
 use super::in_flight::InFlight;
 use super::public::{Public, view};
 use super::unread::{Unread, carried};
@@ -52,7 +52,7 @@ const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 pub(super) async fn serve(
     public: &Arc<Public>,
     stream: Stream,
-    guest: &Arc<Guest>,
+    admitted: &Arc<Connection>,
     leave: Pin<&mut Notified<'_>>,
     shutdown: &ShutdownWatch,
 ) {
@@ -60,7 +60,7 @@ pub(super) async fn serve(
     let (stop, stopping) = watch::channel(*shutdown.borrow());
     let peer = peer_of(&stream);
     let answers = |session, works| answer(public.clone(), session, peer, works);
-    let mut serving = pin!(streams(stream, options(public), guest, &public.in_flight, stopping, answers));
+    let mut serving = pin!(streams(stream, options(public), admitted, &public.in_flight, stopping, answers));
     tokio::select! {
         () = serving.as_mut() => return,
         () = leave => {}
@@ -69,7 +69,7 @@ pub(super) async fn serve(
     // Its streams are answered, and the client is told that no more are accepted. `serving` has the receiver and has
     // not ended, so `send` does not fail.
     let _told = stop.send(true);
-    if guest.is_closing() || *shutdown.borrow() {
+    if admitted.is_closing() || *shutdown.borrow() {
         serving.await;
     } else {
         let _ended = timeout(LAST_STREAMS, serving).await;
@@ -81,12 +81,12 @@ pub(super) async fn serve(
 async fn streams<A: Future<Output = ()> + Send + 'static>(
     stream: Stream,
     options: H2Options,
-    guest: &Arc<Guest>,
+    admitted: &Arc<Connection>,
     in_flight: &InFlight,
     mut stopping: watch::Receiver<bool>,
     answers: impl Fn(HttpSession, connections::Stream) -> A,
 ) {
-    let outbox = Outbox::new(stream, guest, in_flight);
+    let outbox = Outbox::new(stream, admitted, in_flight);
     let handshake = server::handshake(Box::new(outbox.clone()), Some(options));
     let mut connection = match timeout(HEAD_DEADLINE, handshake).await {
         Ok(Ok(connection)) => connection,
@@ -108,7 +108,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
         tokio::select! {
             biased;
             accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => match accepted {
-                Ok(Some(H2Accept::Session(session))) => begin(session, guest, &answers).await,
+                Ok(Some(H2Accept::Session(session))) => begin(session, admitted, &answers).await,
                 Ok(Some(H2Accept::Rejected)) => {
                     malformed += 1;
                     if malformed >= MALFORMED {
@@ -131,7 +131,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
                 connection.graceful_shutdown();
                 stops = true;
             }
-            () = idle.as_mut() => match next_look(guest.idle_since(), Instant::now()) {
+            () = idle.as_mut() => match next_look(admitted.idle_since(), Instant::now()) {
                 Some(next) => idle.as_mut().reset(next),
                 None => return,
             }
@@ -159,11 +159,11 @@ fn options(public: &Public) -> H2Options {
 /// Answers a stream if its answer is ready; otherwise a task does that later.
 async fn begin<A: Future<Output = ()> + Send + 'static>(
     session: HttpSession,
-    guest: &Arc<Guest>,
+    admitted: &Arc<Connection>,
     answers: &impl Fn(HttpSession, connections::Stream) -> A,
 ) {
-    let works = guest.stream();
-    if guest.streams() > IN_WORK {
+    let works = admitted.stream();
+    if admitted.streams() > IN_WORK {
         // The client opens streams and resets them, again and again. Dropping the session resets this stream.
         tracing::debug!("a stream was refused: too many reset streams of its connection are still being answered");
         return;
@@ -177,16 +177,16 @@ async fn begin<A: Future<Output = ()> + Send + 'static>(
 /// Answers one stream, as soon as its client has taken enough of the others.
 async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
-    let guest = works.guest();
-    let Ok(room) = enter(Some(guest)).await else { return };
+    let admitted = works.connection();
+    let Ok(room) = enter(Some(admitted)).await else { return };
     let view = view(session.req_header(), peer, !session.is_body_empty());
     let answered = match public.answers.respond(&view, HeaderMap::new()).await {
-        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, room, guest).await,
+        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, room, admitted).await,
         decided => {
             // It takes room when its body begins.
             drop(room);
             // In a box, because most streams need no room for it.
-            Box::pin(pass_on(&public, session, decided, guest)).await
+            Box::pin(pass_on(&public, session, decided, admitted)).await
         }
     };
     if answered.is_err() {
@@ -212,7 +212,7 @@ async fn send(
     info: RequestInfo,
     mut answer: Answer,
     room: Option<Unread>,
-    guest: &Guest,
+    admitted: &Connection,
 ) -> Result<(), Broken> {
     let (mut fields, body) = (std::mem::take(&mut answer.head), answer.body.take());
     keep_out_of_table(&mut fields);
@@ -220,7 +220,7 @@ async fn send(
     let sent = if clock::is_before_1970() {
         Err(Broken)
     } else {
-        write(session, answer.status, fields, body, room, guest).await
+        write(session, answer.status, fields, body, room, admitted).await
     };
     public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
     sent
@@ -233,7 +233,7 @@ async fn write(
     fields: HeaderMap,
     body: Option<Bytes>,
     mut room: Option<Unread>,
-    guest: &Guest,
+    admitted: &Connection,
 ) -> Result<(), Broken> {
     session.write_response_header(Box::new(head(status, fields)), body.is_none())?;
     let Some(body) = body else { return Ok(()) };
@@ -241,7 +241,7 @@ async fn write(
         room.resize(body.len());
     }
     for (piece, ends) in pieces(carried(body, room)) {
-        in_time(Some(guest), session.write_body(piece, ends)).await?;
+        in_time(Some(admitted), session.write_body(piece, ends)).await?;
     }
     Ok(())
 }
@@ -251,12 +251,12 @@ async fn pass_on(
     public: &Public,
     session: HttpSession,
     decided: Decided<HeaderMap>,
-    guest: &Guest,
+    admitted: &Connection,
 ) -> Result<(), Broken> {
     let mut session = ServerSession::new_http2(session);
     session.set_read_timeout(Some(READ_TIMEOUT));
     session.set_total_drain_timeout(Some(READ_TIMEOUT));
-    public.carry_out(&mut session, decided, Some(guest)).await?;
+    public.carry_out(&mut session, decided, Some(admitted)).await?;
     session.finish().await?;
     Ok(())
 }

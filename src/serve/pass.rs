@@ -51,7 +51,7 @@ impl Public {
         };
         let Some(proxy) = &self.answers.proxy else {
             let problem = Problem::unknown_path(&target[..]);
-            let answer = self.answers.standing.load().problem(asked, &problem, None, HeaderMap::new());
+            let answer = self.answers.constant_headers.load().problem(asked, &problem, None, HeaderMap::new());
             return self.send(session, info, answer, None, shared).await;
         };
         let body = if session.is_body_empty() {
@@ -69,6 +69,7 @@ impl Public {
             fields: fields.clone(),
             body,
             client,
+            for_many: self.answers.rules.load().client_ip.trusts(client),
             version,
             endpoint: Endpoint::Unknown,
         };

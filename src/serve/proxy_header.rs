@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::{Instant, timeout};
 
 use crate::semantics::proxy_protocol::{self, BadHeader, Header};
-use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
+use crate::telemetry::counters::ByLabels;
 
 /// How long a header may take, counted from accept.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -53,7 +53,7 @@ impl Refusal {
 
 /// Reads the headers of all public listeners, and keeps the count of refused connections.
 pub(crate) struct ProxyHeaders {
-    counters: ProxyProtocolCounters,
+    refused: ByLabels<&'static str>,
     warned: Mutex<Warned>,
 }
 
@@ -66,13 +66,13 @@ struct Warned {
 
 impl ProxyHeaders {
     /// No connection was refused yet.
-    pub(crate) fn new(counters: ProxyProtocolCounters) -> Self {
-        Self { counters, warned: Mutex::default() }
+    pub(crate) fn new(refused: ByLabels<&'static str>) -> Self {
+        Self { refused, warned: Mutex::default() }
     }
 
     /// Counts and reports a connection that is closed.
     pub(super) fn refuse(&self, peer: IpAddr, why: Refusal) {
-        self.counters.refused(why.as_str());
+        self.refused.add(why.as_str(), 1);
         if let Some(connections) = self.warned.lock().one_more(Instant::now()) {
             tracing::warn!(%peer, connections, %why, "connections were closed because of the PROXY protocol");
         }

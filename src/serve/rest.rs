@@ -6,7 +6,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use crate::dumps::Part;
+use crate::dumps::DumpPart;
 use crate::proxy::spool::{Broken, Reader};
 
 /// Where the rest comes from.
@@ -14,7 +14,7 @@ pub(super) enum Rest {
     /// It still arrives.
     Origin(Reader),
     /// It lies on the disk.
-    File(Part),
+    File(DumpPart),
 }
 
 /// Why there is no more of it.

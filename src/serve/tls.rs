@@ -4,7 +4,6 @@
 //! error, and use the process's default cryptography. Callers: [`crate::app`].
 
 pub(crate) mod certificate;
-mod handshakes;
 pub(crate) mod renewal;
 mod rewound;
 
@@ -27,10 +26,10 @@ use rustls::server::ResolvesServerCert;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::clock;
+use crate::limit::shares::Shares;
 
 use super::farewell;
 use super::gate::{Arrival, Gate, PREFACE};
-use handshakes::Handshakes;
 use rewound::Rewound;
 
 /// How long a connection may take, in all, until its first bytes of HTTP.
@@ -77,7 +76,7 @@ enum Refused {
 /// Makes TLS connections and hands them to a [`Gate`].
 pub(crate) struct TlsGate {
     acceptor: Acceptor,
-    room: Handshakes,
+    handshakes: Shares,
     gate: Arc<Gate>,
 }
 
@@ -97,7 +96,7 @@ impl TlsGate {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.ticketer = Ticketer::new()?;
         let acceptor = Acceptor::from_server_config(Arc::new(config));
-        Ok(Self { acceptor, room: Handshakes::new(AT_ONCE, SHARE), gate: Arc::new(gate) })
+        Ok(Self { acceptor, handshakes: Shares::new(AT_ONCE, SHARE), gate: Arc::new(gate) })
     }
 
     /// `household`: whose share it takes.
@@ -114,7 +113,7 @@ impl TlsGate {
         if clock::is_before_1970() {
             return Err(Refused::NoTime);
         }
-        let place = self.room.enter(household).await.map_err(std::io::Error::other)?;
+        let place = self.handshakes.take(household, 1).await.map_err(std::io::Error::other)?;
         let handshake = pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)).await;
         let mut stream = handshake.map_err(|_elapsed| Refused::Silent)??;
         drop(place);
@@ -135,13 +134,13 @@ impl TlsGate {
 impl ServerApp for TlsGate {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let Arrival { stream, peer, admitted } = self.gate.arrive(stream).await?;
-        let Ok(guest) = admitted else { return None };
+        let Ok(connection) = admitted else { return None };
         let Ok(tcp) = stream.into_any().downcast::<Tcp>() else {
             tracing::error!("a connection to the HTTPS listener is not TCP");
             return None;
         };
         let established = {
-            let leave = pin!(guest.told_to_leave());
+            let leave = pin!(connection.told_to_leave());
             let handshake = pingora_timeout::timeout(DEADLINE, self.establish(*tcp, self.gate.counts_for(peer)));
             tokio::select! {
                 established = handshake => established,
@@ -159,7 +158,7 @@ impl ServerApp for TlsGate {
                 return None;
             }
         };
-        self.gate.serve(stream, guest, shutdown).await;
+        self.gate.serve(stream, connection, shutdown).await;
         None
     }
 
@@ -187,7 +186,7 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
 async fn tell_plain_http(mut tcp: Tcp) -> std::io::Result<()> {
     tcp.write_all(NOT_TLS).await?;
     tcp.flush().await?;
-    farewell::take_leave(tcp).await;
+    farewell::lingering_close(tcp).await;
     Ok(())
 }
 

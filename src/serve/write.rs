@@ -12,7 +12,7 @@ use pingora::protocols::http::ServerSession;
 
 use crate::clock;
 
-use super::connections::Guest;
+use super::connections::Connection;
 use super::unread::Unread;
 
 /// For each write. Every wait on the public side is bounded.
@@ -26,7 +26,7 @@ pub(super) const PIECE: usize = 64 << 10;
 const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;
 
 /// The connection of a write, if it has other streams to which it may give its time; `None`: it has none.
-pub(super) type Shared<'a> = Option<&'a Guest>;
+pub(super) type Shared<'a> = Option<&'a Connection>;
 
 /// The connection cannot be used any more: the client is gone, or got an incomplete answer.
 #[derive(Debug)]
@@ -81,8 +81,8 @@ pub(super) fn pieces(mut body: Bytes) -> impl Iterator<Item = (Bytes, bool)> {
 }
 
 /// What a client must take of its connection within the deadline, in bytes: all that waits within 16 minutes.
-pub(super) fn due(guest: &Guest) -> u64 {
-    PIECE.max(guest.unread() / 32) as u64
+pub(super) fn due(connection: &Connection) -> u64 {
+    PIECE.max(connection.unread() / 32) as u64
 }
 
 /// A write of pingora's session, which has no deadline for heads and flushes of its own. The write of a stream goes on
@@ -96,13 +96,13 @@ pub(super) async fn in_time<T>(
 
 /// Waits for room for an answer, as long as the client reads others; `None`: it needs none.
 pub(super) async fn enter(shared: Shared<'_>) -> Result<Option<Unread>, Broken> {
-    let Some(guest) = shared else { return Ok(None) };
-    while_taken(shared, u64::MAX, guest.room()).await
+    let Some(connection) = shared else { return Ok(None) };
+    while_taken(shared, u64::MAX, connection.room()).await
 }
 
 /// Waits while the client takes enough of its connection, until it has taken `most` bytes.
 async fn while_taken<T>(shared: Shared<'_>, most: u64, work: impl Future<Output = T>) -> Result<T, Broken> {
-    let taken = || shared.map_or(0, Guest::taken);
+    let taken = || shared.map_or(0, Connection::taken);
     let (mut work, began) = (pin!(work), taken());
     let mut last = began;
     loop {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Envelope;
 use crate::api::taxonomy::TaxonomyKind;
 
 /// Summaries per job.
@@ -108,7 +108,7 @@ pub(super) fn envelope_text(envelope: &Envelope) -> Vec<u8> {
     // Written field by field, because debug output is not a stable format.
     let mut text = envelope.empty_filters.clone().into_bytes();
     for field in &envelope.fields {
-        use crate::api::envelope::EnvelopeField as F;
+        use crate::api::page::EnvelopeField as F;
         let stated;
         let (tag, key, value) = match field {
             F::StatedTotal { total, unknown } => {

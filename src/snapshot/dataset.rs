@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use crate::api::edges::spelling::folded;
+use crate::api::edges::folded;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
@@ -246,6 +246,12 @@ impl Dataset {
     /// Every slug of a taxonomy with its membership.
     pub fn memberships(&self, kind: TaxonomyKind) -> impl Iterator<Item = (&str, &Membership)> {
         self.membership[kind.index()].iter().map(|(slug, membership)| (&**slug, membership))
+    }
+
+    /// The terms of a taxonomy that are known to have listings, with their positions.
+    pub fn known_terms(&self, kind: TaxonomyKind) -> impl Iterator<Item = (&str, &Positions)> {
+        let known = self.memberships(kind).filter_map(|(slug, known)| Some((slug, known.positions()?)));
+        known.filter(|(_, positions)| !positions.is_empty())
     }
 
     /// The origin's lists for terms that are known only by them: content and evidence give the same data set.

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
-use crate::api::edges::lesson::{Answer, Learned, Lesson};
-use crate::api::edges::odd::{How, Odd, OddQuery};
+use crate::api::edges::lesson::{Learned, LearnedAnswer, Lesson};
+use crate::api::edges::{How, Odd, OddQuery};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 
@@ -145,7 +145,7 @@ pub(crate) enum Decision<'a> {
     /// With a list.
     List(Applied),
     /// With a status and this body.
-    Body(&'a Answer, String),
+    Body(&'a LearnedAnswer, String),
     /// With the origin's answer, as every answer that the snapshot does not have.
     Through,
     /// Nobody knows but the origin: a value belongs to no class, or two parameters are odd. The origin is asked if that
@@ -225,7 +225,7 @@ pub(crate) fn of_empty<'a>(
 }
 
 /// The body with which the id of no listing is answered; `None`: ours.
-pub(crate) fn of_id<'a>(lesson: Option<&'a Lesson>, id: &str) -> Option<(&'a Answer, String)> {
+pub(crate) fn of_id<'a>(lesson: Option<&'a Lesson>, id: &str) -> Option<(&'a LearnedAnswer, String)> {
     let Some(Lesson::Answer(answer)) = lesson else { return None };
     Some((answer, answer.body.fill(&[id])?))
 }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use imports::import;
 
 use super::*;
-use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::{Envelope, EnvelopeField};
 use crate::config::Config;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;

@@ -15,8 +15,8 @@ use super::coding::{Reader, damaged};
 use super::error::StoreError;
 use super::packing::unpack;
 use super::record::BlockKey;
-use crate::api::envelope::Envelope;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Envelope;
 
 /// The largest uncompressed block: a full one plus one summary of the largest size.
 pub(super) const MAX_BLOCK: usize = 48 << 20;

@@ -67,7 +67,7 @@ fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Enc
     let mut packer = Packer::new()?;
     let mut body = |key: &str, body: &[u8]| {
         coding::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
-        Ok(coding::seal(BODY, key.as_bytes(), packer.pack(body)?))
+        Ok::<_, StoreError>(coding::seal(BODY, key.as_bytes(), packer.pack(body)?))
     };
     copies
         .iter()

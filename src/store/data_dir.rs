@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 
 use super::error::OpenError;
 use super::files;
-use super::locker::{self, Locker};
 use super::migration;
 use super::owner;
 
@@ -100,7 +99,7 @@ impl DataDir {
         match File::open(&path) {
             Ok(directory) => match acquire(&directory, &path, &path) {
                 Ok(()) => lock.locked.push(directory),
-                Err(error @ (OpenError::Held { .. } | OpenError::Locked { .. })) => return Err(error),
+                Err(error @ OpenError::Held { .. }) => return Err(error),
                 Err(error) => tracing::debug!(%error, "the directory cannot be locked; a file in it is locked instead"),
             },
             Err(error) => {
@@ -217,12 +216,29 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
         }
     }
     let path = dir.to_owned();
-    let named = DataDir::holder(dir).unwrap_or(Holder::UNKNOWN);
-    // The file may name an earlier server, while another program has locked it since.
-    if let Some(Locker { pid, program }) = locker::stranger(lock, named.pid) {
-        return Err(OpenError::Locked { path, pid, program });
+    let Holder { pid, admin, untrusted } = DataDir::holder(dir).unwrap_or(Holder::UNKNOWN);
+    // The file may name an earlier server, while another process has locked it since.
+    let pids = locked_by(lock);
+    match pids.first() {
+        Some(other) if pid.is_none_or(|pid| !pids.contains(&pid)) => {
+            Err(OpenError::Held { path, pid: Some(*other), admin: None, untrusted: None })
+        }
+        _ => Err(OpenError::Held { path, pid, admin, untrusted }),
     }
-    Err(OpenError::Held { path, pid: named.pid, admin: named.admin, untrusted: named.untrusted })
+}
+
+/// The processes that have locked a file, by the system's table (proc_locks(5)); empty if it has none, or they run in
+/// other containers.
+fn locked_by(file: &File) -> Vec<u32> {
+    let (Ok(meta), Ok(table)) = (file.metadata(), fs::read_to_string("/proc/locks")) else { return Vec::new() };
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let holder = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        // Number, kind, mode, access, process, place; `->` is before the kind of one that waits.
+        [_, kind, _, _, pid, at, ..] if kind != "->" && at == place => pid.parse().ok().filter(|pid| *pid > 0),
+        _ => None,
+    };
+    table.lines().filter_map(holder).collect()
 }
 
 /// Whether the lock is taken.
@@ -337,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_that_has_locked_the_directory_is_named() {
+    fn another_process_that_has_locked_the_directory_is_named() {
         let temp = tempfile::tempdir().unwrap();
         drop(DataDir::open(temp.path()).unwrap());
         let mut other = Command::new("flock");
@@ -347,8 +363,7 @@ mod tests {
         let refused = DataDir::open(temp.path()).unwrap_err();
         drop(other.stdin.take());
         other.wait().unwrap();
-        assert!(matches!(&refused, OpenError::Locked { pid, .. } if *pid == other.id()), "{refused}");
-        assert!(refused.to_string().contains("flock"), "{refused}");
+        assert!(matches!(&refused, OpenError::Held { pid, admin: None, .. } if *pid == Some(other.id())), "{refused}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::api::listing::ListingId;
+use crate::tasks::Aborted;
 
 /// Why a data directory or its store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -23,16 +24,6 @@ pub enum OpenError {
         admin: Option<SocketAddr>,
         /// The directory's owner, if that user is not trusted.
         untrusted: Option<u32>,
-    },
-    /// Another program has locked it.
-    #[error("the data directory {} is locked by process {pid} ({program}); end that process first", path.display())]
-    Locked {
-        /// The data directory.
-        path: PathBuf,
-        /// The other process.
-        pid: u32,
-        /// The program's name, from the system.
-        program: String,
     },
     /// It belongs to another user.
     #[error("the data directory {} belongs to user {owner}; run this command as that user", path.display())]
@@ -164,6 +155,12 @@ impl OpenError {
             StoreError::Damaged(detail) => Self::Damaged { path: path.to_owned(), detail },
             other => Self::Damaged { path: path.to_owned(), detail: other.to_string() },
         }
+    }
+}
+
+impl From<Aborted> for StoreError {
+    fn from(aborted: Aborted) -> Self {
+        Self::Io { path: "task".into(), source: io::Error::other(aborted) }
     }
 }
 

@@ -13,8 +13,8 @@ use super::fault::Fault;
 use super::record::{BlockKey, Blocks, SnapshotRecord};
 use super::tables::{self, Sealed};
 use super::{Store, block, parallel};
-use crate::api::envelope::Envelope;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 
 impl Store {

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::*;
-use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::{Envelope, EnvelopeField};
 use crate::snapshot::content::Content;
 use crate::snapshot::meta::SnapshotMeta;
 

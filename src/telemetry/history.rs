@@ -1,7 +1,7 @@
-//! The last quarter of an hour and the last 12 hours as samples, for the charts of the operator's page.
+//! The last quarter of an hour and the last 12 hours as samples, for the charts of the console.
 //!
-//! It takes readings of counters that count anyway, and keeps differences in two arrays of fixed length: about 80 kB,
-//! however long the process runs. Time is an argument. Callers: `admin::sampler` records, `admin::page` draws.
+//! It takes readings of counters that count anyway, and keeps differences in two arrays of fixed length: about 120 kB,
+//! however long the process runs. Time is an argument. Callers: `admin::history` records and shows them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +27,13 @@ pub(crate) enum Span {
 }
 
 impl Span {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Minutes => "minutes",
+            Self::Hours => "hours",
+        }
+    }
+
     /// Between two samples.
     pub(crate) const fn step(self) -> Duration {
         match self {
@@ -53,6 +60,8 @@ pub(crate) struct Reading {
     pub not_modified: u64,
     /// Requests to the origin by kind.
     pub sent: [u64; CLASSES],
+    /// Requests by kind that count in the origin's budget now; `None`: it has no limit.
+    pub budget: Option<[u32; CLASSES]>,
     /// Times of answers.
     pub latency: [u64; BUCKETS],
     /// Seconds since the data was confirmed; `None`: no data, or nobody knows.
@@ -63,6 +72,8 @@ pub(crate) struct Reading {
     pub details: Option<f32>,
     /// Compared samples that equal the origin, 0 to 1; `None`: nothing was compared.
     pub parity: Option<f32>,
+    /// Resident memory of the process in bytes; `None`: unknown.
+    pub memory: Option<u64>,
 }
 
 impl Default for Reading {
@@ -71,11 +82,13 @@ impl Default for Reading {
             answers: [0; Group::ALL.len()],
             not_modified: 0,
             sent: [0; CLASSES],
+            budget: None,
             latency: [0; BUCKETS],
             age_seconds: None,
             pages: None,
             details: None,
             parity: None,
+            memory: None,
         }
     }
 }
@@ -89,6 +102,8 @@ pub(crate) struct Sample {
     pub not_modified: u32,
     /// Requests to the origin by kind.
     pub sent: [u32; CLASSES],
+    /// See [`Reading::budget`].
+    pub budget: Option<[u32; CLASSES]>,
     /// Half of the answers were given within so many microseconds; `None`: there were no answers.
     pub p50: Option<u32>,
     /// 99 of a hundred answers were given within so many microseconds.
@@ -101,6 +116,8 @@ pub(crate) struct Sample {
     pub details: Option<f32>,
     /// See [`Reading::parity`].
     pub parity: Option<f32>,
+    /// See [`Reading::memory`].
+    pub memory: Option<u64>,
 }
 
 impl Sample {
@@ -110,34 +127,14 @@ impl Sample {
             answers: difference(&before.answers, &after.answers).map(small),
             not_modified: small(after.not_modified.saturating_sub(before.not_modified)),
             sent: difference(&before.sent, &after.sent).map(small),
+            budget: after.budget,
             p50: latency::percentile(&times, 0.5),
             p99: latency::percentile(&times, 0.99),
             age_seconds: after.age_seconds,
             pages: after.pages,
             details: after.details,
             parity: after.parity,
-        }
-    }
-
-    /// All answers.
-    pub(crate) fn answered(&self) -> u32 {
-        self.answers.iter().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-
-    /// Several samples as one, `next` being the later one: sums, the highest latency and age, the last of the rest.
-    #[must_use]
-    pub(crate) fn and(&self, next: &Self) -> Self {
-        let sum = |a: u32, b: u32| a.saturating_add(b);
-        Self {
-            answers: std::array::from_fn(|at| sum(self.answers[at], next.answers[at])),
-            not_modified: sum(self.not_modified, next.not_modified),
-            sent: std::array::from_fn(|at| sum(self.sent[at], next.sent[at])),
-            p50: self.p50.max(next.p50),
-            p99: self.p99.max(next.p99),
-            age_seconds: self.age_seconds.max(next.age_seconds),
-            pages: next.pages.or(self.pages),
-            details: next.details.or(self.details),
-            parity: next.parity.or(self.parity),
+            memory: after.memory,
         }
     }
 }
@@ -234,7 +231,7 @@ mod tests {
     }
 
     fn counts(samples: &[Option<Sample>]) -> Vec<Option<u32>> {
-        samples.iter().map(|sample| sample.as_ref().map(Sample::answered)).collect()
+        samples.iter().map(|sample| sample.as_ref().map(|sample| sample.answers.iter().sum())).collect()
     }
 
     #[test]
@@ -264,7 +261,7 @@ mod tests {
             rings.iter().map(|ring| ring.samples.capacity() * size_of::<Option<Sample>>()).sum::<usize>()
         };
         let before = size(&history);
-        assert!(before < 128 << 10, "{before}");
+        assert!(before < 160 << 10, "{before}");
         for step in 1..=3 * 8640 {
             history.record(Monotonic::from_seconds(10 * step), &reading(step));
         }
@@ -273,19 +270,9 @@ mod tests {
             let samples = history.samples(span, now);
             assert_eq!(samples.len(), span.samples());
             let each = (span.step().as_secs() / 10) as u32;
-            assert!(samples.iter().all(|sample| sample.unwrap().answered() == each), "{span:?}");
+            assert!(counts(&samples).iter().all(|count| *count == Some(each)), "{span:?}");
         }
         history.record(Monotonic::from_seconds(u64::MAX / 2_000_000_000), &reading(1));
         assert_eq!(size(&history), before, "also after a machine slept for years, and counters that went back");
-    }
-
-    #[test]
-    fn several_samples_are_one() {
-        let one =
-            Sample { not_modified: 2, p99: Some(9), age_seconds: Some(7), parity: Some(0.5), ..Sample::default() };
-        let two = Sample { not_modified: 3, p99: Some(4), pages: Some(0.2), ..Sample::default() };
-        let both = one.and(&two);
-        assert_eq!((both.not_modified, both.p99, both.age_seconds), (5, Some(9), Some(7)));
-        assert_eq!((both.parity, both.pages), (Some(0.5), Some(0.2)));
     }
 }

@@ -1,8 +1,8 @@
-//! The last warnings and errors of the log, for the operator's page.
+//! The last warnings and errors of the log, for `/status`.
 //!
 //! A layer beside the log: what it keeps does not depend on `log.level`. At most 50 of them, each of at most 500 bytes,
 //! and a few from one place in the code, so that one kind of trouble does not hide another. Callers: `cli::logging`
-//! installs it, `admin::page` shows it.
+//! installs it, `admin::status` shows it.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};

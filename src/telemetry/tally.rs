@@ -1,4 +1,4 @@
-//! Answers in a few groups, and their times: what the charts of the operator's page are drawn from.
+//! Answers in a few groups, and their times: what the charts of the console are drawn from.
 //!
 //! The counters for `/metrics` are finer, but cannot be read back. Callers: [`super`].
 

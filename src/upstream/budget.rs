@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
-use crate::semantics::network;
+use crate::semantics::client_address;
 
-use dispatch::{Desk, Dispatcher, Place};
+use dispatch::{Dispatcher, DispatcherState, Place};
 use queue::Waiting;
 use state::State;
 
@@ -60,6 +60,8 @@ pub struct BudgetView {
     pub limit: Option<usize>,
     /// How many are free now.
     pub free: usize,
+    /// How many count now, by class; `None`: unlimited.
+    pub used: Option<[usize; Class::ALL.len()]>,
     /// How long the budget still pauses, because the origin asked for it or fails.
     pub paused: Duration,
     /// Who waits.
@@ -92,7 +94,7 @@ impl Budget {
 
     /// The address that stands for the household of a client.
     pub fn household(&self, client: IpAddr) -> IpAddr {
-        network::household(client, self.ipv6_prefix.load(Ordering::Relaxed))
+        client_address::household(client, self.ipv6_prefix.load(Ordering::Relaxed))
     }
 
     /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
@@ -110,21 +112,21 @@ impl Budget {
 
     /// Whether far more cache misses are refused than the budget has slots.
     pub fn is_overloaded(&self) -> bool {
-        self.dispatcher.look(|desk, now| desk.state.is_overloaded(now))
+        self.dispatcher.look(|dispatch, now| dispatch.state.is_overloaded(now))
     }
 
     /// Judges a client that waited for another client's fetch, which got no slot, as if it asked now with this
     /// patience. `None`: it would be promised a slot.
     pub fn judge(&self, client: Option<IpAddr>, patience: Option<Duration>) -> Option<Spent> {
         let waiting = self.waiting(client, patience);
-        self.dispatcher.look(|desk, now| desk.judge(waiting, now))
+        self.dispatcher.look(|dispatch, now| dispatch.judge(waiting, now))
     }
 
     /// Lets a background fetch take the place of a client that asks for it, if that brings a slot
     /// within its patience. `Some`: the client is refused, and told when the fetch has its turn.
     pub fn take_over(&self, demand: &Demand, client: IpAddr, patience: Duration) -> Option<Spent> {
         let waiting = self.waiting(Some(client), Some(patience));
-        self.dispatcher.change(|desk, now| desk.take_over(demand, waiting, now))
+        self.dispatcher.change(|dispatch, now| dispatch.take_over(demand, waiting, now))
     }
 
     fn waiting(&self, client: Option<IpAddr>, patience: Option<Duration>) -> Waiting {
@@ -135,7 +137,7 @@ impl Budget {
 
     /// Whether the read of a client would be sent at once.
     pub fn has_room(&self) -> bool {
-        self.dispatcher.look(|desk, now| desk.state.has_room(now))
+        self.dispatcher.look(|dispatch, now| dispatch.state.has_room(now))
     }
 
     /// [`acquire`](Self::acquire) for a resource that clients get stale, or are refused, meanwhile.
@@ -161,7 +163,8 @@ impl Budget {
 
     /// Waits until all slots given so far are in the ledger, at most `until`.
     async fn recorded(&self, until: Option<Monotonic>) -> Result<(), Spent> {
-        let Some(recording) = self.dispatcher.look(|desk, _| Some(desk.state.ledger.as_ref()?.recording())) else {
+        let Some(recording) = self.dispatcher.look(|dispatch, _| Some(dispatch.state.ledger.as_ref()?.recording()))
+        else {
             return Ok(());
         };
         let left = until.map(|until| until.since(self.dispatcher.now()).max(SHORTEST_WRITE));
@@ -179,7 +182,7 @@ impl Budget {
     /// # Errors
     /// When there is none, or it cannot be recorded at once.
     pub async fn acquire_spare(&self) -> Result<Permit, Spent> {
-        let slot = self.dispatcher.look(|desk, now| desk.state.take_spare(now)).ok_or(Spent::soon())?;
+        let slot = self.dispatcher.look(|dispatch, now| dispatch.state.take_spare(now)).ok_or(Spent::soon())?;
         let permit = Permit::unused(&self.dispatcher, slot);
         self.recorded(Some(self.dispatcher.now())).await?;
         Ok(permit.sent())
@@ -189,15 +192,15 @@ impl Budget {
     pub fn pause(&self, span: Duration) {
         let span = span.min(LONGEST_PAUSE);
         let wall = self.dispatcher.clock().now_wall();
-        self.dispatcher.change(|desk, now| {
+        self.dispatcher.change(|dispatch, now| {
             let until = now.plus(span);
-            if until <= desk.state.paused_until {
+            if until <= dispatch.state.paused_until {
                 return;
             }
-            desk.state.paused_until = until;
+            dispatch.state.paused_until = until;
             // Waiting for the end of a pause that comes too late is useless.
-            desk.dismiss_gone_by(until, now);
-            if let Some(ledger) = &desk.state.ledger {
+            dispatch.dismiss_gone_by(until, now);
+            if let Some(ledger) = &dispatch.state.ledger {
                 ledger.paused(span, wall);
             }
         });
@@ -206,25 +209,26 @@ impl Budget {
     /// Allows one request at a time while the origin fails again and again. So it is still noticed when the origin is
     /// back. A hanging request delays the next one by `spacing`.
     pub fn try_gently(&self, spacing: Option<Duration>) {
-        self.dispatcher.change(|desk, _| desk.state.gentle = spacing);
+        self.dispatcher.change(|dispatch, _| dispatch.state.gentle = spacing);
     }
 
     /// From now on the slots of the next refresh stay free, for as long as this process runs: it is a mirror.
     pub fn expect_refreshes(&self) {
-        self.dispatcher.look(|desk, _| desk.state.refreshes = true);
+        self.dispatcher.look(|dispatch, _| dispatch.state.refreshes = true);
     }
 
     /// Declares crawl work open while the value lives: clients then leave it a quarter of the window.
     pub fn crawl_work(&self) -> CrawlWork {
-        self.dispatcher.look(|desk, _| desk.state.crawl_work += 1);
+        self.dispatcher.look(|dispatch, _| dispatch.state.crawl_work += 1);
         CrawlWork(self.dispatcher.clone())
     }
 
     /// The figures now.
     pub fn view(&self) -> BudgetView {
-        self.dispatcher.look(|Desk { state, .. }, now| BudgetView {
+        self.dispatcher.look(|DispatcherState { state, .. }, now| BudgetView {
             limit: state.window.as_ref().map(Window::limit),
             free: state.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
+            used: state.window.as_mut().map(|window| Class::ALL.map(|class| window.used_by(class, now))),
             paused: state.paused_until.since(now),
             waiting: state.queue.len(),
         })
@@ -236,7 +240,7 @@ pub struct CrawlWork(Arc<Dispatcher>);
 
 impl Drop for CrawlWork {
     fn drop(&mut self) {
-        self.0.change(|desk, _| desk.state.crawl_work = desk.state.crawl_work.saturating_sub(1));
+        self.0.change(|dispatch, _| dispatch.state.crawl_work = dispatch.state.crawl_work.saturating_sub(1));
     }
 }
 
@@ -275,9 +279,9 @@ impl Permit {
     }
 
     /// Reports the end, once.
-    fn settle(&mut self, desk: &mut Desk, now: Monotonic) {
+    fn settle(&mut self, dispatch: &mut DispatcherState, now: Monotonic) {
         if let Some(end) = self.end.take() {
-            desk.state.ended(self.slot, end, now, self.dispatcher.clock().now_wall());
+            dispatch.state.ended(self.slot, end, now, self.dispatcher.clock().now_wall());
         }
     }
 }
@@ -286,7 +290,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if self.end.is_some() {
             let dispatcher = self.dispatcher.clone();
-            dispatcher.change(|desk, now| self.settle(desk, now));
+            dispatcher.change(|dispatch, now| self.settle(dispatch, now));
         }
     }
 }

@@ -22,13 +22,13 @@ use crate::semantics::hops::Pseudonym;
 use super::answer::{is_refusal, judge, question, without_mark};
 use super::budget::Budget;
 use super::collected::Collected;
-use super::jitter::Jitter;
 use super::log_throttle::LogThrottle;
 use super::room::{Held, Room};
 use super::stamps::StampWatch;
 use super::status::OriginStatus;
 use super::transport::{Arrival, Transport, TransportError};
 use super::window::Class;
+use crate::clock::backoff::Jitter;
 
 use bounds::Bounds;
 

@@ -121,15 +121,3 @@ fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
     let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| bad(&error))?;
     if certificates.is_empty() { Err(bad(&"it contains no certificate")) } else { Ok(certificates) }
 }
-
-/// The message of an error and its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}

@@ -207,5 +207,5 @@ impl Forwarder {
 
 /// Whether the result of a request tells of the origin, not of the method or of fields that one client chose.
 fn speaks_for_all(sending: &Sending) -> bool {
-    sending.method == Method::GET && is_bare(&sending.fields, &Vary::Nothing)
+    sending.method == Method::GET && is_bare(&sending.fields, &Vary::NOTHING)
 }

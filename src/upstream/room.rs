@@ -3,18 +3,23 @@
 //! `origin.max_body` bounds one body; this bounds their sum by `limits.origin_bytes`, in three parts. A quarter is for
 //! the start of bodies that are read whole, so that many small ones never wait for large ones. More than a start is
 //! taken piece by piece from free room. Without free room a body waits its turn for a reserve that is large enough for
-//! any body, and has it to its end: nobody waits while holding something that another one waits for. Callers:
+//! any body, and has it to its end: nobody waits while holding something that another one waits for. Streamed bodies
+//! have neither a start nor the reserve, and those of one household at most half of the free room. Callers:
 //! [`super::client`], [`crate::proxy::spool`].
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
+use crate::limit::shares::{Portion, Shares};
+
 /// The unit, in bytes: smaller pieces cost as much.
 const UNIT: u64 = 4096;
 
-/// A body takes this many times its size: once as arriving pieces, once as a whole, or as its result.
+/// A body that is read whole takes this many times its size: once as arriving pieces, once as a whole, or as its
+/// result. A streamed one takes its size.
 const TIMES: u64 = 2;
 
 /// The start of a body, in bytes.
@@ -25,7 +30,11 @@ const START: u64 = 256 << 10;
 pub struct Room {
     /// For starts; `None` for streamed bodies.
     starts: Option<Arc<Semaphore>>,
-    free: Arc<Semaphore>,
+    free: Shares,
+    /// Whose share of the free room is taken; `None`: nobody's.
+    household: Option<IpAddr>,
+    /// [`TIMES`], or 1 for streamed bodies.
+    times: u64,
     /// Turns at the reserve.
     reserve: Arc<Semaphore>,
     /// How many large bodies may be parsed at once: half of the cores, so that clients are served meanwhile.
@@ -37,10 +46,12 @@ pub struct Room {
 #[derive(Debug, Default)]
 pub struct Held {
     start: Option<OwnedSemaphorePermit>,
-    taken: Option<OwnedSemaphorePermit>,
+    taken: Option<Portion>,
     /// Bytes of these permits, and how many are in use.
     bytes: u64,
     used: u64,
+    /// The units for a byte of those taken, as a multiple of its size.
+    times: u64,
     reserve: Option<OwnedSemaphorePermit>,
 }
 
@@ -55,15 +66,18 @@ impl Room {
         let semaphore = |bytes: u64| Arc::new(Semaphore::new((units(bytes) as usize).min(Semaphore::MAX_PERMITS)));
         let starts = bytes / 4;
         let free = bytes.saturating_sub(largest * TIMES + starts);
-        let (starts, free, reserve) = (Some(semaphore(starts)), semaphore(free), Arc::new(Semaphore::new(1)));
+        let free = Shares::new(units(free) as usize, units(free / 2) as usize);
+        let (starts, reserve) = (Some(semaphore(starts)), Arc::new(Semaphore::new(1)));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { starts, free, reserve, parsing: Arc::new(Semaphore::new((cores / 2).max(1))), largest }
+        let parsing = Arc::new(Semaphore::new((cores / 2).max(1)));
+        Self { starts, free, household: None, times: TIMES, reserve, parsing, largest }
     }
 
-    /// The same room for streamed bodies: slow clients must not take it from those that are read whole.
+    /// The same room for the streamed bodies of a household; `None`: of a proxy, which speaks for many. Slow clients must
+    /// not take it from bodies that are read whole, nor one household from the others.
     #[must_use]
-    pub fn for_streams(&self) -> Self {
-        Self { starts: None, ..self.clone() }
+    pub fn for_streams(&self, household: Option<IpAddr>) -> Self {
+        Self { starts: None, household, times: 1, ..self.clone() }
     }
 
     /// Parses or searches a large body on a blocking thread, when it is its turn.
@@ -101,18 +115,23 @@ impl Room {
         }
         // Some ahead, so that not each piece must ask.
         let ahead = (held.used + more).next_power_of_two().max(4 * UNIT) - held.bytes;
-        for wanted in [ahead, held.used + more - held.bytes] {
-            if let Ok(permit) = self.free.clone().try_acquire_many_owned(units(wanted * TIMES)) {
-                match &mut held.taken {
-                    Some(taken) => taken.merge(permit),
-                    None => held.taken = Some(permit),
-                }
-                held.bytes += wanted;
-                held.used += more;
-                return true;
-            }
+        let has_room = [ahead, held.used + more - held.bytes].into_iter().any(|bytes| self.try_reserve(held, bytes));
+        if has_room {
+            held.used += more;
         }
-        false
+        has_room
+    }
+
+    /// Takes room for so many bytes before they come, if there is any.
+    pub fn try_reserve(&self, held: &mut Held, bytes: u64) -> bool {
+        let Some(portion) = self.free.try_take(self.household, units(bytes * self.times)) else { return false };
+        match &mut held.taken {
+            Some(taken) => taken.merge(portion),
+            None => held.taken = Some(portion),
+        }
+        held.times = self.times;
+        held.bytes += bytes;
+        true
     }
 
     /// Takes room for `more` bytes of a body; without free room, waits for its turn.
@@ -137,8 +156,10 @@ impl Held {
         let start = if self.start.is_some() { START } else { 0 };
         let keep = self.used.next_power_of_two().clamp(start, self.bytes.max(start));
         if keep <= self.bytes / 2 {
-            let give = units((self.bytes - start) * TIMES).saturating_sub(units((keep - start) * TIMES));
-            drop(self.taken.as_mut().and_then(|taken| taken.split(give as usize)));
+            let give = units((self.bytes - start) * self.times).saturating_sub(units((keep - start) * self.times));
+            if let Some(taken) = &mut self.taken {
+                taken.give_back(give as usize);
+            }
             self.bytes = keep;
         }
     }
@@ -158,10 +179,10 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_take_what_is_free_and_then_wait_for_the_reserve_in_order() {
-        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE).for_streams();
+        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE).for_streams(None);
         assert_eq!(room.largest(), 4 * MEBIBYTE);
         let mut bodies: Vec<Held> = Vec::new();
-        for _ in 0..8 {
+        for _ in 0..16 {
             let mut held = Held::default();
             assert!(room.try_take(&mut held, MEBIBYTE));
             bodies.push(held);
@@ -190,20 +211,33 @@ mod tests {
 
     #[test]
     fn what_is_let_go_of_is_given_back() {
-        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE).for_streams();
-        let free = || room.free.available_permits() as u64 * UNIT;
+        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE).for_streams(None);
+        let free = || room.free.free() as u64 * UNIT;
         let mut held = Held::default();
-        for _ in 0..128 {
+        for _ in 0..256 {
             assert!(room.try_take(&mut held, 64 << 10));
         }
         assert!(is_full(&room));
-        held.give_back(7 * MEBIBYTE);
+        held.give_back(15 * MEBIBYTE);
         assert!(!is_full(&room));
         held.give_back(MEBIBYTE);
         assert_eq!(free(), 16 * MEBIBYTE);
-        assert!(room.try_take(&mut held, 8 * MEBIBYTE));
+        assert!(room.try_take(&mut held, 16 * MEBIBYTE));
         drop(held);
         assert_eq!(free(), 16 * MEBIBYTE);
+    }
+
+    #[test]
+    fn streams_of_one_household_take_half_of_what_is_free() {
+        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE);
+        let [one, other] = [1, 2].map(|number| room.for_streams(Some([10, 0, 0, number].into())));
+        let (mut held, mut others) = (Held::default(), Held::default());
+        assert!(!one.try_reserve(&mut held, 9 * MEBIBYTE));
+        assert!(one.try_reserve(&mut held, 8 * MEBIBYTE) && is_full(&one));
+        assert!(one.try_take(&mut held, 8 * MEBIBYTE), "reserved");
+        assert!(other.try_take(&mut others, 8 * MEBIBYTE) && is_full(&room.for_streams(None)));
+        held.give_back(8 * MEBIBYTE);
+        assert!(!is_full(&one) && is_full(&other));
     }
 
     #[test]
@@ -221,7 +255,7 @@ mod tests {
         assert!(!room.try_take(&mut Held::default(), 1));
         small[0].give_back(START);
         assert!(room.try_take(&mut Held::default(), 1));
-        assert!(!room.for_streams().try_take(&mut Held::default(), 1));
+        assert!(!room.for_streams(None).try_take(&mut Held::default(), 1));
     }
 
     #[tokio::test]
@@ -243,6 +277,6 @@ mod tests {
         for body in growing {
             tokio::time::timeout(Duration::from_secs(20), body).await.unwrap().unwrap();
         }
-        assert_eq!(room.free.available_permits() as u64 * UNIT, 2 * MEBIBYTE);
+        assert_eq!(room.free.free() as u64 * UNIT, 2 * MEBIBYTE);
     }
 }

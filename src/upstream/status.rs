@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::clock::WallTime;
+use crate::clock::{Monotonic, WallTime};
 use crate::semantics::excerpt::Excerpt;
 
 use super::error::AskError;
@@ -19,8 +19,7 @@ use super::health::{Health, Verdict, Witness};
 use super::window::Class;
 
 /// The origin's state, as last seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Default)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OriginState {
     /// Not asked yet.
     #[default]
@@ -58,7 +57,8 @@ impl OriginState {
 }
 
 /// The last failure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LastError {
     /// When, as RFC 3339; `None` where the clock is beyond the calendar.
     pub at: Option<String>,
@@ -73,7 +73,8 @@ impl LastError {
 }
 
 /// Progress of a running pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Progress {
     /// Finished requests of the pass.
     pub done: u64,
@@ -82,7 +83,8 @@ pub struct Progress {
 }
 
 /// A snapshot that is not published because it lost too much.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Held {
     /// Its id.
     pub snapshot: String,
@@ -143,6 +145,8 @@ pub struct Picture {
     pub held: Option<Held>,
     /// When the last refresh ended, milliseconds since the epoch.
     pub refreshed_ms: Option<i64>,
+    /// When the next refresh is due; `None`: none is planned.
+    pub refresh_due: Option<Monotonic>,
     /// Whole passes that were completed.
     pub passes: u64,
     /// Whether there is no mirror, so that only client reads show the origin's state.
@@ -224,6 +228,11 @@ impl OriginStatus {
     /// A refresh ended.
     pub fn refreshed(&self, now: WallTime) {
         self.0.lock().refreshed_ms = Some(now.as_millis());
+    }
+
+    /// When the next refresh is due.
+    pub fn set_refresh_due(&self, due: Monotonic) {
+        self.0.lock().refresh_due = Some(due);
     }
 
     /// A whole pass was completed.

@@ -29,8 +29,9 @@ use url::Url;
 
 use crate::clock;
 use crate::semantics::framing;
+use crate::words::with_causes;
 
-use super::connector::{self, chain};
+use super::connector;
 use super::error::ClientError;
 use super::transport::{Arrival, Transport, TransportError};
 
@@ -127,17 +128,17 @@ impl Wire {
 /// What an error says of the request. `interims`: some came before.
 fn failure(error: &HyperError, interims: bool) -> TransportError {
     if is_malformed(error) {
-        TransportError::Malformed(chain(error))
+        TransportError::Malformed(with_causes(error))
     } else if has_ended(error) && interims {
         TransportError::Malformed("only interim answers came, and no final one".to_owned())
     } else if error.is_connect() {
-        TransportError::Unreached(chain(error))
+        TransportError::Unreached(with_causes(error))
     } else if was_not_sent(error) {
-        TransportError::Unsent(chain(error))
+        TransportError::Unsent(with_causes(error))
     } else if has_ended(error) && gave_answers(error) {
-        TransportError::Idle(chain(error))
+        TransportError::Idle(with_causes(error))
     } else {
-        TransportError::Connection(chain(error))
+        TransportError::Connection(with_causes(error))
     }
 }
 
@@ -178,7 +179,7 @@ async fn next_piece(
             Err(_elapsed) => return Some((Err(TransportError::Timeout), None)),
             Ok(None) => return None,
             // The head came, and what it announced did not: a bad answer.
-            Ok(Some(Err(error))) => return Some((Err(TransportError::Malformed(chain(&error))), None)),
+            Ok(Some(Err(error))) => return Some((Err(TransportError::Malformed(with_causes(&error))), None)),
             // Trailers are not needed.
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {

@@ -35,6 +35,8 @@ export async function open(from, options = {}) {
   /** @type {string[]} */
   const noticed = [];
   page.on("console", (/** @type {any} */ message) => {
+    // By design: the status of an unhealthy server.
+    if (/ 503 /.test(message.text()) && message.location().url.endsWith("/status")) return;
     if (["error", "warning"].includes(message.type())) noticed.push(`console: ${message.text()} (${message.location().url})`);
   });
   page.on("pageerror", (/** @type {Error} */ error) => noticed.push(`exception: ${error.message}`));

@@ -1,10 +1,12 @@
-// The operator's page in a browser.
+// The operator's console in a browser.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { SCHEMES, WIDTHS, assertClean, browser, open, tooWide, violations } from "./looks.mjs";
 import { Mirror, Origin, until } from "./servers.mjs";
+
+const TOKEN = "0123456789abcdef0123";
 
 /** @type {any} */
 let chromium;
@@ -14,6 +16,8 @@ let origin;
 let mirror;
 
 const snapshot = async () => (await fetch(`${mirror.url}/api/sports.json`)).headers.get("mirror-snapshot");
+/** @param {any} page */
+const outcome = (page) => page.locator("#outcome").innerText();
 
 before(async () => {
   chromium = await browser();
@@ -33,7 +37,7 @@ after(async () => {
 
 for (const colorScheme of SCHEMES) {
   for (const width of WIDTHS) {
-    test(`the page is accessible and fits, ${colorScheme}, ${width} pixels wide`, async () => {
+    test(`the console is accessible and fits, ${colorScheme}, ${width} pixels wide`, async () => {
       const opened = await open(chromium, { colorScheme, viewport: { width, height: 800 } });
       await opened.page.goto(mirror.admin);
       await opened.page.locator("#snapshots").waitFor();
@@ -44,10 +48,82 @@ for (const colorScheme of SCHEMES) {
   }
 }
 
-test("a rollback asks first, takes effect, and is released", async () => {
+test("what an operator wants to know in five seconds is there without scrolling", async () => {
+  const opened = await open(chromium, { viewport: { width: 1280, height: 720 } });
+  const { page } = opened;
+  await page.goto(mirror.admin);
+  await page.locator("#snapshots").waitFor();
+  const status = await mirror.status();
+  const seen = await page.evaluate(() => [...document.querySelectorAll("header p, #health, #tiles div")]
+    .filter((one) => one.getBoundingClientRect().bottom <= innerHeight).map((one) => one.textContent).join("\n"));
+  const names = ["Healthy", "up ", "Requests", "Refused (429)", "there is no limit", "Age of the data", "300 of 300 details", "Next refresh", "Origin", "Memory"];
+  for (const said of [...names, status.version, status.listen[0]]) assert.ok(seen.includes(said), `${said} is not in ${seen}`);
+  await assertClean(opened);
+});
+
+test("a chart tells its values at the pointer, and by keyboard", async () => {
   const opened = await open(chromium);
   const { page } = opened;
   await page.goto(mirror.admin);
+  const [plot, legend] = [page.locator("#plot-requests"), page.locator("#legend-requests")];
+  await until("a sample", async () => /hit\s+[\d.]+ \/s/.test(await legend.innerText()));
+  assert.match(await legend.innerText(), /^now/);
+  await plot.hover();
+  await until("the time at the pointer", async () => /^\d\d:\d\d:\d\d/.test(await legend.innerText()));
+  await page.locator("h1").hover();
+  await until("the newest values", async () => /^now/.test(await legend.innerText()));
+  await plot.focus();
+  await page.keyboard.press("ArrowLeft");
+  const last = await legend.innerText();
+  await page.keyboard.press("ArrowLeft");
+  assert.match(last, /^\d\d:\d\d:\d\d/);
+  assert.notEqual(await legend.innerText(), last);
+  const hours = page.getByRole("button", { name: "12 hours" });
+  await hours.click();
+  assert.equal(await hours.getAttribute("aria-pressed"), "true");
+  await assertClean(opened);
+});
+
+test("an update leaves focus and open parts where they are, and a hidden tab asks for nothing", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  let asked = 0;
+  page.on("request", (/** @type {any} */ request) => { if (request.url().endsWith("/status")) asked += 1; });
+  await page.clock.install();
+  await page.goto(mirror.admin);
+  await page.locator("#facts summary").first().click();
+  const pin = page.getByRole("button", { name: /^Pin/ }).first();
+  await pin.focus();
+  const id = await pin.getAttribute("id");
+  const before = asked;
+  await until("two updates", async () => {
+    await page.clock.runFor(3000);
+    return asked >= before + 2;
+  });
+  assert.equal(await page.evaluate(() => document.activeElement?.id), id);
+  assert.ok(await page.locator("#facts details[open] table").isVisible());
+  const hide = (/** @type {boolean} */ isHidden) => page.evaluate((/** @type {boolean} */ value) => {
+    Object.defineProperty(document, "hidden", { value, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, isHidden);
+  await hide(true);
+  await page.waitForLoadState("networkidle");
+  const hidden = asked;
+  await page.clock.runFor(60000);
+  await page.evaluate(() => fetch("livez").then((answer) => answer.text()));
+  assert.equal(asked, hidden);
+  await hide(false);
+  await until("it asks again", () => asked > hidden);
+  await assertClean(opened);
+});
+
+test("a pin acts at once; a rollback asks first, takes effect, and is released", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(mirror.admin);
+  await page.getByRole("button", { name: /^Pin/ }).first().click();
+  await page.getByRole("button", { name: /^Unpin/ }).first().waitFor();
+  assert.match(await outcome(page), /is pinned/);
   const newest = await snapshot();
   const roll = page.getByRole("button", { name: /^Roll back/ }).first();
   await roll.click();
@@ -58,13 +134,13 @@ test("a rollback asks first, takes effect, and is released", async () => {
   await dialog.waitFor({ state: "hidden" });
   assert.equal(await snapshot(), newest, "nothing is done without a yes");
   await roll.click();
-  await dialog.getByRole("button").and(page.locator(":not(#ask-no)")).click();
+  await dialog.locator("#ask-yes").click();
   const release = page.getByRole("button", { name: "Release" }).first();
   await release.waitFor();
-  assert.match(await page.locator("#outcome").innerText(), /is current now/);
+  assert.match(await outcome(page), /is current now/);
   assert.notEqual(await snapshot(), newest);
   await release.click();
-  await dialog.getByRole("button").and(page.locator(":not(#ask-no)")).click();
+  await dialog.locator("#ask-yes").click();
   await until("the release", async () => (await snapshot()) === newest);
   await release.waitFor({ state: "detached" });
   await assertClean(opened);
@@ -78,10 +154,43 @@ test("a bundle can be downloaded and imported", async () => {
   assert.match(download.suggestedFilename(), /\.gsb$/);
   await page.setInputFiles("#file", await download.path());
   await page.locator("#upload button").click();
-  await page.locator("#ask").getByRole("button").and(page.locator(":not(#ask-no)")).click();
-  await until("the outcome", async () => /Imported|Not /.test(await page.locator("#outcome").innerText()));
-  assert.match(await page.locator("#outcome").innerText(), /^Imported: snapshot .* with 300 listings/);
+  await page.locator("#ask-yes").click();
+  await until("the outcome", async () => /Imported|Not /.test(await outcome(page)));
+  assert.match(await outcome(page), /^Imported: snapshot .* with 300 listings/);
   await assertClean(opened);
+});
+
+test("a token is asked for once, kept by the tab, and never in an address", async () => {
+  const guarded = await Mirror.start(origin, [`admin.token="${TOKEN}"`]);
+  try {
+    const opened = await open(chromium);
+    const { page } = opened;
+    /** @type {string[]} */
+    const addresses = [];
+    page.on("request", (/** @type {any} */ request) => addresses.push(request.url()));
+    await page.goto(guarded.admin);
+    const press = async (/** @type {string} */ token) => {
+      await page.getByRole("button", { name: "Refresh now" }).click();
+      if (!token) return;
+      assert.deepEqual(await violations(page), []);
+      await page.fill("#token", token);
+      await page.locator("#ask-yes").click();
+    };
+    await press("wrong");
+    await until("the refusal", async () => /The token is wrong/.test(await outcome(page)));
+    await press(TOKEN);
+    await until("the refresh", async () => /A refresh begins/.test(await outcome(page)));
+    await page.reload();
+    await press("");
+    await until("the refresh without a question", async () => /A refresh begins/.test(await outcome(page)));
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click("#bundle").then(() => page.locator("#ask-yes").click())]);
+    assert.match(download.suggestedFilename(), /\.gsb$/);
+    assert.ok(addresses.every((address) => !address.includes(TOKEN)), addresses.join("\n"));
+    opened.noticed.splice(0, opened.noticed.length, ...opened.noticed.filter((line) => !line.includes("403 (Forbidden)")));
+    await assertClean(opened);
+  } finally {
+    await guarded.kill();
+  }
 });
 
 test("an origin that is gone shows within seconds, with what to do; the explorer goes on", async () => {
@@ -91,9 +200,9 @@ test("an origin that is gone shows within seconds, with what to do; the explorer
     const opened = await open(chromium);
     const { page } = opened;
     await page.goto(short.admin);
-    await until("a page that is well", async () => (await page.title()).startsWith("All is well"));
+    await until("a page that is well", async () => (await page.title()).startsWith("Healthy"));
     await lonely.kill();
-    await until("the trouble in the title", async () => (await page.title()).startsWith("Not well"));
+    await until("the trouble in the title", async () => (await page.title()).startsWith("Unhealthy"));
     const findings = page.locator("#health .findings li");
     assert.match(await findings.first().innerText(), /confirmed|origin/i);
     assert.deepEqual(await violations(page), []);
@@ -111,10 +220,11 @@ test("a server that is gone is said to be gone, and found again", async () => {
   const opened = await open(chromium);
   const { page, noticed } = opened;
   await page.goto(mirror.admin);
+  await page.locator("#snapshots").waitFor();
   await page.context().setOffline(true);
   const lost = page.locator("#lost");
   await lost.waitFor({ state: "visible" });
-  assert.match(await lost.innerText(), /does not answer since/);
+  assert.match(await lost.innerText(), /No answer since \d\d:\d\d:\d\d/);
   await page.context().setOffline(false);
   await lost.waitFor({ state: "hidden" });
   assert.ok(noticed.every((line) => line.includes("ERR_INTERNET_DISCONNECTED")), noticed.join("\n"));

@@ -12,7 +12,7 @@ const chromium = await browser();
 const origin = await Origin.start(5000);
 const mirror = await Mirror.start(origin, ['ttl="5m"']);
 
-/** A minute of readers, so that the operator's charts have something to show. */
+/** A minute of readers, so that the console's charts have something to show. */
 async function readers() {
   const paths = ["", "?sport=golf", "?state=texas&page=2", "?page=7", "?city=austin"];
   const tags = new Map();
@@ -31,7 +31,7 @@ try {
     ["front", mirror.url, 820],
     ["explore", `${mirror.url}/explore?sport=golf`, 820],
     ["docs", `${mirror.url}/docs`, 900],
-    ["operator", mirror.admin, 900],
+    ["console", mirror.admin, 900],
   ]);
   for (const [name, url, height] of pages) {
     for (const [suffix, options] of /** @type {const} */ ([
@@ -41,6 +41,7 @@ try {
     ])) {
       const { page } = await open(chromium, options);
       await page.goto(url, { waitUntil: url === mirror.admin ? "load" : "networkidle" });
+      if (url === mirror.admin) await page.locator("#snapshots").waitFor();
       await page.screenshot({ path: join(directory, `${name}${suffix}.png`) });
       await page.context().close();
     }

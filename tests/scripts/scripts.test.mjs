@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { counted, flat, inMinute, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/admin/console/words.js";
 import { ago } from "../../src/pages/static/age.js";
 import { Refused, client, isLink, project, queryOf, ratingOf, wishOf } from "../../src/pages/static/explore.js";
 
@@ -82,4 +83,90 @@ test("a client that looks around for long does not remember everything", async (
   for (let nth = 0; nth < 51; nth += 1) await ask(String(nth));
   await ask("0");
   assert.deepEqual(asked.at(-1), ["0", null]);
+});
+
+/** A healthy mirror, as far as the console's words need it. */
+const mirror = {
+  use: "mirror", advice: [], snapshot: { id: "0123" }, disk: null, replica: null, listings: 5000, hit_ratio: 0.9876,
+  confirmed_at: "2026-11-22T11:25:00Z", age_seconds: 112, unconfirmed: false, unhealthy_after_seconds: 900,
+  details: { mirrored: 5000, current: 5000, of: 5000 }, cache: { bytes: 1500000, entries: 1 }, memory_bytes: 45e6,
+  rate_limit: { store: "local", why: null, requests_per_minute: 60, clients: 1 },
+  origin: {
+    state: "unchanged", pass: null, eta_seconds: 0, refreshed_at: "2026-11-22T11:26:10Z", next_refresh_seconds: 34,
+    budget: { limit: 60, free: 58, paused_seconds: 0, waiting: 0 },
+  },
+};
+const samples = {
+  step_seconds: 10, p50_microseconds: [null, 80], p99_microseconds: [null, 2100], not_modified: [null, 20],
+  answers: { fresh: [null, 83], stale: [null, 0], origin: [null, 0], refused: [7, 5], error: [null, 0], other: [null, 0] },
+};
+const NOW = Date.parse("2026-11-22T11:26:52Z");
+
+/** The tile of this name as one line. */
+function tile(status, name, history = samples) {
+  const found = tiles(status, history, NOW).find((one) => one.name === name);
+  return found && [found.value, found.note, found.more].filter(Boolean).join("; ");
+}
+
+test("the console's numbers have their units, and one is singular", () => {
+  assert.equal(counted(1, "entry"), "1 entry");
+  assert.equal(counted(1234, "entry"), "1,234 entries");
+  assert.deepEqual([119, 120, 7500, 86400, 172800, 20651].map(seconds), ["119 s", "2 min", "2 h 5 min", "24 h", "2 days", "5 h 44 min"]);
+  assert.deepEqual([80.4, 1234, 45000, 3.4e6].map((value) => valued("micros", value)), ["80 µs", "1.2 ms", "45 ms", "3.4 s"]);
+  assert.deepEqual([512, 1.5e6].map((value) => valued("bytes", value)), ["512 bytes", "1.5 MB"]);
+  assert.deepEqual([0, 0.034, 12345.6].map((value) => valued("perSecond", value)), ["0 /s", "0.03 /s", "12,346 /s"]);
+  assert.deepEqual([1, 0.99999].map(percent), ["100 %", "99.9 %"]);
+  assert.deepEqual(unit("seconds", 180), { name: "min", size: 60 }, "all ticks of an axis have the unit of its end");
+});
+
+test("the console counts over a minute, and gaps stay gaps", () => {
+  assert.deepEqual(inMinute([1, 1, 1, 1, 1, 1, null, 1], 10), [1, 2, 3, 4, 5, 6, null, 5]);
+  assert.deepEqual(inMinute([7, 8], 60), [7, 8]);
+  assert.deepEqual(sum([[1, null, null], [2, 3, null]]), [3, 3, null]);
+});
+
+test("what an operator wants to know first is in the console's tiles", () => {
+  for (const [name, said] of [
+    ["Requests", "8.8 /s; p50 80 µs, p99 2.1 ms"],
+    ["Refused (429)", "12 /min; limit: 60 a minute for each client; 1 client counted"],
+    ["Answered without the origin", "98.7 %; of API requests since the start, without errors"],
+    ["Age of the data", "112 s; unhealthy above 15 min; 5,000 listings"],
+    ["Progress", "Complete; 5,000 of 5,000 details"],
+    ["Next refresh", "in 34 s; the last one was 42 s ago"],
+    ["Origin", "Answers; no changes at the last refresh; 58 of 60 requests a minute free"],
+    ["Memory", "45 MB; cache: 1.5 MB, 1 entry"],
+  ]) assert.equal(tile(mirror, name), said);
+  const crawling = { ...mirror, details: null, origin: { ...mirror.origin, pass: { done: 55, of: 203 }, eta_seconds: 20651 } };
+  assert.match(tile(crawling, "Progress"), /^27\.0 %; 55 of 203 requests; ends in about 5 h 44 min, at \d\d:\d\d$/);
+  assert.equal(tile({ ...mirror, age_seconds: null, unconfirmed: true }, "Age of the data"), "in the future; unhealthy above 15 min; 5,000 listings");
+  assert.equal(tile(mirror, "Requests", null), "–; none in the last 10 s");
+});
+
+test("a replica names the publisher that it follows, and no origin that it has not", () => {
+  const replica = {
+    ...mirror, use: "replica", origin: { state: "offline", budget: null },
+    replica: { url: "s3://bucket/prefix", sequence: 7, behind_seconds: 0, last_poll: "2026-11-22T11:26:49Z", why: null },
+  };
+  assert.equal(tile(replica, "Follows"), "s3://bucket/prefix; head 7, nothing is missing; the store answered 3 s ago");
+  for (const name of ["Origin", "Next refresh", "Progress"]) assert.equal(tile(replica, name), undefined);
+  replica.replica = { url: "file:///x", sequence: null, behind_seconds: null, last_poll: null, why: "no head" };
+  assert.equal(tile(replica, "Follows"), "file:///x; no head yet, not compared yet; the store has not answered yet");
+});
+
+test("the state is the server's word, and a first copy that is being made is no trouble", () => {
+  const bad = [{ unhealthy: true }];
+  for (const [status, word] of [
+    [mirror, "Healthy"],
+    [{ ...mirror, advice: [{ unhealthy: false }] }, "Healthy, but look at this"],
+    [{ ...mirror, advice: bad }, "Unhealthy"],
+    [{ ...mirror, advice: bad, snapshot: null }, "Making the first copy"],
+    [{ ...mirror, advice: bad, snapshot: null, disk: "full" }, "Unhealthy"],
+    [{ ...mirror, advice: bad, snapshot: null, origin: { ...mirror.origin, state: "could-not-be-asked" } }, "Unhealthy"],
+    [{ ...mirror, advice: bad, snapshot: null, use: "offline" }, "Unhealthy"],
+  ]) assert.equal(stateOf(status).word, word);
+});
+
+test("no fact is left out of the table of facts", () => {
+  const value = { a: { b: 1, c: null, d: {} }, e: ["x", "y"], f: [{ g: true }], h: [] };
+  assert.deepEqual(flat(value), [["a.b", "1"], ["a.c", "–"], ["a.d", "–"], ["e", "x; y"], ["f.0.g", "true"], ["h", "–"]]);
 });

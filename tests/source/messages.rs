@@ -24,10 +24,10 @@ const INTRODUCTION: &str = "\
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages.txt");
 
-/// Sources without messages: tests, what only tests use, and the generators of other pages.
+/// Sources without messages: tests, and what only tests use.
 fn is_left_out(path: &Path) -> bool {
     let path = path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned();
-    path.contains("tests") || path.starts_with("config/reference")
+    path.contains("tests")
 }
 
 /// Every message with its room.

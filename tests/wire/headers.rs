@@ -248,8 +248,8 @@ async fn the_admin_listener_names_the_methods_of_a_path() {
     let server = Setup::offline().start().await;
     for (target, allowed) in [
         ("/", "GET, HEAD"),
-        ("/operator.css", "GET, HEAD"),
-        ("/operator.js", "GET, HEAD"),
+        ("/console.css", "GET, HEAD"),
+        ("/history.json", "GET, HEAD"),
         ("/favicon.svg", "GET, HEAD"),
         ("/livez", "GET, HEAD"),
         ("/readyz", "GET, HEAD"),

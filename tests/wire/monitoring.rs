@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use grandstand::telemetry::table::{ALL, Kind, Metric};
+use grandstand::admin::metrics::table::{ALL, Kind, Metric};
 use http::Method;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -7,6 +7,7 @@ mod allowed;
 mod bodies;
 mod framing;
 mod methods;
+mod pace;
 mod poison;
 mod redirects;
 mod rules;

@@ -99,7 +99,7 @@ async fn a_data_directory_may_be_a_link_itself() {
 }
 
 #[tokio::test]
-async fn another_program_that_locks_the_directory_is_named() {
+async fn another_process_that_locks_the_directory_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut other = Command::new("flock");
     let other = other.args(["--shared".as_ref(), dir.path().as_os_str()]).args(["sh", "-c", "echo; read _"]);
@@ -108,7 +108,7 @@ async fn another_program_that_locks_the_directory_is_named() {
     let (code, said) = Setup::offline().spawn(dir.path()).end().await;
     drop(other.stdin.take());
     other.wait().unwrap();
-    let named = format!("is locked by process {} (flock)", other.id());
+    let named = format!("is in use by process {}", other.id());
     assert!(code == 1 && said.contains(&named), "{code}: {said}");
 }
 

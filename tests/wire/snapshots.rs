@@ -19,7 +19,7 @@ use sample_origin::{Origin, World};
 use serde_json::Value;
 
 use crate::client::Reply;
-use crate::harness::{Server, Setup, origin, run, until};
+use crate::harness::{Server, Setup, origin, run, until, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -94,11 +94,13 @@ fn done(outcome: (i32, String)) -> String {
     outcome.1
 }
 
-/// All listings of a kept snapshot, by id, as text.
+/// All listings of a kept snapshot, by id, as text; waits until it may be loaded.
 async fn content(server: &Server, snapshot: &str) -> BTreeMap<u64, String> {
     let mut items = BTreeMap::new();
+    let target = format!("{LIST}?per_page=100&snapshot={snapshot}");
+    wait_until("it is in memory", || async { server.get(&target).await.status != 503 }).await;
     for page in 1.. {
-        let reply = server.ok(&format!("{LIST}?per_page=100&page={page}&snapshot={snapshot}")).await;
+        let reply = server.ok(&format!("{target}&page={page}")).await;
         assert_eq!(reply.the("mirror-snapshot"), snapshot);
         let body = reply.json();
         let all = body["items"].as_array().unwrap().iter();

@@ -8,8 +8,8 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 
 use super::Failed;
-use crate::api::dump::DumpKind;
-use crate::dumps::{Part, Ready};
+use crate::api::route::DumpKind;
+use crate::dumps::{DumpPart, Ready};
 
 /// What is to be exported.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) async fn send(session: &mut ServerSession, kind: DumpKind, ready: Rea
     crate::admin::has_time()?;
     session.write_response_header(Box::new(head)).await?;
     let length = built.length;
-    let mut part = Part::new(built, 0, length);
+    let mut part = DumpPart::new(built, 0, length);
     while let Some(piece) = part.next().await {
         let unreadable =
             |error: std::io::Error| pingora::Error::explain(pingora::ErrorType::FileReadError, error.to_string());

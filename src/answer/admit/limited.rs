@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::Method;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 
-use crate::api::document::Window;
+use crate::api::route::Window;
 use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address;
@@ -22,7 +22,7 @@ pub(crate) fn shared_wish(view: &View<'_>, rules: &Rules) -> Option<(IpAddr, Wis
     if is_of_pages(&route(view, rules)) && rules.pages.is_some() {
         return None;
     }
-    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
+    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
     let is_preflight = is_preflight(view, &check_host(view, &Noted::of(view.headers)));
     Some((client, if is_preflight { Wish::Peek } else { Wish::Admit }))
 }

@@ -6,8 +6,8 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, IF_MATCH, I
 use http::{HeaderValue, Method, Version};
 
 use crate::semantics::hops::CDN_LOOP;
-use crate::semantics::host;
 use crate::semantics::problem::Problem;
+use crate::semantics::target;
 
 use super::{Rules, View};
 
@@ -54,7 +54,7 @@ impl<'a> Noted<'a> {
 /// RFC 9112 §3.2. pingora refuses a second `Host`.
 pub(super) fn check_host(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
     match noted.host {
-        Some(value) if host::is_host(value.as_bytes()) => Ok(()),
+        Some(value) if target::is_host(value.as_bytes()) => Ok(()),
         Some(value) => Err(Problem::bad_host(Some(value))),
         None if view.version == Version::HTTP_11 => Err(Problem::bad_host(None::<&str>)),
         None => Ok(()),

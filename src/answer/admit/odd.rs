@@ -2,7 +2,7 @@
 //!
 //! How it is answered is decided in [`crate::snapshot::edges`]. Callers: [`super`].
 
-use crate::api::edges::odd::{self, OddQuery};
+use crate::api::edges::OddQuery;
 use crate::api::query::{ListQuery, Parameters, QueryError};
 use crate::semantics::problem::Problem;
 
@@ -19,7 +19,7 @@ pub struct OddRequest {
 
 /// What an odd query of the list asks for.
 pub(super) fn target(raw: &str, parsed: Result<Parameters, QueryError>, rules: &Rules) -> Result<Target, Problem> {
-    let odd = if rules.edges { odd::read(raw) } else { None };
+    let odd = if rules.edges { OddQuery::read(raw) } else { None };
     match (odd, parsed) {
         (Some(odd), parsed) => {
             let ours = parsed.map(|parsed| parsed.list).map_err(refusal);

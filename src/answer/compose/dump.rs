@@ -9,18 +9,18 @@ use bytes::Bytes;
 use http::header::{CONTENT_RANGE, ETAG, HeaderMap};
 use http::{Method, StatusCode};
 
-use crate::api::dump::DumpKind;
 use crate::api::links;
+use crate::api::route::DumpKind;
 use crate::clock::Now;
-use crate::dumps::{Built, Part};
+use crate::dumps::{Built, DumpPart};
 use crate::semantics::cache_status::CacheOutcome;
-use crate::semantics::caching::{self, Ranged};
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
+use crate::semantics::ranges::{self, Ranged};
 use crate::snapshot::pointer::Snapshot;
 
-use super::{Answer, Asked, Head, NOSNIFF, Outcome, Standing, common, fields};
+use super::{Answer, Asked, ConstantHeaders, Head, NOSNIFF, Outcome, common, fields};
 
 /// A dump that is at hand.
 #[derive(Clone, Copy)]
@@ -35,9 +35,9 @@ pub(crate) struct FromDump<'a> {
     pub(crate) published: &'a Snapshot,
 }
 
-impl Standing {
+impl ConstantHeaders {
     /// An answer from a dump, and its body.
-    pub(crate) fn dump(&self, asked: Asked<'_>, found: FromDump<'_>, now: Now) -> (Answer, Option<Part>) {
+    pub(crate) fn dump(&self, asked: Asked<'_>, found: FromDump<'_>, now: Now) -> (Answer, Option<DumpPart>) {
         let FromDump { kind, coding, built, published } = found;
         let problem = |problem: &Problem| self.problem(asked, problem, None, HeaderMap::new());
         let state = precondition::evaluate(asked.method, asked.headers, Some(&built.tag));
@@ -46,7 +46,7 @@ impl Standing {
             Precondition::Failed => return (problem(&Problem::dump_changed()), None),
             Precondition::Proceed if *asked.method == Method::GET => {
                 let tag = HeaderMap::from_iter([(ETAG, built.tag.to_header_value())]);
-                caching::select(asked.headers, StatusCode::OK, &tag, built.length)
+                ranges::select(asked.headers, StatusCode::OK, &tag, built.length)
             }
             Precondition::Proceed | Precondition::NotModified => Ranged::Whole,
         };
@@ -96,7 +96,7 @@ impl Standing {
         head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
         common(&mut head, asked.limit);
         let sends = *asked.method != Method::HEAD && status != StatusCode::NOT_MODIFIED;
-        let part = sends.then(|| Part::new(built.clone(), from, to));
+        let part = sends.then(|| DumpPart::new(built.clone(), from, to));
         let body = sends.then(Bytes::new);
         (Answer { status, head, body, outcome: Outcome::Cache(outcome) }, part)
     }

@@ -10,12 +10,12 @@ use crate::answer::find::Learned;
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
 
-use super::{Answer, Asked, Head, NO_STORE, NOSNIFF, Outcome, Standing, common, fields};
+use super::{Answer, Asked, ConstantHeaders, Head, NO_STORE, NOSNIFF, Outcome, common, fields};
 
 /// Nothing in it is loaded or run.
 pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'";
 
-impl Standing {
+impl ConstantHeaders {
     /// An answer in the origin's words, in `head`.
     pub(crate) fn learned<H: Head>(&self, asked: Asked<'_>, learned: Learned, mut head: H) -> Answer<H> {
         let Learned { status, media_type, sandbox, body } = learned;

@@ -20,17 +20,17 @@ use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::clock::Monotonic;
 use crate::semantics::cache_status::CacheOutcome;
-use crate::semantics::caching::{self, Ranged};
 use crate::semantics::coding::Coding;
-use crate::semantics::precondition::Precondition;
+use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
+use crate::semantics::ranges::{self, Ranged};
 
 use super::learned::SANDBOX;
-use super::{Answer, Asked, NOSNIFF, Outcome, Standing, common};
+use super::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, common};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-impl Standing {
+impl ConstantHeaders {
     /// A complete answer of the origin.
     pub fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
         let (mut head, age) = (stored.fields.clone(), stored.age(now));
@@ -132,7 +132,7 @@ fn not_modified(head: &mut HeaderMap) -> StatusCode {
 /// A client's conditions on an answer of the origin, by its tag or its date.
 fn conditions(asked: Asked<'_>, status: StatusCode, fields: &HeaderMap) -> Precondition {
     let evaluated = status == StatusCode::OK && matches!(*asked.method, Method::GET | Method::HEAD);
-    if evaluated { caching::evaluate(asked.method, asked.headers, fields) } else { Precondition::Proceed }
+    if evaluated { precondition::evaluate_stored(asked.method, asked.headers, fields) } else { Precondition::Proceed }
 }
 
 /// The part of a cached body that is sent.
@@ -151,7 +151,7 @@ fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode,
         head.insert(CONTENT_LENGTH, whole.length.clone());
         return (stored.status, None);
     }
-    match caching::select(asked.headers, stored.status, head, whole.body.len() as u64) {
+    match ranges::select(asked.headers, stored.status, head, whole.body.len() as u64) {
         Ranged::Whole => {
             head.insert(CONTENT_LENGTH, whole.length.clone());
             (stored.status, Some(whole.body.clone()))

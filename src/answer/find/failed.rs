@@ -3,6 +3,7 @@
 //! Callers: [`super`], [`crate::answer::respond`].
 
 use super::Found;
+use crate::clock::ceil_seconds;
 use crate::semantics::problem::Problem;
 use crate::upstream::client::AskError;
 
@@ -28,6 +29,6 @@ pub(crate) fn failed(error: &AskError) -> Found {
         _ => "The origin is unreachable".to_owned(),
     };
     let retry_after = error.retry_after();
-    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+    let seconds = ceil_seconds(retry_after);
     Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
 }

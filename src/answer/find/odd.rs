@@ -10,10 +10,8 @@ use percent_encoding::percent_decode_str;
 use super::{Finder, Found, NamedSnapshot};
 use crate::answer::admit::OddRequest;
 use crate::answer::render;
-use crate::api::edges::case::Case;
-use crate::api::edges::lesson::{Answer, Family, family};
-use crate::api::edges::odd::{self, Odd};
-use crate::api::edges::spelling::{is_askable, is_word};
+use crate::api::edges::lesson::{Family, LearnedAnswer, family};
+use crate::api::edges::{Case, Odd, OddQuery, is_askable, is_word};
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::semantics::hops::Caller;
@@ -51,7 +49,7 @@ pub(super) enum OddFound {
 }
 
 impl Learned {
-    fn of(answer: &Answer, body: String) -> Self {
+    fn of(answer: &LearnedAnswer, body: String) -> Self {
         let media_type = answer.media_type.clone();
         let sandbox = media_type.as_deref().and_then(family) != Some(Family::Inert) && media_type.is_some();
         Self { status: answer.status, media_type, sandbox, body: body.into() }
@@ -89,7 +87,7 @@ impl Finder {
         }
         let (learned, now) = (self.edges.learned(), self.now_nanos());
         let decision = edges::of_empty(learned.as_deref(), &published.dataset, query, now)?;
-        let spelled = |odds: &[Odd]| raw.and_then(|raw| odd::path_of(raw, odds));
+        let spelled = |odds: &[Odd]| raw.and_then(|raw| OddQuery::path_of(raw, odds));
         Some(OddFound::of(decision, |odds| spelled(odds).unwrap_or_else(|| query.path_and_query())))
     }
 
@@ -125,7 +123,7 @@ impl Finder {
     /// Answers a query that the parser calls odd.
     pub(super) async fn odd(&self, published: Arc<Snapshot>, asked: OddRequest, client: &Caller) -> Found {
         let OddRequest { odd, ours } = asked;
-        let named = match self.named(published, odd.pin.as_deref(), client.address).await {
+        let named = match self.named(published, odd.pin.as_deref()).await {
             Ok(named) => named,
             Err(none) => return none,
         };

@@ -2,11 +2,10 @@
 //!
 //! [`crate::snapshots::loaded`] decides which snapshots are in memory, and loads others. Callers: [`super`].
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{Finder, Found};
-use crate::semantics::network::household;
+use crate::clock::ceil_seconds;
 use crate::semantics::problem::Problem;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::loaded::Missing;
@@ -23,27 +22,19 @@ pub(super) struct NamedSnapshot {
 impl Finder {
     /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why
     /// not.
-    pub(super) async fn named(
-        &self,
-        served: Arc<Snapshot>,
-        pin: Option<&str>,
-        client: IpAddr,
-    ) -> Result<NamedSnapshot, Found> {
+    pub(super) async fn named(&self, served: Arc<Snapshot>, pin: Option<&str>) -> Result<NamedSnapshot, Found> {
         let current = served.dataset.id.as_str();
         let Some(pin) = pin.filter(|pin| *pin != current) else {
             return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
         };
-        match self.kept.get(pin, household(client, self.settings.load().rate_limit.ipv6_prefix)).await {
+        match self.kept.get(pin).await {
             Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
             Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
-            Err(Missing::Busy) => {
-                Err(not_at_hand(pin, "it is being loaded, or waits until other snapshots are loaded", 5))
+            Err(Missing::Busy(wait)) => {
+                let why = "it is not in memory, and is being loaded or waits until another one makes room";
+                Err(not_at_hand(pin, why, ceil_seconds(wait)))
             }
             Err(Missing::Failed) => Err(not_at_hand(pin, "its stored data cannot be read", 30)),
-            Err(Missing::Spent(wait)) => {
-                let why = "it is not in memory, and this address loaded too many snapshots recently";
-                Err(not_at_hand(pin, why, wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
-            }
         }
     }
 }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::{Envelope, EnvelopeField};
 use crate::api::query::Parameters;
 use crate::config::Config;
 use crate::pages::Site;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::*;
-use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 
@@ -76,7 +76,7 @@ fn samples_are_what_their_kind_says() {
                 assert_eq!(sample.kind, Kind::Odd);
                 odds += 1;
                 heads += usize::from(sample.is_head);
-                let odd = path.split_once('?').map(|(_, query)| crate::api::edges::odd::read(query));
+                let odd = path.split_once('?').map(|(_, query)| crate::api::edges::OddQuery::read(query));
                 // An instant in the future is odd by the clock alone.
                 assert!(odd.flatten().is_none_or(|odd| odd.odds.len() == 1), "{what}");
             }

@@ -1,6 +1,9 @@
 //! Which differences count.
 
+use http::{HeaderMap, HeaderValue, header};
+
 use super::*;
+use crate::api::links;
 
 const PAGE: &str = r#"{"page":1,"total":1,"items":[{"id":1}]}"#;
 
@@ -167,4 +170,66 @@ fn methods_differ_only_where_a_client_could_use_none_of_ours() {
             assert_eq!(word(kind, ours, &theirs), expected, "{kind:?} {methods:?}");
         }
     }
+}
+
+const LICENSE: &str = "https://creativecommons.org/licenses/by/4.0/";
+
+fn rewrite() -> Rewrite {
+    let parse = |url: &str| url.parse::<Url>().unwrap();
+    Rewrite::new(Some(&parse("http://origin.test:8000/v1")), &[parse("https://www.origin.test")], "http://m.test")
+}
+
+/// What differs for the second of three pages of golf since an instant.
+fn told(field: &str) -> Vec<String> {
+    let query = "page=2&per_page=10&sport=golf&modified_since=2024-05-06T00:00:00Z";
+    let query = Parameters::parse(query).unwrap().list;
+    let ours = Links::ours(Some(LICENSE), Some((&query, 25)), &rewrite());
+    let mut headers = HeaderMap::new();
+    headers.insert(header::LINK, HeaderValue::from_str(field).unwrap());
+    let url = "http://origin.test:8000/v1/api/listings.json?page=2".parse().unwrap();
+    let theirs = Links::theirs(links::links(&headers), &url, &rewrite());
+    ours.differences(&theirs).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn links_to_the_same_pages_are_equal_in_any_spelling_and_order() {
+    let rest = "api/listings.json?per_page=10&sport=golf&modified_since=2024-05-06";
+    for target in [
+        format!("http://origin.test:8000/v1/{rest}&page=3"),
+        format!("https://www.origin.test/{rest}&page=3"),
+        format!("/v1/{rest}&page=3#x"),
+        "?page=3&sport=%67olf&per_page=10&modified_since=2024-05-06T00:00:00%2B00:00".to_owned(),
+    ] {
+        assert_eq!(told(&format!("<{target}>; rel=next")), [] as [&str; 0], "{target}");
+    }
+    for license in [LICENSE, "http://creativecommons.org/licenses/by/4.0"] {
+        assert_eq!(told(&format!("<x>; rel=help, <{license}>; rel=license")), [] as [&str; 0]);
+    }
+    let several = format!("<https://else.test/>; rel=license, <{LICENSE}>; rel=\"license\"");
+    assert_eq!(told(&several), [] as [&str; 0], "one of them is ours");
+}
+
+#[test]
+fn what_only_one_side_has_or_only_the_origin_understands_is_no_difference() {
+    for field in [
+        "</v1/api/listings.json>; rel=self",
+        "<?after=abc>; rel=next",
+        "<?page=0>; rel=next",
+        "<?page=3&per_page=1000>; rel=next",
+        "<https://cdn.test/list/3>; rel=next",
+        "<urn:x>; rel=license",
+        "<?page=7>; rel=next; anchor=\"/other\"",
+        "nonsense",
+    ] {
+        assert_eq!(told(field), [] as [&str; 0], "{field}");
+    }
+}
+
+#[test]
+fn links_that_lead_elsewhere_are_told() {
+    let differing = told("<?page=4&per_page=10&sport=golf&modified_since=2024-05-06>; rel=next, <?page=1>; rel=first");
+    assert_eq!(differing.len(), 2, "{differing:?}");
+    assert!(differing[0].starts_with("header Link rel=first: the mirror has /api/listings.json?sport=golf"));
+    assert!(differing[1].starts_with("header Link rel=next: ") && differing[1].contains("the origin ?page=4"));
+    assert_eq!(told("<https://else.test/terms>; rel=license").len(), 1);
 }

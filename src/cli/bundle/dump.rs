@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::remote;
 use super::unfinished::Unfinished;
-use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
+use crate::api::route::DumpKind;
 use crate::app::core::open_snapshots;
 use crate::cli::Failure;
 use crate::cli::holder::Holder;

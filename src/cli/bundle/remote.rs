@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
 use crate::admin::bundle::{EXACT, SIGNATURE, WHOLE};
-use crate::api::dump::DumpKind;
+use crate::api::route::DumpKind;
 use crate::bundle::signature;
 use crate::cli::Failure;
 use crate::cli::progress::{Spinner, bytes_bar};

@@ -5,11 +5,13 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::admin::facts::StatusFacts;
+use crate::upstream::status::Held;
 use crate::words::counted;
 
-use super::super::status::ask;
+use super::super::status::{ask, look, or_dash};
 use super::super::{Failure, Sources, load_for_snapshots, sync};
 
 /// The longest time until an accepted snapshot is published.
@@ -39,26 +41,26 @@ pub(super) fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let Some(admin) = sync::running(&config.data_dir)? else {
         return Err(AcceptError::NoServer(config.data_dir.display().to_string()).into());
     };
-    let status = || -> Result<Value, Failure> {
-        Ok(serde_json::from_str(&ask(http::Method::GET, &format!("{admin}/status"), None)?.1)?)
+    let facts = || -> Result<StatusFacts, Failure> { Ok(look(&admin)?.facts) };
+    let then = facts()?;
+    let before = newest(&then);
+    let Some(Held { snapshot, listings, serving, .. }) = &then.held else {
+        return Err(AcceptError::NothingHeld.into());
     };
-    let then = status()?;
-    let (held, before) = (then["held"].clone(), newest(&then));
-    let Some(snapshot) = held["snapshot"].as_str() else { return Err(AcceptError::NothingHeld.into()) };
-    eprintln!("accepting {snapshot}: {} instead of {}", listings(&held["listings"]), held["serving"]);
+    eprintln!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing"));
     ask(http::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
     let began = Instant::now();
     let mut neither: Option<Instant> = None;
     while began.elapsed() < PATIENCE {
-        let now = status()?;
+        let now = facts()?;
         let newest = newest(&now);
         if newest == snapshot && json {
-            println!("{}", json!({ "accepted": snapshot, "listings": held["listings"] }));
+            println!("{}", json!({ "accepted": snapshot, "listings": listings }));
             return Ok(ExitCode::SUCCESS);
         }
         if newest == snapshot {
-            println!("published {newest} with {}", listings(&held["listings"]));
-            if !now["rollback"].is_null() {
+            println!("published {newest} with {}", counted(*listings, "listing"));
+            if now.rollback.is_some() {
                 println!(
                     "not current yet, because a rollback is in effect; `grandstand snapshot release` makes the newest snapshot current"
                 );
@@ -66,23 +68,19 @@ pub(super) fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         }
         // The held-back snapshot disappears before its successor is served, so both may be absent for a moment.
-        let since = now["held"].is_null().then(|| *neither.get_or_insert_with(Instant::now));
+        let since = now.held.is_none().then(|| *neither.get_or_insert_with(Instant::now));
         if since.is_some_and(|since| newest != before || since.elapsed() > SETTLES) {
-            let served = now["snapshot"]["id"].as_str().unwrap_or("-").to_owned();
-            let (held, listings) = (snapshot.to_owned(), listings(&now["listings"]));
-            return Err(AcceptError::Another { held, served, listings }.into());
+            let listings = counted(now.listings.unwrap_or(0), "listing");
+            let served = or_dash(now.snapshot.map(|snapshot| snapshot.id));
+            return Err(AcceptError::Another { held: snapshot.clone(), served, listings }.into());
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-    Err(AcceptError::StillHeld(snapshot.to_owned(), admin).into())
-}
-
-fn listings(count: &Value) -> String {
-    counted(count.as_u64().unwrap_or(0), "listing")
+    Err(AcceptError::StillHeld(snapshot.clone(), admin).into())
 }
 
 /// The last published snapshot: it is served, or waits for the end of a rollback.
-fn newest(status: &Value) -> &str {
-    let newest = status.pointer("/rollback/newest").unwrap_or(&status["snapshot"]["id"]);
-    newest.as_str().unwrap_or("-")
+fn newest(facts: &StatusFacts) -> &str {
+    let served = facts.snapshot.as_ref().map(|snapshot| snapshot.id.as_str());
+    facts.rollback.as_ref().map_or(served, |rollback| rollback.newest.as_deref()).unwrap_or("-")
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::semantics::excerpt::Excerpt;
+use crate::words::with_causes;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -137,16 +138,7 @@ impl PlaceError {
 
 /// What an error says, and what caused it: each sentence once, cut.
 fn chain(error: &object_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = cause.source();
-    }
+    let text = with_causes(error);
     Excerpt(timeless(&text.split_whitespace().collect::<Vec<_>>().join(" "))).to_string()
 }
 

@@ -11,6 +11,7 @@ use object_store::{MultipartUpload, ObjectStore as _, ObjectStoreExt as _, PutMo
 
 use super::{Place, PlaceError, Version};
 use crate::fleet::keys::Key;
+use crate::tasks::blocking;
 
 /// The size of the parts of a large object: at least this, and at most so many parts.
 const PART: u64 = 8 << 20;
@@ -93,10 +94,9 @@ impl Place {
 
 /// The next bytes of a file, and the file again.
 async fn piece(mut file: File, bytes: u64) -> Result<(File, PutPayload), PlaceError> {
-    let read = tokio::task::spawn_blocking(move || {
+    let read = blocking(move || {
         let mut piece = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         file.read_exact(&mut piece).map(|()| (file, PutPayload::from(piece)))
     });
-    let read = read.await.map_err(|error| PlaceError::File(error.to_string()))?;
-    read.map_err(|error| PlaceError::File(error.to_string()))
+    read.await.map_err(|error: std::io::Error| PlaceError::File(error.to_string()))
 }

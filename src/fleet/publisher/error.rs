@@ -7,6 +7,7 @@ use crate::clock::WallTime;
 use crate::fleet::place::PlaceError;
 use crate::snapshots::export::ExportError;
 use crate::store::StoreError;
+use crate::tasks::Aborted;
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +47,8 @@ pub(super) enum PublishError {
     /// Other publishers write all the time.
     #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]
     Busy,
-    /// A task panicked.
-    #[error("internal error: the task was aborted ({0})")]
-    Lost(String),
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
 }
 
 impl PublishError {
@@ -61,7 +61,7 @@ impl PublishError {
             Self::Store(_) | Self::File(_) => "disk",
             Self::Newer(_) | Self::Ahead { .. } => "head",
             Self::Busy => "busy",
-            Self::Lost(_) => "internal",
+            Self::Aborted(_) => "internal",
         }
     }
 

@@ -12,6 +12,7 @@ use crate::fleet::head::{self, Head, HeadError};
 use crate::fleet::keys::Key;
 use crate::fleet::place::{Condition, Found, PlaceError, Version};
 use crate::semantics::excerpt::Excerpt;
+use crate::tasks;
 
 /// The head in the object store, when it was last read.
 #[derive(Clone, Debug)]
@@ -98,7 +99,7 @@ impl Publisher {
     /// With a conflict when another publisher has written since the head was read.
     pub(super) async fn put_head(&mut self, chain: &Chain) -> Result<(), PublishError> {
         let (signer, head) = (self.signer.clone(), chain.head.clone());
-        let file = super::write::blocking(move || Ok(head.to_file(signer.as_deref())?)).await?;
+        let file = tasks::blocking(move || Ok::<_, PublishError>(head.to_file(signer.as_deref())?)).await?;
         let file = Bytes::from(file);
         let version = match self.conditions {
             Conditions::Kept => self.put(&file, self.condition()).await?,

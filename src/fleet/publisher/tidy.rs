@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use super::Publisher;
 use super::chores;
 use super::error::PublishError;
-use super::write::blocking;
 use crate::fleet::keys::Key;
 use crate::fleet::place::{Condition, Found, PlaceError};
 use crate::semantics::excerpt::Excerpt;
 use crate::store::nameless;
+use crate::tasks::blocking;
 
 /// The pause between two checks: a part of `publish.keep`, within these bounds.
 const SHORTEST: Duration = Duration::from_secs(5);
@@ -80,7 +80,7 @@ impl Publisher {
         }
         let keep = self.settings.keep;
         let place = self.place.clone();
-        blocking(move || Ok(place.sweep(keep)?)).await
+        blocking(move || Ok::<_, PublishError>(place.sweep(keep)?)).await
     }
 
     /// Notes which objects that were read back are not what the head names.
@@ -129,7 +129,8 @@ impl Publisher {
         let Some((_, bytes, blake3)) = own.objects().find(|(own, ..)| own == key) else { return Ok(true) };
         if let Key::Bundle(_) = key {
             let data_dir = self.settings.data_dir.clone();
-            let mut file = blocking(move || Ok(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;
+            let mut file =
+                blocking(move || Ok::<_, PublishError>(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;
             let mut hasher = blake3::Hasher::new();
             let mut download = self.place.download(key, 0).await?;
             let mut read = 0_u64;
@@ -139,7 +140,7 @@ impl Publisher {
                     return Ok(false);
                 }
                 hasher.update(&piece);
-                file = blocking(move || Ok(file.write_all(&piece).map(|()| file)?)).await?;
+                file = blocking(move || Ok::<_, PublishError>(file.write_all(&piece).map(|()| file)?)).await?;
             }
             if read != bytes || blake3 != hasher.finalize().into() {
                 return Ok(false);

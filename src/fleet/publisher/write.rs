@@ -21,6 +21,7 @@ use crate::fleet::place::Condition;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::chain::{ChainEnd, Link, lacks_base};
 use crate::store::nameless;
+use crate::tasks::blocking;
 
 /// A bundle in a file without a name.
 pub(super) struct Made {
@@ -148,7 +149,8 @@ impl Publisher {
     /// Writes the ledger. Without it a restart begins a new chain, so a full disk does not stop the publisher.
     async fn record(&self, chain: &Chain, end: Option<&ChainEnd>) {
         let (store, whose, chain, end) = (self.store().clone(), self.whose.clone(), chain.clone(), end.cloned());
-        let written = blocking(move || Ok(ledger::write(&store, &whose, &chain, end.as_ref())?)).await;
+        let written =
+            blocking(move || Ok::<_, PublishError>(ledger::write(&store, &whose, &chain, end.as_ref())?)).await;
         if let Err(error) = written {
             tracing::warn!(%error, "the record of what is in the object store could not be written; after a restart a full bundle is written");
         }
@@ -216,11 +218,4 @@ pub(super) fn open_key(key: &Path, password_file: Option<&Path>) -> Result<Signe
         Ok(line.trim_end_matches(['\r', '\n']).to_owned())
     });
     if needs_password { Err(PublishError::NoPassword) } else { Ok(opened?) }
-}
-
-/// Runs work that blocks, away from the threads that serve clients.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, PublishError> + Send + 'static,
-) -> Result<T, PublishError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(PublishError::Lost(error.to_string())))
 }

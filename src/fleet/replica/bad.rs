@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::fetch::FetchError;
 use crate::bundle::BundleError;
 use crate::clock::Monotonic;
+use crate::clock::backoff::{Jitter, doubled};
 use crate::fleet::keys::Digest;
 use crate::fleet::place::PlaceError;
-use crate::upstream::jitter::Jitter;
 
 /// The pause before the first further try, doubled each time.
 const FIRST: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ impl BadObject {
         jitter: &Jitter,
     ) -> Self {
         let times = before.filter(|before| before.blake3 == blake3).map_or(0, |before| before.times);
-        let pause = FIRST.saturating_mul(1 << times.min(10)).min(failure.longest_pause());
+        let pause = doubled(FIRST, times, failure.longest_pause());
         let until = now.plus(jitter.jittered(pause));
         Self { blake3, why: failure.text(), times: times.saturating_add(1), until, ended: None }
     }

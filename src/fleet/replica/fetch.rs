@@ -23,6 +23,7 @@ use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::follow::Step;
 use crate::store::files;
+use crate::tasks::{Aborted, blocking};
 use crate::words::counted;
 
 /// The names of unfinished files.
@@ -67,9 +68,8 @@ pub(crate) enum FetchError {
     /// Somebody asked for another look at the head.
     #[error("the download was interrupted by a request to refresh")]
     Interrupted,
-    /// The task was aborted.
-    #[error("internal error: the task was aborted ({0})")]
-    Lost(String),
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
 }
 
 impl FetchError {
@@ -112,7 +112,7 @@ impl Fetcher {
         let opened = blocking(move || {
             let known = newest.get().map(|newest| newest.dataset.clone());
             let opened = open(&file, &named, before.as_ref(), known.as_deref());
-            Ok(opened.map(|bundle| Step { bundle, file }))
+            Ok::<_, FetchError>(opened.map(|bundle| Step { bundle, file }))
         });
         opened.await?.map_err(|why| {
             // The next try begins at the beginning.
@@ -207,7 +207,7 @@ impl Fetcher {
         };
         self.status.received(bytes.len() as u64);
         let (blake3, snapshot) = (named.blake3, snapshot.clone());
-        let read = blocking(move || Ok(read_journal(&bytes, &blake3, &snapshot))).await?;
+        let read = blocking(move || Ok::<_, FetchError>(read_journal(&bytes, &blake3, &snapshot))).await?;
         read.map_err(wrong)
     }
 
@@ -263,11 +263,4 @@ fn read_journal(bytes: &Bytes, blake3: &Digest, snapshot: &SnapshotId) -> Result
         return Err("its hash is another one".to_owned());
     }
     journal::decode(bytes, snapshot).map_err(|error| error.to_string())
-}
-
-/// Runs what blocks.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
-) -> Result<T, FetchError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(FetchError::Lost(error.to_string())))
 }

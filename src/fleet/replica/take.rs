@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::bad::{Attempt, BadObject, Failure};
 use super::error::FollowError;
-use super::fetch::blocking;
+use super::fetch::FetchError;
 use super::{Follower, taken};
 use crate::fleet::head::{Head, NamedBundle};
 use crate::fleet::keys::Digest;
@@ -17,6 +17,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
 use crate::snapshots::Snapshots;
 use crate::snapshots::follow::{self, Following, Stand, Step, Took};
+use crate::tasks::blocking;
 
 /// A journal of at most so many bytes is fetched with each change.
 const SMALL_JOURNAL: u64 = 64 << 10;
@@ -39,7 +40,7 @@ impl Follower {
                 );
                 // Nothing builds on this data any more, also after a restart.
                 let store = self.snapshots.store().clone();
-                blocking(move || Ok(follow::forget(&store))).await??;
+                blocking(move || Ok::<_, FetchError>(follow::forget(&store))).await??;
                 self.take_all(head, &Stand { digest: None, ..stand.clone() }).await
             }
             done => done,
@@ -201,7 +202,7 @@ impl Follower {
             if imported.is_ok() {
                 tidy(&snapshots, details.as_ref());
             }
-            Ok(imported)
+            Ok::<_, FetchError>(imported)
         });
         imported.await??;
         Ok(())

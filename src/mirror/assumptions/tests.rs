@@ -6,10 +6,11 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::*;
-use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::api::modified;
+use crate::api::page::Envelope;
+use crate::api::query::Parameters;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
@@ -111,7 +112,7 @@ impl Origin {
     /// Asks every question; what differs is asked twice.
     fn findings(&self, rows: &[Row]) -> Findings {
         let dataset = dataset(rows);
-        let mut inquiry = Inquiry::of(&dataset);
+        let mut inquiry = Inquiry::of(&dataset, Vec::new());
         let mut asked = Vec::new();
         while let Some(query) = inquiry.next().cloned() {
             asked.push(query.path_and_query());
@@ -125,7 +126,7 @@ impl Origin {
             repeated += 1;
             inquiry.saw(&dataset, self.answer(rows, &query), false);
         }
-        assert!(repeated == differing && !inquiry.is_unsettled() && inquiry.is_repeated());
+        assert!(repeated == differing && !inquiry.is_unsettled && inquiry.is_repeated());
         inquiry.findings()
     }
 }
@@ -206,7 +207,7 @@ fn an_answer_counts_only_if_it_is_repeated() {
         (dropped, false, &dataset, false, &[CityHeeded]),
         (Origin { dropped: [true; 4], ..dropped }, false, &other, false, &[CityHeeded]),
     ] {
-        let mut inquiry = Inquiry::of(&dataset);
+        let mut inquiry = Inquiry::of(&dataset, Vec::new());
         while let Some(query) = inquiry.next().cloned() {
             inquiry.saw(&dataset, dropped.answer(&rows, &query), false);
         }
@@ -217,7 +218,44 @@ fn an_answer_counts_only_if_it_is_repeated() {
         while let Some(query) = inquiry.next().cloned() {
             inquiry.saw(data, again.answer(&rows, &query), is_old);
         }
-        assert_eq!(inquiry.is_unsettled(), unsettled);
+        assert_eq!(inquiry.is_unsettled, unsettled);
         assert!(unsettled || inquiry.findings().disproved == disproved, "{:?}", inquiry.findings());
     }
+}
+
+#[test]
+fn what_an_audit_doubts_is_asked_first_and_disproves_what_the_query_uses() {
+    let rows = rows(3_000);
+    let dataset = dataset(&rows);
+    // The origin is as assumed but for the list that is doubted.
+    for (doubted, expected) in [
+        ("state=state-1", StateHeeded),
+        ("sport=sport-1&state=state-1", And),
+        ("modified_since=2025-06-01", Midnight),
+        ("modified_since=2025-06-01T00:00:01", Offset),
+        ("modified_since=2025-06-01T00:00:01Z", Time),
+    ] {
+        let query = Parameters::parse(doubted).unwrap().list;
+        let mut inquiry = Inquiry::of(&dataset, vec![query.clone()]);
+        assert_eq!(inquiry.next(), Some(&query));
+        for round in 0..2 {
+            let mut asked = 0;
+            while let Some(next) = inquiry.next().cloned() {
+                let wrong = Answer::Page { total: 7_777, ids: Vec::new() };
+                let answer = if next == query { wrong } else { Origin::default().answer(&rows, &next) };
+                inquiry.saw(&dataset, answer, false);
+                asked += 1;
+            }
+            assert!(asked <= MOST, "{asked}");
+            assert_eq!(inquiry.differing().collect::<Vec<_>>(), [query.path_and_query()]);
+            if round == 0 {
+                inquiry.repeat();
+            }
+        }
+        let findings = inquiry.findings();
+        assert_eq!(findings.disproved, [expected], "{doubted}");
+        assert!(Assumption::ALL.iter().all(|one| findings.proved.contains(one) != (*one == expected)), "{findings:?}");
+    }
+    let states = |count| (0..count).map(|n| Parameters::parse(&format!("state=state-{n}")).unwrap().list).collect();
+    assert_eq!(Inquiry::of(&dataset, states(4)).open.len(), Inquiry::of(&dataset, states(9)).open.len(), "bounded");
 }

@@ -10,16 +10,16 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::cache::Key;
 use crate::mirror::copies::CopyError;
 use crate::store::DetailRecord;
+use crate::tasks::single_flight::{Role, SingleFlight};
 use crate::upstream::budget::Spent;
 use crate::upstream::client::{AskError, Asker, OriginClient};
 use crate::upstream::failures::Failures;
-use crate::upstream::flight::{Boarding, Flights};
 
 use super::Details;
 
 #[derive(Default)]
 pub(super) struct ClientFetches {
-    flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
+    flights: SingleFlight<ListingId, Result<DetailRecord, Arc<CopyError>>>,
     /// Recent fetches for clients that failed.
     failures: Failures,
 }
@@ -45,14 +45,14 @@ impl Details {
         let deadline = asker.patience.map(|patience| now.plus(patience));
         loop {
             let left = deadline.map(|deadline| deadline.since(client.now_mono()));
-            let (landed, joined) = match self.0.clients.flights.board(&summary.id) {
-                Boarding::Joined(passenger) => {
+            let (landed, joined) = match self.0.clients.flights.join(&summary.id) {
+                Role::Waiter(waiter) => {
                     // It may wait longer for its slot than this client; on the wire it needs the full timeout.
                     let bound = left.map(|left| left.saturating_add(client.config().timeout));
-                    let landed = tokio::time::timeout(bound.unwrap_or(Duration::MAX), passenger.landed()).await;
+                    let landed = tokio::time::timeout(bound.unwrap_or(Duration::MAX), waiter.landed()).await;
                     (landed.ok().flatten(), true)
                 }
-                Boarding::First(ticket, passenger) => {
+                Role::Leader(leader, waiter) => {
                     let (this, client, key) = (self.clone(), client.clone(), key.clone());
                     let (volatile, summary) = (volatile.clone(), summary.clone());
                     let asker = Asker { patience: left, ..asker.clone() };
@@ -70,9 +70,9 @@ impl Details {
                             }
                             Err(CopyError::Store(_)) => {}
                         }
-                        ticket.end(fetched);
+                        leader.end(fetched);
                     });
-                    (passenger.landed().await, false)
+                    (waiter.landed().await, false)
                 }
             };
             let lost = || Arc::new(CopyError::from(AskError::from(Spent::soon())));
@@ -82,7 +82,7 @@ impl Details {
                 Err(error) if joined && matches!(*error, CopyError::Ask(AskError::Spent(_))) => {
                     let left = deadline.map(|deadline| deadline.since(client.now_mono()));
                     let is_over = left.is_some_and(|left| left.is_zero());
-                    if (is_over || !self.0.clients.flights.flies(&summary.id))
+                    if (is_over || !self.0.clients.flights.is_running(&summary.id))
                         && let Some(spent) = client.budget().judge(asker.client, left)
                     {
                         return Err(Arc::new(AskError::from(spent).into()));

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::api::listing::ListingId;
+use crate::clock::backoff::doubled;
 use crate::clock::{Monotonic, WallTime};
 use crate::upstream::log_throttle::LogThrottle;
 use crate::upstream::status::DetailTrouble;
@@ -114,8 +115,8 @@ impl Retries {
         // Those that were on the wire together count once.
         if self.is_row_long() && self.rests(now).is_none() {
             self.row.pauses += 1;
-            let doubled = Duration::from_millis(500) * 2_u32.pow(self.row.pauses.min(8));
-            self.row.until = Some(now.plus(jittered(doubled.min(longest))));
+            let pause = doubled(Duration::from_millis(500), self.row.pauses.min(8), longest);
+            self.row.until = Some(now.plus(jittered(pause)));
         }
     }
 

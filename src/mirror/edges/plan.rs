@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::edges::case::Case;
-use crate::api::edges::judge::{Said, Seen, judge};
-use crate::api::edges::lesson::{Learned, of_cases};
+use crate::api::edges::Case;
+use crate::api::edges::lesson::{Learned, Said, Seen, judge, of_cases};
 
-use super::filters::Filter;
+use super::probes::Filter;
 
 /// The most probes of cases in one round, with repetitions. The questions about filters are counted apart.
-pub(crate) const MOST_PROBES: u32 = 40;
+const MOST_PROBES: u32 = 40;
 
-/// The most requests in one round for each question about filters, and for all of them.
+/// The most requests in one round for each question about filters.
 const MOST_ASKED: u32 = 2;
-pub(crate) const MOST_FILTERS: u32 = MOST_ASKED * Filter::ALL.len() as u32;
 
 /// How often a probe of one case is sent again after a failure.
 const MOST_RETRIES: u32 = 2;
@@ -42,23 +40,14 @@ pub(super) struct Evidence {
     /// How many requests the questions about filters took in this round.
     #[serde(default)]
     pub asked: BTreeMap<Filter, u32>,
-    /// The answers to the first and second question about each filter.
+    /// The answers to the first and second question about each filter: an empty list, as ours is, another answer, or one
+    /// that says nothing about the question.
     #[serde(default)]
-    pub filters: BTreeMap<Filter, Vec<FilterSeen>>,
+    pub known: BTreeMap<Filter, Vec<Seen>>,
     /// Whether the round goes on.
     pub is_open: bool,
     /// When the last round ended, in milliseconds since 1970; 0: none did.
     pub ended_ms: i64,
-}
-
-/// The answer to a question about a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FilterSeen {
-    /// Whether it is an empty list, as ours is; `None`: there was no answer, it says nothing about the question, or the
-    /// data does not allow the question.
-    pub is_ours: Option<bool>,
-    /// When it came, in milliseconds since 1970.
-    pub at_ms: i64,
 }
 
 /// What the decision rests on.
@@ -74,16 +63,28 @@ pub(super) struct Facts {
     pub again: bool,
 }
 
+/// What the origin is asked, at most twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// How it answers odd requests of a case.
+    Odd(Case),
+    /// What it answers to known terms. The second request is sent only if the first answer is not ours.
+    Known(Filter),
+}
+
+impl Question {
+    fn all() -> impl Iterator<Item = Self> {
+        Case::ALL.into_iter().map(Self::Odd).chain(Filter::ALL.into_iter().map(Self::Known))
+    }
+}
+
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A round begins.
     Begin,
-    /// The first (0) or second (1) probe of a case.
-    Probe(Case, usize),
-    /// The first (0) or second (1) question about a filter. Its terms are known, so it is not a probe of a case. The
-    /// second question is asked only if the first answer is not ours.
-    Filter(Filter, usize),
+    /// The first (0) or second (1) request of a question.
+    Ask(Question, usize),
     /// The round ends: the answers are judged.
     Judge,
     /// Nothing for so long, or until something is asked for.
@@ -101,15 +102,9 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
         let is_asked = facts.again && since >= apart_ms.saturating_mul(2);
         return if is_due || is_asked { Step::Begin } else { Step::Wait(Duration::from_secs(60)) };
     }
-    let may_probe = evidence.sent < MOST_PROBES;
-    let answers = |case: Case| evidence.seen.get(&case).map_or(&[][..], Vec::as_slice);
-    let is_new = |case: &Case| may_probe && answers(*case).is_empty();
-    if let Some(case) = Case::ALL.into_iter().find(is_new) {
-        return Step::Probe(case, 0);
-    }
-    let is_new = |filter: &Filter| evidence.may_ask(*filter) && evidence.answers(*filter).is_empty();
-    if let Some(filter) = Filter::ALL.into_iter().find(is_new) {
-        return Step::Filter(filter, 0);
+    let is_new = |question: &Question| evidence.may_ask(*question) && evidence.answers(*question).is_empty();
+    if let Some(question) = Question::all().find(is_new) {
+        return Step::Ask(question, 0);
     }
     let is_due = |at_ms: i64| {
         // If the clock was set back, the second request does not wait until the clock has caught up.
@@ -117,21 +112,12 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
         // Between the two requests a refresh must have had good answers: then the origin was well.
         is_apart && facts.refreshed_ms.is_some_and(|refreshed| refreshed > at_ms || refreshed > facts.now_ms)
     };
-    let cases = Case::ALL.into_iter().filter(|case| may_probe && needs_another(answers(*case)));
-    let filters = Filter::ALL.into_iter().filter(|filter| evidence.needs_another(*filter));
-    let cases = cases.map(|case| (Step::Probe(case, 1), answers(case)[0].at_ms));
-    let filters = filters.map(|filter| (Step::Filter(filter, 1), evidence.answers(filter)[0].at_ms));
-    let mut open = cases.chain(filters).peekable();
+    let mut open = Question::all().filter(|question| evidence.needs_another(*question)).peekable();
     if open.peek().is_none() {
         return Step::Judge;
     }
-    let due = open.find(|(_, at_ms)| is_due(*at_ms));
-    due.map_or(Step::Wait(Duration::from_secs(1)), |(step, _)| step)
-}
-
-/// Whether a second answer could teach something.
-fn needs_another(answers: &[Seen]) -> bool {
-    answers.len() == 1 && !matches!(answers[0].said, Said::Never(_))
+    let due = open.find(|question| evidence.answers(*question).first().is_some_and(|seen| is_due(seen.at_ms)));
+    due.map_or(Step::Wait(Duration::from_secs(1)), |question| Step::Ask(question, 1))
 }
 
 impl Evidence {
@@ -142,12 +128,23 @@ impl Evidence {
         self.seen.clear();
         self.failed.clear();
         self.asked.clear();
-        self.filters.clear();
+        self.known.clear();
     }
 
-    /// Whether one more request may be sent for a question about a filter.
-    pub(super) fn may_ask(&self, filter: Filter) -> bool {
-        self.asked.get(&filter).is_none_or(|asked| *asked < MOST_ASKED)
+    /// Whether one more request may be sent for a question.
+    fn may_ask(&self, question: Question) -> bool {
+        match question {
+            Question::Odd(_) => self.sent < MOST_PROBES,
+            Question::Known(filter) => self.asked.get(&filter).is_none_or(|asked| *asked < MOST_ASKED),
+        }
+    }
+
+    /// How many requests a question, or all questions of its kind, took.
+    pub(super) fn sent(&mut self, question: Question) -> &mut u32 {
+        match question {
+            Question::Odd(_) => &mut self.sent,
+            Question::Known(filter) => self.asked.entry(filter).or_default(),
+        }
     }
 
     /// How many requests the questions about filters took.
@@ -155,34 +152,50 @@ impl Evidence {
         self.asked.values().sum()
     }
 
-    fn answers(&self, filter: Filter) -> &[FilterSeen] {
-        self.filters.get(&filter).map_or(&[], Vec::as_slice)
+    /// The answers to a question.
+    pub(super) fn answers(&self, question: Question) -> &[Seen] {
+        let answers = match question {
+            Question::Odd(case) => self.seen.get(&case),
+            Question::Known(filter) => self.known.get(&filter),
+        };
+        answers.map_or(&[], Vec::as_slice)
     }
 
-    fn needs_another(&self, filter: Filter) -> bool {
-        self.may_ask(filter) && matches!(self.answers(filter), [FilterSeen { is_ours: Some(false), .. }])
+    /// An answer came.
+    pub(super) fn saw(&mut self, question: Question, seen: Seen) {
+        match question {
+            Question::Odd(case) => self.seen.entry(case).or_default().push(seen),
+            Question::Known(filter) => self.known.entry(filter).or_default().push(seen),
+        }
+    }
+
+    /// Whether a second answer could teach something.
+    fn needs_another(&self, question: Question) -> bool {
+        let [one] = self.answers(question) else { return false };
+        let teaches = match question {
+            Question::Odd(_) => !matches!(one.said, Said::Never(_)),
+            Question::Known(_) => matches!(one.said, Said::Answer { .. }),
+        };
+        teaches && self.may_ask(question)
     }
 
     /// Whether the origin answers a question about a filter in another way; `None`: that is not known.
     fn differs(&self, filter: Filter) -> Option<bool> {
-        let answers: Vec<Option<bool>> = self.answers(filter).iter().map(|seen| seen.is_ours).collect();
-        match answers[..] {
-            [Some(true)] => Some(false),
-            [Some(false), Some(false)] => Some(true),
+        match self.answers(Question::Known(filter)) {
+            [Seen { said: Said::List(_), .. }] => Some(false),
+            [Seen { said: Said::Answer { .. }, .. }, Seen { said: Said::Answer { .. }, .. }] => Some(true),
             _ => None,
         }
     }
 
     /// A request failed. Returns whether it is sent again; each repetition leaves fewer requests for the last cases.
-    pub(super) fn retries(&mut self, case: Case) -> bool {
-        let failed = self.failed.entry(case).or_default();
-        *failed += 1;
-        *failed <= MOST_RETRIES && self.sent < MOST_PROBES
-    }
-
-    /// An answer came.
-    pub(super) fn saw(&mut self, case: Case, seen: Seen) {
-        self.seen.entry(case).or_default().push(seen);
+    pub(super) fn retries(&mut self, question: Question) -> bool {
+        if let Question::Odd(case) = question {
+            let failed = self.failed.entry(case).or_default();
+            *failed += 1;
+            return *failed <= MOST_RETRIES && self.may_ask(question);
+        }
+        self.may_ask(question)
     }
 
     /// The round ends with what the answers teach.
@@ -195,8 +208,7 @@ impl Evidence {
             ..Learned::default()
         };
         for case in Case::ALL {
-            let answers = self.seen.get(&case).map_or(&[][..], Vec::as_slice);
-            let lesson = match answers {
+            let lesson = match self.answers(Question::Odd(case)) {
                 [Seen { said: Said::Never(why), .. }, ..] => Err(why.clone()),
                 [one, other, ..] => judge(case, [one, other]),
                 _ => Err("it was not asked twice".to_owned()),
@@ -215,7 +227,7 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::edges::judge::Came;
+    use crate::api::edges::lesson::Came;
 
     const APART: Duration = Duration::from_secs(300);
 
@@ -229,8 +241,13 @@ mod tests {
     }
 
     fn says(evidence: &mut Evidence, filter: Filter, is_ours: Option<bool>, at_ms: i64) {
-        *evidence.asked.entry(filter).or_default() += 1;
-        evidence.filters.entry(filter).or_default().push(FilterSeen { is_ours, at_ms });
+        let said = match is_ours {
+            Some(true) => Said::List(Vec::new()),
+            Some(false) => Said::of(Came { status: 404, media_types: &[], body: b"" }),
+            None => Said::Never("nothing".to_owned()),
+        };
+        *evidence.sent(Question::Known(filter)) += 1;
+        evidence.saw(Question::Known(filter), Seen { told: Vec::new(), said, at_ms });
     }
 
     /// Answers every probe at once, until there is something else to do; how many there were. To questions about
@@ -239,13 +256,13 @@ mod tests {
         let mut count = 0;
         loop {
             match next(evidence, facts) {
-                Step::Probe(case, round) => {
-                    assert_eq!(evidence.seen.get(&case).map_or(0, Vec::len), round);
+                Step::Ask(Question::Odd(case), round) => {
+                    assert_eq!(evidence.answers(Question::Odd(case)).len(), round);
                     evidence.sent += 1;
-                    evidence.saw(case, seen(facts.now_ms));
+                    evidence.saw(Question::Odd(case), seen(facts.now_ms));
                     count += 1;
                 }
-                Step::Filter(filter, 0) => says(evidence, filter, Some(true), facts.now_ms),
+                Step::Ask(Question::Known(filter), 0) => says(evidence, filter, Some(true), facts.now_ms),
                 other => return (count, other),
             }
         }
@@ -281,15 +298,15 @@ mod tests {
                 let mut evidence = Evidence::default();
                 evidence.begin("o");
                 evidence.sent = MOST_PROBES;
-                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Filter(Filter::Elsewhere, 0));
+                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Ask(Question::Known(Filter::Elsewhere), 0));
                 says(&mut evidence, filter, first, 1_000);
-                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Filter(other, 0));
+                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Ask(Question::Known(other), 0));
                 says(&mut evidence, other, Some(true), 1_000);
                 if first == Some(false) {
                     let waits = Step::Wait(Duration::from_secs(1));
                     assert_eq!(next(&evidence, &facts(300_999, Some(2_000))), waits, "not a ttl later");
                     assert_eq!(next(&evidence, &facts(301_000, Some(1_000))), waits, "no good answer between");
-                    assert_eq!(next(&evidence, &facts(301_000, Some(2_000))), Step::Filter(filter, 1));
+                    assert_eq!(next(&evidence, &facts(301_000, Some(2_000))), Step::Ask(Question::Known(filter), 1));
                     says(&mut evidence, filter, second, 301_000);
                 }
                 assert_eq!(next(&evidence, &facts(301_000, None)), Step::Judge);
@@ -304,7 +321,7 @@ mod tests {
         let mut evidence = Evidence::default();
         evidence.begin("o");
         *evidence.asked.entry(Filter::Several).or_default() += 2;
-        assert!(!evidence.may_ask(Filter::Several), "a failure takes the place of the second request");
+        assert!(!evidence.may_ask(Question::Known(Filter::Several)), "a failure takes the place of the second request");
     }
 
     #[test]
@@ -324,15 +341,15 @@ mod tests {
         let mut evidence = Evidence::default();
         evidence.begin("o");
         let facts = facts(1_000, Some(2_000));
-        while let Step::Probe(case, _) = next(&evidence, &facts) {
+        while let Step::Ask(Question::Odd(case), _) = next(&evidence, &facts) {
             evidence.sent += 1;
-            if !evidence.retries(case) {
+            if !evidence.retries(Question::Odd(case)) {
                 let said = Said::Never("it failed".to_owned());
-                evidence.saw(case, Seen { told: Vec::new(), said, at_ms: 1_000 });
+                evidence.saw(Question::Odd(case), Seen { told: Vec::new(), said, at_ms: 1_000 });
             }
         }
         assert_eq!(evidence.sent, MOST_PROBES);
-        assert_eq!(next(&evidence, &facts), Step::Filter(Filter::Elsewhere, 0));
+        assert_eq!(next(&evidence, &facts), Step::Ask(Question::Known(Filter::Elsewhere), 0));
         let learned = evidence.judge(1_000);
         assert_eq!((learned.lessons.len(), learned.own.len()), (0, Case::ALL.len()));
     }
@@ -343,14 +360,15 @@ mod tests {
         evidence.begin("o");
         for now_ms in [1_000, 301_000] {
             for filter in Filter::ALL {
-                evidence.filters.insert(filter, vec![FilterSeen { is_ours: None, at_ms: now_ms }]);
+                let said = Said::Never("nothing".to_owned());
+                evidence.known.insert(filter, vec![Seen { told: Vec::new(), said, at_ms: now_ms }]);
             }
-            while let Step::Probe(case, _) = next(&evidence, &facts(now_ms, Some(now_ms - 1))) {
+            while let Step::Ask(Question::Odd(case), _) = next(&evidence, &facts(now_ms, Some(now_ms - 1))) {
                 evidence.sent += 1;
-                if failures > 0 && evidence.retries(case) {
+                if failures > 0 && evidence.retries(Question::Odd(case)) {
                     failures -= 1;
                 } else {
-                    evidence.saw(case, seen(now_ms));
+                    evidence.saw(Question::Odd(case), seen(now_ms));
                 }
             }
         }
@@ -363,7 +381,7 @@ mod tests {
     fn what_came_so_far_reads_back_as_it_was() {
         let mut evidence = Evidence::default();
         evidence.begin("o");
-        evidence.saw(Case::PageZero, seen(7));
+        evidence.saw(Question::Odd(Case::PageZero), seen(7));
         let text = serde_json::to_vec(&evidence).unwrap();
         assert_eq!(serde_json::from_slice::<Evidence>(&text).unwrap(), evidence);
         let learned = evidence.judge(8);

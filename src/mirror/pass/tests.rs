@@ -1,5 +1,10 @@
 //! Which pages are consistent, and when a pass is full.
 
+use crate::api::hash::ContentHash;
+use crate::api::page::Envelope;
+use crate::snapshot::content::Content;
+use crate::snapshot::membership::Evidence;
+
 use super::*;
 
 fn page(number: u64, total: u64, ids: &[u64]) -> Bytes {
@@ -21,10 +26,10 @@ fn consistent_pages_become_content() {
     let assembled = assembled(vec![page(1, 3, &[5, 9]), page(2, 3, &[1])]).unwrap();
     let ids: Vec<u64> = assembled.content.summaries.iter().map(|summary| summary.id.0).collect();
     assert_eq!(ids, [5, 9, 1]);
-    assert_eq!(assembled.left_out, ["next"]);
+    assert_eq!(assembled.beside.left_out, ["next"]);
     assert_eq!(assembled.content.taxonomies[0].as_ref(), r#"{"generated_at":null,"items":[]}"#);
-    assert_eq!(assembled.volatile_values["list generated_at"], "\"2026-01-01\"");
-    assert_eq!(assembled.volatile_values["/api/sports.json generated_at"], "\"t\"");
+    assert_eq!(assembled.beside.volatile_values["list generated_at"], "\"2026-01-01\"");
+    assert_eq!(assembled.beside.volatile_values["/api/sports.json generated_at"], "\"t\"");
 }
 
 #[test]
@@ -70,4 +75,106 @@ fn what_is_known_is_not_held_twice() {
         assert_eq!(item.raw.as_ptr() == before.raw.as_ptr(), item.id.0 != 9);
         assert!(bodies.iter().all(|body| !body.contains(&item.raw.as_ptr())), "{} keeps its page in memory", item.id);
     }
+}
+
+fn rows(ids: &[u64]) -> Vec<Summary> {
+    let row = |id: &u64| {
+        let raw = Bytes::from(format!(r#"{{"id":{id}}}"#));
+        Summary { id: ListingId(*id), hash: ContentHash::of(&raw), raw }
+    };
+    ids.iter().map(row).collect()
+}
+
+fn ids(of: &[u64]) -> BTreeSet<ListingId> {
+    of.iter().copied().map(ListingId).collect()
+}
+
+fn dataset(of: &[u64]) -> Dataset {
+    let envelope = Envelope::default();
+    let content = Content { envelope, taxonomies: [(); 3].map(|()| "[]".into()), summaries: rows(of) };
+    Dataset::build(content, &Evidence::new()).unwrap()
+}
+
+#[test]
+fn what_fits_is_no_contradiction() {
+    let of = |listed: &[u64], totals: &[u64]| Contradiction::of(&rows(listed), &totals.iter().copied().collect());
+    assert_eq!(of(&[1, 2, 3], &[3]), None);
+    assert_eq!(of(&[], &[0]), None);
+    for (listed, totals, doubled, excess) in [
+        (&[1, 2, 2][..], &[3][..], &[2][..], &[1][..]),
+        (&[1, 2, 2], &[2], &[2], &[0]),
+        (&[1, 2], &[5], &[], &[3]),
+        (&[1, 2], &[1], &[], &[-1]),
+        (&[1, 2], &[2, 3], &[], &[0, 1]),
+    ] {
+        let expected = Contradiction { doubled: ids(doubled), excess: excess.iter().copied().collect() };
+        assert_eq!(of(listed, totals), Some(expected), "{listed:?} {totals:?}");
+    }
+}
+
+#[test]
+fn a_contradiction_is_believed_after_three_passes_far_enough_apart() {
+    let at = Monotonic::from_seconds;
+    let apart = Duration::from_secs(10);
+    let one = Contradiction { doubled: ids(&[2]), excess: [1].into() };
+    let other = Contradiction { doubled: ids(&[3]), excess: [1].into() };
+    let mut seen = Recurrence::default();
+    for (began, contradiction, believed) in [
+        (0, &one, false),
+        (1, &one, false),
+        (11, &one, false),
+        // Not far enough apart.
+        (20, &one, false),
+        (22, &one, true),
+    ] {
+        assert_eq!(seen.see(contradiction, at(began), apart), believed, "{began}");
+    }
+    seen.ended();
+    for (began, contradiction, believed) in
+        [(100, &one, false), (111, &one, false), (122, &other, false), (133, &one, false), (141, &one, true)]
+    {
+        assert_eq!(seen.see(contradiction, at(began), apart), believed, "{began}");
+    }
+    let mut first = Recurrence::default();
+    let tries = [&one, &one, &one].map(|contradiction| first.see(contradiction, at(5), Duration::ZERO));
+    assert_eq!(tries, [false, false, true]);
+    first.ended();
+    let tries = [&one, &other, &one, &other, &one, &other];
+    let tries = tries.map(|contradiction| first.see(contradiction, at(6), Duration::ZERO));
+    assert_eq!(tries, [false, false, false, false, false, true]);
+}
+
+#[test]
+fn rows_of_unknown_place_stand_where_they_stood() {
+    let arranged = |pages: &[u64], doubled: &[u64], others: &[u64], last: Option<&[u64]>| {
+        let last = last.map(dataset);
+        let all = arranged(rows(pages), &ids(doubled), rows(others), last.as_ref());
+        all.iter().map(|summary| summary.id.0).collect::<Vec<u64>>()
+    };
+    let last = &[9, 8, 7, 6, 5, 4][..];
+    // 7 is on two pages, 6 on none.
+    assert_eq!(arranged(&[9, 8, 7, 5, 4], &[7], &[6], Some(last)), last);
+    assert_eq!(arranged(&[9, 7, 8, 5, 4], &[7], &[6], Some(last)), last);
+    assert_eq!(arranged(&[8, 7, 6, 5, 4], &[], &[9], Some(last)), last);
+    assert_eq!(arranged(&[9, 8, 7, 6, 5], &[], &[4], Some(last)), last);
+    // No field orders these, but the id where it does.
+    assert_eq!(arranged(&[9, 3, 7, 5, 4], &[7], &[2, 1, 6], Some(last)), [9, 7, 6, 3, 1, 2, 5, 4]);
+    assert_eq!(arranged(&[5, 9, 2, 7], &[9], &[3, 1], None), [5, 1, 3, 9, 2, 7]);
+    assert_eq!(arranged(&[9, 8, 7, 5], &[8], &[3, 6], None), [9, 8, 7, 6, 5, 3]);
+}
+
+#[test]
+fn rows_of_unknown_place_stand_among_their_equals() {
+    let dated = |rows: &[(u64, u64)]| -> Vec<Summary> {
+        let row = |(id, day): &(u64, u64)| {
+            let raw = Bytes::from(format!(r#"{{"id":{id},"modified":"2026-01-0{day}"}}"#));
+            Summary { id: ListingId(*id), hash: ContentHash::of(&raw), raw }
+        };
+        rows.iter().map(row).collect()
+    };
+    let pages = dated(&[(1, 5), (2, 4), (3, 4), (9, 4), (5, 1)]);
+    // 7 and 8 were modified since the last snapshot.
+    let last = dataset(&[1, 2, 3, 5, 8, 7]);
+    let all = arranged(pages, &ids(&[3]), dated(&[(7, 4), (8, 2)]), Some(&last));
+    assert_eq!(all.iter().map(|summary| summary.id.0).collect::<Vec<u64>>(), [1, 2, 3, 9, 7, 8, 5]);
 }

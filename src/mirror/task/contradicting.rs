@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::api::page::Page;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::{Content, SnapshotId};
@@ -19,24 +18,19 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::Certificate;
 use crate::store::{States, Store};
-use crate::upstream::client::{Answer, AskError, Asker};
+use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
-use super::super::contradiction::{Contradiction, Recurrence, arranged};
 use super::super::copies::CopyError;
-use super::super::crawl::Crawler;
-use super::super::pass::{self, Assembled, Contradictory, PAGE_SIZE};
-use super::super::plan::Purpose;
+use super::super::pass::{self, Assembled, Contradiction, Contradictory, PAGE_SIZE, Recurrence, arranged};
+use super::super::refresh::Probe;
 use super::publish::Proof;
-use super::reading::Reading;
-use super::work::{Doing, Next};
+use super::reading::{BATCH, Reading};
+use super::schedule::{Doing, Next, Purpose};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the contradiction that the newest snapshot lives with.
 const STORED: &str = "contradiction";
-
-/// Requests before the task looks for other work.
-const BATCH: usize = 12;
 
 /// The largest page size of lists whose cuts lie elsewhere.
 const OTHER_SIZE: u16 = 99;
@@ -64,22 +58,19 @@ impl Contradictions {
         Self { store, seen: Recurrence::default(), accepted }
     }
 
+    /// What a snapshot lives with.
+    fn of(&self, snapshot: &SnapshotId) -> Option<&Accepted> {
+        self.accepted.as_ref().filter(|accepted| accepted.snapshot == *snapshot)
+    }
+
     /// Whether a snapshot lives with a contradiction.
     pub(super) fn lives_with(&self, snapshot: &SnapshotId) -> bool {
-        self.accepted.as_ref().is_some_and(|accepted| accepted.snapshot == *snapshot)
+        self.of(snapshot).is_some()
     }
 
     /// The hash of the first page that agrees with a snapshot; `None`: its listings decide.
     pub(super) fn first_page(&self, snapshot: &SnapshotId) -> Option<ContentHash> {
-        let accepted = self.accepted.as_ref().filter(|accepted| accepted.snapshot == *snapshot)?;
-        Some(ContentHash::from_bytes(accepted.first_page))
-    }
-
-    /// Whether this is what a snapshot lives with already.
-    fn is_accepted(&self, snapshot: Option<&SnapshotId>, contradiction: &Contradiction) -> bool {
-        self.accepted
-            .as_ref()
-            .is_some_and(|accepted| Some(&accepted.snapshot) == snapshot && accepted.contradiction == *contradiction)
+        self.of(snapshot).map(|accepted| ContentHash::from_bytes(accepted.first_page))
     }
 
     fn accept(&mut self, accepted: Accepted) -> Result<(), MirrorError> {
@@ -112,7 +103,7 @@ enum Question {
 
 /// The search for what the pages lack.
 pub(super) struct Search {
-    purpose: Purpose,
+    pub(super) purpose: Purpose,
     found: Contradictory,
     /// The latest instant for which the pages are confirmed.
     until_ms: i64,
@@ -144,10 +135,6 @@ enum Phase {
 }
 
 impl Search {
-    pub(super) const fn purpose(&self) -> Purpose {
-        self.purpose
-    }
-
     /// How many listings are on no page because others are on two.
     fn displaced(&self) -> u64 {
         let found = self.on_pages.len() + self.elsewhere.len();
@@ -180,10 +167,10 @@ impl Mirror {
         until_ms: i64,
         mut found: Contradictory,
     ) -> Result<Option<Next>, MirrorError> {
-        let newest = self.newest.get();
-        let snapshot = newest.as_ref().map(|newest| &newest.dataset.id);
-        let known = self.contradictions.is_accepted(snapshot, &found.contradiction);
-        let apart = if newest.is_some() { self.crawler.apart() } else { Duration::ZERO };
+        let newest = self.newest();
+        let accepted = newest.as_ref().and_then(|newest| self.contradictions.of(&newest.dataset.id));
+        let known = accepted.is_some_and(|accepted| accepted.contradiction == found.contradiction);
+        let apart = if newest.is_some() { self.copies.apart() } else { Duration::ZERO };
         if !known && !self.contradictions.seen.see(&found.contradiction, reading.began, apart) {
             return Ok(None);
         }
@@ -193,27 +180,25 @@ impl Mirror {
         } else {
             tracing::warn!(why = %found, "the origin's pages contradict each other; publishing the best list available");
         }
-        let left = 2 * pass::pages(found.total) + 20;
+        // Each contradiction is looked into once; and again at each sweep while something is unknown.
         let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
-        let on_pages = found.assembled.content.summaries.iter().map(|summary| summary.id).collect();
+        let is_looked_into = known && (is_whole || reading.purpose == Purpose::Follow);
         let mut search = Search {
-            purpose: reading.purpose(),
+            purpose: reading.purpose,
+            left: 2 * pass::pages(found.total) + 20,
+            on_pages: found.assembled.content.summaries.iter().map(|summary| summary.id).collect(),
             found,
             until_ms,
             before: reading.before.clone(),
-            on_pages,
             todo: VecDeque::new(),
-            left,
             failures: 0,
             elsewhere: BTreeMap::new(),
             unseen: Vec::new(),
-            phase: Phase::Details,
+            phase: if is_looked_into { Phase::Details } else { Phase::Filters },
         };
-        if known && (is_whole || reading.purpose() == Purpose::Follow) {
-            // Each contradiction is looked into once; and again at each sweep while something is unknown.
-            self.ask_for_details(&mut search);
+        if is_looked_into {
+            search.todo.extend(self.lost(&search).into_iter().map(Question::Detail));
         } else {
-            search.phase = Phase::Filters;
             self.ask_with_filters(&mut search).await?;
         }
         Ok(Some(Next::Instead(Doing::Searching(Box::new(search)), Duration::ZERO)))
@@ -222,42 +207,31 @@ impl Mirror {
     /// What was modified since the last snapshot, then the lists of terms that should hold more listings than are known:
     /// long ones of one page first, which have no cuts.
     async fn ask_with_filters(&self, search: &mut Search) -> Result<(), MirrorError> {
-        if let Some(newest) = self.newest.get()
-            && let Some(probe) = self.questions.probe_of(&newest.dataset, newest.meta.confirmed_ms)
+        if let Some(newest) = self.newest()
+            && let Some(probe) = Probe::of(&newest.dataset, newest.meta.confirmed_ms, self.questions.shape)
         {
             search.todo.push_back(Question::List(probe.query));
         }
         let content = search.found.assembled.content.clone();
         let doubtful = blocking(move || {
             let Ok(dataset) = Dataset::build(content, &Evidence::new()) else { return Ok(Vec::new()) };
-            let mut terms: Vec<(TaxonomyKind, String, u64)> = Vec::new();
-            for (kind, slug, _) in dataset.doubtful() {
+            let count = |(kind, slug, _): &(TaxonomyKind, String, [u8; 16])| {
                 let term = dataset.terms(*kind).iter().find(|term| term.slug == *slug);
-                let count = term.and_then(|term| term.numbers.iter().map(|(_, number)| *number).max());
-                terms.push((*kind, slug.clone(), count.unwrap_or(0)));
-            }
-            Ok(terms)
+                let count = term.and_then(|term| term.numbers.iter().map(|(_, number)| *number).max()).unwrap_or(0);
+                (count, ListQuery::largest_pages().with_term(*kind, slug))
+            };
+            Ok(dataset.doubtful().iter().map(count).collect())
         });
-        let mut terms = doubtful.await?;
-        terms.sort_by_key(|(_, _, count)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
+        let mut terms: Vec<(u64, ListQuery)> = doubtful.await?;
+        terms.sort_by_key(|(count, _)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
         let most = usize::try_from(search.left / 2).unwrap_or(usize::MAX);
-        search.todo.extend(terms.into_iter().take(most).map(|(kind, slug, _)| {
-            let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
-            query.slugs[kind.index()] = Some(slug.into());
-            Question::List(query)
-        }));
+        search.todo.extend(terms.into_iter().take(most).map(|(_, query)| Question::List(query)));
         Ok(())
-    }
-
-    /// The details of listings that were there before: only a 404 says that they are gone.
-    fn ask_for_details(&self, search: &mut Search) {
-        let lost = self.lost(search);
-        search.todo.extend(lost.into_iter().map(Question::Detail));
     }
 
     /// The listings of the newest snapshot that no list has shown so far.
     fn lost(&self, search: &Search) -> Vec<Summary> {
-        let Some(newest) = self.newest.get() else { return Vec::new() };
+        let Some(newest) = self.newest() else { return Vec::new() };
         let lost = newest.dataset.content.summaries.iter().filter(|summary| !search.holds(summary.id));
         lost.cloned().collect()
     }
@@ -292,21 +266,23 @@ impl Mirror {
         if !search.todo.is_empty() {
             return Ok(Next::Again(Duration::ZERO));
         }
+        let lost = self.lost(search);
         let next_size = match search.phase {
             Phase::Filters => OTHER_SIZE,
             Phase::OtherPages(size) => size - 1,
             Phase::Details => return self.live_with(search).await,
         };
         let pages = search.found.total.div_ceil(next_size.into());
-        let for_details = (self.lost(search).len() as u64).min(search.left / 2);
+        let for_details = (lost.len() as u64).min(search.left / 2);
         // What no page shows is on no page of another size, either.
         if search.displaced() > 0 && pages + for_details <= search.left {
             search.phase = Phase::OtherPages(next_size);
             let query = |page| ListQuery { page, per_page: next_size, ..ListQuery::default() };
             search.todo.extend((1..=pages).map(|page| Question::List(query(page))));
         } else {
+            // Only a 404 says that a listing is gone.
             search.phase = Phase::Details;
-            self.ask_for_details(search);
+            search.todo.extend(lost.into_iter().map(Question::Detail));
         }
         Ok(Next::Again(Duration::ZERO))
     }
@@ -314,11 +290,7 @@ impl Mirror {
     async fn ask_for(&self, search: &mut Search, question: &Question) -> Result<(), CopyError> {
         match question {
             Question::List(query) => {
-                let path = query.path_and_query();
-                let copies = self.crawler.fetch_all(vec![path.clone()], Class::Crawl).await?;
-                let Some(copy) = copies.first() else { return Ok(()) };
-                let page = Page::parse(&copy.body, &self.volatile());
-                let page = page.map_err(|error| AskError::nonsense(&path, error))?;
+                let page = self.copies.page(&self.copies.fetch(&query.path_and_query(), Class::Crawl).await?)?;
                 for item in &page.items {
                     if !search.holds(item.id) {
                         search.elsewhere.insert(item.id, item.detached());
@@ -329,7 +301,8 @@ impl Mirror {
                 }
             }
             Question::Detail(summary) => {
-                let answer = detail(&self.crawler, summary.id).await?;
+                let path = format!("/api/listings/{}.json", summary.id);
+                let answer = self.copies.client.ask(&path, None, Asker::mirror(Class::Crawl)).await?;
                 if !matches!(answer.status, 404 | 410) {
                     search.unseen.push(summary.clone());
                 }
@@ -340,7 +313,7 @@ impl Mirror {
 
     /// Publishes what was found, unless only places of unknown order differ from the newest snapshot.
     async fn live_with(&mut self, search: &mut Search) -> Result<Next, MirrorError> {
-        let newest = self.newest.get();
+        let newest = self.newest();
         let Search { found, elsewhere, unseen, .. } = &*search;
         let Contradictory { assembled, contradiction, listed, total } = found;
         let distinct = assembled.content.summaries.len() as u64;
@@ -367,24 +340,18 @@ impl Mirror {
             self.confirm(&newest, search.until_ms).await?;
         } else {
             let open_points = open_points(search, &content);
-            let (left_out, volatile_values) = (assembled.left_out.clone(), assembled.volatile_values.clone());
-            let assembled = Assembled { content, left_out, volatile_values };
+            let assembled = Assembled { content, beside: assembled.beside.clone() };
             let proof = Proof { certificate: Certificate::BestEffort, until_ms: search.until_ms, open_points };
             self.publish_assembled(assembled, proof).await?;
         }
-        if let Some(newest) = self.newest.get() {
-            let first_page = self.crawler.copies().hash_of(&pass::page_path(1))?.unwrap_or_default().to_bytes();
+        if let Some(newest) = self.newest() {
+            let first_page = self.copies.hash_of(&pass::page_path(1))?.unwrap_or_default().to_bytes();
             self.contradictions.accept(Accepted { snapshot: newest.dataset.id.clone(), contradiction, first_page })?;
         }
         self.contradictions.seen.ended();
         let before = search.before.clone();
         self.settled(before.as_ref())
     }
-}
-
-async fn detail(crawler: &Crawler, id: ListingId) -> Result<Answer, CopyError> {
-    let path = format!("/api/listings/{id}.json");
-    Ok(crawler.client().ask(&path, None, Asker::mirror(Class::Crawl)).await?)
 }
 
 /// Whether two contents differ in the order of listings at most.

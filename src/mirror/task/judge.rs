@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::api::envelope::EmptyNumbers;
 use crate::api::listing::Summary;
+use crate::api::page::EmptyNumbers;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
@@ -18,13 +18,11 @@ use crate::upstream::status::{OriginState, Progress};
 use crate::upstream::window::Class;
 
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
-use super::super::plan::{Purpose, is_settled};
-use super::amending::newly_doubtful;
-use super::candidate::{Candidate, IndexedList};
-use super::publish::Proof;
-use super::read_back::read_back;
+use super::super::refresh::ProbeShape;
+use super::amend::newly_doubtful;
+use super::publish::{Candidate, Proof};
 use super::reading::Reading;
-use super::work::{Doing, Next};
+use super::schedule::{Doing, Next, Purpose, is_settled};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the start of an unfinished reading.
@@ -39,25 +37,25 @@ impl Mirror {
         started_ms: Option<i64>,
         expects_news: bool,
     ) -> Result<(), MirrorError> {
-        let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest.get());
+        let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest());
         let started_ms = match (started_ms, purpose) {
             (Some(started), _) => started,
             (None, Purpose::Follow) => now_ms,
             (None, Purpose::Certify) => {
-                let anew = self.schedule.is_pass_asked();
-                started(self.newest.store(), newest.as_deref(), now_ms, anew)?
+                let anew = self.schedule.is_pass_asked;
+                started(self.store(), newest.as_deref(), now_ms, anew)?
             }
         };
         if purpose == Purpose::Certify {
-            self.schedule.settling(self.clock.now_mono());
+            // It fulfils a request for a pass.
+            (self.schedule.is_pass_asked, self.schedule.tried) = (false, Some(self.clock.now_mono()));
         }
         if newest.is_none() {
             self.status.set_state(OriginState::Crawling);
         }
         self.status.set_pass(Some(Progress { done: 0, of: 0 }));
         let now = (now_ms, self.clock.now_mono());
-        let mut reading = Reading::new(purpose, started_ms, newest.as_deref(), now);
-        reading.expects_news = expects_news;
+        let reading = Reading::new(purpose, started_ms, newest.as_deref(), now, expects_news);
         self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
         Ok(())
     }
@@ -65,7 +63,7 @@ impl Mirror {
     /// Fetches one batch; when none is left, judges.
     pub(super) async fn read_on(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
         let now_ms = self.clock.now_wall().as_millis();
-        let Some(progress) = reading.fetch_batch(&self.crawler, now_ms).await? else {
+        let Some(progress) = reading.fetch_batch(&self.copies, now_ms).await? else {
             return self.judge(reading).await;
         };
         self.status.set_pass(Some(progress));
@@ -74,22 +72,18 @@ impl Mirror {
 
     /// Everything is fetched: is it one state of the origin, and how sure are we of it?
     pub(super) async fn judge(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
-        let pages = reading.pages(self.crawler.copies())?;
-        let (copies, newest) = (self.crawler.copies().clone(), self.newest.get());
+        let pages = reading.pages(&self.copies)?;
+        let (copies, newest) = (self.copies.clone(), self.newest());
         let read = blocking(move || {
             let known = |item: &Summary| {
                 let known = newest.as_ref()?.dataset.summary(item.id)?;
                 (known.hash == item.hash).then(|| known.clone())
             };
-            read_back(&copies, pages, known)
+            Reading::read_back(&copies, pages, known)
         });
-        let (pass, assembled) = match read.await? {
-            Ok(read) => read,
-            Err(lost) => {
-                tracing::warn!(path = lost, "a stored copy is missing; it is fetched again");
-                reading.look_again();
-                return Ok(Next::Again(Duration::ZERO));
-            }
+        let Some((pass, assembled)) = read.await? else {
+            reading.look_again();
+            return Ok(Next::Again(Duration::ZERO));
         };
         let mut assembled = match assembled {
             Ok(assembled) => assembled,
@@ -100,7 +94,7 @@ impl Mirror {
         let is_news = self.is_news(&assembled.content);
         if reading.expects_news && !is_news {
             // An answer showed a change that no page has: these are old copies. They are read again, once.
-            let (pause, now) = (self.crawler.apart(), self.clock.now_mono());
+            let (pause, now) = (self.copies.apart(), self.clock.now_mono());
             tracing::debug!(seconds = pause.as_secs(), "no page has the change yet; all are read again after a pause");
             reading.read_all_again(self.clock.now_wall().as_millis());
             (reading.expects_news, reading.began) = (false, now.plus(pause));
@@ -116,7 +110,7 @@ impl Mirror {
         if unproven.is_empty() {
             unproven = pass::paths(pages).collect();
         }
-        match reading.purpose() {
+        match reading.purpose {
             Purpose::Follow => self.judge_what_follows(reading, &pass, assembled, unproven).await,
             Purpose::Certify => self.judge_unproven(reading, &pass, assembled, unproven, is_old).await,
         }
@@ -128,12 +122,12 @@ impl Mirror {
         if let Some(asked) = &reading.empty_numbers {
             return asked.clone();
         }
-        let known = self.newest.get().map(|newest| newest.dataset.content.envelope.empty_numbers.clone());
-        let is_due = known.is_none() || reading.purpose() == Purpose::Certify;
+        let known = self.newest().map(|newest| newest.dataset.content.envelope.empty_numbers.clone());
+        let is_due = known.is_none() || reading.purpose == Purpose::Certify;
         let since = WallTime::from_millis(until_ms).rfc3339().filter(|_| is_due);
         let Some(since) = since else { return known.unwrap_or_default() };
         let path = format!("/api/listings.json?modified_since={since}");
-        let asked = match self.crawler.client().ask(&path, None, Asker::mirror(Class::Crawl)).await {
+        let asked = match self.copies.client.ask(&path, None, Asker::mirror(Class::Crawl)).await {
             Ok(answer) => EmptyNumbers::of(&answer.body),
             Err(error) => {
                 tracing::debug!(path, %error, "the numbers of an empty list stay as they are known");
@@ -154,16 +148,15 @@ impl Mirror {
         assembled: Assembled,
         unproven: Vec<String>,
     ) -> Result<Next, MirrorError> {
-        let Assembled { content, left_out, volatile_values } = assembled;
-        let list = self.terms.index(content, self.newest.get()).await?;
+        let list = self.terms.index(assembled, self.newest()).await?;
         if let Some(reason) = self.is_suspect(&list.dataset).filter(|_| reading.round < TRIES) {
             // Pages of different instants can add up by chance; only proof helps then.
             tracing::debug!(reason, "every page is read again");
-            let pause = self.pause_for(unproven.len() as u64).max(self.crawler.lag());
+            let pause = self.pause_for(unproven.len() as u64).max(self.copies.lag());
             reading.next_round(unproven);
             return Ok(Next::Again(pause));
         }
-        let candidate = Candidate::read(IndexedList { list, left_out, volatile_values }, pass.until_ms());
+        let candidate = Candidate { list, placed_by: Vec::new(), until_ms: pass.until_ms(), tries: 0 };
         Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
     }
 
@@ -176,7 +169,7 @@ impl Mirror {
         unproven: Vec<String>,
         is_old: bool,
     ) -> Result<Next, MirrorError> {
-        let is_newest_settled = self.newest.certificate().is_some_and(is_settled);
+        let is_newest_settled = self.certificate().is_some_and(is_settled);
         if reading.round >= TRIES {
             if !is_newest_settled || self.is_news(&assembled.content) {
                 let proof = Proof::open("no closing round proved that all pages are of one instant", pass.until_ms());
@@ -190,24 +183,24 @@ impl Mirror {
         }
         reading.next_round(unproven);
         self.status.set_pass(Some(reading.progress()));
-        Ok(Next::Again(self.crawler.lag()))
+        Ok(Next::Again(self.copies.lag()))
     }
 
     /// Why a consistent list may still mix several instants.
     fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
-        if self.questions.are_without_probe() {
+        if self.questions.shape == ProbeShape::None {
             return Some("the origin does not answer the probe".to_owned());
         }
-        if self.crawler.copies().saw_aged() {
+        if self.copies.saw_aged() {
             return Some("the origin's CDN returns old copies".to_owned());
         }
-        let newest = self.newest.get()?;
+        let newest = self.newest()?;
         newly_doubtful(&newest.dataset, dataset).map(|slug| format!("the count of {slug} disagrees"))
     }
 
     /// Whether the content differs from the newest snapshot.
     fn is_news(&self, content: &Content) -> bool {
-        self.newest.get().is_none_or(|newest| newest.dataset.id != content.id())
+        self.newest().is_none_or(|newest| newest.dataset.id != content.id())
     }
 
     /// The pages do not fit together: the list moved while it was read, the copies in the origin's CDN differ, or the
@@ -218,15 +211,15 @@ impl Mirror {
         pass: &Pass,
         error: Inconsistent,
     ) -> Result<Next, MirrorError> {
-        let is_first = self.newest.get().is_none();
+        let is_first = self.newest().is_none();
         let unproven = pass.unproven();
         // Where copies in the origin's CDN differ, only time helps.
-        let is_moving = !is_first && !unproven.is_empty() && !self.crawler.copies().saw_aged();
+        let is_moving = !is_first && !unproven.is_empty() && !self.copies.saw_aged();
         let may_be_old = is_moving && reading.round < TRIES;
         if may_be_old && self.pause_for(unproven.len() as u64).is_zero() {
             tracing::debug!(%error, round = reading.round, "the pages do not fit; the oldest are read again");
             reading.next_round(unproven);
-            return Ok(Next::Again(self.crawler.lag()));
+            return Ok(Next::Again(self.copies.lag()));
         }
         let (text, is_news) = (error.to_string(), reading.misfits == 0);
         if let Inconsistent::Contradictory(found) = error
@@ -237,8 +230,8 @@ impl Mirror {
         self.status.set_state(OriginState::Nonsense);
         self.status.error(&text, self.clock.now_wall());
         let now_ms = self.clock.now_wall().as_millis();
-        if reading.purpose() == Purpose::Certify {
-            self.newest.store().put_instant(STARTED, now_ms)?;
+        if reading.purpose == Purpose::Certify {
+            self.store().put_instant(STARTED, now_ms)?;
         }
         reading.misfits += 1;
         reading.read_all_again(now_ms);
@@ -260,25 +253,24 @@ impl Mirror {
     /// How long until every page is read again. The first three passes of a first copy need not wait.
     fn pause_after_misfit(&mut self, reading: &Reading, is_first: bool) -> Duration {
         let doublings = reading.misfits.saturating_sub(if is_first { 2 } else { 0 }).min(8);
-        let pause = self.crawler.lag().saturating_mul(2_u32.pow(doublings)) / 2;
-        let pause = pause.min(self.schedule.longest_pause()).max(self.crawler.lag());
+        let pause = self.copies.lag().saturating_mul(2_u32.pow(doublings)) / 2;
+        let pause = pause.min(self.schedule.longest_pause()).max(self.copies.lag());
         if is_first {
             return pause;
         }
-        let (now, apart) = (self.clock.now_mono(), self.crawler.apart());
+        let (now, apart) = (self.clock.now_mono(), self.copies.apart());
         let counts_in = self.contradictions.seen.next(apart).map_or(Duration::ZERO, |next| next.since(now));
-        let pages = reading.pages(self.crawler.copies()).unwrap_or(1);
+        let pages = reading.pages(&self.copies).unwrap_or(1);
         pause.max(counts_in).max(self.pause_for(pages + TaxonomyKind::ALL.len() as u64))
     }
 
     /// The published data is as settled as it can be.
     pub(super) fn settled(&mut self, before: Option<&SnapshotId>) -> Result<Next, MirrorError> {
-        let newest = self.newest.get().map(|newest| newest.dataset.id.clone());
+        let newest = self.newest().map(|newest| newest.dataset.id.clone());
         self.status.set_state(if newest.as_ref() == before { OriginState::Unchanged } else { OriginState::Changed });
-        self.work.settled();
-        self.schedule.outlay.ended();
+        self.answers_agree();
         self.status.passed();
-        self.newest.store().remove_state(STARTED)?;
+        self.store().remove_state(STARTED)?;
         self.looked();
         Ok(Next::Done)
     }

@@ -1,15 +1,44 @@
-//! Publishes a list, or holds it back if it lost too many listings.
+//! Publishes a list, or holds it back until an operator accepts it, if it lost too many listings.
 //!
 //! Callers: [`super`] and its parts.
 
-use crate::clock::WallTime;
-use crate::snapshot::meta::{Certificate, SnapshotMeta};
-use crate::store::{States, Store, StoreError};
+use std::sync::Arc;
 
-use super::super::pass::{self, Assembled};
-use super::candidate::IndexedList;
-use super::shrink::{Prepared, ShrinkGuard};
+use crate::clock::WallTime;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::meta::{Certificate, SnapshotMeta};
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::SIZES;
+use crate::store::{States, Store, StoreError};
+use crate::upstream::status::{Held, OriginStatus};
+
+use super::super::pass::{self, Assembled, Beside};
 use super::{DAY_MS, Mirror, MirrorError, blocking};
+
+/// A list with its indexes: consistent in itself.
+#[derive(Clone)]
+pub(super) struct List {
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) beside: Beside,
+}
+
+/// A list that awaits its confirmation.
+pub(super) struct Candidate {
+    pub(super) list: List,
+    /// The orders by which changed listings were placed; empty: every page was read.
+    pub(super) placed_by: Vec<String>,
+    /// The latest instant for which all its parts are confirmed.
+    pub(super) until_ms: i64,
+    /// How often it could not be confirmed, because copies were of different instants.
+    pub(super) tries: u32,
+}
+
+/// A list with everything that its publication takes.
+#[derive(Clone)]
+pub(super) struct Prepared {
+    pub(super) list: List,
+    pub(super) meta: SnapshotMeta,
+}
 
 /// How sure we are of a list.
 pub(super) struct Proof {
@@ -31,20 +60,104 @@ impl Proof {
     }
 }
 
+/// Holds back a list that shrank too much.
+pub(super) struct ShrinkGuard {
+    store: Arc<Store>,
+    status: OriginStatus,
+    /// The share of the listings that may vanish within a day.
+    max_shrink: f64,
+    pub(super) held: Option<Prepared>,
+    /// So many listings are accepted: the held list, or what the origin has by then, if no smaller.
+    pub(super) accepted: Option<usize>,
+}
+
+impl ShrinkGuard {
+    pub(super) const fn new(store: Arc<Store>, status: OriginStatus, max_shrink: f64) -> Self {
+        Self { store, status, max_shrink, held: None, accepted: None }
+    }
+
+    /// The origin no longer has the held list.
+    pub(super) fn let_go(&mut self) {
+        self.held = None;
+        self.status.set_held(None);
+    }
+
+    /// Nothing is held back or accepted any more.
+    pub(super) fn forget(&mut self) {
+        self.let_go();
+        self.accepted = None;
+    }
+
+    /// Accepts the held list; `false`: there is none.
+    pub(super) fn accept(&mut self) -> bool {
+        self.accepted = self.held.as_ref().map(|held| held.list.dataset.len()).or(self.accepted);
+        self.held.is_some()
+    }
+
+    /// Holds back a list that would lose too much, compared with the newest snapshot and with the last day. Else
+    /// returns the sizes to store.
+    fn judge(&mut self, newest: Option<&Snapshot>, next: &Prepared, now_ms: i64) -> Result<Option<States>, StoreError> {
+        const HOUR_MS: i64 = 3_600_000;
+        // How many listings were published when.
+        let mut sizes: Vec<(i64, usize)> = self.store.state_json(SIZES)?.unwrap_or_default();
+        sizes.retain(|(at, _)| (now_ms - DAY_MS..=now_ms).contains(at));
+        let then = next.list.dataset.len();
+        let largest = sizes.iter().map(|(_, listings)| *listings).max().unwrap_or(0);
+        let served = newest.map_or(0, |newest| newest.dataset.len());
+        let now = served.max(largest);
+        let shrank = newest.is_some() && shrank_too_much(now, then, self.max_shrink);
+        // A list no smaller than the accepted one is accepted, too: it may have moved on meanwhile.
+        let accepted = self.accepted.take().is_some_and(|listings| then >= listings);
+        if shrank && accepted {
+            tracing::warn!(now, then, "a snapshot that lost many listings was accepted");
+            sizes.clear();
+        } else if shrank {
+            let reason = format!(
+                "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows within a day; to \
+                 publish this anyway, run `grandstand snapshot accept`",
+                now - then,
+                self.max_shrink
+            );
+            tracing::warn!(reason, "a snapshot is held back");
+            let snapshot = next.list.dataset.id.to_string();
+            self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: served as u64, reason }));
+            self.held = Some(next.clone());
+            return Ok(None);
+        }
+        match sizes.last_mut() {
+            // Of those within one hour the largest is kept.
+            Some((at, largest)) if now_ms - *at < HOUR_MS => *largest = then.max(*largest),
+            _ => sizes.push((now_ms, then)),
+        }
+        let mut states = States::default();
+        states.put_json(SIZES, &sizes)?;
+        Ok(Some(states))
+    }
+}
+
+/// Whether a snapshot lost more listings than may vanish at once.
+fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
+    let lost = serving.saturating_sub(next);
+    lost > 0 && (lost as f64) > serving as f64 * max_shrink
+}
+
 impl Mirror {
     /// Publishes the pages that were read. A list equal to the newest snapshot is not indexed again.
     pub(super) async fn publish_assembled(&mut self, assembled: Assembled, proof: Proof) -> Result<(), MirrorError> {
-        let Assembled { content, left_out, volatile_values } = assembled;
-        let list = self.terms.index_news(content, self.newest.get()).await?;
-        self.publish(IndexedList { list, left_out, volatile_values }, proof).await
+        let list = match self.newest() {
+            Some(newest) if newest.dataset.id == assembled.content.id() => {
+                List { dataset: newest.dataset.clone(), beside: assembled.beside }
+            }
+            newest => self.terms.index(assembled, newest).await?,
+        };
+        self.publish(list, proof).await
     }
 
     /// Publishes a list, unless it lost too many listings.
-    pub(super) async fn publish(&mut self, indexed: IndexedList, proof: Proof) -> Result<(), MirrorError> {
-        let IndexedList { list, left_out, volatile_values } = indexed;
+    pub(super) async fn publish(&mut self, list: List, proof: Proof) -> Result<(), MirrorError> {
         let Proof { certificate, until_ms, open_points } = proof;
-        let newest = self.newest.get();
-        for field in &left_out {
+        let newest = self.newest();
+        for field in &list.beside.left_out {
             tracing::warn!(field, "a field beside the items differs between the pages of one crawl; it is left out");
         }
         let now = self.clock.now_wall();
@@ -53,25 +166,23 @@ impl Mirror {
         let now_ms = now.as_millis();
         // Never backwards for the same data; other data is confirmed for its own instant.
         let before = confirmed.map_or(i64::MIN, |newest| newest.meta.confirmed_ms).min(now_ms);
+        // A later refresh proves less of its instant than the pass of its own.
+        let is_later = certificate == Certificate::Full && before > until_ms;
+        let known = newest.as_ref().map(|newest| &newest.meta);
         let meta = SnapshotMeta {
-            // A later refresh proves less of its instant than the pass of its own.
-            certificate: if certificate == Certificate::Full && before > until_ms {
-                Certificate::Incremental
-            } else {
-                certificate
-            },
+            certificate: if is_later { Certificate::Incremental } else { certificate },
             confirmed_ms: until_ms.max(before),
             claimed_ms: None,
             published_ms: same.map_or(now_ms, |newest| newest.meta.published_ms),
-            volatile: self.volatile(),
-            volatile_values,
-            left_out,
+            volatile: self.copies.volatile(),
+            volatile_values: list.beside.volatile_values.clone(),
+            left_out: list.beside.left_out.clone(),
             open_points,
-            disproved: newest.as_ref().and_then(|newest| newest.meta.disproved.clone()),
-            proved: newest.as_ref().map(|newest| newest.meta.proved.clone()).unwrap_or_default(),
-            suspected: newest.as_ref().map(|newest| newest.meta.suspected.clone()).unwrap_or_default(),
-            asked_ms: newest.as_ref().map_or(0, |newest| newest.meta.asked_ms),
-            origin: Some(self.crawler.client().base().as_str().to_owned()),
+            disproved: known.and_then(|known| known.disproved.clone()),
+            proved: known.map(|known| known.proved.clone()).unwrap_or_default(),
+            suspected: known.map(|known| known.suspected.clone()).unwrap_or_default(),
+            asked_ms: known.map_or(0, |known| known.asked_ms),
+            origin: Some(self.copies.client.base().as_str().to_owned()),
         };
         if let Some(newest) = &newest {
             self.order.compare(&newest.dataset, &list.dataset).await?;
@@ -84,18 +195,23 @@ impl Mirror {
     }
 
     /// Publishes a list that was held back and accepted.
-    pub(super) async fn publish_held(&mut self, held: Prepared) -> Result<(), MirrorError> {
-        let sizes = ShrinkGuard::accepted(&held);
+    pub(super) async fn publish_held(&mut self, mut held: Prepared) -> Result<(), MirrorError> {
+        // Evidence of terms may have arrived meanwhile.
+        held.list.dataset = self.terms.index_again(&held.list.dataset, self.newest()).await?;
+        let listings = held.list.dataset.len();
+        tracing::warn!(listings, "a snapshot that lost many listings was accepted");
+        let mut sizes = States::default();
+        sizes.remove(SIZES);
         self.switch_to(held, sizes).await
     }
 
     /// Makes a list the newest snapshot; `sizes` are remembered with it.
-    async fn switch_to(&mut self, next: Prepared, sizes: States) -> Result<(), MirrorError> {
-        let Prepared { list, meta } = next;
-        let dataset = self.terms.caught_up(list, self.newest.get()).await?;
+    async fn switch_to(&mut self, Prepared { list, meta }: Prepared, sizes: States) -> Result<(), MirrorError> {
+        let same = self.newest().filter(|newest| newest.dataset.id == list.dataset.id);
+        let dataset = same.map_or(list.dataset, |newest| newest.dataset.clone());
         let now_ms = self.clock.now_wall().as_millis();
         let (published, kept) = (dataset.clone(), meta.clone());
-        self.newest.switch(move |snapshots, seen| snapshots.publish(seen, &published, kept, sizes)).await?;
+        self.switch(move |snapshots, seen| snapshots.publish(seen, &published, kept, sizes)).await?;
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
@@ -104,13 +220,13 @@ impl Mirror {
             "published"
         );
         self.shrink.forget();
-        self.order.placed_by(Vec::new());
-        self.learning.begin(self.clock.now_mono());
+        self.order.placed_by.clear();
+        self.learning.due = Some(self.clock.now_mono());
         // This looked at all that a refresh does.
         self.looked();
         let pages = pass::pages(dataset.len() as u64);
         // No client waits for this.
-        let snapshots = self.newest.snapshots().clone();
+        let snapshots = self.snapshots.clone();
         let tidy = move || snapshots.tidy().and_then(|()| forget_copies(snapshots.store(), pages, now_ms));
         if let Err(error) = blocking(tidy).await {
             tracing::warn!(%error, "data that is no longer needed could not be removed");
@@ -126,4 +242,19 @@ fn forget_copies(store: &Store, pages: u64, now_ms: i64) -> Result<(), StoreErro
         beyond || (path.contains("modified_since=") && now_ms - meta.fetched_ms > DAY_MS)
     });
     store.remove_copies(&useless.map(|(path, _)| path).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collapse_is_told_from_a_loss() {
+        for (serving, next, held) in
+            [(100, 100, false), (100, 80, false), (100, 79, true), (0, 0, false), (1, 0, true), (5, 9, false)]
+        {
+            assert_eq!(shrank_too_much(serving, next, 0.2), held, "{serving} -> {next}");
+        }
+        assert!(!shrank_too_much(10, 0, 1.0));
+    }
 }

@@ -8,33 +8,32 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::api::envelope::EmptyNumbers;
-use crate::api::page::Page;
+use crate::api::listing::Summary;
+use crate::api::page::EmptyNumbers;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::Snapshot;
-use crate::upstream::client::AskError;
+use crate::store::StoreError;
 use crate::upstream::status::Progress;
 use crate::upstream::window::Class;
 
-use super::super::copies::{Copies, CopyError};
-use super::super::crawl::{Crawler, Fetched};
-use super::super::pass;
-use super::super::plan::Purpose;
+use super::super::copies::{Copies, Copy, CopyError, Fetched};
+use super::super::pass::{self, Assembled, Inconsistent, Pass, Span};
 use super::MirrorError;
+use super::schedule::Purpose;
 
 /// Requests before the task looks for other work.
-const BATCH: usize = 12;
+pub(super) const BATCH: usize = 12;
 
 /// Copies checked per piece when looking for missing ones.
 const GLANCE: u64 = 4096;
 
 /// A reading of every page.
 pub(super) struct Reading {
-    purpose: Purpose,
+    pub(super) purpose: Purpose,
     /// Copies fetched since then count, in milliseconds of our clock.
-    pub(super) started_ms: i64,
+    started_ms: i64,
     /// Data confirmed for an earlier instant is not enough: the newest snapshot is known to be newer.
     pub(super) floor_ms: i64,
     /// What this round reads beside missing copies.
@@ -65,6 +64,7 @@ impl Reading {
         started_ms: i64,
         newest: Option<&Snapshot>,
         (now_ms, began): (i64, Monotonic),
+        expects_news: bool,
     ) -> Self {
         Self {
             purpose,
@@ -80,12 +80,8 @@ impl Reading {
             empty_numbers: None,
             began,
             misfits: 0,
-            expects_news: false,
+            expects_news,
         }
-    }
-
-    pub(super) const fn purpose(&self) -> Purpose {
-        self.purpose
     }
 
     /// How many pages there are to be read.
@@ -110,9 +106,19 @@ impl Reading {
         self.next_round(Vec::new());
     }
 
-    /// A fetched copy is lost: search again.
-    pub(super) const fn look_again(&mut self) {
-        self.cursor = 1;
+    /// Fetches the next batch; `None`: this round has everything.
+    pub(super) async fn fetch_batch(&mut self, copies: &Copies, now_ms: i64) -> Result<Option<Progress>, MirrorError> {
+        // The clock may have been set back: what is fetched from now on must count.
+        self.started_ms = self.started_ms.min(now_ms);
+        let batch = self.next_batch(copies)?;
+        if batch.is_empty() && self.cursor == u64::MAX {
+            return Ok(None);
+        }
+        let fetched = copies.fetch_some(batch, Class::Crawl).await;
+        self.take(copies, fetched)?;
+        let Progress { done, of } = self.progress();
+        let of = if self.round == 0 { of.max(page_count(copies)? + TaxonomyKind::ALL.len() as u64) } else { of };
+        Ok(Some(Progress { done, of }))
     }
 
     /// What is fetched next; empty: this round has everything.
@@ -131,38 +137,42 @@ impl Reading {
     /// The next paths that were not fetched since the reading began: the first page alone, then the others and the
     /// taxonomies, some at a time. The cursor stands at its end when nothing is missing.
     fn missing(&mut self, copies: &Copies) -> Result<Vec<String>, MirrorError> {
+        let started_ms = self.started_ms;
+        let is_missing = |path: &str| Ok::<_, MirrorError>(!copies.is_recent(path, started_ms)?);
         let mut missing = Vec::new();
-        if self.cursor == 1 {
-            let first = pass::page_path(1);
-            if !copies.is_recent(&first, self.started_ms)? {
-                return Ok(vec![first]);
-            }
+        let first = pass::page_path(1);
+        if self.cursor == 1 && is_missing(&first)? {
+            return Ok(vec![first]);
         }
         let pages = self.pages(copies)?;
-        let end = self.cursor.saturating_add(GLANCE);
-        while self.cursor <= pages && self.cursor < end && missing.len() < BATCH {
-            let path = pass::page_path(self.cursor);
-            if !copies.is_recent(&path, self.started_ms)? {
+        let (mut cursor, end) = (self.cursor, self.cursor.saturating_add(GLANCE));
+        while cursor <= pages && cursor < end && missing.len() < BATCH {
+            let path = pass::page_path(cursor);
+            if is_missing(&path)? {
                 missing.push(path);
             }
-            self.cursor += 1;
+            cursor += 1;
         }
-        if self.cursor > pages && missing.is_empty() {
+        if cursor > pages && missing.is_empty() {
             for kind in TaxonomyKind::ALL {
-                if !copies.is_recent(kind.path(), self.started_ms)? {
+                if is_missing(kind.path())? {
                     missing.push(kind.path().to_owned());
                 }
             }
             if missing.is_empty() {
-                self.cursor = u64::MAX;
+                cursor = u64::MAX;
             }
         }
+        self.cursor = cursor;
         Ok(missing)
     }
 
     /// Takes in a batch's result.
-    fn fetched(&mut self, copies: &Copies, batch: Fetched) -> Result<(), MirrorError> {
-        let Fetched { copies: fetched, failed, error } = batch;
+    fn take(
+        &mut self,
+        copies: &Copies,
+        Fetched { copies: fetched, failed, error }: Fetched,
+    ) -> Result<(), MirrorError> {
         self.done += fetched.len() as u64;
         // What failed waits for all the rest.
         self.failed.extend(failed);
@@ -170,58 +180,70 @@ impl Reading {
             return Err(error.into());
         }
         // Detects early a list that claims more pages than it has.
-        let pages: Vec<_> = fetched.iter().filter_map(|copy| Some((pass::page_of(&copy.path)?, copy))).collect();
-        if pages.len() == BATCH {
-            let mut listings = 0;
-            for (_, copy) in &pages {
-                listings += parse(copies, &copy.path, &copy.body)?.items.len();
-            }
-            if listings == 0 {
-                self.cut = pages.iter().map(|(page, _)| page.saturating_sub(1).max(1)).min();
-                self.todo.clear();
-                let cut = self.cut.unwrap_or(u64::MAX);
-                self.failed.retain(|path| pass::page_of(path).is_none_or(|page| page <= cut));
-            }
+        let pages: Vec<(u64, &Copy)> =
+            fetched.iter().filter_map(|copy| Some((pass::page_of(&copy.path)?, copy))).collect();
+        let is_empty = |(_, copy): &(u64, &Copy)| Ok::<_, CopyError>(copies.page(copy)?.items.is_empty());
+        if pages.len() == BATCH && pages.iter().map(is_empty).collect::<Result<Vec<_>, _>>()?.into_iter().all(|one| one)
+        {
+            let cut = pages.iter().map(|(page, _)| page.saturating_sub(1).max(1)).min().unwrap_or(u64::MAX);
+            self.cut = Some(cut);
+            self.todo.clear();
+            self.failed.retain(|path| pass::page_of(path).is_none_or(|page| page <= cut));
         }
         Ok(())
     }
 
-    /// Fetches the next batch; `None`: this round has everything.
-    pub(super) async fn fetch_batch(
-        &mut self,
-        crawler: &Crawler,
-        now_ms: i64,
-    ) -> Result<Option<Progress>, MirrorError> {
-        let copies = crawler.copies();
-        // The clock may have been set back: what is fetched from now on must count.
-        self.started_ms = self.started_ms.min(now_ms);
-        let batch = self.next_batch(copies)?;
-        if batch.is_empty() && self.cursor == u64::MAX {
+    /// Reads everything fetched from the store and assembles it page by page, never all bodies at once. `None`: a copy is
+    /// missing, and is fetched again.
+    pub(super) fn read_back(
+        copies: &Copies,
+        pages: u64,
+        known: impl Fn(&Summary) -> Option<Summary>,
+    ) -> Result<Option<(Pass, Result<Assembled, Inconsistent>)>, StoreError> {
+        let (mut spans, mut last_spans) = (Vec::new(), Vec::new());
+        let mut wrong: Option<Result<String, StoreError>> = None;
+        let mut fetched = |path: String, spans: &mut Vec<(String, Span)>| match copies.stored(&path) {
+            Ok(Some(Copy { body, since_ms, until_ms, .. })) => {
+                spans.push((path, Span { since_ms, until_ms }));
+                Some(body)
+            }
+            Ok(None) => {
+                wrong = Some(Ok(path));
+                None
+            }
+            Err(error) => {
+                wrong = Some(Err(error));
+                None
+            }
+        };
+        let taxonomies = TaxonomyKind::ALL.map(|kind| fetched(kind.path().to_owned(), &mut last_spans));
+        let assembled = if let [Some(sports), Some(states), Some(cities)] = taxonomies {
+            let mut bodies = (1..=pages).map_while(|page| fetched(pass::page_path(page), &mut spans));
+            let taxonomies: [Bytes; 3] = [sports, states, cities];
+            let assembled = pass::assemble(&mut bodies, &taxonomies, &copies.volatile(), known);
+            // If they do not fit, the intervals of the rest are still needed.
+            bodies.for_each(drop);
+            Some(assembled)
+        } else {
+            None
+        };
+        spans.extend(last_spans);
+        if let Some(lost) = wrong.transpose()? {
+            tracing::warn!(path = lost, "a stored copy is missing; it is fetched again");
+            copies.forget(&lost)?;
             return Ok(None);
         }
-        self.fetched(copies, crawler.fetch(batch, Class::Crawl).await)?;
-        let Progress { done, of } = self.progress();
-        let of = if self.round == 0 { of.max(page_count(copies)? + TaxonomyKind::ALL.len() as u64) } else { of };
-        Ok(Some(Progress { done, of }))
+        Ok(assembled.map(|assembled| (Pass::new(spans), assembled)))
     }
-}
 
-fn parse(copies: &Copies, path: &str, body: &Bytes) -> Result<Page, MirrorError> {
-    let page = Page::parse(body, &copies.volatile());
-    Ok(page.map_err(|error| CopyError::from(AskError::nonsense(path, error)))?)
+    /// A fetched copy is lost: search again.
+    pub(super) const fn look_again(&mut self) {
+        self.cursor = 1;
+    }
 }
 
 /// How many pages there are, by the first one.
 fn page_count(copies: &Copies) -> Result<u64, MirrorError> {
-    let first = pass::page_path(1);
-    let Some((_, body)) = copies.span(&first)? else { return Ok(1) };
-    let total = parse(copies, &first, &body)?.total;
-    let pages = pass::pages(total);
-    if pages > pass::MOST_PAGES {
-        // Stored by an older version: without it the page is asked for again.
-        copies.forget(&first)?;
-        let absurd = AskError::nonsense(&first, format!("a total of {total} listings"));
-        return Err(CopyError::from(absurd).into());
-    }
-    Ok(pages)
+    let Some(first) = copies.stored(&pass::page_path(1))? else { return Ok(1) };
+    Ok(pass::pages(copies.page(&first)?.total))
 }

@@ -1,27 +1,107 @@
-//! A refresh: at most five conditional requests, and what follows from their answers.
+//! A refresh: at most five conditional requests, and what follows from their answers. A changed list is published when
+//! probe, first page and taxonomies hold still.
 //!
-//! Callers: [`super`].
+//! [`super::super::refresh`] says what is asked, and judges the answers. Callers: [`super`] and its parts.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::page::Page;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
+use crate::upstream::client::AskError;
 use crate::upstream::status::OriginState;
+use crate::upstream::window::Class;
 
-use super::super::plan::Purpose;
-use super::super::refresh::{Answers, Difference, Verdict};
-use super::amending::{Amending, Base, NotAmended};
-use super::shrink::Prepared;
-use super::work::Doing;
-use super::{Mirror, MirrorError};
+use super::super::copies::{Copies, Copy, CopyError};
+use super::super::pass::{self, Beside};
+use super::super::refresh::{Answers, Probe, ProbeShape, Verdict};
+use super::amend::NotAmended;
+use super::publish::{Candidate, Prepared, Proof};
+use super::schedule::{Doing, Next, Purpose};
+use super::{Mirror, MirrorError, TRIES};
+
+/// Statuses for a question that a server does not understand.
+const REFUSED: [u16; 3] = [400, 414, 422];
+
+/// Puts the five questions of a refresh in a way that the origin understands.
+pub(super) struct Questions {
+    copies: Copies,
+    pub(super) shape: ProbeShape,
+    /// How often in a row the probe alone was not answered.
+    unprobed: u32,
+}
+
+impl Questions {
+    pub(super) fn new(copies: Copies) -> Self {
+        Self { copies, shape: ProbeShape::default(), unprobed: 0 }
+    }
+
+    /// Falls back to a probe that the origin may understand.
+    fn probe_otherwise(&mut self) {
+        self.shape = self.shape.next();
+        tracing::warn!(
+            shape = self.shape.as_str(),
+            "the origin answers the probe differently than expected; probing in another way"
+        );
+    }
+
+    /// The five questions about a data set.
+    pub(super) async fn ask(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
+        // One request first: nothing more is sent to an origin that does not answer it.
+        let copies = self.copies.clone();
+        let first = copies.fetch(&pass::page_path(1), Class::Refresh).await?;
+        let [sports, states, cities] = TaxonomyKind::ALL.map(|kind| copies.fetch(kind.path(), Class::Refresh));
+        let (sports, states, cities, probed) = tokio::join!(sports, states, cities, self.probe(dataset, confirmed_ms));
+        let taxonomies = [sports?, states?, cities?];
+        let probe = match probed {
+            Ok(probe) => {
+                self.unprobed = 0;
+                probe
+            }
+            // A probe that alone stays unanswered, again and again, is given up for this time.
+            Err(CopyError::Ask(error)) if self.unprobed + 1 >= TRIES => {
+                tracing::warn!(%error, "only the probe fails; every page is read instead");
+                None
+            }
+            Err(error) => {
+                self.unprobed += 1;
+                return Err(error.into());
+            }
+        };
+        let page = copies.page(&first)?;
+        Ok(Answers { probe, first: (first, page), taxonomies })
+    }
+
+    /// The probe for a data set with its answer; `None`: there is no probe. A refused probe changes its shape.
+    async fn probe(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Option<(Probe, Copy, Page)>, CopyError> {
+        while let Some(probe) = Probe::of(dataset, confirmed_ms, self.shape) {
+            match self.copies.fetch(&probe.path, Class::Refresh).await {
+                Ok(copy) => {
+                    let page = self.copies.page(&copy)?;
+                    return Ok(Some((probe, copy, page)));
+                }
+                Err(CopyError::Ask(AskError::Status { status, .. })) if REFUSED.contains(&status) => {
+                    self.probe_otherwise();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
 
 impl Mirror {
     /// Asks whether anything has changed, and begins what follows if so.
     pub(super) async fn refresh(&mut self) -> Result<(), MirrorError> {
-        self.schedule.refreshing();
-        let Some(newest) = self.newest.get() else { return Ok(()) };
+        self.schedule.is_refresh_asked = false;
+        let Some(newest) = self.newest() else { return Ok(()) };
         // What follows counts from here.
         self.pause_for(0);
         let started_ms = self.clock.now_wall().as_millis();
-        if let Some(held) = self.shrink.held()
+        if let Some(held) = self.shrink.held.clone()
             && self.refresh_held(held).await?
         {
             return Ok(());
@@ -29,24 +109,29 @@ impl Mirror {
         let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
         let confirmed_ms = newest.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
         let first_page = self.contradictions.first_page(&newest.dataset.id);
-        match answers.judge(&newest.dataset, confirmed_ms, &self.volatile(), first_page) {
+        match answers.judge(&newest.dataset, confirmed_ms, &self.copies.volatile(), first_page) {
             Verdict::Unchanged => {
                 self.confirm(&newest, answers.until_ms()).await?;
                 self.looked_at(OriginState::Unchanged);
             }
             // The CDN sent copies older than the known data; they confirm nothing.
             Verdict::Older => self.looked_at(OriginState::Unchanged),
-            Verdict::Changed(Difference::ProbeSelection) if !answers.lacks(&newest.dataset, &self.volatile()) => {
+            Verdict::SelectsOthers if !answers.lacks(&newest.dataset) => {
                 // The answer has no news: the origin understands the question differently.
                 self.questions.probe_otherwise();
-                self.schedule.ask_refresh();
+                self.schedule.is_refresh_asked = true;
             }
-            Verdict::Changed(difference) => {
-                tracing::info!(what = difference.as_str(), "the origin has changed");
+            verdict @ (Verdict::Changed(_) | Verdict::SelectsOthers | Verdict::Unprobed) => {
+                let what = match verdict {
+                    Verdict::Changed(what) => what,
+                    Verdict::SelectsOthers => "the probe's selection",
+                    _ => "nothing is probed",
+                };
+                tracing::info!(what, "the origin has changed");
                 self.status.set_state(OriginState::Changed);
-                let (left_out, volatile_values) = (&newest.meta.left_out, &newest.meta.volatile_values);
-                let base = Base { dataset: &newest.dataset, left_out, volatile_values };
-                self.follow(base, &answers, started_ms).await?;
+                let (left_out, volatile_values) = (newest.meta.left_out.clone(), newest.meta.volatile_values.clone());
+                let beside = Beside { left_out, volatile_values };
+                self.follow(&newest.dataset, &beside, &answers, started_ms).await?;
                 self.looked();
             }
         }
@@ -57,7 +142,7 @@ impl Mirror {
     async fn refresh_held(&mut self, mut held: Prepared) -> Result<bool, MirrorError> {
         let dataset = &held.list.dataset;
         let answers = self.questions.ask(dataset, held.meta.confirmed_ms).await?;
-        if answers.judge(dataset, held.meta.confirmed_ms, &self.volatile(), None) != Verdict::Unchanged {
+        if answers.judge(dataset, held.meta.confirmed_ms, &self.copies.volatile(), None) != Verdict::Unchanged {
             self.shrink.let_go();
             return Ok(false);
         }
@@ -65,10 +150,10 @@ impl Mirror {
         if held.meta.certificate == Certificate::Full {
             held.meta.certificate = Certificate::Incremental;
         }
-        if self.shrink.is_accepted() {
+        if self.shrink.accepted.is_some() {
             self.publish_held(held).await?;
         } else {
-            self.shrink.hold(held);
+            self.shrink.held = Some(held);
         }
         self.looked_at(OriginState::Changed);
         Ok(true)
@@ -83,8 +168,7 @@ impl Mirror {
     pub(super) async fn confirm(&mut self, newest: &Snapshot, until_ms: i64) -> Result<(), MirrorError> {
         // The origin no longer has the held list.
         self.shrink.forget();
-        self.work.settled();
-        self.schedule.outlay.ended();
+        self.answers_agree();
         let mut meta = newest.meta.clone();
         // A stamp from the future is from before the clock was set back: it confirms nothing.
         let unconfirmed = newest.is_unconfirmed(self.clock.now_wall());
@@ -93,35 +177,116 @@ impl Mirror {
         if meta.certificate == Certificate::Full && until_ms > newest.meta.confirmed_ms {
             meta.certificate = Certificate::Incremental;
         }
-        if meta == newest.meta {
-            return Ok(());
-        }
-        self.newest.switch(move |snapshots, seen| snapshots.renew(seen, meta)).await
+        self.renew(newest, meta).await
     }
 
     /// Follows a change: amends the list if the answers suffice, else every page is read.
-    pub(super) async fn follow(
+    async fn follow(
         &mut self,
-        base: Base<'_>,
+        base: &Arc<Dataset>,
+        beside: &Beside,
         answers: &Answers,
         started_ms: i64,
     ) -> Result<(), MirrorError> {
-        let newest = self.newest.get();
-        if newest.as_ref().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
-            return self.begin_reading(Purpose::Follow, Some(started_ms), answers.probe.is_some());
+        let expects_news = answers.probe.is_some();
+        if self.newest().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
+            return self.begin_reading(Purpose::Follow, Some(started_ms), expects_news);
         }
-        let amending = Amending { crawler: &self.crawler, order: &mut self.order, terms: &self.terms, newest };
-        match amending.amend(base, answers).await {
+        match self.amend(base, beside, answers).await {
             Ok(candidate) => {
                 let pause = self.until_proof()?;
                 self.begin(Doing::Confirming(Box::new(candidate)), pause);
                 Ok(())
             }
             Err(NotAmended::Doubtful(reason)) => {
-                tracing::debug!(reason, "every page is read");
-                self.begin_reading(Purpose::Follow, Some(started_ms), answers.probe.is_some())
+                tracing::debug!(%reason, "every page is read");
+                self.begin_reading(Purpose::Follow, Some(started_ms), expects_news)
             }
             Err(NotAmended::Failed(error)) => Err(error),
         }
+    }
+
+    /// Asks once more; publishes if nothing moved.
+    pub(super) async fn confirm_candidate(&mut self, candidate: &mut Candidate) -> Result<Next, MirrorError> {
+        let pause = self.pause_for(5);
+        if !pause.is_zero() {
+            return Ok(Next::Again(pause));
+        }
+        self.schedule.is_refresh_asked = false;
+        let started_ms = self.clock.now_wall().as_millis();
+        let dataset = candidate.list.dataset.clone();
+        let answers = self.questions.ask(&dataset, started_ms).await?;
+        let is_last_try = self.work.unsettled + 1 >= TRIES;
+        let proof = match answers.judge(&dataset, i64::MIN, &self.copies.volatile(), None) {
+            Verdict::Unchanged if answers.held_still() => Proof::of(self.earned(candidate), answers.until_ms()),
+            // The CDN's copies are from different instants; younger ones come.
+            Verdict::Unchanged if candidate.tries + 1 < TRIES => {
+                candidate.tries += 1;
+                return Ok(Next::Again(self.copies.lag()));
+            }
+            Verdict::Unchanged => Proof::open("the origin's answers never agreed on one instant", answers.until_ms()),
+            Verdict::SelectsOthers => {
+                // Perhaps a copy of another instant; if not, the origin understands the question differently.
+                candidate.tries += 1;
+                if candidate.tries < TRIES {
+                    return Ok(Next::Again(self.copies.lag()));
+                }
+                candidate.tries = 0;
+                self.questions.probe_otherwise();
+                return Ok(Next::Again(Duration::ZERO));
+            }
+            Verdict::Unprobed if !is_last_try => {
+                // Without a probe only pages that are proven to be of one instant confirm a list.
+                self.work.unsettled += 1;
+                self.begin_reading(Purpose::Follow, Some(started_ms), false)?;
+                return Ok(Next::Done);
+            }
+            Verdict::Unprobed => {
+                let until_ms = candidate.until_ms.min(answers.until_ms());
+                Proof::open("the origin does not answer the probe", until_ms)
+            }
+            Verdict::Changed(_) | Verdict::Older if is_last_try => {
+                Proof::open("the list changed during every pass of a refresh", candidate.until_ms)
+            }
+            Verdict::Changed(_) | Verdict::Older => {
+                let pause = self.pause_for(pass::pages(dataset.len() as u64) + 8);
+                if !pause.is_zero() {
+                    // Asked again by then.
+                    return Ok(Next::Again(pause));
+                }
+                tracing::info!("the origin has changed again");
+                self.follow(&dataset, &candidate.list.beside, &answers, started_ms).await?;
+                self.work.unsettled += 1;
+                return Ok(Next::Done);
+            }
+        };
+        self.publish(candidate.list.clone(), proof).await?;
+        self.order.placed_by.clone_from(&candidate.placed_by);
+        self.answers_agree();
+        self.status.set_state(OriginState::Changed);
+        Ok(Next::Done)
+    }
+
+    /// The certificate of a list that held still: it builds on the newest snapshot, and proves no more than that does.
+    fn earned(&self, candidate: &Candidate) -> Certificate {
+        match self.certificate() {
+            Some(Certificate::BestEffort) if !candidate.placed_by.is_empty() => Certificate::BestEffort,
+            Some(Certificate::Full | Certificate::Incremental) => Certificate::Incremental,
+            Some(Certificate::BestEffort | Certificate::Provisional) | None => Certificate::Provisional,
+        }
+    }
+
+    /// How long until an answer can prove that the first page and the taxonomies hold still: the origin dates its
+    /// answers in whole seconds.
+    pub(super) fn until_proof(&self) -> Result<Duration, MirrorError> {
+        let now_ms = self.clock.now_wall().as_millis();
+        let mut since_ms = now_ms;
+        for path in pass::paths(1) {
+            if let Some(copy) = self.copies.stored(&path)? {
+                since_ms = since_ms.max(copy.since_ms);
+            }
+        }
+        let pause = Duration::from_millis(u64::try_from(since_ms - now_ms).unwrap_or(0) + 50);
+        Ok(pause.min(self.copies.lag()))
     }
 }

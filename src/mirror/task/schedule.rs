@@ -1,13 +1,116 @@
-//! When the next refresh and the next reading of every page are due.
+//! What the mirror does next, and when: refreshes, readings of every page, work of several steps, and questions.
 //!
-//! Pure: the time is an argument. Active work ([`super::work`]) and questions ([`super::learn`]) have their own
-//! schedule. Callers: [`super`] and its parts.
+//! Pure: the time is an argument. Refreshes come first: long work is done in pieces. Callers: [`super`] and its parts.
 
 use std::time::Duration;
 
-use super::super::plan::{Begun, Facts, Step};
 use crate::clock::Monotonic;
+use crate::clock::backoff::doubled;
 use crate::snapshot::meta::Certificate;
+use crate::upstream::budget::CrawlWork;
+
+use super::contradicting::Search;
+use super::publish::Candidate;
+use super::reading::Reading;
+
+/// Why every page is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To publish at all, or with a better certificate.
+    Certify,
+    /// The origin has changed, and a refresh does not show enough.
+    Follow,
+}
+
+/// What the decision rests on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// `None`: nothing is published.
+    pub(super) certificate: Option<Certificate>,
+    /// When a refresh is due; zero: now.
+    pub(super) refresh_in: Duration,
+    /// What the active work is for, and when it continues.
+    pub(super) begun: Option<(Purpose, Duration)>,
+    /// A command asked to read every page.
+    pub(super) asked: bool,
+    /// Time since the last attempt to get the certificate `full`; `None`: none yet.
+    pub(super) tried: Option<Duration>,
+    /// Pause after an attempt that failed.
+    pub(super) patience: Duration,
+    /// Pause before new work, after a failure.
+    pub(super) begin_in: Duration,
+    /// When to ask the origin about terms in doubt and filters; `None`: nothing to ask.
+    pub(super) learn_in: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Five conditional requests.
+    Refresh,
+    /// Begin to read every page.
+    Begin,
+    /// Continue the active work.
+    Continue,
+    /// Ask the origin about terms in doubt and filters.
+    Learn,
+    /// Nothing for so long.
+    Wait(Duration),
+}
+
+/// A wait that is long enough for something else.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Whether the mirror tries for no better certificate.
+pub(super) const fn is_settled(certificate: Certificate) -> bool {
+    matches!(certificate, Certificate::Full | Certificate::Incremental)
+}
+
+pub(super) fn next(facts: &Facts) -> Step {
+    let Some(certificate) = facts.certificate else {
+        return match facts.begun {
+            None if !facts.begin_in.is_zero() => Step::Wait(facts.begin_in),
+            None => Step::Begin,
+            Some((_, wait)) if wait.is_zero() => Step::Continue,
+            Some((_, wait)) => Step::Wait(wait),
+        };
+    };
+    // Work that follows a change looks at everything a refresh would.
+    let follows = matches!(facts.begun, Some((Purpose::Follow, _)));
+    let asked = facts.asked && facts.begin_in.is_zero();
+    if !follows && !asked && facts.refresh_in.is_zero() {
+        return Step::Refresh;
+    }
+    if asked {
+        return Step::Begin;
+    }
+    if let Some((_, wait)) = facts.begun
+        && wait.is_zero()
+    {
+        return Step::Continue;
+    }
+    let settle_in = match certificate {
+        _ if facts.begun.is_some() => None,
+        Certificate::Full | Certificate::Incremental => None,
+        // An earlier attempt in this process was held back, or got no better certificate.
+        Certificate::Provisional | Certificate::BestEffort => {
+            let patience = facts.tried.map_or(Duration::ZERO, |ago| facts.patience.saturating_sub(ago));
+            Some(patience.max(facts.begin_in))
+        }
+    };
+    if settle_in.is_some_and(|wait| wait.is_zero()) {
+        return Step::Begin;
+    }
+    // Asking about terms and filters never delays active work, unless that waits for long anyway.
+    let idle = !follows && facts.begun.is_none_or(|(_, wait)| wait >= LONG);
+    let learn_in = facts.learn_in.filter(|_| idle);
+    if learn_in.is_some_and(|wait| wait.is_zero()) {
+        return Step::Learn;
+    }
+    let asked_in = facts.asked.then_some(facts.begin_in);
+    let waits = [facts.begun.map(|(_, wait)| wait), settle_in, learn_in, asked_in];
+    let waits = waits.into_iter().flatten().chain((!follows).then_some(facts.refresh_in));
+    Step::Wait(waits.min().unwrap_or(facts.refresh_in))
+}
 
 /// When to try again, and how often in a row it failed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,8 +150,8 @@ impl Retry {
         jittered: impl FnOnce(Duration) -> Duration,
     ) -> u32 {
         self.failures = self.failures.saturating_add(1);
-        let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(self.failures.min(8));
-        self.at = Some(now.plus(jittered(doubled.min(longest))));
+        let pause = doubled(Duration::from_millis(500), self.failures.min(8), longest);
+        self.at = Some(now.plus(jittered(pause)));
         self.failures
     }
 }
@@ -85,17 +188,17 @@ pub(super) struct Schedule {
     /// The time by which a refresh must have happened.
     ttl: Duration,
     /// Pause after an attempt that did not settle.
-    patience: Duration,
+    pub(super) patience: Duration,
     /// When the origin was last looked at as a refresh does; `None`: not since the start.
     looked: Option<Monotonic>,
     /// After refreshes that failed.
     refresh: Retry,
     /// After readings that could not be begun.
-    reading: Retry,
-    is_refresh_asked: bool,
-    is_pass_asked: bool,
+    pub(super) reading: Retry,
+    pub(super) is_refresh_asked: bool,
+    pub(super) is_pass_asked: bool,
     /// When a reading last tried to settle the data.
-    tried: Option<Monotonic>,
+    pub(super) tried: Option<Monotonic>,
     pub(super) outlay: Outlay,
 }
 
@@ -146,49 +249,6 @@ impl Schedule {
         self.ttl.min(Duration::from_secs(60))
     }
 
-    /// What the next step depends on; see [`Schedule::refresh_in`] for `age`.
-    pub(super) fn facts(
-        &self,
-        now: Monotonic,
-        age: Duration,
-        certificate: Option<Certificate>,
-        begun: Option<(Begun, Duration)>,
-        learn_in: Option<Duration>,
-    ) -> Facts {
-        Facts {
-            certificate,
-            refresh_in: self.refresh_in(now, age),
-            begun,
-            asked: self.is_pass_asked,
-            tried: self.tried.map(|tried| now.since(tried)),
-            patience: self.patience,
-            begin_in: self.reading.wait(now),
-            learn_in,
-        }
-    }
-
-    pub(super) const fn is_pass_asked(&self) -> bool {
-        self.is_pass_asked
-    }
-
-    pub(super) const fn ask_refresh(&mut self) {
-        self.is_refresh_asked = true;
-    }
-
-    pub(super) const fn ask_pass(&mut self) {
-        self.is_pass_asked = true;
-    }
-
-    /// A requested refresh begins.
-    pub(super) const fn refreshing(&mut self) {
-        self.is_refresh_asked = false;
-    }
-
-    /// A reading begins that is to settle the data; it fulfils a request for a pass.
-    pub(super) const fn settling(&mut self, now: Monotonic) {
-        (self.is_pass_asked, self.tried) = (false, Some(now));
-    }
-
     /// Counts as a refresh: the next one is scheduled from here.
     pub(super) fn looked(&mut self, now: Monotonic) {
         (self.looked, self.refresh) = (Some(now), Retry::default());
@@ -209,7 +269,7 @@ impl Schedule {
         let longest = self.longest_pause();
         let retry = match step {
             Step::Refresh => &mut self.refresh,
-            Step::Begin(_) => &mut self.reading,
+            Step::Begin => &mut self.reading,
             Step::Continue | Step::Learn | Step::Wait(_) => return None,
         };
         Some(retry.failed(now, longest, jittered))
@@ -220,17 +280,186 @@ impl Schedule {
         self.refresh.hurry();
         self.reading.hurry();
     }
+}
 
-    /// A reading was begun.
-    pub(super) fn begun(&mut self) {
-        self.reading = Retry::default();
+/// Work of several steps.
+pub(super) enum Doing {
+    Reading(Box<Reading>),
+    Confirming(Box<Candidate>),
+    Searching(Box<Search>),
+}
+
+/// How a step ended.
+pub(super) enum Next {
+    /// The work is done, or was replaced.
+    Done,
+    /// The work continues after a pause.
+    Again(Duration),
+    /// Different work replaces it, and begins after a pause.
+    Instead(Doing, Duration),
+}
+
+/// Active or parked work, and when it continues.
+pub(super) struct Work {
+    pub(super) doing: Doing,
+    due: Retry,
+    /// Until dropped, reserves the crawl's share of the budget.
+    _share: CrawlWork,
+}
+
+impl Work {
+    fn purpose(&self) -> Purpose {
+        match &self.doing {
+            Doing::Reading(reading) => reading.purpose,
+            Doing::Searching(search) => search.purpose,
+            Doing::Confirming(_) => Purpose::Follow,
+        }
+    }
+}
+
+/// The active work, and the parked work.
+#[derive(Default)]
+pub(super) struct WorkInHand {
+    now: Option<Work>,
+    /// A certification that is paused while the mirror follows a change.
+    parked: Option<Work>,
+    /// Consecutive failures to confirm a changed list.
+    pub(super) unsettled: u32,
+}
+
+impl WorkInHand {
+    /// What the active work is for, and how long until it continues.
+    pub(super) fn begun(&self, now: Monotonic) -> Option<(Purpose, Duration)> {
+        self.now.as_ref().map(|work| (work.purpose(), work.due.wait(now)))
+    }
+
+    pub(super) const fn is_begun(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Consecutive failures of the active work; without work, 1.
+    pub(super) fn failures(&self) -> u32 {
+        self.now.as_ref().map_or(1, |work| work.due.failures())
+    }
+
+    /// Begins work, in place of the work before.
+    pub(super) fn begin(&mut self, doing: Doing, now: Monotonic, pause: Duration, share: CrawlWork) {
+        let next = Work { doing, due: Retry::after(now, pause), _share: share };
+        if next.purpose() == Purpose::Certify {
+            (self.now, self.parked) = (Some(next), None);
+        } else if let Some(before) = self.now.replace(next).filter(|work| work.purpose() == Purpose::Certify) {
+            self.parked = Some(before);
+        }
+    }
+
+    /// Takes the active work to continue it; then [`WorkInHand::went`] or [`WorkInHand::failed`] follows.
+    pub(super) const fn take(&mut self) -> Option<Work> {
+        self.now.take()
+    }
+
+    /// A step of the taken work has ended.
+    pub(super) fn went(&mut self, work: Work, next: Next, now: Monotonic) {
+        match next {
+            // Parked work continues, unless other work was begun.
+            Next::Done if self.now.is_none() => self.now = self.parked.take(),
+            Next::Done => {}
+            Next::Again(pause) => self.now = Some(Work { due: Retry::after(now, pause), ..work }),
+            Next::Instead(doing, pause) => self.now = Some(Work { doing, due: Retry::after(now, pause), ..work }),
+        }
+    }
+
+    /// A step failed: its work stays active, to be retried later.
+    pub(super) fn failed(
+        &mut self,
+        mut work: Work,
+        now: Monotonic,
+        longest: Duration,
+        jittered: impl FnOnce(Duration) -> Duration,
+    ) {
+        work.due.failed(now, longest, jittered);
+        self.now = Some(work);
+    }
+
+    /// The origin wants the failed step again at once.
+    pub(super) fn hurry(&mut self) {
+        if let Some(work) = &mut self.now {
+            work.due.hurry();
+        }
+    }
+
+    /// Forgets all work: it was about another snapshot.
+    pub(super) fn abandon(&mut self) {
+        (self.now, self.parked) = (None, None);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::plan::Purpose;
     use super::*;
+
+    const NOW: Duration = Duration::ZERO;
+    const SOON: Duration = Duration::from_secs(1);
+    const LATER: Duration = Duration::from_secs(60);
+
+    const QUIET: Facts = Facts {
+        certificate: Some(Certificate::Full),
+        refresh_in: LATER,
+        begun: None,
+        asked: false,
+        tried: None,
+        patience: LATER,
+        begin_in: NOW,
+        learn_in: None,
+    };
+
+    #[test]
+    fn a_mirror_without_a_snapshot_reads_until_it_has_one() {
+        let none = Facts { certificate: None, refresh_in: NOW, ..QUIET };
+        assert_eq!(next(&none), Step::Begin);
+        assert_eq!(next(&Facts { begin_in: SOON, ..none }), Step::Wait(SOON));
+        let reading = |wait| Facts { begun: Some((Purpose::Certify, wait)), ..none };
+        assert_eq!(next(&reading(NOW)), Step::Continue);
+        assert_eq!(next(&reading(SOON)), Step::Wait(SOON));
+    }
+
+    #[test]
+    fn a_refresh_that_is_due_goes_before_all_but_what_follows_a_change() {
+        let due = Facts { refresh_in: NOW, learn_in: Some(NOW), certificate: Some(Certificate::Provisional), ..QUIET };
+        assert_eq!(next(&due), Step::Refresh);
+        let certifying = Facts { begun: Some((Purpose::Certify, NOW)), ..due };
+        assert_eq!(next(&certifying), Step::Refresh);
+        let following = |wait| Facts { begun: Some((Purpose::Follow, wait)), ..due };
+        assert_eq!(next(&following(NOW)), Step::Continue);
+        assert_eq!(next(&following(SOON)), Step::Wait(SOON));
+    }
+
+    #[test]
+    fn what_is_not_settled_is_settled_at_once_and_after_that_patiently() {
+        let provisional = Facts { certificate: Some(Certificate::Provisional), ..QUIET };
+        assert_eq!(next(&provisional), Step::Begin);
+        assert_eq!(next(&Facts { tried: Some(SOON), ..provisional }), Step::Wait(LATER.saturating_sub(SOON)));
+        assert_eq!(next(&Facts { begin_in: SOON, ..provisional }), Step::Wait(SOON), "it has just failed");
+        assert_eq!(next(&Facts { begin_in: SOON, asked: true, ..QUIET }), Step::Wait(SOON));
+        let effort = Facts { certificate: Some(Certificate::BestEffort), ..QUIET };
+        assert_eq!(next(&effort), Step::Begin);
+        assert_eq!(next(&Facts { tried: Some(SOON), ..effort }), Step::Wait(LATER.saturating_sub(SOON)));
+        assert_eq!(next(&Facts { tried: Some(LATER), ..effort }), Step::Begin);
+        let waiting = Facts { begun: Some((Purpose::Certify, SOON)), ..provisional };
+        assert_eq!(next(&waiting), Step::Wait(SOON), "it goes on when it may");
+    }
+
+    #[test]
+    fn questions_wait_for_quiet_times_and_a_pass_that_is_asked_for_does_not() {
+        assert_eq!(next(&QUIET), Step::Wait(LATER));
+        assert_eq!(next(&Facts { learn_in: Some(NOW), ..QUIET }), Step::Learn);
+        assert_eq!(next(&Facts { learn_in: Some(SOON), ..QUIET }), Step::Wait(SOON));
+        let busy = Facts { learn_in: Some(NOW), begun: Some((Purpose::Certify, SOON)), ..QUIET };
+        assert_eq!(next(&busy), Step::Wait(SOON));
+        let waiting = Facts { begun: Some((Purpose::Certify, LATER)), ..busy };
+        assert_eq!(next(&waiting), Step::Learn);
+        let asked = Facts { asked: true, refresh_in: NOW, begun: Some((Purpose::Follow, SOON)), ..QUIET };
+        assert_eq!(next(&asked), Step::Begin);
+    }
 
     const TTL: Duration = Duration::from_secs(100);
 
@@ -258,16 +487,16 @@ mod tests {
         ] {
             assert_eq!(due(&schedule, now, age), expected, "{now} {age}");
         }
-        schedule.ask_refresh();
+        schedule.is_refresh_asked = true;
         assert_eq!(due(&schedule, 1000, 0), 0);
-        schedule.refreshing();
+        schedule.is_refresh_asked = false;
         assert_eq!(due(&schedule, 1000, 0), 70);
     }
 
     #[test]
     fn failures_put_off_what_failed_longer_and_longer_until_it_goes_well() {
         let mut schedule = Schedule::new(TTL, Duration::ZERO);
-        let begin = Step::Begin(Purpose::Certify);
+        let begin = Step::Begin;
         for (failures, seconds) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60)] {
             for step in [Step::Refresh, begin] {
                 assert_eq!(schedule.failed(step, at(0), |pause| pause), Some(failures));
@@ -283,7 +512,7 @@ mod tests {
         assert_eq!(schedule.reading.wait(at(0)), Duration::from_secs(60), "it has failed too often");
         schedule.looked(at(0));
         assert_eq!(schedule.refresh_in(at(0), Duration::ZERO), TTL.mul_f64(0.7));
-        schedule.begun();
+        schedule.reading = Retry::default();
         assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO);
         schedule.failed(begin, at(0), |pause| pause);
         schedule.hurry();

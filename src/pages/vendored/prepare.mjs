@@ -1,7 +1,7 @@
-// Makes the files in this directory from two npm packages. Needs node only:
+// Makes the files in this directory from three npm packages. Needs node only:
 //
-//     npm pack swagger-ui-dist@5.35.0 us-atlas@3.0.1       (then unpack both)
-//     node prepare.mjs SWAGGER_UI_DIST_DIRECTORY US_ATLAS_DIRECTORY
+//     npm pack swagger-ui-dist@5.35.0 us-atlas@3.0.1 uplot@1.6.32       (then unpack them)
+//     node prepare.mjs SWAGGER_UI_DIST_DIRECTORY US_ATLAS_DIRECTORY UPLOT_DIRECTORY
 //
 // The build of grandstand does not run this: what it makes is checked in.
 
@@ -9,7 +9,7 @@ import { readFileSync, writeFileSync, copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { brotliCompressSync, constants } from "node:zlib";
 
-const [swagger, atlas] = process.argv.slice(2);
+const [swagger, atlas, uplot] = process.argv.slice(2);
 const here = import.meta.dirname;
 
 // --- the viewer: compressed once, well ---------------------------------------------------------------------------------
@@ -27,6 +27,8 @@ copyFileSync(join(swagger, "LICENSE"), join(here, "swagger-ui.LICENSE"));
 copyFileSync(join(swagger, "NOTICE"), join(here, "swagger-ui.NOTICE"));
 copyFileSync(join(swagger, "swagger-ui-bundle.js.LICENSE.txt"), join(here, "swagger-ui-bundle.js.LICENSE.txt"));
 copyFileSync(join(atlas, "LICENSE"), join(here, "us-atlas.LICENSE"));
+copyFileSync(join(uplot, "LICENSE"), join(here, "uPlot.LICENSE"));
+for (const name of ["uPlot.iife.min.js", "uPlot.min.css"]) copyFileSync(join(uplot, "dist", name), join(here, name));
 
 // --- the outlines: simplified, in tenths of a unit of the atlas's 975 x 610 drawing ------------------------------------
 

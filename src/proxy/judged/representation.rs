@@ -12,14 +12,14 @@ use http::header::{
 };
 
 use crate::api::json::Picked;
+use crate::api::links::Rewrite;
 use crate::api::query::Parameters;
-use crate::api::rewrite::Rewrite;
 use crate::api::route::Route;
 use crate::api::{json, links};
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::semantics::caching::{end_to_end, freshen};
-use crate::semantics::etag::EntityTag;
+use crate::semantics::precondition::EntityTag;
 use crate::semantics::problem::{self, Problem};
 use crate::upstream::client::{Answer, AskError, Validators};
 
@@ -80,7 +80,7 @@ impl Representation {
         }
         let Validators { etag, last_modified } = answer.validators();
         // Weakened: the body may be rewritten and recoded for clients (RFC 9110 §8.8.1).
-        let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok()).map(|tag| tag.weakened());
+        let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes())).map(|tag| tag.weakened());
         if let Some(tag) = &tag {
             fields.insert(ETAG, tag.to_header_value());
         }

@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, HeaderMap, PRAGMA};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, PRAGMA};
 
-use super::{list, targeted};
-use crate::semantics::freshness::{MAX_AGE_SECONDS, parse_seconds};
+use crate::semantics::freshness::MAX_AGE_SECONDS;
+use crate::semantics::grammar::{members, seconds, trim};
 
 /// The directives of an answer. `Default`: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,7 +41,7 @@ pub struct ResponseDirectives {
 impl ResponseDirectives {
     /// Reads a valid `CDN-Cache-Control`, else `Cache-Control`.
     pub fn of(headers: &HeaderMap) -> Self {
-        if let Some(members) = targeted::members(headers) {
+        if let Some(members) = targeted(headers) {
             let mut these = Self { targeted: true, ..Self::default() };
             for (name, seconds) in members {
                 these.add(&name, || Duration::from_secs(seconds));
@@ -49,7 +49,7 @@ impl ResponseDirectives {
             return these;
         }
         let mut these = Self::default();
-        for directive in list::members(headers, CACHE_CONTROL).map(Directive::of) {
+        for directive in members(headers, CACHE_CONTROL).map(Directive::of) {
             these.add(directive.name, || directive.seconds());
         }
         these
@@ -57,28 +57,21 @@ impl ResponseDirectives {
 
     /// Adds one directive; the first of several values counts.
     fn add(&mut self, name: &[u8], seconds: impl Fn() -> Duration) {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        let flags = [
-            ("no-store", &mut self.no_store),
-            ("no-cache", &mut self.no_cache),
-            ("private", &mut self.private),
-            ("public", &mut self.public),
-            ("must-revalidate", &mut self.must_revalidate),
-            ("proxy-revalidate", &mut self.proxy_revalidate),
-            ("must-understand", &mut self.must_understand),
-        ];
-        for (_, flag) in flags.into_iter().filter(|(known, _)| is(known)) {
-            *flag = true;
-        }
-        let values = [
-            ("max-age", &mut self.max_age),
-            ("s-maxage", &mut self.s_maxage),
-            ("stale-while-revalidate", &mut self.stale_while_revalidate),
-            ("stale-if-error", &mut self.stale_if_error),
-        ];
-        for (_, value) in values.into_iter().filter(|(known, _)| is(known)) {
-            value.get_or_insert_with(&seconds);
-        }
+        let value = match name.to_ascii_lowercase().as_slice() {
+            b"no-store" => return self.no_store = true,
+            b"no-cache" => return self.no_cache = true,
+            b"private" => return self.private = true,
+            b"public" => return self.public = true,
+            b"must-revalidate" => return self.must_revalidate = true,
+            b"proxy-revalidate" => return self.proxy_revalidate = true,
+            b"must-understand" => return self.must_understand = true,
+            b"max-age" => &mut self.max_age,
+            b"s-maxage" => &mut self.s_maxage,
+            b"stale-while-revalidate" => &mut self.stale_while_revalidate,
+            b"stale-if-error" => &mut self.stale_if_error,
+            _ => return,
+        };
+        value.get_or_insert_with(seconds);
     }
 
     /// The lifetime for a shared cache, if stated.
@@ -106,24 +99,22 @@ impl RequestDirectives {
     /// Reads them.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut these = Self::default();
-        for directive in list::members(headers, CACHE_CONTROL).map(Directive::of) {
-            if directive.is("no-cache") {
-                these.no_cache = true;
-            } else if directive.is("no-store") {
-                these.no_store = true;
-            } else if directive.is("only-if-cached") {
-                these.only_if_cached = true;
-            } else if directive.is("max-age") {
-                these.max_age.get_or_insert_with(|| directive.seconds());
-            } else if directive.is("min-fresh") {
-                these.min_fresh.get_or_insert_with(|| directive.seconds());
-            } else if directive.is("max-stale") {
-                these.max_stale.get_or_insert_with(|| directive.argument.is_given().then(|| directive.seconds()));
+        for directive in members(headers, CACHE_CONTROL).map(Directive::of) {
+            match directive.name.to_ascii_lowercase().as_slice() {
+                b"no-cache" => these.no_cache = true,
+                b"no-store" => these.no_store = true,
+                b"only-if-cached" => these.only_if_cached = true,
+                b"max-age" => these.max_age = these.max_age.or_else(|| Some(directive.seconds())),
+                b"min-fresh" => these.min_fresh = these.min_fresh.or_else(|| Some(directive.seconds())),
+                b"max-stale" => {
+                    these.max_stale = these.max_stale.or_else(|| Some(directive.argument.map(|_| directive.seconds())))
+                }
+                _ => {}
             }
         }
         // RFC 9111 §5.4: for clients that know no Cache-Control.
         if !headers.contains_key(CACHE_CONTROL) {
-            these.no_cache = list::members(headers, PRAGMA).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+            these.no_cache = members(headers, PRAGMA).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
         }
         these
     }
@@ -133,62 +124,214 @@ impl RequestDirectives {
 #[derive(Clone, Copy)]
 struct Directive<'a> {
     name: &'a [u8],
-    argument: Argument<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Argument<'a> {
-    None,
-    Given(&'a [u8]),
-    /// With whitespace around the equals sign: not in the grammar, but clear.
-    Malformed,
-}
-
-impl Argument<'_> {
-    const fn is_given(&self) -> bool {
-        !matches!(self, Self::None)
-    }
+    /// Without the quotation marks around it (RFC 9111 §5.2: both forms are to be accepted).
+    argument: Option<&'a [u8]>,
 }
 
 impl<'a> Directive<'a> {
     fn of(member: &'a [u8]) -> Self {
         let Some(equals) = member.iter().position(|&byte| byte == b'=') else {
-            return Self { name: member, argument: Argument::None };
+            return Self { name: member, argument: None };
         };
         let (raw, value) = (&member[..equals], &member[equals + 1..]);
-        let name = crate::semantics::trim(raw);
-        let spaced = name.len() != raw.len() || value.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
-        Self { name, argument: if spaced { Argument::Malformed } else { Argument::Given(unquoted(value)) } }
-    }
-
-    fn is(&self, name: &str) -> bool {
-        self.name.eq_ignore_ascii_case(name.as_bytes())
+        let name = trim(raw);
+        let argument = match value {
+            // With whitespace around the equals sign: not in the grammar, but clear, and no number.
+            [b' ' | b'\t', ..] => b"",
+            _ if name.len() != raw.len() => b"",
+            [b'"', inside @ .., b'"'] => inside,
+            _ => value,
+        };
+        Self { name, argument: Some(argument) }
     }
 
     /// The argument as seconds; zero if it is not a number: the answer counts as stale (RFC 9111 §4.2.1).
     fn seconds(&self) -> Duration {
-        let seconds = match self.argument {
-            Argument::Given(value) => parse_seconds(value, MAX_AGE_SECONDS),
-            Argument::None | Argument::Malformed => None,
-        };
+        let seconds = self.argument.and_then(|argument| seconds(argument, MAX_AGE_SECONDS));
         Duration::from_secs(seconds.unwrap_or(0).into())
     }
 }
 
-/// RFC 9111 §5.2: both forms of an argument are to be accepted.
-fn unquoted(value: &[u8]) -> &[u8] {
-    match value {
-        [b'"', inside @ .., b'"'] => inside,
-        _ => value,
+/// The members of a valid `CDN-Cache-Control`, a dictionary of structured fields (RFC 9651), the one that counts before
+/// others of its key, with their seconds; 0 for those that have none. `None` if the field is absent, empty, malformed or
+/// has a value of the wrong type, which counts as absent.
+fn targeted(headers: &HeaderMap) -> Option<Vec<(Vec<u8>, u64)>> {
+    /// Our target is every cache in front of the origin.
+    const FIELD: HeaderName = HeaderName::from_static("cdn-cache-control");
+    /// The directives that are a number of seconds.
+    const DELTAS: [&[u8]; 4] = [b"max-age", b"s-maxage", b"stale-while-revalidate", b"stale-if-error"];
+    let lines: Vec<&[u8]> = headers.get_all(FIELD).iter().map(HeaderValue::as_bytes).collect();
+    let text = lines.join(&b","[..]);
+    let members = dictionary(&text).filter(|members| !members.is_empty())?;
+    let mut these = Vec::new();
+    // The last of repeated members counts (RFC 9651 §4.2.2).
+    for (key, value) in members.into_iter().rev() {
+        let seconds = match value {
+            BareItem::Integer(seconds) if seconds >= 0 => seconds.unsigned_abs().min(MAX_AGE_SECONDS.into()),
+            _ if DELTAS.contains(&key) => return None,
+            // `no-store=?0` means absent.
+            BareItem::Boolean(false) => continue,
+            _ => 0,
+        };
+        these.push((key.to_vec(), seconds));
+    }
+    Some(these)
+}
+
+/// A member's value, as far as a directive can use it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum BareItem {
+    Integer(i64),
+    Boolean(bool),
+    Other,
+}
+
+fn dictionary(text: &[u8]) -> Option<Vec<(&[u8], BareItem)>> {
+    let mut rest = Cursor(text);
+    rest.skip(b" ");
+    let mut members = Vec::new();
+    while !rest.0.is_empty() {
+        let key = rest.key()?;
+        let value = if rest.take(b'=') { rest.member()? } else { BareItem::Boolean(true) };
+        rest.parameters()?;
+        members.push((key, value));
+        rest.skip(b" \t");
+        if rest.0.is_empty() {
+            break;
+        }
+        if !rest.take(b',') {
+            return None;
+        }
+        rest.skip(b" \t");
+        if rest.0.is_empty() {
+            return None;
+        }
+    }
+    Some(members)
+}
+
+/// The rest of the input.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.0.first() == Some(&byte);
+        if found {
+            self.0 = &self.0[1..];
+        }
+        found
+    }
+
+    fn skip(&mut self, bytes: &[u8]) {
+        self.run(|byte| bytes.contains(&byte));
+    }
+
+    /// Takes the longest run of such bytes.
+    fn run(&mut self, holds: impl Fn(u8) -> bool) -> &'a [u8] {
+        let end = self.0.iter().position(|&byte| !holds(byte)).unwrap_or(self.0.len());
+        let (run, rest) = self.0.split_at(end);
+        self.0 = rest;
+        run
+    }
+
+    fn key(&mut self) -> Option<&'a [u8]> {
+        self.0.first().filter(|&&byte| byte.is_ascii_lowercase() || byte == b'*')?;
+        Some(self.run(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte)))
+    }
+
+    fn parameters(&mut self) -> Option<()> {
+        while self.take(b';') {
+            self.skip(b" ");
+            self.key()?;
+            if self.take(b'=') {
+                self.bare_item()?;
+            }
+        }
+        Some(())
+    }
+
+    fn member(&mut self) -> Option<BareItem> {
+        if !self.take(b'(') {
+            return self.bare_item();
+        }
+        loop {
+            self.skip(b" ");
+            if self.take(b')') {
+                return Some(BareItem::Other);
+            }
+            self.bare_item()?;
+            self.parameters()?;
+            self.0.first().filter(|byte| b" )".contains(byte))?;
+        }
+    }
+
+    fn bare_item(&mut self) -> Option<BareItem> {
+        match *self.0.first()? {
+            b'-' | b'0'..=b'9' => self.number(),
+            b'"' => self.string(),
+            b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
+                self.run(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte));
+                Some(BareItem::Other)
+            }
+            b':' => {
+                self.take(b':');
+                self.run(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+                self.take(b':').then_some(BareItem::Other)
+            }
+            b'?' => {
+                self.take(b'?');
+                let yes = self.take(b'1');
+                (yes || self.take(b'0')).then_some(BareItem::Boolean(yes))
+            }
+            b'@' => {
+                self.take(b'@');
+                matches!(self.number()?, BareItem::Integer(_)).then_some(BareItem::Other)
+            }
+            b'%' => {
+                self.take(b'%');
+                self.string()
+            }
+            _ => None,
+        }
+    }
+
+    /// An integer of up to 15 digits, or a decimal.
+    fn number(&mut self) -> Option<BareItem> {
+        let negative = self.take(b'-');
+        let whole = self.run(|byte| byte.is_ascii_digit());
+        if whole.is_empty() {
+            return None;
+        }
+        if self.take(b'.') {
+            let fraction = self.run(|byte| byte.is_ascii_digit());
+            return (whole.len() <= 12 && matches!(fraction.len(), 1..=3)).then_some(BareItem::Other);
+        }
+        let value = whole.iter().fold(0_i64, |sum, digit| sum.saturating_mul(10).saturating_add((digit - b'0').into()));
+        (whole.len() <= 15).then_some(BareItem::Integer(if negative { -value } else { value }))
+    }
+
+    fn string(&mut self) -> Option<BareItem> {
+        if !self.take(b'"') {
+            return None;
+        }
+        loop {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            match byte {
+                b'"' => return Some(BareItem::Other),
+                b'\\' if !(self.take(b'"') || self.take(b'\\')) => return None,
+                b' '..=b'~' => {}
+                _ => return None,
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{any_headers, headers};
     use super::*;
+    use crate::semantics::tests::{any_headers, headers};
     use proptest::prelude::*;
-
     fn of(value: &str) -> ResponseDirectives {
         ResponseDirectives::of(&headers(&[("cache-control", value)]))
     }
@@ -314,6 +457,56 @@ mod tests {
             prop_assume!(!before.contains('"'));
             let read = of(&format!("{before},no-store,{after}"));
             prop_assert!(read.no_store);
+        }
+    }
+
+    #[test]
+    fn dictionaries_of_structured_fields_are_told_from_what_is_none() {
+        for valid in [
+            "a",
+            "a, b=1, c=?0, d=tok/en, e=\"s\\\"\", f=:aGk=:, g=(1 \"x\";y=2 z), h=1.5, i=@1659578233, j=%\"x\", *k",
+            "a;p;q=1, b",
+            "a=-15 ,\tb",
+        ] {
+            assert!(dictionary(valid.as_bytes()).is_some(), "{valid:?}");
+        }
+        for invalid in [
+            "a,",
+            "a b",
+            "A",
+            "a=",
+            "a=\"x",
+            "a=\"\\x\"",
+            "a=?2",
+            "a=(1",
+            "a=(1\"x\")",
+            "a=1.",
+            "a=1.0000",
+            "a=:x",
+            "1",
+            "&",
+            "a=1234567890123456",
+            "a=-",
+            "a=@x",
+            "a;",
+        ] {
+            assert_eq!(dictionary(invalid.as_bytes()), None, "{invalid:?}");
+        }
+    }
+
+    #[test]
+    fn several_lines_are_one_dictionary_the_last_of_a_key_counts_and_a_false_flag_is_none() {
+        let lines =
+            [("cdn-cache-control", "max-age=5, s-maxage=1"), ("cdn-cache-control", "private=?0, no-cache, max-age=7")];
+        let read = targeted(&headers(&lines)).unwrap();
+        let read: Vec<_> = read.iter().map(|(key, seconds)| (std::str::from_utf8(key).unwrap(), *seconds)).collect();
+        assert_eq!(read, [("max-age", 7), ("no-cache", 0), ("s-maxage", 1), ("max-age", 5)]);
+    }
+
+    proptest! {
+        #[test]
+        fn reading_a_dictionary_is_total(bytes: Vec<u8>, text in "[a-c0-9=;,?()\":@%. -]{0,24}") {
+            let _ = (dictionary(&bytes), dictionary(text.as_bytes()));
         }
     }
 }

@@ -1,15 +1,19 @@
 //! Which fields pass the cache: those of the origin's answer, and those of a client's request on an unknown path.
 //!
-//! The two filters. Not the fields that this proxy adds, and not the check for answers that show an unkeyed field (`shown`).
-//! Callers: the cache and the client of the origin.
+//! Also the update of a stored header by a confirmation, and whether an answer shows something of its request that other
+//! requests do not have. Not the fields that this proxy adds. Callers: the cache and the client of the origin.
 
 use std::collections::HashSet;
 
-use http::header::{ACCEPT_ENCODING, CONNECTION, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, VIA};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
+    CONTENT_RANGE, CONTENT_TYPE, COOKIE, DATE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, PRAGMA,
+    SET_COOKIE, VARY, VIA,
+};
 
+use super::selecting::Vary;
+use crate::semantics::grammar::members;
 use crate::semantics::hops::CDN_LOOP;
-
-use super::list;
 
 /// Fields of one connection, or of one proxy (RFC 9110 §7.6.1, RFC 9111 §3.1).
 const HOP_BY_HOP: [&str; 11] = [
@@ -75,7 +79,7 @@ const POISONOUS: [&str; 25] = [
 /// Families of such fields.
 const POISONOUS_FAMILIES: [&str; 4] = ["sec-", "x-middleware-", "x-original-", "x-rewrite-"];
 /// Fields that the cache sets itself, for a complete answer or a revalidation.
-pub(super) const OF_THE_CACHE: [&str; 6] =
+const OF_THE_CACHE: [&str; 6] =
     ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"];
 /// Identifiers of one request: an answer for others must not carry them.
 const TRACES: [&str; 9] = [
@@ -127,16 +131,16 @@ pub(crate) fn is_never_onward(name: &HeaderName) -> bool {
 /// The fields of one connection in a header: by their names, or because its `Connection` nominates them.
 ///
 /// Read once per header: a `Connection` with thousands of members must not be read again for each field.
-pub(super) struct HopByHop(HashSet<HeaderName>);
+struct HopByHop(HashSet<HeaderName>);
 
 impl HopByHop {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    fn of(headers: &HeaderMap) -> Self {
         // Only fields of this header matter.
-        let nominated = list::members(headers, CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
+        let nominated = members(headers, CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
         Self(nominated.filter(|name| headers.contains_key(name)).collect())
     }
 
-    pub(super) fn contains(&self, name: &HeaderName) -> bool {
+    fn contains(&self, name: &HeaderName) -> bool {
         HOP_BY_HOP.contains(&name.as_str()) || self.0.contains(name)
     }
 }
@@ -206,12 +210,101 @@ fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
     lines.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// The fields that describe the stored bytes: a 304 does not change them (RFC 9111 §3.2).
+const OF_THE_BYTES: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE];
+/// The fields that belong to one message: without them in the confirmation, the stored ones must go.
+const OF_THE_MESSAGE: [HeaderName; 2] = [AGE, DATE];
+
+/// Updates a stored header by that of a 304, or of an answer to HEAD that [`head_agrees`] with it. Each field that the
+/// newer one has replaces all lines of the stored one; others stay, except `Age` and `Date`, which belong to the
+/// message (the newer one has a `Date`).
+///
+/// `Vary` stays as stored, because the selecting values were stored for it.
+pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
+    for name in OF_THE_MESSAGE {
+        stored.remove(name);
+    }
+    let hop_by_hop = HopByHop::of(validated);
+    for name in validated.keys() {
+        if OF_THE_BYTES.contains(name) || *name == VARY || hop_by_hop.contains(name) {
+            continue;
+        }
+        stored.remove(name);
+        for value in validated.get_all(name) {
+            stored.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Whether an answer to HEAD confirms the stored answer to GET (RFC 9111 §4.3.5): its validators and length are equal.
+/// Otherwise the stored answer is stale.
+pub(crate) fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
+    let validators =
+        [ETAG, LAST_MODIFIED].iter().all(|name| head.get(name).is_none_or(|_| head.get(name) == stored.get(name)));
+    // The stored answer may have been chunked.
+    let lengths = [head, stored].map(|headers| headers.get(CONTENT_LENGTH));
+    validators && !matches!(lengths, [Some(one), Some(other)] if one != other)
+}
+
+/// Values that many clients send and many answers have in them, whoever asked.
+const ORDINARY: [&str; 6] = ["*/*", "application/json", "max-age=0", "no-cache", "no-store", "text/html"];
+/// A shorter value shows by chance.
+const MIN_REFLECTED: usize = 3;
+/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody; and
+/// `Date`, which is written anew.
+const UNTOLD: [HeaderName; 6] =
+    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, DATE, HeaderName::from_static("cdn-cache-control"), VARY];
+
+/// Whether a request says nothing but what everybody says, and what `Vary` names: what the origin answers is due to the
+/// resource, and to no field that one client chose. Conditions are the cache's own.
+pub(crate) fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
+    sent.iter().all(|(name, value)| {
+        OF_THE_CACHE.contains(&name.as_str())
+            || vary.names(name)
+            || ([ACCEPT, CACHE_CONTROL, PRAGMA].contains(name) && is_ordinary(value))
+    })
+}
+
+fn is_ordinary(value: &HeaderValue) -> bool {
+    ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
+}
+
+/// Whether a field of a request could show in an answer that others get.
+fn could_show(name: &HeaderName, value: &HeaderValue, vary: &Vary) -> bool {
+    value.len() >= MIN_REFLECTED
+        && !is_ordinary(value)
+        && *name != CONTENT_LENGTH
+        && !OF_THE_CACHE.contains(&name.as_str())
+        && *name != HOST
+        && !vary.names(name)
+}
+
+/// Whether a request has nothing but ordinary values, conditions and what `Vary` names: then its answer cannot show
+/// anything of it that other requests have not.
+pub(crate) fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
+    request.iter().all(|(name, value)| !could_show(name, value, vary))
+}
+
+/// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
+/// `request` is what [`onward`] sent on; conditions and ranges, which the cache adds, are overlooked.
+///
+/// Values shorter than 3 bytes are overlooked: they are everywhere. So are values that the origin shows in another
+/// form, escaped for example: this is a second line of defence, behind [`onward`].
+pub(crate) fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
+    let told: Vec<&[u8]> =
+        response.iter().filter(|(name, _)| !UNTOLD.contains(name)).map(|(_, line)| line.as_bytes()).collect();
+    let unkeyed = request.iter().filter(|(name, value)| could_show(name, value, vary));
+    unkeyed.map(|(_, value)| value.as_bytes()).any(|value| {
+        let finder = memchr::memmem::Finder::new(value);
+        told.iter().any(|line| finder.find(line).is_some()) || finder.find(body).is_some()
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{any_headers, headers};
     use super::*;
+    use crate::semantics::tests::{any_headers, headers};
     use proptest::prelude::*;
-
     fn names(headers: &HeaderMap) -> Vec<&str> {
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
@@ -344,6 +437,108 @@ mod tests {
                 let as_it_was = |name: &HeaderName| passed.get_all(name).iter().eq(headers.get_all(name).iter());
                 prop_assert!(passed.keys().all(|name| *name == COOKIE || as_it_was(name)));
             }
+        }
+    }
+
+    #[test]
+    fn a_confirmation_replaces_what_it_names_but_for_what_describes_the_stored_bytes() {
+        let mut stored = headers(&[
+            ("test-header", "A"),
+            ("x-content-foo", "A"),
+            ("cache-control", "max-age=1"),
+            ("cache-control", "public"),
+            ("kept", "A"),
+            ("content-length", "36"),
+            ("content-type", "text/plain"),
+            ("content-encoding", "gzip"),
+            ("vary", "foo"),
+            ("age", "50"),
+            ("date", "then"),
+        ]);
+        let validated = headers(&[
+            ("test-header", "B"),
+            ("x-content-foo", "B"),
+            ("x-content-foo", "C"),
+            ("cache-control", "max-age=3600"),
+            ("content-length", "10"),
+            ("content-type", "text/html"),
+            ("content-encoding", "br"),
+            ("content-range", "bytes 0-1/2"),
+            ("vary", "*"),
+            ("connection", "x-nominated"),
+            ("x-nominated", "B"),
+            ("keep-alive", "B"),
+            ("date", "now"),
+        ]);
+        freshen(&mut stored, &validated);
+        let expected = headers(&[
+            ("test-header", "B"),
+            ("x-content-foo", "B"),
+            ("x-content-foo", "C"),
+            ("cache-control", "max-age=3600"),
+            ("kept", "A"),
+            ("content-length", "36"),
+            ("content-type", "text/plain"),
+            ("content-encoding", "gzip"),
+            ("vary", "foo"),
+            ("date", "now"),
+        ]);
+        assert_eq!(stored, expected);
+    }
+
+    #[test]
+    fn an_answer_to_head_agrees_when_its_validators_and_length_are_those_stored() {
+        let stored = [("etag", "\"a\""), ("content-length", "5")];
+        for (stored, head, expected) in [
+            (&stored[..], &[][..], true),
+            (&stored, &[("etag", "\"a\""), ("content-length", "5")], true),
+            (&stored, &[("etag", "\"b\"")], false),
+            (&stored, &[("content-length", "6")], false),
+            (&stored, &[("last-modified", "x")], false),
+            (&[("etag", "\"a\"")], &[("content-length", "6")], true),
+        ] {
+            assert_eq!(head_agrees(&headers(stored), &headers(head)), expected, "{stored:?} {head:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_describes_the_stored_bytes_never_changes(stored in any_headers(), validated in any_headers()) {
+            let mut fresh = stored.clone();
+            freshen(&mut fresh, &validated);
+            for name in OF_THE_BYTES {
+                prop_assert!(fresh.get_all(&name).iter().eq(stored.get_all(&name).iter()));
+            }
+            let once = fresh.clone();
+            freshen(&mut fresh, &validated);
+            prop_assert_eq!(fresh, once);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_shows_an_unkeyed_field_is_noticed() {
+        let request = headers(&[("custom", "evil.example"), ("short", "ab"), ("accept", "text/html")]);
+        let nothing = HeaderMap::new();
+        let shown = headers(&[("location", "https://evil.example/x")]);
+        assert!(reflects(&request, &Vary::NOTHING, &shown, b""));
+        assert!(reflects(&request, &Vary::NOTHING, &nothing, b"<a href=//evil.example>"));
+        assert!(!reflects(&request, &Vary::NOTHING, &nothing, b"ab text/html example"));
+        let words =
+            headers(&[("test-id", "stale-while-revalidate"), ("if-none-match", "\"abc\""), ("host", "api.example")]);
+        let ordinary = headers(&[
+            ("cache-control", "max-age=1, stale-while-revalidate=5"),
+            ("etag", "\"abc\""),
+            ("location", "http://api.example/"),
+        ]);
+        assert!(!reflects(&words, &Vary::NOTHING, &ordinary, b""));
+        let vary = Vary::of(&headers(&[("vary", "custom")]));
+        assert!(!reflects(&request, &vary, &shown, b"evil.example"));
+    }
+
+    proptest! {
+        #[test]
+        fn looking_for_reflections_is_total(request in any_headers(), response in any_headers(), body: Vec<u8>) {
+            let _ = reflects(&request, &Vary::of(&response), &response, &body);
         }
     }
 }

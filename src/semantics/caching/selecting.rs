@@ -12,10 +12,9 @@ use http::header::{
     ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_LANGUAGE, COOKIE, HeaderMap, HeaderName, HeaderValue, VARY,
 };
 
-use super::list;
-use super::shown::is_bare;
-use super::storing::blames_the_request;
-use crate::semantics::trim;
+use super::blames_the_request;
+use super::fields::is_bare;
+use crate::semantics::grammar::{members, trim, weight};
 
 /// More fields count as `*`.
 const MAX_FIELDS: usize = 32;
@@ -25,8 +24,6 @@ const MAX_VALUE: usize = 256;
 /// The fields of a request that an answer depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Vary {
-    /// On none.
-    Nothing,
     /// On these; sorted, each once.
     Fields(Vec<HeaderName>),
     /// On something outside the request: the answer serves no other request.
@@ -34,10 +31,13 @@ pub enum Vary {
 }
 
 impl Vary {
+    /// The answer depends on no field.
+    pub const NOTHING: Self = Self::Fields(Vec::new());
+
     /// Reads `Vary`. An invalid field name counts as `*`, and so do more than 32 fields.
     pub fn of(response: &HeaderMap) -> Self {
         let mut names = Vec::new();
-        for member in list::members(response, VARY) {
+        for member in members(response, VARY) {
             match HeaderName::from_bytes(member) {
                 Ok(name) if member != b"*" => names.push(name),
                 _ => return Self::Star,
@@ -45,17 +45,12 @@ impl Vary {
         }
         names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
         names.dedup();
-        match names.len() {
-            0 => Self::Nothing,
-            1..=MAX_FIELDS => Self::Fields(names),
-            _ => Self::Star,
-        }
+        if names.len() > MAX_FIELDS { Self::Star } else { Self::Fields(names) }
     }
 
     /// Whether the answer depends on this field.
     pub fn names(&self, name: &HeaderName) -> bool {
         match self {
-            Self::Nothing => false,
             Self::Fields(names) => names.contains(name),
             Self::Star => true,
         }
@@ -64,14 +59,14 @@ impl Vary {
 
 /// The values that selected an answer, normalised; `None` inside when nothing can match (`Vary: *`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Selecting(Option<Vec<(HeaderName, Value)>>);
+pub struct Selecting(Option<Vec<(HeaderName, SelectingValue)>>);
 
 /// The one language that a bare request asked for and got.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OneLanguage(Box<[u8]>);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Value {
+enum SelectingValue {
     Absent,
     Short(Box<[u8]>),
     Long([u8; 32]),
@@ -80,13 +75,9 @@ enum Value {
 impl Selecting {
     /// The values of the fields that `vary` names.
     pub fn of(vary: &Vary, request: &HeaderMap) -> Self {
-        let names: &[HeaderName] = match vary {
-            Vary::Nothing => &[],
-            Vary::Fields(names) => names,
-            Vary::Star => return Self(None),
-        };
+        let Vary::Fields(names) = vary else { return Self(None) };
         let counted = names.iter().filter(|name| **name != ACCEPT_ENCODING);
-        Self(Some(counted.map(|name| (name.clone(), Value::of(name, request))).collect()))
+        Self(Some(counted.map(|name| (name.clone(), SelectingValue::of(name, request))).collect()))
     }
 
     /// Whether this request has the same values.
@@ -100,7 +91,8 @@ impl Selecting {
     }
 
     fn matches_but(&self, request: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> bool {
-        let is_same = |(name, value): &(HeaderName, Value)| passes(name) || Value::of(name, request) == *value;
+        let is_same =
+            |(name, value): &(HeaderName, SelectingValue)| passes(name) || SelectingValue::of(name, request) == *value;
         self.0.as_ref().is_some_and(|fields| fields.iter().all(is_same))
     }
 
@@ -112,11 +104,11 @@ impl Selecting {
     /// Its size in bytes, roughly.
     pub fn weight(&self) -> usize {
         let fields = self.0.iter().flatten();
-        fields.map(|(name, value)| size_of::<(HeaderName, Value)>() + name.as_str().len() + value.len()).sum()
+        fields.map(|(name, value)| size_of::<(HeaderName, SelectingValue)>() + name.as_str().len() + value.len()).sum()
     }
 }
 
-impl Value {
+impl SelectingValue {
     fn of(name: &HeaderName, request: &HeaderMap) -> Self {
         if !request.contains_key(name) {
             return Self::Absent;
@@ -146,7 +138,7 @@ fn whole(request: &HeaderMap, name: &HeaderName) -> Vec<u8> {
 
 /// All lines of a field as one list without whitespace around its members (RFC 9111 §4.1).
 fn combined(request: &HeaderMap, name: &HeaderName) -> Vec<u8> {
-    list::members(request, name).collect::<Vec<_>>().join(&b","[..])
+    members(request, name).collect::<Vec<_>>().join(&b","[..])
 }
 
 impl OneLanguage {
@@ -165,12 +157,12 @@ impl OneLanguage {
     /// Whether the request wants it more than any other. Malformed members weigh as much as absent ones.
     fn is_favourite_of(&self, request: &HeaderMap) -> bool {
         let (mut own, mut others) = (0, 0);
-        for member in list::members(request, ACCEPT_LANGUAGE) {
+        for member in members(request, ACCEPT_LANGUAGE) {
             let mut parts = member.split(|&byte| byte == b';').map(trim);
             let is_own = parts.next().is_some_and(|range| range.eq_ignore_ascii_case(&self.0));
-            let weight = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
+            let weighed = parts.find(|part| matches!(part, [b'q' | b'Q', b'=', ..]));
             let best = if is_own { &mut own } else { &mut others };
-            *best = weight.map_or(1000, thousandths).max(*best);
+            *best = weighed.map_or(1000, |weighed| weight(weighed).unwrap_or(0)).max(*best);
         }
         own > others
     }
@@ -178,7 +170,7 @@ impl OneLanguage {
 
 /// `Accept-Language` with its ranges in lower case, in the order of the request.
 fn languages(request: &HeaderMap) -> Vec<u8> {
-    let members = list::members(request, ACCEPT_LANGUAGE).map(|member| {
+    let members = members(request, ACCEPT_LANGUAGE).map(|member| {
         let mut parts = member.split(|&byte| byte == b';').map(trim);
         let range = parts.next().unwrap_or_default().to_ascii_lowercase();
         std::iter::once(range).chain(parts.map(<[u8]>::to_vec)).collect::<Vec<_>>().join(&b';')
@@ -186,16 +178,10 @@ fn languages(request: &HeaderMap) -> Vec<u8> {
     members.collect::<Vec<_>>().join(&b","[..])
 }
 
-/// `qvalue` (RFC 9110 §12.4.2) in thousandths; 0 if it is not valid.
-fn thousandths(text: &[u8]) -> u16 {
-    let value: f32 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
-    if (0.0..=1.0).contains(&value) { (value * 1000.0).round() as u16 } else { 0 }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{any_headers, headers};
     use super::*;
+    use crate::semantics::tests::{any_headers, headers};
     use proptest::prelude::*;
 
     type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -214,7 +200,7 @@ mod tests {
             assert_eq!(vary, Vary::Star, "{lines:?}");
             assert!(!Selecting::of(&vary, &HeaderMap::new()).matches(&HeaderMap::new()));
         }
-        assert_eq!(Vary::of(&headers(&[("vary", "")])), Vary::Nothing);
+        assert_eq!(Vary::of(&headers(&[("vary", "")])), Vary::NOTHING);
         let foo_bar = Vary::Fields(vec!["bar".parse().unwrap(), "foo".parse().unwrap()]);
         assert_eq!(Vary::of(&headers(&[("vary", "Foo,, bar"), ("vary", "foo")])), foo_bar);
         let many = (0..33).map(|number| format!("x-{number}")).collect::<Vec<_>>().join(",");

@@ -16,8 +16,8 @@ fn peer(number: u32) -> IpAddr {
     Ipv4Addr::from_bits(0x0a00_0000 + number).into()
 }
 
-fn has_to_go(guest: &Guest) -> bool {
-    guest.told_to_leave().now_or_never().is_some()
+fn has_to_go(connection: &Connection) -> bool {
+    connection.told_to_leave().now_or_never().is_some()
 }
 
 fn after(connections: &Connections, seconds: u64) -> Instant {
@@ -46,20 +46,20 @@ fn a_household_has_so_many_and_gets_room_back() {
 #[test]
 fn the_one_that_has_been_idle_for_the_longest_goes() {
     let connections = connections(3, 9);
-    let guests: Vec<Guest> = (0..3).map(|number| connections.admit(Some(peer(number))).ok().unwrap()).collect();
-    for (guest, since) in guests.iter().zip([20, 10, 30]) {
-        guest.rest(after(&connections, since));
+    let open: Vec<Connection> = (0..3).map(|number| connections.admit(Some(peer(number))).ok().unwrap()).collect();
+    for (connection, since) in open.iter().zip([20, 10, 30]) {
+        connection.set_idle(after(&connections, since));
     }
     let newcomer = connections.admit(Some(peer(9))).ok().unwrap();
-    newcomer.rest(after(&connections, 40));
-    assert_eq!(guests.iter().map(has_to_go).collect::<Vec<_>>(), [false, true, false]);
+    newcomer.set_idle(after(&connections, 40));
+    assert_eq!(open.iter().map(has_to_go).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(connections.0.table.lock().open(), 3);
     // It asked for something and is idle again since.
-    guests[0].work();
-    guests[0].rest(after(&connections, 50));
+    open[0].set_busy();
+    open[0].set_idle(after(&connections, 50));
     let _next = connections.admit(Some(peer(9))).ok().unwrap();
-    assert_eq!(guests.iter().map(has_to_go).collect::<Vec<_>>(), [false, false, true]);
-    drop(guests);
+    assert_eq!(open.iter().map(has_to_go).collect::<Vec<_>>(), [false, false, true]);
+    drop(open);
     assert_eq!(connections.0.table.lock().open(), 2, "whoever went frees nobody's place a second time");
 }
 
@@ -67,7 +67,7 @@ fn the_one_that_has_been_idle_for_the_longest_goes() {
 fn busy_connections_stay_and_when_all_are_there_is_no_room() {
     let connections = connections(2, 9);
     let (one, other) = (connections.admit(Some(peer(1))).ok().unwrap(), connections.admit(Some(peer(2))).ok().unwrap());
-    one.work();
+    one.set_busy();
     let other = Arc::new(other);
     let streams = [other.stream(), other.stream()];
     assert_eq!(connections.admit(Some(peer(3))).err(), Some(Full::All));
@@ -77,8 +77,8 @@ fn busy_connections_stay_and_when_all_are_there_is_no_room() {
     drop(second);
     let newcomer = connections.admit(Some(peer(3))).ok().unwrap();
     assert!(has_to_go(&other) && !has_to_go(&one));
-    newcomer.work();
-    one.rest(after(&connections, 1));
+    newcomer.set_busy();
+    one.set_idle(after(&connections, 1));
     assert!(connections.admit(Some(peer(3))).is_ok());
 }
 
@@ -93,10 +93,10 @@ fn a_household_that_has_too_many_makes_nobody_go() {
 #[test]
 fn at_the_end_all_are_told() {
     let connections = connections(9, 9);
-    let guests: Vec<Guest> = (0..3).map(|number| connections.admit(Some(peer(number))).ok().unwrap()).collect();
-    guests[1].work();
+    let open: Vec<Connection> = (0..3).map(|number| connections.admit(Some(peer(number))).ok().unwrap()).collect();
+    open[1].set_busy();
     connections.close();
-    assert!(guests.iter().all(|guest| has_to_go(guest) && guest.is_closing()));
+    assert!(open.iter().all(|connection| has_to_go(connection) && connection.is_closing()));
 }
 
 /// What a test does with the connections.
@@ -122,51 +122,51 @@ proptest! {
     #[test]
     fn whoever_goes_is_who_should(steps in prop::collection::vec(step(), 1..300), all in 1_usize..90, each in 1_usize..60) {
         let connections = connections(all, each);
-        // Guest, household, idle since (or busy), whether it was told to go.
-        let mut guests: Vec<(Guest, u32, Option<u64>, bool)> = Vec::new();
+        // Connection, household, idle since (or busy), whether it was told to go.
+        let mut open: Vec<(Connection, u32, Option<u64>, bool)> = Vec::new();
         for (now, step) in steps.into_iter().enumerate() {
             let (now, at) = (now as u64 + 1, |index: usize, len: usize| (len > 0).then(|| index % len));
             match step {
                 Step::Admit(number) => {
-                    let mine = guests.iter().filter(|(_, household, ..)| *household == number).count();
-                    let open = guests.iter().filter(|(.., told)| !told).count();
-                    let oldest = guests.iter().filter(|(.., told)| !told).filter_map(|(_, _, since, _)| *since).min();
+                    let mine = open.iter().filter(|(_, household, ..)| *household == number).count();
+                    let count = open.iter().filter(|(.., told)| !told).count();
+                    let oldest = open.iter().filter(|(.., told)| !told).filter_map(|(_, _, since, _)| *since).min();
                     let admitted = connections.admit(Some(peer(number)));
                     let expected = match oldest {
                         _ if mine >= each => Some(Full::Household(each)),
-                        None if open >= all => Some(Full::All),
+                        None if count >= all => Some(Full::All),
                         _ => None,
                     };
                     prop_assert_eq!(admitted.as_ref().err().copied(), expected);
-                    if let Ok(guest) = admitted {
-                        for (guest, _, since, told) in &mut guests {
-                            let goes = open >= all && !*told && *since == oldest;
-                            prop_assert_eq!(has_to_go(guest), goes);
+                    if let Ok(connection) = admitted {
+                        for (connection, _, since, told) in &mut open {
+                            let goes = count >= all && !*told && *since == oldest;
+                            prop_assert_eq!(has_to_go(connection), goes);
                             *told |= goes;
                         }
-                        guest.rest(after(&connections, now));
-                        guests.push((guest, number, Some(now), false));
+                        connection.set_idle(after(&connections, now));
+                        open.push((connection, number, Some(now), false));
                     }
                 }
                 Step::Leave(index) => {
-                    if let Some(index) = at(index, guests.len()) {
-                        drop(guests.swap_remove(index));
+                    if let Some(index) = at(index, open.len()) {
+                        drop(open.swap_remove(index));
                     }
                 }
                 Step::Rest(index) => {
-                    if let Some(index) = at(index, guests.len()) {
-                        guests[index].0.rest(after(&connections, now));
-                        guests[index].2 = Some(now);
+                    if let Some(index) = at(index, open.len()) {
+                        open[index].0.set_idle(after(&connections, now));
+                        open[index].2 = Some(now);
                     }
                 }
                 Step::Work(index) => {
-                    if let Some(index) = at(index, guests.len()) {
-                        guests[index].0.work();
-                        guests[index].2 = None;
+                    if let Some(index) = at(index, open.len()) {
+                        open[index].0.set_busy();
+                        open[index].2 = None;
                     }
                 }
             }
-            prop_assert_eq!(connections.0.table.lock().open(), guests.iter().filter(|(.., told)| !told).count());
+            prop_assert_eq!(connections.0.table.lock().open(), open.iter().filter(|(.., told)| !told).count());
         }
     }
 }
@@ -174,14 +174,14 @@ proptest! {
 #[test]
 fn lower_limits_close_idle_connections_and_higher_ones_admit_more() {
     let connections = connections(4, 2);
-    let guests: Vec<Guest> = (0..4).map(|number| connections.admit(Some(peer(number))).ok().unwrap()).collect();
-    for (guest, since) in guests.iter().zip([20, 10, 30, 40]) {
-        guest.rest(after(&connections, since));
+    let open: Vec<Connection> = (0..4).map(|number| connections.admit(Some(peer(number))).ok().unwrap()).collect();
+    for (connection, since) in open.iter().zip([20, 10, 30, 40]) {
+        connection.set_idle(after(&connections, since));
     }
-    guests[0].work();
+    open[0].set_busy();
     let room = |all, each| Room { name: "tests", all, each, ipv6_prefix: 64 };
     connections.set_room(room(2, 1));
-    assert_eq!(guests.iter().map(has_to_go).collect::<Vec<_>>(), [false, true, true, false], "the longest idle ones");
+    assert_eq!(open.iter().map(has_to_go).collect::<Vec<_>>(), [false, true, true, false], "the longest idle ones");
     assert_eq!(connections.open(), 2);
     assert_eq!(connections.admit(Some(peer(0))).err(), Some(Full::Household(1)));
     connections.set_room(room(9, 3));

@@ -24,7 +24,7 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::super::connections::{self, Guest};
+use super::super::connections::{self, Connection};
 use super::super::in_flight::{self, InFlight};
 use super::super::write::{WRITE_TIMEOUT, due};
 
@@ -39,7 +39,7 @@ pub(super) struct Outbox(Arc<Mutex<OutboxState>>);
 
 struct OutboxState {
     stream: Stream,
-    guest: Arc<Guest>,
+    connection: Arc<Connection>,
     in_flight: InFlight,
     waiting: Vec<u8>,
     /// How many bytes of `waiting` were sent.
@@ -60,11 +60,11 @@ struct HeldUp {
 
 impl Outbox {
     /// Around a connection.
-    pub(super) fn new(stream: Stream, guest: &Arc<Guest>, in_flight: &InFlight) -> Self {
-        let (guest, in_flight) = (guest.clone(), in_flight.clone());
+    pub(super) fn new(stream: Stream, connection: &Arc<Connection>, in_flight: &InFlight) -> Self {
+        let (connection, in_flight) = (connection.clone(), in_flight.clone());
         Self(Arc::new(Mutex::new(OutboxState {
             stream,
-            guest,
+            connection,
             in_flight,
             waiting: Vec::new(),
             sent: 0,
@@ -91,7 +91,7 @@ impl OutboxState {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.sent += written;
-                    self.guest.took(written);
+                    self.connection.took(written);
                 }
             }
         }
@@ -114,14 +114,14 @@ impl OutboxState {
             self.held_up = None;
             return out;
         }
-        let taken = self.guest.taken();
+        let taken = self.connection.taken();
         // A few bytes now and then are no progress: a client could hold its connection with them for ever.
-        let waits = (self.waiting.len() - self.sent).max(1).max(self.guest.unread()) as u64;
-        let due = taken + waits.min(due(&self.guest));
+        let waits = (self.waiting.len() - self.sent).max(1).max(self.connection.unread()) as u64;
+        let due = taken + waits.min(due(&self.connection));
         let held_up = self.held_up.get_or_insert_with(|| HeldUp {
             limit: Box::pin(sleep(WRITE_TIMEOUT)),
             due,
-            _busy: self.guest.stream(),
+            _busy: self.connection.stream(),
             _in_flight: self.in_flight.enter_for_long(),
         });
         if taken >= held_up.due {

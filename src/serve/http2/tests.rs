@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
-use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::counters::ConnectionCounters;
 
 use super::super::connections::{Connections, Room};
 use super::super::gate::PREFACE;
@@ -40,7 +40,7 @@ fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
 
 /// Our side of a connection, which gives everyone the same answer.
 struct Server {
-    guest: Arc<Guest>,
+    admitted: Arc<Connection>,
     in_flight: InFlight,
     /// How many answers were made.
     made: Arc<AtomicUsize>,
@@ -70,34 +70,34 @@ fn connect(size: usize) -> (Server, Client) {
 
 fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (Server, Client) {
     let (ours, theirs) = duplex(16 << 10);
-    let guest = Arc::new(connections.admit(peer).ok().unwrap());
+    let admitted = Arc::new(connections.admit(peer).ok().unwrap());
     let made = Arc::new(AtomicUsize::new(0));
     let (in_flight, (stop, stopping)) = (InFlight::default(), watch::channel(false));
     let body = Bytes::from(vec![b'x'; size]);
     let serving = {
-        let (guest, in_flight, made) = (guest.clone(), in_flight.clone(), made.clone());
+        let (admitted, in_flight, made) = (admitted.clone(), in_flight.clone(), made.clone());
         tokio::spawn(async move {
             let answers = move |mut session: HttpSession, works: connections::Stream| {
                 let (body, made) = (body.clone(), made.clone());
                 async move {
-                    let guest = works.guest();
-                    if let Ok(room) = enter(Some(guest)).await {
+                    let admitted = works.connection();
+                    if let Ok(room) = enter(Some(admitted)).await {
                         made.fetch_add(1, Ordering::Relaxed);
                         let _sent =
-                            write(&mut session, StatusCode::OK, HeaderMap::new(), Some(body), room, guest).await;
+                            write(&mut session, StatusCode::OK, HeaderMap::new(), Some(body), room, admitted).await;
                     }
                 }
             };
             let mut options = server::default_h2_options();
             options.max_concurrent_streams(STREAMS);
             options.max_send_buffer_size(PIECE);
-            streams(Box::new(ours), options, &guest, &in_flight, stopping, answers).await;
+            streams(Box::new(ours), options, &admitted, &in_flight, stopping, answers).await;
             Instant::now()
         })
     };
     let client =
         Client { io: theirs, rest: Vec::new(), gives_back: false, got: HashMap::new(), complete: 0, reset: Vec::new() };
-    (Server { guest, in_flight, made, serving, _stop: stop }, client)
+    (Server { admitted, in_flight, made, serving, _stop: stop }, client)
 }
 
 impl Client {
@@ -215,11 +215,11 @@ async fn a_connection_is_busy_and_in_flight_until_its_client_has_everything() {
     client.begin(WIDE).await;
     client.ask(1, 20).await;
     client.read_slowly(40 << 10, 20, 20).await;
-    assert_eq!(server.guest.idle_since(), None);
+    assert_eq!(server.admitted.idle_since(), None);
     assert_eq!(server.in_flight.count(), 1, "the requests are answered, but the answers are not read");
     client.read_slowly(1 << 20, 20, 20).await;
     assert_eq!((client.complete, server.in_flight.count()), (20, 0));
-    assert!(server.guest.idle_since().is_some());
+    assert!(server.admitted.idle_since().is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -349,6 +349,6 @@ async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_
         client.gives_back = true;
         client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
         client.read_slowly(1 << 20, 128, 1000).await;
-        assert_eq!((client.complete, client.reset.len(), server.guest.unread()), (128, 0, 0), "window {window}");
+        assert_eq!((client.complete, client.reset.len(), server.admitted.unread()), (128, 0, 0), "window {window}");
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::envelope::Envelope;
+use crate::api::page::Envelope;
 use crate::api::query::ModifiedSince;
 
 mod followed;

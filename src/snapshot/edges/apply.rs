@@ -3,7 +3,7 @@
 //! Pure. Callers: [`super`], [`super::fits`], and those who render.
 
 use crate::api::edges::lesson::{Effect, MOST_PER_PAGE};
-use crate::api::edges::odd::{How, Odd, put};
+use crate::api::edges::{How, Odd, put};
 use crate::api::listing::Summary;
 use crate::api::query::ListQuery;
 use crate::api::render::Shown;

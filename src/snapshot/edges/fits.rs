@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::apply::{Applied, apply};
 use crate::api::edges::lesson::{Effect, MOST_PER_PAGE};
-use crate::api::edges::odd::{How, Odd};
+use crate::api::edges::{How, Odd};
 use crate::api::query::ListQuery;
 use crate::snapshot::dataset::Dataset;
 

@@ -6,13 +6,11 @@ use bytes::Bytes;
 
 use super::fits::fits;
 use super::*;
-use crate::api::edges::case::Case;
-use crate::api::edges::lesson::Effect;
-use crate::api::edges::odd;
-use crate::api::edges::template::Template;
-use crate::api::envelope::Envelope;
+use crate::api::edges::lesson::{Effect, Template};
+use crate::api::edges::{Case, OddQuery};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 
@@ -45,7 +43,7 @@ fn list(effect: Effect, shown: bool) -> Lesson {
 
 fn refusal() -> Lesson {
     let body = Template::of(["no x", "no y"], [&["x"], &["y"]]).unwrap();
-    Lesson::Answer(Answer { status: 404, media_type: Some("text/plain".into()), body })
+    Lesson::Answer(LearnedAnswer { status: 404, media_type: Some("text/plain".into()), body })
 }
 
 fn query(raw: &str) -> ListQuery {
@@ -56,7 +54,7 @@ fn query(raw: &str) -> ListQuery {
 fn an_odd_value_selects_what_it_counts_as() {
     let data = dataset(120);
     let selects = |lesson: Lesson, case, raw: &str| {
-        let asked = odd::read(raw).unwrap();
+        let asked = OddQuery::read(raw).unwrap();
         match of_odd(&learned([(case, lesson)]), &data, &asked, NOW) {
             Decision::List(applied) => {
                 let (total, items) = applied.find(&data).unwrap();
@@ -115,7 +113,7 @@ fn two_odd_parameters_are_never_answered_by_lessons() {
         (Case::PerPageWord, refusal()),
         (Case::PerPageOver, list(Effect::AtMost(110), false)),
     ]);
-    let of = |raw: &str| of_odd(&lessons, &data, &odd::read(raw).unwrap(), NOW);
+    let of = |raw: &str| of_odd(&lessons, &data, &OddQuery::read(raw).unwrap(), NOW);
     for raw in
         ["page=0&per_page=x", "page=0&sport=chess", "page=0&page=x", "page=2&page=3&sport=", "per_page=110&page=3"]
     {
@@ -149,10 +147,10 @@ fn a_lesson_is_applied_to_the_class_of_its_probes_only() {
         "modified_since=2026-13-45",
         "modified_since=%202025-06-01",
     ] {
-        assert!(spelled(of_odd(&lessons, &data, &odd::read(raw).unwrap(), NOW)), "{raw}");
+        assert!(spelled(of_odd(&lessons, &data, &OddQuery::read(raw).unwrap(), NOW)), "{raw}");
     }
     for raw in ["sport=Golf", "sport=GOLF&page=1", "sport=golf%20", "sport=%C3%B3Golf&sport=g%C3%B3lf"] {
-        let decision = match odd::read(raw) {
+        let decision = match OddQuery::read(raw) {
             Some(asked) => Some(of_odd(&lessons, &data, &asked, NOW)),
             None => of_empty(Some(&lessons), &data, &query(raw), NOW),
         };
@@ -161,13 +159,17 @@ fn a_lesson_is_applied_to_the_class_of_its_probes_only() {
     for raw in
         ["sport=golfs", "sport=chess", "page=9", "page=0", "page=x", "page=-7", "per_page=-7", "modified_since=x"]
     {
-        let decision = match odd::read(raw) {
+        let decision = match OddQuery::read(raw) {
             Some(asked) => Some(of_odd(&lessons, &data, &asked, NOW)),
             None => of_empty(Some(&lessons), &data, &query(raw), NOW),
         };
         assert!(matches!(decision, Some(Decision::Body(..) | Decision::Ours)), "{raw}: {decision:?}");
     }
-    assert_eq!(of_odd(&lessons, &data, &odd::read("page=%3C2").unwrap(), NOW), Decision::Ours, "it may not be asked");
+    assert_eq!(
+        of_odd(&lessons, &data, &OddQuery::read("page=%3C2").unwrap(), NOW),
+        Decision::Ours,
+        "it may not be asked"
+    );
 }
 
 #[test]
@@ -179,7 +181,7 @@ fn the_readings_that_explain_a_list_are_found() {
         format!(r#"{{"page":{page},"per_page":{per_page},"total":120,"filters":[],"items":[{items}]}}"#)
     };
     let explain = |raw: &str, body: &str| {
-        let asked = odd::read(raw).unwrap();
+        let asked = OddQuery::read(raw).unwrap();
         fits(&data, &asked.rest, &asked.odds[0], body.as_bytes())
     };
     assert_eq!(explain("page=0&per_page=7", &page(1, 7, 1)), Some(vec![(Effect::Number(1), false)]));

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::envelope::Envelope;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 

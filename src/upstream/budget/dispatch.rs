@@ -30,7 +30,7 @@ type Call = Result<Permit, Spent>;
 /// The dispatcher.
 pub(super) struct Dispatcher {
     clock: Clock,
-    desk: Mutex<Desk>,
+    dispatch: Mutex<DispatcherState>,
     /// The keeper's alarm is too late.
     rearmed: Notify,
     /// The keeper is gone although requests wait: its runtime has ended.
@@ -38,7 +38,7 @@ pub(super) struct Dispatcher {
 }
 
 /// Everything behind the lock.
-pub(super) struct Desk {
+pub(super) struct DispatcherState {
     pub(super) state: State,
     /// How to tell each waiting request.
     calls: HashMap<u64, oneshot::Sender<Call>>,
@@ -66,7 +66,7 @@ impl Said {
     }
 }
 
-impl Desk {
+impl DispatcherState {
     /// Dismisses those whose patience ends before `instant`.
     pub(super) fn dismiss_gone_by(&mut self, instant: Monotonic, now: Monotonic) {
         for ticket in self.state.queue.gone_by(instant) {
@@ -118,8 +118,8 @@ impl Desk {
 impl Dispatcher {
     /// A dispatcher without a keeper.
     pub(super) fn new(state: State, clock: Clock) -> Self {
-        let desk = Desk { state, calls: HashMap::new(), said: Vec::new(), is_kept: false, alarm: None };
-        Self { clock, desk: Mutex::new(desk), rearmed: Notify::new(), unkept: Notify::new() }
+        let dispatch = DispatcherState { state, calls: HashMap::new(), said: Vec::new(), is_kept: false, alarm: None };
+        Self { clock, dispatch: Mutex::new(dispatch), rearmed: Notify::new(), unkept: Notify::new() }
     }
 
     pub(super) const fn clock(&self) -> &Clock {
@@ -130,17 +130,17 @@ impl Dispatcher {
         self.clock.now_mono()
     }
 
-    /// Looks at the desk, or changes what gives no turn.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Desk, Monotonic) -> T) -> T {
-        let mut desk = self.desk.lock();
-        look(&mut desk, self.now())
+    /// Looks at the state, or changes what gives no turn.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut DispatcherState, Monotonic) -> T) -> T {
+        let mut dispatch = self.dispatch.lock();
+        look(&mut dispatch, self.now())
     }
 
     /// Changes something, and gives the turns that this allows.
-    pub(super) fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Desk, Monotonic) -> T) -> T {
-        let (result, mut said) = self.look(|desk, now| {
-            let result = change(desk, now);
-            (result, self.turns(desk, now))
+    pub(super) fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut DispatcherState, Monotonic) -> T) -> T {
+        let (result, mut said) = self.look(|dispatch, now| {
+            let result = change(dispatch, now);
+            (result, self.turns(dispatch, now))
         });
         loop {
             let is_all = said.len() < TURNS_AT_ONCE;
@@ -149,37 +149,37 @@ impl Dispatcher {
             if is_all && unused.is_empty() {
                 return result;
             }
-            said = self.look(|desk, now| {
+            said = self.look(|dispatch, now| {
                 for permit in &mut unused {
-                    permit.settle(desk, now);
+                    permit.settle(dispatch, now);
                 }
-                self.turns(desk, now)
+                self.turns(dispatch, now)
             });
         }
     }
 
     /// Gives turns, and makes the keeper wake in time; returns the results to send.
-    fn turns(self: &Arc<Self>, desk: &mut Desk, now: Monotonic) -> Vec<Said> {
-        desk.dismiss_taken_over(now);
-        while desk.said.len() < TURNS_AT_ONCE
-            && let Some(ticket) = desk.state.chosen(now)
+    fn turns(self: &Arc<Self>, dispatch: &mut DispatcherState, now: Monotonic) -> Vec<Said> {
+        dispatch.dismiss_taken_over(now);
+        while dispatch.said.len() < TURNS_AT_ONCE
+            && let Some(ticket) = dispatch.state.chosen(now)
         {
-            let permit = Permit::unused(self, desk.state.give(ticket, now));
-            desk.said.push(Said { to: desk.calls.remove(&ticket), what: Ok(permit) });
+            let permit = Permit::unused(self, dispatch.state.give(ticket, now));
+            dispatch.said.push(Said { to: dispatch.calls.remove(&ticket), what: Ok(permit) });
         }
-        if desk.is_kept && desk.state.queue.len() > 0 {
-            let wake = desk.state.wake_at(now);
-            if wake.is_some_and(|wake| desk.alarm.is_none_or(|alarm| wake < alarm)) {
-                desk.alarm = wake;
+        if dispatch.is_kept && dispatch.state.queue.len() > 0 {
+            let wake = dispatch.state.wake_at(now);
+            if wake.is_some_and(|wake| dispatch.alarm.is_none_or(|alarm| wake < alarm)) {
+                dispatch.alarm = wake;
                 self.rearmed.notify_one();
             }
         }
-        std::mem::take(&mut desk.said)
+        std::mem::take(&mut dispatch.said)
     }
 
     /// Starts the keeper, unless there is one.
     fn keep(self: &Arc<Self>) {
-        if !self.look(|desk, _| std::mem::replace(&mut desk.is_kept, true)) {
+        if !self.look(|dispatch, _| std::mem::replace(&mut dispatch.is_kept, true)) {
             let keeper = Keeper { dispatcher: self.clone(), is_done: false };
             tokio::spawn(keeper.keep());
         }
@@ -196,10 +196,10 @@ impl Keeper {
     async fn keep(mut self) {
         loop {
             self.dispatcher.change(|_, _| ());
-            let nap = self.dispatcher.look(|desk, now| {
-                desk.is_kept = desk.state.queue.len() > 0;
-                desk.alarm = if desk.is_kept { desk.state.wake_at(now) } else { None };
-                desk.is_kept.then(|| desk.alarm.map(|alarm| alarm.since(now).max(SHORTEST_NAP)))
+            let nap = self.dispatcher.look(|dispatch, now| {
+                dispatch.is_kept = dispatch.state.queue.len() > 0;
+                dispatch.alarm = if dispatch.is_kept { dispatch.state.wake_at(now) } else { None };
+                dispatch.is_kept.then(|| dispatch.alarm.map(|alarm| alarm.since(now).max(SHORTEST_NAP)))
             });
             let rearmed = self.dispatcher.rearmed.notified();
             match nap {
@@ -217,7 +217,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         if !self.is_done {
-            self.dispatcher.look(|desk, _| desk.is_kept = false);
+            self.dispatcher.look(|dispatch, _| dispatch.is_kept = false);
             self.dispatcher.unkept.notify_one();
         }
     }
@@ -239,18 +239,18 @@ impl Place {
     /// When there is no place, a pause ends too late, or no slot can be promised in time.
     pub(super) fn enter(dispatcher: &Arc<Dispatcher>, waiting: Waiting) -> Result<Self, Spent> {
         let (told, call) = oneshot::channel();
-        let ticket = dispatcher.change(|desk, now| {
+        let ticket = dispatcher.change(|dispatch, now| {
             let (class, client) = (waiting.class, waiting.client);
-            desk.make_room_for(&waiting, now);
-            if desk.state.has_no_place(&waiting) {
-                return Err(desk.state.gives_up(&waiting, now));
+            dispatch.make_room_for(&waiting, now);
+            if dispatch.state.has_no_place(&waiting) {
+                return Err(dispatch.state.gives_up(&waiting, now));
             }
             let is_promised = class == Class::Client && waiting.demand.is_none();
-            let ticket = desk.state.queue.push(waiting);
-            if is_promised && let Some(spent) = desk.promise(ticket, client, now) {
+            let ticket = dispatch.state.queue.push(waiting);
+            if is_promised && let Some(spent) = dispatch.promise(ticket, client, now) {
                 return Err(spent);
             }
-            desk.calls.insert(ticket, told);
+            dispatch.calls.insert(ticket, told);
             Ok(ticket)
         })?;
         Ok(Self { dispatcher: dispatcher.clone(), ticket, call, is_left: false })
@@ -305,10 +305,10 @@ impl Place {
     /// Leaves the queue; `None` when it had left before.
     fn give_up(&mut self) -> Option<Spent> {
         self.is_left = true;
-        self.dispatcher.change(|desk, now| {
-            desk.calls.remove(&self.ticket);
-            let waiting = desk.state.queue.remove(self.ticket)?;
-            Some(desk.state.gives_up(&waiting, now))
+        self.dispatcher.change(|dispatch, now| {
+            dispatch.calls.remove(&self.ticket);
+            let waiting = dispatch.state.queue.remove(self.ticket)?;
+            Some(dispatch.state.gives_up(&waiting, now))
         })
     }
 }
@@ -316,9 +316,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_left {
-            self.dispatcher.change(|desk, _| {
-                desk.calls.remove(&self.ticket);
-                desk.state.queue.remove(self.ticket);
+            self.dispatcher.change(|dispatch, _| {
+                dispatch.calls.remove(&self.ticket);
+                dispatch.state.queue.remove(self.ticket);
             });
         }
     }

@@ -6,12 +6,12 @@
 use super::super::window::Class;
 use super::Spent;
 use super::demand::Demand;
-use super::dispatch::Desk;
+use super::dispatch::DispatcherState;
 use super::queue::Waiting;
 use super::state::MOST_WANTED;
 use crate::clock::Monotonic;
 
-impl Desk {
+impl DispatcherState {
     /// Judges a client whose shared fetch got no slot as if it asked now. `None`: it would be promised a slot.
     pub(super) fn judge(&mut self, waiting: Waiting, now: Monotonic) -> Option<Spent> {
         let is_over = waiting.until.is_some_and(|until| until <= now);

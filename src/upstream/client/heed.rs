@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::clock::backoff::doubled;
 use crate::upstream::asker::Asker;
 use crate::upstream::error::AskError;
 use crate::upstream::health::{FEW, Verdict, Witness};
@@ -42,9 +43,9 @@ impl OriginClient {
         let paused = !self.budget.view().paused.is_zero();
         let Verdict { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
         let own = outage.map(|failures| {
-            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.saturating_sub(FEW).min(10));
             // Its return shows within seconds, and the tries until then leave most of the budget.
-            let pause = doubled.min(self.bounds.longest_pause()).min(Duration::from_secs(4));
+            let longest = self.bounds.longest_pause().min(Duration::from_secs(4));
+            let pause = doubled(Duration::from_millis(500), failures.saturating_sub(FEW), longest);
             self.budget.try_gently(Some(pause.max(SPACING)));
             pause + self.jittered(pause / 4)
         });

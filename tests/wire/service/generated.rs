@@ -19,13 +19,24 @@ async fn there_are_completions_for_every_shell() {
         for word in ["rollback", "allow-older", "completions"] {
             assert!(script.contains(word), "{shell} does not complete {word}");
         }
+        // The scripts of the other two complete no values.
+        let completes_values = !["elvish", "powershell"].contains(&shell);
+        assert_eq!(script.contains("origin.requests_per_minute="), completes_values, "{shell}");
         let path = dir.path().join(shell);
         std::fs::write(&path, script).unwrap();
         if shell == "bash" {
-            let asked = "COMP_WORDS=(grandstand snapshot ro); COMP_CWORD=2; _grandstand grandstand ro snapshot; echo ${COMPREPLY[@]}";
-            let script = format!("source {}; {asked}", path.display());
-            let answer = Command::new("bash").args(["-c", &script]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&answer.stdout), "rollback\n", "{answer:?}");
+            for (typed, word, before, completed) in [
+                ("snapshot ro", "ro", "snapshot", "rollback\n"),
+                ("serve --set mirror.k", "mirror.k", "--set", "mirror.keep= mirror.keep_daily=\n"),
+            ] {
+                let last = typed.split(' ').count();
+                let asked = format!(
+                    "COMP_WORDS=(grandstand {typed}); COMP_CWORD={last}; _grandstand grandstand {word} {before}; echo ${{COMPREPLY[@]}}"
+                );
+                let script = format!("source {}; {asked}", path.display());
+                let answer = Command::new("bash").args(["-c", &script]).output().unwrap();
+                assert_eq!(String::from_utf8_lossy(&answer.stdout), completed, "{answer:?}");
+            }
         }
     }
     assert_eq!(run(&words(&["completions", "ksh"])).await.0, 64);

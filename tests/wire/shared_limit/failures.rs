@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use super::{ask, counts_alone, is_refused, left, machine, sample, shares};
 use crate::harness::openssl::{acceptor, certificate};
 use crate::harness::redis::Redis;
+use serde_json::json;
+
 use crate::harness::{PATIENCE, Process, Server, run, wait_until};
 
 async fn admitted(server: &Server, client: &str, times: usize) -> usize {
@@ -278,12 +280,9 @@ async fn a_store_that_cannot_be_one_is_a_mistake() {
     }
 }
 
-/// The section of the operator's page about the limit, without its tags; empty: there is none.
-async fn on_the_page(server: &Server) -> String {
-    let html = server.admin(http::Method::GET, "/").await;
-    let section = html.text().split("id=\"limit\"").nth(1).map(|rest| rest.split("</section>").next().unwrap());
-    let pieces = section.unwrap_or_default().split('<').filter_map(|piece| piece.split_once('>'));
-    pieces.map(|(_, text)| text.trim()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+/// `rate_limit` in `/status`.
+async fn told(server: &Server) -> serde_json::Value {
+    server.status().await["rate_limit"].clone()
 }
 
 #[tokio::test]
@@ -294,17 +293,11 @@ async fn operators_see_whether_the_limit_is_shared_since_when_not_and_what_it_co
     for _ in 0..5 {
         ask(&server, "192.0.2.7").await;
     }
-    let told = on_the_page(&server).await;
-    for part in [
-        "Store Redis at 127.0.0.1:",
-        "In use: all machines count clients together",
-        "Round trips to Redis 4",
-        "Refusals known without a round trip 1",
-        "Decisions of this machine alone 0",
-        "Connections lost 0",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    let shared = told(&server).await;
+    assert!(shared["url"].as_str().is_some_and(|url| url.starts_with("redis://127.0.0.1:")), "{shared}");
+    assert_eq!((&shared["store"], &shared["requests_per_minute"]), (&json!("shared"), &json!(3)));
+    assert_eq!(shared["decisions"], json!({ "store": 4, "memory": 1, "process": 0 }));
+    assert_eq!((&shared["lost"], &shared["why"], &shared["alone_since"]), (&json!(0), &json!(null), &json!(null)));
     let arguments = server.setup.arguments(&["status"], &server.data_dir());
     let (_, screen) = run(&arguments).await;
     assert!(!screen.contains("not shared"), "{screen}");
@@ -314,18 +307,21 @@ async fn operators_see_whether_the_limit_is_shared_since_when_not_and_what_it_co
         server.status().await["rate_limit"]["store"] == "local"
     })
     .await;
-    let told = on_the_page(&server).await;
-    assert!(told.contains("Not in use: this machine counts clients by itself Since 20"), "{told}");
-    assert!(told.contains("Redis cannot be reached") && told.contains("Connections lost 1"), "{told}");
-    let page = server.admin(http::Method::GET, "/").await;
-    assert!(page.text().contains("The limit is not shared: each machine counts clients by itself."), "{page:?}");
+    let alone = told(&server).await;
+    assert!(alone["alone_since"].as_str().is_some_and(|since| since.starts_with("20")), "{alone}");
+    assert!(alone["why"].as_str().is_some_and(|why| why.contains("Redis cannot be reached")), "{alone}");
+    assert_eq!(alone["lost"], 1);
+    let status = server.status().await;
+    let advice = &status["advice"][0]["what"];
+    let said = "The limit is not shared: each machine counts clients by itself.";
+    assert!(advice.as_str().is_some_and(|what| what.starts_with(said)), "{status}");
     let (_, screen) = run(&arguments).await;
     let line =
         screen.lines().find(|line| line.trim_start().starts_with("limit ")).unwrap_or_else(|| panic!("{screen}"));
     assert!(line.contains("not shared, each machine counts clients by itself: Redis"), "{line}");
-    // A process without a store has no such section.
-    let alone = crate::harness::Setup::offline().start().await;
-    assert_eq!(on_the_page(&alone).await, "");
+    let without = crate::harness::Setup::offline().start().await;
+    let told = told(&without).await;
+    assert_eq!((&told["store"], &told["url"], &told["decisions"]), (&json!("local"), &json!(null), &json!(null)));
 }
 
 /// Whoever can write to Redis can damage keys, by accident too.

@@ -13,9 +13,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use grandstand::cache::Cache;
 use grandstand::clock::Clock;
 use grandstand::config::{Config, Settings};
+use grandstand::mirror::Shared;
 use grandstand::mirror::commands::Commands;
 use grandstand::mirror::copies::Copies;
-use grandstand::mirror::crawl::Crawler;
 use grandstand::mirror::details::Details;
 use grandstand::mirror::details::worker::DetailWorker;
 use grandstand::mirror::edges::EdgeLearner;
@@ -147,40 +147,23 @@ impl Rig {
         let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
         let details = Details::open(store.clone(), cache, newest.clone()).unwrap();
-        let asks = client.clone();
-        let copies = Copies::new(client.clone(), store.clone(), volatile.clone());
-        let sweeper = Sweeper {
-            copies: copies.clone(),
-            store: store.clone(),
-            newest: newest.clone(),
-            commands: commands.clone(),
-            settings: settings.clone(),
-            clock: clock.clone(),
-        };
-        let worker = DetailWorker {
-            details: details.clone(),
-            all: true,
-            client,
-            newest: newest.clone(),
-            volatile,
-            cache_ttl: scene.cache_ttl,
-            settings: settings.clone(),
-            clock: clock.clone(),
-        };
         // Everything may vanish here: holding back has tests of its own.
         snapshots.edges().set_use(true, true);
-        let learner = EdgeLearner {
-            client: asks,
+        let edges = snapshots.edges().clone();
+        let shared = Shared {
+            copies: Copies::new(client, store.clone(), volatile),
             store: store.clone(),
             newest: snapshots.newest().clone(),
             details: details.clone(),
-            edges: snapshots.edges().clone(),
-            settings: settings.clone(),
+            edges: edges.clone(),
+            commands: commands.clone(),
+            settings,
             clock: clock.clone(),
         };
-        let edges = snapshots.edges().clone();
-        let crawler = Crawler::new(copies, scene.cache_ttl);
-        let mirror = Mirror::new(crawler, snapshots, commands.clone(), settings, clock.clone(), evidence);
+        let sweeper = Sweeper(shared.clone());
+        let worker = DetailWorker { shared: shared.clone(), all: true };
+        let learner = EdgeLearner(shared.clone());
+        let mirror = Mirror::new(shared, snapshots, evidence);
         let tasks = vec![
             tokio::spawn(mirror.run()),
             tokio::spawn(sweeper.run()),

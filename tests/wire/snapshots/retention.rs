@@ -37,7 +37,10 @@ async fn the_newest_and_the_pinned_stay_and_the_others_go() {
         for gone in &all[1..3] {
             server.get(&format!("{target}?snapshot={gone}")).await.assert_problem(410, &["snapshot", gone, &now]);
         }
-        for stays in [&first, &all[3], &now] {
+    }
+    // The previous one is in memory; the first one is loaded, and takes its place.
+    for stays in [&all[3], &now, &first] {
+        for target in [LIST, "/api/states.json"] {
             let reply = server.ok(&format!("{target}?snapshot={stays}")).await;
             assert_eq!(reply.the("mirror-snapshot"), *stays);
         }

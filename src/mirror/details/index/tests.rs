@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::envelope::Envelope;
 use crate::api::listing::ListingId;
+use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 
@@ -38,7 +38,7 @@ fn covered(index: &mut Index, dataset: &Dataset) -> Covered {
 fn counted(index: &Index, dataset: &Dataset) -> Covered {
     let all = &dataset.content.summaries;
     let of = |what: &dyn Fn(&Known, &Summary) -> bool| {
-        all.iter().filter(|summary| index.get(summary.id).is_some_and(|known| what(known, summary))).count()
+        all.iter().filter(|summary| index.known.get(&summary.id).is_some_and(|known| what(known, summary))).count()
     };
     Covered { mirrored: of(&|_, _| true), current: of(&|known, summary| known.summary_hash == summary.hash) }
 }
@@ -68,6 +68,6 @@ proptest! {
         }
         let dataset = &sets[served];
         prop_assert_eq!(covered(&mut index, dataset), counted(&index, dataset));
-        prop_assert_eq!(index.offered(), index.iter().filter(|(_, known)| known.is_offered()).count());
+        prop_assert_eq!(index.offered, index.known.values().filter(|known| known.is_offered()).count());
     }
 }

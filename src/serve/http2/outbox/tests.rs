@@ -1,7 +1,7 @@
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
-use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::counters::ConnectionCounters;
 
 use super::super::super::connections::{Connections, Room};
 use super::*;
@@ -10,8 +10,8 @@ use super::*;
 fn connection(room: usize) -> (Outbox, DuplexStream) {
     let (ours, theirs) = duplex(room);
     let room = Room { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
-    let guest = Arc::new(Connections::new(room, ConnectionCounters::default()).admit(None).ok().unwrap());
-    (Outbox::new(Box::new(ours), &guest, &InFlight::default()), theirs)
+    let connection = Arc::new(Connections::new(room, ConnectionCounters::default()).admit(None).ok().unwrap());
+    (Outbox::new(Box::new(ours), &connection, &InFlight::default()), theirs)
 }
 
 /// The bytes that have arrived.

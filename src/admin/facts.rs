@@ -1,0 +1,460 @@
+//! The facts of `GET /status`. Each is one field: [`super::status`] fills it, the console and the command line
+//! read it, and the metrics take their values from it.
+//!
+//! Times are RFC 3339. Words and times are texts, and what another version leaves out has its default, so that the
+//! command line can read every server's status. Callers: [`super`], [`crate::cli`].
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::api::edges::Case;
+use crate::api::edges::lesson::Lesson;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::audit::job::Score;
+use crate::clock::{Monotonic, WallTime};
+use crate::config::{AdminConfig, RateLimitConfig};
+use crate::fleet::publisher::status::View;
+use crate::limit::Limiter;
+use crate::semantics::excerpt;
+use crate::shared_limit::SharedLimit;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::edges::Edges;
+use crate::snapshot::membership::Membership;
+use crate::upstream::status::{Held, LastError, Progress};
+
+use super::advice::{Advice, RecentNote};
+
+/// Everything in `/status`; absent parts are null.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StatusFacts {
+    /// Of this program.
+    pub version: String,
+    pub started_at: Option<String>,
+    pub uptime_seconds: u64,
+    /// Resident memory; `None`: unknown.
+    pub memory_bytes: Option<u64>,
+    /// A word of [`crate::config::Use`].
+    #[serde(rename = "use")]
+    pub usage: String,
+    /// `healthy` or `unhealthy`.
+    pub state: String,
+    /// Why the server is unhealthy, in sentences; empty: it is healthy.
+    pub reasons: Vec<String>,
+    /// What should be mended although it is healthy, in sentences.
+    pub findings: Vec<String>,
+    /// The address of this server for clients.
+    pub public_url: String,
+    pub listen: Vec<SocketAddr>,
+    pub tls: Option<TlsFacts>,
+    pub admin: AdminFacts,
+    pub snapshot: Option<SnapshotFacts>,
+    pub rollback: Option<RollbackFacts>,
+    /// How many snapshots are kept.
+    pub versions: Option<usize>,
+    /// Listings in the current snapshot.
+    pub listings: Option<u64>,
+    pub details: Option<DetailFacts>,
+    pub confirmed_at: Option<String>,
+    /// Since `confirmed_at`; `None`: no data, or it is dated in the future.
+    pub age_seconds: Option<u32>,
+    /// Whether the data is dated in the future.
+    pub unconfirmed: bool,
+    /// Within which a refresh must happen; `None`: nothing is refreshed.
+    pub ttl_seconds: Option<u64>,
+    /// The age above which the server is unhealthy; `None`: at no age.
+    pub unhealthy_after_seconds: Option<u64>,
+    pub origin: OriginFacts,
+    /// By taxonomy: `sport`, `state`, `city`.
+    pub terms: Option<BTreeMap<String, TermFacts>>,
+    /// Fields that change although the data does not.
+    pub volatile: Option<Vec<String>>,
+    /// Fields of the envelope that differed between pages.
+    pub left_out: Option<Vec<String>>,
+    /// What the origin was found not to do; `None`: not checked.
+    pub disproved: Option<Vec<String>>,
+    /// What the data does not show the origin to do.
+    pub unproved: Option<Vec<String>>,
+    /// A snapshot that is not published because it lost too much.
+    pub held: Option<Held>,
+    pub parity: Option<ParityFacts>,
+    pub rate_limit: LimitFacts,
+    /// Answers since the start, by group, and `not_modified` for those with status 304.
+    pub answers: BTreeMap<String, u64>,
+    /// Share of answers that needed no request to the origin, 0 to 1.
+    pub hit_ratio: Option<f64>,
+    pub cache: CacheFacts,
+    pub reload: Option<ReloadFacts>,
+    /// What is wrong with the disk.
+    pub disk: Option<String>,
+    /// What is damaged in the store.
+    pub damage: Option<String>,
+    pub publish: Option<PublishFacts>,
+    pub edges: Option<EdgeFacts>,
+    pub last_error: Option<LastError>,
+    pub replica: Option<ReplicaFacts>,
+    /// What is wrong, or should be mended, with what to do; what makes the server unhealthy first.
+    pub advice: Vec<Advice>,
+    /// The last warnings and errors of the log, the newest first.
+    pub recent: Vec<RecentNote>,
+}
+
+/// The admin listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct AdminFacts {
+    /// Who may give commands: `free` (everybody), `token` or `refused` (nobody).
+    pub writes: String,
+}
+
+/// The public HTTPS listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TlsFacts {
+    pub listen: Vec<SocketAddr>,
+    pub valid_until: Option<String>,
+    /// What is wrong with the certificate.
+    pub problem: Option<String>,
+}
+
+/// The current snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SnapshotFacts {
+    pub id: String,
+    /// A word of [`crate::snapshot::meta::Certificate`].
+    pub certificate: String,
+    /// What is not proven, in sentences.
+    pub open_points: Vec<String>,
+}
+
+/// The rollback that is in effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RollbackFacts {
+    pub served: String,
+    pub newest: Option<String>,
+    /// Whether the newest snapshot is another one.
+    pub waiting: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DetailFacts {
+    pub mirrored: u64,
+    /// As new as their summaries; `None`: a server of an earlier version does not say.
+    pub current: Option<u64>,
+    pub of: u64,
+    /// `all` or `on-demand`.
+    pub wanted: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct OriginFacts {
+    pub url: Option<String>,
+    /// A word of [`crate::upstream::status::OriginState`].
+    pub state: String,
+    pub budget: Option<BudgetFacts>,
+    /// When the last refresh ended.
+    pub refreshed_at: Option<String>,
+    /// Until the next refresh is due; 0: it is due, or it runs; `None`: none is planned.
+    pub next_refresh_seconds: Option<u64>,
+    /// Until everything is mirrored; `None`: unknown, also while nothing advances.
+    pub eta_seconds: Option<u64>,
+    /// The running pass.
+    pub pass: Option<Progress>,
+    /// Whole passes that were completed.
+    pub passes: u64,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Requests sent since the start, by class.
+    pub requests: BTreeMap<String, u64>,
+    /// The use of `generated_at`, by kind of answer.
+    pub stamps: BTreeMap<String, String>,
+}
+
+/// The origin's budget for one minute.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct BudgetFacts {
+    /// `None`: no limit.
+    pub limit: Option<usize>,
+    /// `None` without a limit.
+    pub free: Option<usize>,
+    pub paused_seconds: u64,
+    /// Requests that wait for a slot.
+    pub waiting: usize,
+}
+
+/// How the members of one taxonomy's terms are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TermFacts {
+    pub named: usize,
+    pub listed: usize,
+    pub doubtful: usize,
+    /// The first doubtful ones.
+    pub in_doubt: Vec<String>,
+}
+
+/// The running score of the audits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ParityFacts {
+    pub percent: f64,
+    pub compared: usize,
+    pub differences: Vec<String>,
+    /// What the origin does in a way of its own where this server's way is documented.
+    pub properties: Vec<String>,
+    pub last_at: Option<String>,
+}
+
+/// The rate limit for clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct LimitFacts {
+    /// `local`, or `shared` while the fleet counts together.
+    pub store: String,
+    /// Why it is not shared although it should be.
+    pub why: Option<String>,
+    /// Of one client; `None`: no limit.
+    pub requests_per_minute: Option<u32>,
+    /// How many clients are being counted.
+    pub clients: usize,
+    /// The Redis that counts for the fleet, without its password; `None`: none is configured, as for the fields below.
+    pub url: Option<String>,
+    /// Since when this process counts by itself.
+    pub alone_since: Option<String>,
+    /// By `store` (Redis), `memory` (an earlier refusal by Redis) and `process` (this process alone).
+    pub decisions: Option<BTreeMap<String, u64>>,
+    /// How often Redis became unusable.
+    pub lost: Option<u64>,
+    /// Decisions of this process that it reported to Redis later.
+    pub replayed: Option<u64>,
+    /// Decisions of this process that it could not report because there were too many.
+    pub forgotten: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CacheFacts {
+    pub bytes: u64,
+    pub entries: u64,
+}
+
+/// How a reload ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ReloadFacts {
+    pub at: Option<String>,
+    pub ok: bool,
+    /// The changed keys that are in effect now.
+    pub applied: Vec<String>,
+    /// The changed keys that take effect at the next start.
+    pub needs_restart: Vec<String>,
+    /// Every mistake in the configuration; then nothing has changed.
+    pub errors: Vec<String>,
+}
+
+/// The publisher.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PublishFacts {
+    pub url: Option<String>,
+    /// The number of the last head in the object store.
+    pub sequence: Option<u64>,
+    pub last_success: Option<String>,
+    /// For how long the object store has not been known to have everything.
+    pub behind_seconds: u64,
+    pub why: Option<String>,
+}
+
+/// The store that a replica follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ReplicaFacts {
+    pub url: Option<String>,
+    /// The highest head that was taken.
+    pub sequence: Option<u64>,
+    /// When the store last answered.
+    pub last_poll: Option<String>,
+    /// For how long something is missing that the store has, or the store is not known; 0: nothing is missing.
+    pub behind_seconds: Option<u64>,
+    /// Why the data is not the newest.
+    pub why: Option<String>,
+}
+
+/// How odd requests are answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EdgeFacts {
+    /// A word of [`crate::snapshot::edges::State`].
+    pub state: String,
+    /// What was learned, by case.
+    pub cases: BTreeMap<String, String>,
+    /// The cases that are answered in this server's own way.
+    pub own: Vec<String>,
+    /// Why nothing was learned of a case.
+    pub why: BTreeMap<String, String>,
+    /// Requests to the origin about the cases.
+    pub probes: u32,
+    /// All requests to the origin to learn, about cases and about filters.
+    pub requests: u32,
+    pub probed_at: Option<String>,
+}
+
+impl StatusFacts {
+    pub(crate) const HEALTHY: &str = "healthy";
+    pub(crate) const UNHEALTHY: &str = "unhealthy";
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.state == Self::HEALTHY
+    }
+
+    /// The JSON of `/status`. Texts from outside are cut.
+    pub(crate) fn json(&self) -> Value {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        excerpt::cut_all(&mut value);
+        value
+    }
+}
+
+impl AdminFacts {
+    pub(super) fn of(config: &AdminConfig) -> Self {
+        let writes = match config.token {
+            Some(_) => "token",
+            None if config.accepts_writes() => "free",
+            None => "refused",
+        };
+        Self { writes: writes.to_owned() }
+    }
+}
+
+impl DetailFacts {
+    /// How many are as new as their summaries, as far as the server says.
+    pub(crate) fn current(&self) -> u64 {
+        self.current.unwrap_or(self.mirrored)
+    }
+
+    /// How many should be stored before a client asks.
+    pub(crate) fn in_advance(&self) -> u64 {
+        if self.wanted.as_deref() == Some("all") { self.of } else { 0 }
+    }
+}
+
+impl TermFacts {
+    /// By taxonomy.
+    pub(super) fn of(dataset: &Dataset) -> BTreeMap<String, Self> {
+        const MOST_NAMED: usize = 20;
+        let of_kind = |kind: TaxonomyKind| {
+            let mut facts = Self::default();
+            for (slug, membership) in dataset.memberships(kind) {
+                match membership {
+                    Membership::Named(_) => facts.named += 1,
+                    Membership::Listed(..) => facts.listed += 1,
+                    Membership::Doubtful => {
+                        facts.doubtful += 1;
+                        if facts.in_doubt.len() < MOST_NAMED {
+                            facts.in_doubt.push(slug.to_owned());
+                        }
+                    }
+                }
+            }
+            (kind.parameter().to_owned(), facts)
+        };
+        TaxonomyKind::ALL.map(of_kind).into()
+    }
+}
+
+impl ParityFacts {
+    /// `None` before anything was compared.
+    pub(super) fn of(score: &Score) -> Option<Self> {
+        Some(Self {
+            percent: score.percent()?,
+            compared: score.compared(),
+            differences: score.differences(),
+            properties: score.properties().iter().map(|property| (*property).to_owned()).collect(),
+            last_at: score.last_at().and_then(WallTime::rfc3339),
+        })
+    }
+}
+
+impl LimitFacts {
+    pub(super) fn of(config: &RateLimitConfig, limiter: &Limiter, shared: Option<&SharedLimit>) -> Self {
+        let why = shared.and_then(SharedLimit::why_local);
+        let decisions = |shared: &SharedLimit| {
+            shared.counters.decisions().into_iter().map(|(by, count)| (by.to_owned(), count)).collect()
+        };
+        Self {
+            store: if shared.is_some() && why.is_none() { "shared" } else { "local" }.to_owned(),
+            why,
+            requests_per_minute: config.requests_per_minute.map(NonZeroU32::get),
+            clients: limiter.windows(),
+            url: shared.map(|shared| shared.store().to_string()),
+            alone_since: shared.and_then(SharedLimit::alone_since).and_then(WallTime::rfc3339),
+            decisions: shared.map(decisions),
+            lost: shared.map(|shared| shared.counters.lost()),
+            replayed: shared.map(|shared| shared.counters.replayed()),
+            forgotten: shared.map(SharedLimit::forgotten),
+        }
+    }
+}
+
+impl PublishFacts {
+    pub(super) fn of(view: &View, url: Option<String>, now: Monotonic) -> Self {
+        Self {
+            url,
+            sequence: view.sequence,
+            last_success: view.last_success.and_then(WallTime::rfc3339),
+            behind_seconds: view.behind_seconds(now),
+            why: view.why().map(str::to_owned),
+        }
+    }
+}
+
+impl EdgeFacts {
+    pub(super) fn of(edges: &Edges) -> Self {
+        /// Valid filters that exclude each other, where the origin does not answer with an empty list.
+        const ELSEWHERE: &str = "city-outside-state";
+        /// Several terms with commas between them.
+        const COMMAS: &str = "comma-list";
+        let mut facts = Self { state: edges.state().as_str().to_owned(), ..Self::default() };
+        let Some(learned) = edges.learned() else {
+            let (cases, filters) = edges.probes();
+            return Self { own: Case::ALL.map(word).into(), probes: cases, requests: cases + filters, ..facts };
+        };
+        for case in Case::ALL {
+            match learned.lessons.get(&case) {
+                Some(lesson) => drop(facts.cases.insert(word(case), lesson.what())),
+                None => facts.own.push(word(case)),
+            }
+        }
+        if learned.elsewhere {
+            facts.cases.insert(ELSEWHERE.to_owned(), Lesson::Through.what());
+        }
+        match learned.commas {
+            Some(differs) => {
+                let lesson = if differs { Lesson::Through } else { Lesson::AsOurs };
+                facts.cases.insert(COMMAS.to_owned(), lesson.what());
+            }
+            None => facts.own.push(COMMAS.to_owned()),
+        }
+        facts.why = learned.own.iter().map(|(case, why)| (word(case), why.clone())).collect();
+        (facts.probes, facts.requests) = (learned.probes, learned.requests());
+        facts.probed_at = WallTime::from_millis(learned.probed_ms).rfc3339();
+        facts
+    }
+}
+
+/// The word of a plain enum.
+pub(super) fn word(of: impl Serialize) -> String {
+    match serde_json::to_value(of) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,330 @@
+//! From the tree of the sources to a [`Config`]: reads the keys, and checks the rules that concern several of them.
+//!
+//! Not the rules of single keys ([`super::values`]) and not loops through other machines, which are found when a request
+//! comes back (`semantics::hops`). Callers: [`super::Config::examine`], [`super::Examined::check_loops`].
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::address::{BaseUrl, collide};
+use super::declaration::DeclaresKeys as _;
+use super::errors::{Finding, Place};
+use super::keys::{ClientIpConfig, TlsConfig};
+use super::reader::{KeyReader, join};
+use super::secret::StoreUrl;
+use super::sources::{Merged, Node, Raw, Table};
+use super::{Config, Examined, Use};
+
+/// A shorter token than this is worth a warning, in characters.
+const SHORT_TOKEN: usize = 16;
+
+/// The longest wait for a name server. Without an answer no loop is reported.
+const RESOLVING: Duration = Duration::from_secs(2);
+
+/// Reads the whole tree.
+pub(super) fn resolve(merged: Merged) -> Examined {
+    let Merged { root, errors: unread, incomplete } = merged;
+    let mut reader = KeyReader::new(incomplete);
+    let config = read(root.into_table().unwrap_or_default(), &mut reader);
+    check_listeners(&config, &mut reader);
+    check_origin(&config, &mut reader);
+    check_limit(&config, &mut reader);
+    check_proxies(&config, &mut reader);
+    check_stores(&config, &mut reader);
+    reader.report_unknown();
+    let warnings = warnings(&config, &reader);
+    // A line that is not TOML has been reported; findings about it would be guesses.
+    let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
+    let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
+    Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.places }
+}
+
+/// Whether a finding is about a source as a whole, and not about a line.
+fn is_source(finding: &Finding) -> bool {
+    !matches!(finding.place(), Place::File { line: 1.., .. })
+}
+
+/// Every key. A key with a mistake has its default.
+fn read(root: Table, reader: &mut KeyReader) -> Config {
+    let has_tls = matches!(root.get("tls"), Some(Node { value: Raw::Table(tls), .. }) if !tls.is_empty());
+    let mut config = Config { tls: has_tls.then(TlsConfig::default), ..Config::default() };
+    reader.read("", root, &Config::own_declarations(), &mut config);
+    let tls_listen = config.tls.as_ref().is_some_and(|tls| tls.listen.is_empty()).then(|| reader.place("tls.listen"));
+    if tls_listen.flatten().is_some() && !reader.has_failed("tls.listen") {
+        reader.fail("tls.listen", "is empty");
+    }
+    config.tls.take_if(|tls| tls.cert.as_os_str().is_empty() || tls.key.as_os_str().is_empty());
+    config.public_url_is_set = reader.place("public_url").is_some() && !reader.has_failed("public_url");
+    if let Some(first) = config.listen.first().filter(|_| !config.public_url_is_set) {
+        config.public_url = BaseUrl::of_listener(*first);
+    }
+    config
+}
+
+/// Every listener needs a port of its own, and the admin listener must not be public by accident.
+fn check_listeners(config: &Config, reader: &mut KeyReader) {
+    // An unreadable element has been reported, so the list only looks empty.
+    if config.listen.is_empty() && !reader.has_failed("listen") {
+        reader.fail("listen", "is empty: at least one address is needed");
+    }
+    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+    for (key, address) in config.listeners() {
+        if reader.incomplete && reader.place(key).is_none() {
+            continue;
+        }
+        match taken.iter().find(|(_, other)| collide(address, *other)) {
+            Some((other_key, other)) => reader.fail(
+                key,
+                format!("\"{address}\" collides with \"{other}\" of {other_key}: each listener needs its own port"),
+            ),
+            None => taken.push((key, address)),
+        }
+    }
+}
+
+/// `origin.url` and `public_url` must differ: one address cannot lead to two servers.
+fn check_origin(config: &Config, reader: &mut KeyReader) {
+    let Some(url) = config.origin.url.as_ref().filter(|url| **url == config.public_url) else { return };
+    let problem = format!(
+        "\"{url}\" is also public_url, the address of this server, so it would ask itself; set the address of the API to mirror"
+    );
+    reader.fail("origin.url", problem);
+}
+
+/// With the PROXY protocol every connection comes from a trusted proxy, so there must be one.
+fn check_proxies(config: &Config, reader: &mut KeyReader) {
+    const KEY: &str = "client_ip.proxy_protocol";
+    let is_alone = config.client_ip.proxy_protocol && config.client_ip.trusted_proxies.is_empty();
+    // An unreadable list has been reported, so it only looks empty.
+    let is_unread = reader.has_failed("client_ip.trusted_proxies");
+    if is_alone && !is_unread && !reader.incomplete {
+        let problem = "is true, but client_ip.trusted_proxies is empty, so every connection would be closed; \
+             list the addresses of the load balancers there";
+        reader.fail(KEY, problem);
+    }
+}
+
+/// The rules of `[rate_limit]`.
+fn check_limit(config: &Config, reader: &mut KeyReader) {
+    let limit = &config.rate_limit;
+    let in_url = limit.store.as_ref().is_some_and(StoreUrl::has_password);
+    if limit.store_password_file.is_some() && (in_url || limit.store.is_none()) {
+        let problem = if in_url {
+            "`rate_limit.store` has a password, too; remove one of them"
+        } else {
+            "needs `rate_limit.store`"
+        };
+        reader.fail("rate_limit.store_password_file", problem);
+    }
+    for (index, entry) in limit.overrides.iter().enumerate() {
+        if limit.overrides[..index].iter().any(|other| other.network == entry.network) {
+            reader.fail("rate_limit.override", format!("{} is listed twice", entry.network));
+        }
+    }
+}
+
+/// The rules of `[publish]` and `[replica]`.
+fn check_stores(config: &Config, reader: &mut KeyReader) {
+    let (publish, replica) = (&config.publish, &config.replica);
+    for (section, url, options) in
+        [("publish", &publish.url, &publish.options), ("replica", &replica.url, &replica.options)]
+    {
+        let Some(url) = url else { continue };
+        for key in options.unknown_to(url) {
+            let problem = format!("is not a known option of \"{}\"", url.url().scheme());
+            reader.fail(&join(&format!("{section}.options"), key), problem);
+        }
+    }
+    if publish.sign_password_file.is_some() && publish.sign_key.is_none() {
+        let problem = "is set, but sign_key is not: name the key that the password is for";
+        reader.fail("publish.sign_password_file", problem);
+    }
+    let Some(url) = &replica.url else { return };
+    if url.is_cleartext() && config.bundle.trusted_keys.is_empty() {
+        let problem = format!(
+            "\"{url}\" is read without TLS, so anybody on the way could change the data: use https, or set \
+             bundle.trusted_keys and sign what is published"
+        );
+        reader.fail("replica.url", problem);
+    }
+    if publish.url.as_ref() == Some(url) {
+        let problem = format!("\"{url}\" is publish.url, too: a server that follows itself gets nothing new");
+        reader.fail("replica.url", problem);
+    }
+}
+
+/// Legal but suspicious values.
+fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut warn = |key: &str, problem: &str| {
+        let place = reader.place(key).unwrap_or(Place::Default);
+        found.push(Finding::new(place, key, problem));
+    };
+    let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    if !config.admin.accepts_writes() {
+        warn("admin.token", "is not set, and admin.listen is not a loopback address: actions are refused");
+    }
+    if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
+        warn("admin.token", "is short and easy to guess; use 16 random characters or more");
+    }
+    let tls = || config.tls.iter().flat_map(|tls| &tls.listen);
+    let (public_url, is_set) = (&config.public_url, config.public_url_is_set);
+    if !is_set && public_url.is_loopback() && config.listen.iter().chain(tls()).any(exposed) {
+        let problem =
+            format!("is not set: links in answers start with {public_url}, which other machines cannot reach");
+        warn("public_url", &problem);
+    }
+    let ours = |address: &SocketAddr| {
+        address.port() == public_url.port() && (!exposed(address) || address.ip().to_canonical().is_unspecified())
+    };
+    let listened_on = if public_url.is_https() { tls().any(ours) } else { config.listen.iter().any(ours) };
+    if is_set && public_url.is_loopback() && !listened_on {
+        let problem = format!(
+            "{public_url} has port {}, but no listener here has it. Links in answers work only if another program on this \
+             machine forwards that port. Without this key, links start with the first listener",
+            public_url.port()
+        );
+        warn("public_url", &problem);
+    }
+    if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
+        warn("client_ip.header", "has no effect, because client_ip.trusted_proxies is empty");
+    }
+    if config.publish.url.is_some() && config.usage() == Use::Shield {
+        warn("publish.url", "has no effect, because a shield keeps no snapshot that could be published");
+    }
+    if config.publish.url.is_none() && reader.place("publish.sign_key").is_some() {
+        warn("publish.sign_key", "has no effect, because publish.url is not set");
+    }
+    if config.replica.url.is_some() && config.usage() == Use::Shield {
+        warn("replica.url", "has no effect, because a shield keeps no data that could come from an object store");
+    }
+    if !config.mirror.enabled && config.origin.url.is_none() {
+        let usage = if config.usage() == Use::Replica { "a replica" } else { "an offline server" };
+        let problem = format!("is false, but origin.url is not set, so this is {usage}; set origin.url for a shield");
+        warn("mirror.enabled", &problem);
+    }
+    found
+}
+
+/// The first of `listeners`, each with its key, that a URL leads to. Another port of the same machine is another
+/// program. Port 0 is not bound yet.
+pub(super) fn own_listener<'a>(
+    url: &BaseUrl,
+    listeners: impl Iterator<Item = (&'a str, SocketAddr)>,
+    resolve: impl Fn(&str) -> Vec<IpAddr>,
+    is_local: impl Fn(IpAddr) -> bool,
+) -> Option<(&'a str, SocketAddr)> {
+    let mut listeners = listeners.filter(|(_, address)| address.port() == url.port()).peekable();
+    listeners.peek()?;
+    let addresses = match literal(url.host()) {
+        Some(address) => vec![address],
+        None if url.is_loopback() => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        None => resolve(url.host()),
+    };
+    listeners.find(|(_, listener)| addresses.iter().any(|address| reaches(*address, listener.ip(), &is_local)))
+}
+
+/// The address, if the host is written as one.
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// Whether a connection to an address arrives at a listener.
+fn reaches(address: IpAddr, listener: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
+    // A connection to an unspecified address goes to this machine.
+    let address = match address.to_canonical() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    };
+    match listener.to_canonical() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.is_ipv4() && is_local(address),
+        // IPv4 as well, on most systems.
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => is_local(address),
+        listener => listener == address,
+    }
+}
+
+/// Whether an address is one of this machine: a socket can be bound to it.
+pub(super) fn is_local(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// The addresses of a name; none without an answer in time.
+pub(super) fn addresses(host: &str) -> Vec<IpAddr> {
+    let (tell, told) = mpsc::channel();
+    let host = host.to_owned();
+    // The system's resolver has no deadline.
+    std::thread::spawn(move || {
+        let found = (host.as_str(), 0).to_socket_addrs();
+        // The receiver may have stopped waiting.
+        let _ = tell.send(found.map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default());
+    });
+    told.recv_timeout(RESOLVING).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The listener of a URL, on a machine with the addresses 127.0.0.0/8, ::1, 192.0.2.1 and 2001:db8::1.
+    fn found(url: &str, listeners: &[&str]) -> Option<String> {
+        let url = BaseUrl::parse(url).unwrap();
+        let listeners = listeners.iter().map(|listener| ("listen", listener.parse().unwrap()));
+        let local = |address: IpAddr| {
+            address.is_loopback() || ["192.0.2.1", "2001:db8::1"].contains(&address.to_string().as_str())
+        };
+        let resolve = |name: &str| match name {
+            "here.test" => vec!["198.51.100.7".parse().unwrap(), "192.0.2.1".parse().unwrap()],
+            "elsewhere.test" => vec!["198.51.100.7".parse().unwrap()],
+            _ => Vec::new(),
+        };
+        own_listener(&url, listeners, resolve, local).map(|(_, address)| address.to_string())
+    }
+
+    #[test]
+    fn an_origin_that_is_one_of_our_listeners_is_found() {
+        for (url, listener) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+            ("http://127.0.0.1:8080/base", "127.0.0.1:8080"),
+            ("https://127.0.0.1:8080", "127.0.0.1:8080"),
+            ("http://localhost:8080", "127.0.0.1:8080"),
+            ("http://a.localhost:8080", "[::1]:8080"),
+            ("http://127.0.0.7:8080", "0.0.0.0:8080"),
+            ("http://0.0.0.0:8080", "127.0.0.1:8080"),
+            ("http://[::]:8080", "[::1]:8080"),
+            ("http://[::ffff:127.0.0.1]:8080", "127.0.0.1:8080"),
+            ("http://192.0.2.1", "0.0.0.0:80"),
+            ("http://192.0.2.1", "[::]:80"),
+            ("https://[2001:db8::1]", "[::]:443"),
+            ("https://here.test", "0.0.0.0:443"),
+            ("https://here.test", "192.0.2.1:443"),
+        ] {
+            assert_eq!(found(url, &["203.0.113.1:1", listener]).as_deref(), Some(listener), "{url}");
+        }
+    }
+
+    #[test]
+    fn other_ports_and_other_machines_are_no_loop() {
+        for (url, listener) in [
+            ("http://127.0.0.1:8081", "127.0.0.1:8080"),
+            ("http://localhost:8081", "0.0.0.0:8080"),
+            ("http://127.0.0.2:8080", "127.0.0.1:8080"),
+            ("http://192.0.2.1:8080", "127.0.0.1:8080"),
+            ("http://[2001:db8::1]:8080", "0.0.0.0:8080"),
+            ("https://elsewhere.test", "0.0.0.0:443"),
+            ("https://unknown.test", "0.0.0.0:443"),
+            ("http://198.51.100.7", "[::]:80"),
+            ("http://127.0.0.1:8080", "127.0.0.1:0"),
+        ] {
+            assert_eq!(found(url, &[listener]), None, "{url} {listener}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_told_from_others() {
+        assert!(is_local(Ipv4Addr::LOCALHOST.into()));
+        assert!(!is_local("192.0.2.77".parse().unwrap()), "TEST-NET-1");
+    }
+}

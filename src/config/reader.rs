@@ -1,0 +1,151 @@
+//! Reads the declared keys from the tree of the sources, and collects the mistakes.
+//!
+//! Not the meaning of values ([`super::values`]). Callers: [`super::checks`], and the values that are tables.
+
+use std::collections::BTreeMap;
+
+use super::declaration::Declaration;
+use super::errors::{Finding, Place, quoted};
+use super::sources::{Node, Table};
+use super::values::Written;
+
+/// The findings so far.
+#[derive(Debug, Default)]
+pub(super) struct KeyReader {
+    /// Errors, in reading order.
+    pub errors: Vec<Finding>,
+    /// Whether absent keys may only be unread.
+    pub incomplete: bool,
+    /// Every known key and table, with the place of its value; `None`: a default.
+    pub places: BTreeMap<String, Option<Place>>,
+    unknown: Vec<(String, Place)>,
+}
+
+impl KeyReader {
+    pub(super) fn new(incomplete: bool) -> Self {
+        Self { incomplete, ..Self::default() }
+    }
+
+    /// The place of a key's value; `None`: a default.
+    pub(super) fn place(&self, key: &str) -> Option<Place> {
+        self.places.get(key).cloned().flatten()
+    }
+
+    /// Reports an error about a key, at its place.
+    pub(super) fn fail(&mut self, key: &str, problem: impl Into<String>) {
+        let place = self.place(key).unwrap_or(Place::Default);
+        self.errors.push(Finding::new(place, key, problem));
+    }
+
+    /// Whether there is an error about a key, or about an element of its list.
+    pub(super) fn has_failed(&self, key: &str) -> bool {
+        let rests = self.errors.iter().filter_map(|error| error.key().strip_prefix(key));
+        rests.into_iter().any(|rest| rest.is_empty() || rest.starts_with('['))
+    }
+
+    /// The value of one node; an error is reported at its place.
+    pub(super) fn parsed<T>(
+        &mut self,
+        path: &str,
+        node: &Node,
+        parse: impl Fn(&Node) -> Result<T, String>,
+    ) -> Option<T> {
+        self.places.insert(path.to_owned(), Some(node.place.clone()));
+        parse(node).map_err(|problem| self.fail(path, problem)).ok()
+    }
+
+    /// Reads the keys of the table at `path` (empty: the root) into `to`.
+    pub(super) fn read<C>(&mut self, path: &str, mut table: Table, keys: &[Declaration<C>], to: &mut C) {
+        let mut sections: BTreeMap<&str, Table> = BTreeMap::new();
+        for Declaration { about, read, write, .. } in keys {
+            let inner = match about.section {
+                "" => &mut table,
+                section => sections.entry(section).or_insert_with(|| self.section(section, table.remove(section))),
+            };
+            let full = if path.is_empty() { about.path() } else { join(path, about.name) };
+            let (path, node) = (full, inner.remove(about.name));
+            self.places.insert(path.clone(), node.as_ref().map(|node| node.place.clone()));
+            if let Some(node) = node {
+                read(self, &path, node, to);
+            } else if about.values.is_required && !self.incomplete && !matches!(write(to), Written::Nothing) {
+                let place = self.place(split(&path).0).unwrap_or(Place::Default);
+                self.errors.push(Finding::new(place, path, "is missing"));
+            }
+        }
+        sections.insert("", table);
+        for (section, rest) in sections {
+            let path = if section.is_empty() { path } else { section };
+            self.unknown.extend(rest.into_iter().map(|(key, node)| (join(path, &key), node.place)));
+        }
+    }
+
+    fn section(&mut self, name: &str, node: Option<Node>) -> Table {
+        self.places.insert(name.to_owned(), node.as_ref().map(|node| node.place.clone()));
+        let table = node.map_or_else(|| Ok(Table::new()), Node::into_table);
+        table.unwrap_or_else(|shown| {
+            self.fail(name, format!("{shown} is not a table of keys"));
+            Table::new()
+        })
+    }
+
+    /// Reports the unknown keys; to be called when all keys have been read.
+    pub(super) fn report_unknown(&mut self) {
+        for (key, place) in std::mem::take(&mut self.unknown) {
+            let problem = match self.suggestion(&key) {
+                Some(known) => format!("is not a known key, did you mean `{known}`?"),
+                None => format!("is not a known key; known here: {}", self.siblings(&key).join(", ")),
+            };
+            self.errors.push(Finding::new(place, key, problem));
+        }
+    }
+
+    /// The known key that was probably meant: a similar one nearby, else one with the same name elsewhere.
+    fn suggestion(&self, key: &str) -> Option<&str> {
+        let (parent, name) = split(key);
+        if name.len() > 64 {
+            return None;
+        }
+        let allowed = (name.len() / 3).clamp(1, 3);
+        self.places
+            .keys()
+            .map(|known| (split(known), known))
+            .filter_map(|((known_parent, known_name), known)| {
+                let distance = edit_distance(name, known_name);
+                let near = known_parent == parent && distance <= allowed;
+                (near || distance == 0).then_some((known_parent != parent, distance, known))
+            })
+            .min()
+            .map(|(_, _, known)| known.as_str())
+    }
+
+    fn siblings(&self, key: &str) -> Vec<&str> {
+        let known = self.places.keys().map(|known| split(known));
+        known.filter(|(parent, _)| *parent == split(key).0).map(|(_, name)| name).collect()
+    }
+}
+
+/// `parent.key`; a key that is not bare is shown quoted, so that a message stays on one line.
+pub(super) fn join(parent: &str, key: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let key = if !key.is_empty() && key.chars().all(bare) { key.to_owned() } else { quoted(key) };
+    if parent.is_empty() { key } else { format!("{parent}.{key}") }
+}
+
+fn split(key: &str) -> (&str, &str) {
+    key.rsplit_once('.').unwrap_or(("", key))
+}
+
+/// Levenshtein's distance in characters.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,278 @@
+//! The sources of a configuration, laid over each other: `--set` over environment over file. They become one tree of TOML
+//! values that know their places.
+//!
+//! It does not know keys: an unknown one is reported later, when the tree is read. Callers: [`super::Config::examine`]
+//! builds the tree, [`super::reader`] reads it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::errors::{Finding, Place, quoted};
+
+/// Keys and their values.
+pub(super) type Table = BTreeMap<String, Node>;
+
+/// The most levels of nesting, and of a dotted key. No key is deeper than 3, and a deep walk could exhaust the stack.
+const MAX_DEPTH: usize = 8;
+
+/// One value with its place.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub value: Raw,
+    /// A scalar as written (strings: their content); empty for arrays and tables.
+    pub text: String,
+    pub place: Place,
+}
+
+/// A TOML value.
+#[derive(Debug, Clone)]
+pub(super) enum Raw {
+    /// A string; its content is [`Node::text`].
+    String,
+    /// An integer; one beyond 128 bits counts as the largest.
+    Integer(i128),
+    /// A float, possibly infinite or NaN.
+    Float(f64),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A date or time: no key takes one.
+    Datetime,
+    Array(Vec<Node>),
+    Table(Table),
+}
+
+impl Node {
+    /// A string at a place.
+    pub(super) fn string(text: &str, place: Place) -> Self {
+        Self { value: Raw::String, text: text.to_owned(), place }
+    }
+
+    /// A table at a place.
+    pub(super) fn table(table: Table, place: Place) -> Self {
+        Self { value: Raw::Table(table), text: String::new(), place }
+    }
+
+    /// The value as a message shows it: short and on one line.
+    pub(super) fn shown(&self) -> String {
+        match &self.value {
+            Raw::String => quoted(&self.text),
+            Raw::Array(_) => "an array".to_owned(),
+            Raw::Table(_) => "a table".to_owned(),
+            _ => self.text.chars().take(80).collect(),
+        }
+    }
+
+    /// The text of a string. In the environment and in `--set`, where quotes are a nuisance, numbers and
+    /// the like count as their text too: `--set admin.token=123456`.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match (&self.value, &self.place) {
+            (Raw::String, _) => Some(&self.text),
+            (Raw::Array(_) | Raw::Table(_), _) | (_, Place::File { .. } | Place::Default) => None,
+            (_, Place::Environment(_) | Place::Set) => Some(&self.text),
+        }
+    }
+
+    /// The keys of a table; an error shows what it is instead.
+    pub(super) fn into_table(self) -> Result<Table, String> {
+        match self.value {
+            Raw::Table(table) => Ok(table),
+            _ => Err(self.shown()),
+        }
+    }
+
+    /// Lays `over` on top: tables are merged key by key, anything else is replaced.
+    fn overlay(&mut self, over: Self) {
+        match (&mut self.value, over.value) {
+            (Raw::Table(below), Raw::Table(above)) => {
+                for (key, node) in above {
+                    match below.get_mut(&key) {
+                        Some(old) => old.overlay(node),
+                        None => drop(below.insert(key, node)),
+                    }
+                }
+            }
+            (_, value) => *self = Self { value, ..over },
+        }
+    }
+}
+
+/// Reads a document: the readable values, and the mistakes.
+fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
+    let path: Arc<Path> = Arc::from(path);
+    let lines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let place = |offset: usize| Place::File {
+        path: path.clone(),
+        line: lines.partition_point(|newline| *newline < offset) + 1,
+    };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let document = Node::table(convert_table(table.get_ref(), &place, 0), Place::Default);
+    // Only the message: the library's excerpt could show the token.
+    let finding = |error: toml::de::Error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        let message: Vec<&str> = error.message().split_whitespace().collect();
+        Finding::new(place(offset), "", format!("not TOML: {}", message.join(" ")))
+    };
+    (document, errors.into_iter().map(finding).collect())
+}
+
+/// Reads one value; a text that is not TOML is a string.
+fn parse_value(text: &str, place: &Place) -> Node {
+    let text = text.trim();
+    match DeValue::parse(text) {
+        Ok(value) => convert(value.get_ref(), 0, &|_| place.clone(), 0),
+        Err(_) => Node::string(text, place.clone()),
+    }
+}
+
+fn convert_table(table: &DeTable<'_>, place: &dyn Fn(usize) -> Place, depth: usize) -> Table {
+    if depth >= MAX_DEPTH {
+        return Table::new();
+    }
+    let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<_>)| {
+        let key_text: &std::borrow::Cow<'_, str> = key.get_ref();
+        (key_text.to_string(), convert(value.get_ref(), key.span().start, place, depth + 1))
+    };
+    table.iter().map(entry).collect()
+}
+
+fn convert(value: &DeValue<'_>, offset: usize, place: &dyn Fn(usize) -> Place, depth: usize) -> Node {
+    let (value, text) = match value {
+        DeValue::String(text) => (Raw::String, text.to_string()),
+        DeValue::Integer(number) => (Raw::Integer(integer(number)), number.to_string()),
+        DeValue::Float(number) => {
+            let text = number.as_str().to_owned();
+            (Raw::Float(text.parse().unwrap_or(f64::NAN)), text)
+        }
+        DeValue::Boolean(flag) => (Raw::Boolean(*flag), flag.to_string()),
+        DeValue::Datetime(time) => (Raw::Datetime, time.to_string()),
+        DeValue::Array(items) => {
+            let kept = if depth < MAX_DEPTH { items.len() } else { 0 };
+            let items = items
+                .iter()
+                .take(kept)
+                .map(|item| convert(item.get_ref(), item.span().start, place, depth + 1))
+                .collect();
+            (Raw::Array(items), String::new())
+        }
+        DeValue::Table(table) => (Raw::Table(convert_table(table, place, depth)), String::new()),
+    };
+    Node { value, text, place: place(offset) }
+}
+
+fn integer(number: &DeInteger<'_>) -> i128 {
+    i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX)
+}
+
+/// The prefix of our environment variables, in any case.
+const PREFIX: &str = "GRANDSTAND__";
+
+/// The text of the file.
+pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let place = Place::File { path: Arc::from(path), line: 0 };
+        Finding::new(place, "", format!("cannot be read: {error}"))
+    })
+}
+
+/// All sources, laid over each other.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// The tree of all readable values.
+    pub root: Node,
+    /// The unreadable parts.
+    pub errors: Vec<Finding>,
+    /// Whether the file could not be read completely, so that absent keys may be in it.
+    pub incomplete: bool,
+}
+
+/// One tree from all sources. `file`: its path, and its text, or why it cannot be read.
+pub(super) fn merge(
+    file: Option<(&Path, Result<String, Finding>)>,
+    env: impl Iterator<Item = (String, String)>,
+    sets: &[String],
+) -> Merged {
+    let mut merged = Merged { root: Node::table(Table::new(), Place::Default), errors: Vec::new(), incomplete: false };
+    match file {
+        Some((path, Ok(text))) => {
+            let (document, errors) = parse_document(path, &text);
+            merged.root.overlay(document);
+            merged.errors.extend(errors);
+        }
+        Some((_, Err(finding))) => merged.errors.push(finding),
+        None => {}
+    }
+    merged.incomplete = !merged.errors.is_empty();
+    for layer in environment(env).into_iter().chain(sets.iter().map(|set| parse_set(set))) {
+        match layer {
+            Ok(layer) => merged.root.overlay(layer),
+            Err(finding) => merged.errors.push(finding),
+        }
+    }
+    merged
+}
+
+/// Our variables, sorted by key, so that their order in the environment does not matter.
+fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, Finding>> {
+    let mut ours: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut layers = Vec::new();
+    for (name, value) in env {
+        let Some(key) = name.get(PREFIX.len()..).filter(|_| has_prefix(&name)) else {
+            continue;
+        };
+        let key = key.to_lowercase();
+        if let Some((other, _)) = ours.get(&key) {
+            let place = Place::Environment(Arc::from(name.as_str()));
+            let problem = format!("is set twice: {other} differs only in case");
+            layers.push(Err(Finding::new(place, key.replace("__", "."), problem)));
+        } else {
+            ours.insert(key, (name, value));
+        }
+    }
+    layers.extend(ours.into_iter().map(|(key, (name, value))| {
+        let place = Place::Environment(Arc::from(name));
+        let levels: Vec<&str> = key.split("__").collect();
+        nest(&levels, &place, parse_value(&value, &place))
+            .ok_or_else(|| Finding::new(place, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
+    }));
+    layers
+}
+
+fn has_prefix(name: &str) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
+/// One argument of `--set`.
+fn parse_set(argument: &str) -> Result<Node, Finding> {
+    let Some((key, value)) = argument.split_once('=') else {
+        // The argument could contain a secret after a mistyped `=`, so only the part that looks like a key is shown.
+        let end = argument.find(|c: char| !is_key_character(c)).unwrap_or(argument.len());
+        let problem = format!("{} is not KEY=VALUE", quoted(&argument[..end]));
+        return Err(Finding::new(Place::Set, "", problem));
+    };
+    let levels: Vec<&str> = key.split('.').map(str::trim).collect();
+    nest(&levels, &Place::Set, parse_value(value, &Place::Set)).ok_or_else(|| {
+        let problem = format!("{} is not a dotted key such as origin.url", quoted(key));
+        Finding::new(Place::Set, "", problem)
+    })
+}
+
+fn is_key_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+/// `value` under `levels`; `None` when they are not a dotted key.
+fn nest(levels: &[&str], place: &Place, value: Node) -> Option<Node> {
+    let sound = |level: &&str| !level.is_empty() && level.chars().all(is_key_character);
+    if levels.len() > MAX_DEPTH || !levels.iter().all(sound) {
+        return None;
+    }
+    Some(
+        levels
+            .iter()
+            .rev()
+            .fold(value, |node, level| Node::table(Table::from([((*level).to_owned(), node)]), place.clone())),
+    )
+}

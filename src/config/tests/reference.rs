@@ -1,0 +1,202 @@
+//! What is written from the declarations of the keys: the page `docs/configuration.md`, and keys that the files of
+//! `config/` do not have yet.
+//!
+//! `GRANDSTAND_GOLDEN=write cargo test --lib configuration_page` writes them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::super::declaration::{About, Declaration, DeclaresKeys as _, Reload};
+use super::super::values::Written;
+use super::super::{Config, Use};
+use super::Bounds;
+use super::shipped::{FILES, shipped};
+
+/// The text before the tables.
+const INTRODUCTION: &str = "\
+<!-- Generated from src/config by a test. Do not edit: change src/config/keys.rs, then run
+     GRANDSTAND_GOLDEN=write cargo test --locked --lib configuration_page -->
+
+# Configuration
+
+grandstand reads its configuration from three places. A later one wins:
+
+1. a TOML file: `--config FILE`. Without `--config` no file is read.
+2. the environment: `GRANDSTAND__ORIGIN__URL=...` sets `origin.url`. Two underscores separate the levels.
+3. the command line: `--set origin.url=...`. `--set` can be repeated. A value that is not TOML is a string.
+
+[`config/`](../config) has one commented file for each use: `mirror.toml`, `shield.toml`, `offline.toml` and
+`replica.toml`.
+
+`grandstand check` prints the configuration in effect. If there are mistakes, it prints all of them, each with its key,
+and exits with 64. An unknown key is a mistake.
+
+* **Durations** are whole numbers with a unit: `d`, `h`, `m`, `s` or `ms`. They can be combined: `\"1h30m\"`.
+* **Sizes** are a number of bytes, or a whole number with a unit: `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `TB`.
+* **Secrets** (`admin.token`, a password in `rate_limit.store`) are never printed. Prefer the environment for them.
+
+The column *use* says which [use](README.md#words) a key matters for. Other uses accept the key and ignore it.
+";
+
+/// The end of the page, before the keys that a reload changes.
+const RELOAD: &str = "\n## Reload\n\n`SIGHUP` and `POST /reload` on the admin listener read the configuration again. \
+    See [Run it as a service](service.md#reload). A reload changes these keys; all others need a restart:\n\n";
+
+/// The rows of the page, each with its default.
+fn rows() -> Vec<(About, String)> {
+    let mut rows = Vec::new();
+    for key in Config::own_declarations() {
+        let written = (key.write)(&Config::default());
+        let default = if let Written::Value(value) = written { format!("`{value}`") } else { "none".to_owned() };
+        let default = key.about.values.default.map_or(default, str::to_owned);
+        let (path, mut about) = (key.about.path(), key.about);
+        match std::mem::take(&mut about.values.inner) {
+            inner if inner.is_empty() => rows.push((about, default)),
+            inner => {
+                let path: &str = path.leak();
+                rows.extend(inner.into_iter().map(|about| (About { section: path, ..about }, "none".to_owned())));
+            }
+        }
+    }
+    rows
+}
+
+/// Lines of documentation as one.
+fn joined(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// The lines about a key that a file of `config/` lacks.
+fn commented(about: &About, default: &str, usage: Use) -> String {
+    let mut text = joined(about.text);
+    // A link becomes its text.
+    while let Some((before, (label, after))) =
+        text.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once("](")?)))
+    {
+        text = format!("{before}{label}{}", after.split_once(')').map_or("", |(_, after)| after));
+    }
+    let effect = if about.uses.contains(&usage) { "" } else { " It has no effect here." };
+    let value = if default == "none" { "# " } else { "" };
+    let set = default.trim_matches('`').replace("none", "\"\"");
+    let mut lines = vec![String::from("#")];
+    for word in format!("{text} Values: {}.{effect}", about.values.words).replace('`', "").split(' ') {
+        match lines.last_mut().filter(|line| line.len() + word.len() < 120) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(format!("# {word}")),
+        }
+    }
+    format!("\n{}\n{value}{} = {set}\n", lines.join("\n"), about.name)
+}
+
+/// The lines of keys and tables in a file of `config/`, whether they are commented out or not.
+pub(super) fn lines_of_keys(file: &str) -> BTreeMap<String, usize> {
+    let (mut found, mut section) = (BTreeMap::new(), String::new());
+    for (number, line) in file.lines().enumerate() {
+        let line = line.trim_start_matches("# ");
+        if let Some((name, _)) = line.split_once(" = ") {
+            found.insert(if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") }, number);
+        } else if line.starts_with('[') && line.ends_with(']') {
+            section = line.trim_matches(['[', ']']).to_owned();
+            found.insert(section.clone(), number);
+        }
+    }
+    found
+}
+
+/// A file of `config/` with the keys that it lacks, each behind the key that is declared before it.
+fn completed(mut file: String, usage: Use) -> String {
+    let mut before = String::new();
+    for (about, default) in rows() {
+        let (path, lines) = (about.path(), lines_of_keys(&file));
+        if !lines.contains_key(&path) && !about.values.words.starts_with("table") {
+            let line = lines.get(&before).filter(|_| before.starts_with(about.section)).or(lines.get(about.section));
+            let first = || file.lines().position(str::is_empty).unwrap();
+            let end = file.match_indices('\n').nth(line.copied().unwrap_or_else(first)).unwrap().0 + 1;
+            file.insert_str(end, &commented(&about, &default, usage));
+        }
+        before = path;
+    }
+    file
+}
+
+/// The whole page.
+fn page() -> String {
+    let (mut page, mut reload, mut title) = (INTRODUCTION.to_owned(), RELOAD.to_owned(), None);
+    for (about, default) in rows() {
+        let section = about.section.split('.').next().unwrap();
+        if title != Some(section) {
+            title = Some(section);
+            let heading = if section.is_empty() { "Top level".to_owned() } else { format!("`[{section}]`") };
+            let text = joined(about.section_text);
+            page += &format!(
+                "\n## {heading}\n\n{text}\n\n| key | default | value | use | what it does |\n|---|---|---|---|---|\n"
+            );
+        }
+        let uses = match about.uses {
+            [_, _, _, _] => "all".to_owned(),
+            uses => uses.iter().map(|usage| usage.as_str()).collect::<Vec<_>>().join(", "),
+        };
+        let (path, text) = (about.path(), joined(about.text));
+        page += &format!("| `{path}` | {default} | {} | {uses} | {text} |\n", about.values.words);
+        if !matches!(about.reload, Reload::Restart) {
+            reload += &format!("* `{path}`\n");
+        }
+    }
+    page + &reload
+}
+
+#[test]
+fn the_configuration_page_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    if std::env::var("GRANDSTAND_GOLDEN").is_ok_and(|mode| mode == "write") {
+        std::fs::write(&path, page()).unwrap();
+        for (name, usage) in FILES {
+            let (path, text) = shipped(name);
+            std::fs::write(path, completed(text, usage)).unwrap();
+        }
+    }
+    let stored = std::fs::read_to_string(&path).unwrap();
+    let advice = "docs/configuration.md is out of date: GRANDSTAND_GOLDEN=write cargo test --lib configuration_page";
+    for (line, (is, should_be)) in stored.lines().zip(page().lines()).enumerate() {
+        assert_eq!(is, should_be, "line {}: {advice}", line + 1);
+    }
+    assert_eq!(stored, page(), "{advice}");
+}
+
+/// Sets one key to a TOML value; whether the program accepts it.
+fn is_accepted(key: &str, value: &str) -> bool {
+    let examined = Config::examine(None, std::iter::empty(), &[format!("{key}={value}")]);
+    assert!(examined.is_set(key), "{key} is unknown");
+    !examined.errors.iter().any(|error| error.key() == key)
+}
+
+#[test]
+fn the_configuration_page_tells_the_files_of_a_new_key() {
+    for (name, usage) in FILES {
+        let text = shipped(name).1;
+        assert_eq!(completed(text.clone(), usage), text, "{name} lacks a key; write it as the page");
+        let lines = text.lines().filter(|line| !line.starts_with("wait = ") && !line.contains("listen = "));
+        let without: String = lines.map(|line| format!("{line}\n")).collect();
+        let again = completed(without, usage);
+        let added =
+            ["\nwait = \"10s\"\n", "\nlisten = \"127.0.0.1:9090\"\n", "\n# listen = \"\"\n", "Values: duration"];
+        assert!(added.iter().all(|text| again.contains(text)), "{again}");
+        assert!(Config::from_text(&again).is_ok(), "{again}");
+    }
+}
+
+#[test]
+fn the_bounds_on_the_configuration_page_are_those_of_the_program() {
+    let mut count = 0;
+    for Declaration { about, .. } in Config::own_declarations() {
+        let Some(Bounds { accepted, refused }) = Bounds::read(&about.values.words) else { continue };
+        count += 1;
+        for value in &accepted {
+            assert!(is_accepted(&about.path(), value), "{}: {value} is refused", about.path());
+        }
+        for value in &refused {
+            assert!(!is_accepted(&about.path(), value), "{}: {value} is accepted", about.path());
+        }
+    }
+    assert!(count > 25, "{count} keys have bounds");
+}

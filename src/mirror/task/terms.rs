@@ -1,0 +1,232 @@
+//! Which listings terms have whose membership names and counts do not prove: the origin is asked, each term once per
+//! state of knowledge, and the indexes of lists rest on what it answers.
+//!
+//! Evidence is collected here and judged in [`crate::snapshot::membership`]. Questions never delay a refresh. Callers:
+//! [`super`] and its parts.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::query::ListQuery;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::clock::Monotonic;
+use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::{Evidence, ListedTerm};
+use crate::snapshot::pointer::Snapshot;
+use crate::store::Store;
+use crate::upstream::client::Asker;
+use crate::upstream::window::Class;
+
+use super::super::copies::{Copies, CopyError};
+use super::super::pass::{Assembled, Beside};
+use super::meaning::{Asking, Doubt};
+use super::publish::List;
+use super::{Mirror, MirrorError, blocking};
+
+/// What the origin has listed for terms.
+pub(super) struct TermEvidence(pub(super) Evidence);
+
+impl TermEvidence {
+    /// Takes what an import has put into the store.
+    pub(super) fn read_back(&mut self, store: &Store) {
+        match store.evidence() {
+            Ok(known) => self.0 = known,
+            Err(error) => {
+                tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
+            }
+        }
+    }
+
+    /// Indexes a list. What is in the newest snapshot is not read again.
+    pub(super) async fn index(&self, list: Assembled, newest: Option<Arc<Snapshot>>) -> Result<List, MirrorError> {
+        let Assembled { content, beside } = list;
+        let known = self.0.clone();
+        let index = move || match newest {
+            Some(newest) => newest.dataset.followed_by(content, &known),
+            None => Dataset::build(content, &known),
+        };
+        Ok(List { dataset: Arc::new(blocking(move || Ok(index())).await??), beside })
+    }
+
+    /// The indexes of a data set by all evidence so far.
+    pub(super) async fn index_again(
+        &self,
+        of: &Dataset,
+        newest: Option<Arc<Snapshot>>,
+    ) -> Result<Arc<Dataset>, MirrorError> {
+        let list = Assembled { content: of.content.clone(), beside: Beside::default() };
+        Ok(self.index(list, newest).await?.dataset)
+    }
+}
+
+/// When to ask about terms and filters, and which were asked.
+pub(super) struct Learning {
+    /// When questions may be asked; `None`: none is left.
+    pub(super) due: Option<Monotonic>,
+    /// A snapshot, and the terms of it that were asked.
+    asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
+    /// The questions about the meaning of filters.
+    pub(super) asking: Asking,
+    /// What an audit doubts.
+    pub(super) doubts: Vec<Doubt>,
+}
+
+impl Learning {
+    pub(super) fn new(now: Monotonic) -> Self {
+        Self { due: Some(now), asked: None, asking: Asking::default(), doubts: Vec::new() }
+    }
+
+    /// How long until something is asked; `None`: nothing is left.
+    pub(super) fn due_in(&self, now: Monotonic) -> Option<Duration> {
+        self.due.map(|due| due.since(now))
+    }
+}
+
+/// What the origin says of a term.
+enum TermAnswer {
+    /// Its listings.
+    Listed(ListedTerm),
+    /// Its pages do not fit together, or name unknown listings: the data has moved on, and the term stays in doubt
+    /// until it is asked again.
+    Moved,
+    /// A copy of the origin's CDN from before the data set was published: it may lack newer listings.
+    Older,
+}
+
+/// Asks the origin which listings a term stands for, in a data set that was published at `published_ms`.
+async fn ask(
+    copies: &Copies,
+    dataset: &Dataset,
+    published_ms: i64,
+    kind: TaxonomyKind,
+    slug: &str,
+    fingerprint: [u8; 16],
+) -> Result<TermAnswer, CopyError> {
+    let query = ListQuery::largest_pages().with_term(kind, slug);
+    let mut ids = Vec::new();
+    let (mut total, mut page) = (0, 1);
+    loop {
+        let copy = copies.look(&query.with_page(page).path_and_query(), Asker::mirror(Class::Crawl)).await?;
+        let parsed = copies.page(&copy)?;
+        if page == 1 {
+            total = parsed.total;
+        }
+        // An origin that ignores the filter lists everything, which is no evidence.
+        let is_everything = total == dataset.len() as u64 && dataset.terms(kind).len() > 1;
+        if parsed.total != total || total > dataset.len() as u64 || is_everything {
+            return Ok(TermAnswer::Moved);
+        }
+        if copy.is_before(published_ms) {
+            return Ok(TermAnswer::Older);
+        }
+        ids.extend(parsed.items.iter().map(|item| item.id));
+        if page >= query.total_pages(total) {
+            break;
+        }
+        page += 1;
+    }
+    let listed = ids.len() as u64;
+    ids.sort_unstable();
+    ids.dedup();
+    let is_whole = listed == total && ids.len() as u64 == total;
+    let is_known = ids.iter().all(|id| dataset.summary(*id).is_some());
+    let answer = ListedTerm { ids, fingerprint, snapshot: dataset.id.to_string() };
+    Ok(if is_whole && is_known { TermAnswer::Listed(answer) } else { TermAnswer::Moved })
+}
+
+impl Mirror {
+    /// Asks the open questions: about terms in doubt, then about the meaning of filters ([`super::meaning`]).
+    pub(super) async fn learn(&mut self) {
+        self.learning.due = None;
+        let later = self.clock.now_mono().plus(self.schedule.pause());
+        self.learning.due = self.ask_about_terms().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "some terms stay in doubt");
+            Some(later)
+        });
+        if self.learning.due_in(self.clock.now_mono()).is_none_or(|wait| wait > Duration::from_secs(1)) {
+            let again = match self.ask_meaning().await {
+                Ok(again) => again.map(|wait| self.clock.now_mono().plus(wait)),
+                Err(error) => {
+                    tracing::warn!(%error, "the meaning of filters could not be checked");
+                    Some(later)
+                }
+            };
+            self.learning.due = [self.learning.due, again].into_iter().flatten().min();
+        }
+    }
+
+    /// Whether something more urgent than questions is due.
+    pub(super) fn is_wanted_elsewhere(&self) -> bool {
+        let now = self.clock.now_mono();
+        let begun = self.work.begun(now);
+        begun.is_some_and(|(_, wait)| wait.is_zero()) || self.schedule.refresh_in(now, self.age()).is_zero()
+    }
+
+    /// Asks the origin about terms in doubt, each once per state of knowledge, and serves what that proves. Returns when
+    /// to go on; `None`: no term is left.
+    async fn ask_about_terms(&mut self) -> Result<Option<Monotonic>, MirrorError> {
+        let Some(newest) = self.newest() else { return Ok(None) };
+        let known = self.learning.asked.take().filter(|(id, _)| *id == newest.dataset.id);
+        let mut asked = known.map(|(_, asked)| asked).unwrap_or_default();
+        let mut older = Vec::new();
+        let result = self.ask_about(&newest, &mut asked, &mut older).await;
+        asked.retain(|term| !older.contains(term));
+        self.learning.asked = Some((newest.dataset.id.clone(), asked));
+        // The copies that were too old are gone by then.
+        let when_gone = (!older.is_empty()).then(|| self.clock.now_mono().plus(self.copies.lag()));
+        result.map(|interrupted| interrupted.or(when_gone))
+    }
+
+    /// As [`Mirror::ask_about_terms`]; remembers the terms that were `asked`, and those whose lists were too old.
+    async fn ask_about(
+        &mut self,
+        newest: &Arc<Snapshot>,
+        asked: &mut HashSet<(TaxonomyKind, String)>,
+        older: &mut Vec<(TaxonomyKind, String)>,
+    ) -> Result<Option<Monotonic>, MirrorError> {
+        let mut dataset = newest.dataset.clone();
+        let _work = self.copies.client.budget().crawl_work();
+        let (mut has_learned, mut result) = (false, Ok(None));
+        let is_open = |asked: &HashSet<_>, kind, slug: &str| !asked.contains(&(kind, slug.to_owned()));
+        // The listings of some terms may decide the last one with their name.
+        while let Some((kind, slug, fingerprint)) =
+            dataset.doubtful().iter().find(|(kind, slug, _)| is_open(asked, *kind, slug)).cloned()
+        {
+            if self.is_wanted_elsewhere() {
+                // A refresh or the active work is due; the rest follows.
+                result = Ok(Some(self.clock.now_mono().plus(Duration::from_millis(100))));
+                break;
+            }
+            let known_ms = newest.meta.published_ms.min(self.clock.now_wall().as_millis());
+            match ask(&self.copies, &newest.dataset, known_ms, kind, &slug, fingerprint).await {
+                // The CDN's copy is older than the list that it should explain; ask again when it is gone.
+                Ok(TermAnswer::Older) => older.push((kind, slug.clone())),
+                Ok(TermAnswer::Moved) => {}
+                Ok(TermAnswer::Listed(listed)) => {
+                    self.terms.0.insert((kind, slug.clone()), listed);
+                    has_learned = true;
+                    let open = dataset.doubtful_namesakes(kind, &slug).filter(|other| is_open(asked, kind, other));
+                    if open.count() == 1 {
+                        dataset = self.terms.index_again(&newest.dataset, Some(newest.clone())).await?;
+                    }
+                }
+                Err(CopyError::Ask(error)) if error.is_nonsense() => {
+                    tracing::warn!(slug, %error, "a term stays in doubt");
+                }
+                Err(error) => {
+                    result = Err(error.into());
+                    break;
+                }
+            }
+            asked.insert((kind, slug));
+        }
+        if has_learned {
+            let dataset = self.terms.index_again(&newest.dataset, Some(newest.clone())).await?;
+            let evidence = self.terms.0.clone();
+            self.switch(move |snapshots, seen| snapshots.reindexed(seen, &dataset, &evidence)).await?;
+        }
+        result
+    }
+}

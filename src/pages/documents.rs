@@ -1,0 +1,152 @@
+//! The documents for programs: `/` as JSON, `/openapi.json`, `/llms.txt` for language models, `/robots.txt`.
+//!
+//! The file `openapi.json` beside this one is the template of the description of the API. `pages::tests` compares it
+//! with the code, and `tests/wire/pages` with a running server. Callers: [`super::Pages::render`].
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::api::json::quote;
+use crate::api::taxonomy::TaxonomyKind;
+
+use super::Site;
+use super::facts::{PageFacts, grouped};
+use super::front::DUMPS;
+use super::map::escaped;
+
+/// `/` for programs: the links of the front page as JSON.
+pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
+    let mut links = Map::new();
+    let mut link = |name: &str, to: String| links.insert(name.to_owned(), to.into());
+    link("listings", "api/listings.json".to_owned());
+    link("listing", "api/listings/{id}.json".to_owned());
+    link("sports", "api/sports.json".to_owned());
+    link("states", "api/states.json".to_owned());
+    link("cities", "api/cities.json".to_owned());
+    if site.has_snapshots {
+        link("changes", "changes.json?since={snapshot}".to_owned());
+        for (name, _) in DUMPS {
+            link(name, format!("dumps/{name}"));
+        }
+        link("explore", "explore".to_owned());
+        link("llms", "llms.txt".to_owned());
+    }
+    link("openapi", "openapi.json".to_owned());
+    link("docs", "docs".to_owned());
+    let data = facts.map(|facts| {
+        let count = |kind| facts.terms(kind).len();
+        json!({
+            "snapshot": facts.dataset.id.as_str(),
+            "confirmed_at": facts.confirmed,
+            "listings": facts.dataset.len(),
+            "sports": count(TaxonomyKind::Sports),
+            "states": count(TaxonomyKind::States),
+            "cities": count(TaxonomyKind::Cities),
+            "license": facts.credit.license.as_ref().unwrap_or(&facts.credit.license_name),
+            "attribution": facts.credit.attribution,
+            "attribution_link": facts.credit.backlink,
+        })
+    });
+    let document = json!({
+        "name": "A mirror of the Public Sports Venue Listings API",
+        "use": site.usage,
+        "example": format!("{}/api/listings.json", site.public_url),
+        "requests_per_minute": (site.requests_per_minute > 0).then_some(site.requests_per_minute),
+        "links": Value::Object(links),
+        "data": data,
+    });
+    format!("{document:#}\n")
+}
+
+/// The template, with names in place of values.
+pub(super) const TEMPLATE: &str = include_str!("openapi.json");
+
+/// The description with examples that this server answers.
+pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
+    let example = |kind| facts.and_then(|facts| facts.example(kind));
+    let sport = example(TaxonomyKind::Sports).unwrap_or("golf");
+    let state = example(TaxonomyKind::States).unwrap_or("texas");
+    let city = example(TaxonomyKind::Cities).unwrap_or("austin");
+    let snapshot = facts.map_or("0123456789abcdef0123456789abcdef", |facts| facts.dataset.id.as_str());
+    let id = facts.and_then(PageFacts::first_id).unwrap_or(1);
+    let limit = match site.requests_per_minute {
+        0 => "Requests are not limited here.".to_owned(),
+        most => format!(
+            "An address may send {most} requests in any 60 seconds; `RateLimit` says how many are left. Above that the \
+             answer is 429, and `Retry-After` says when to try again."
+        ),
+    };
+    let credit = facts.map_or_else(String::new, |facts| {
+        let attribution = facts.credit.attribution.as_deref().unwrap_or_default();
+        let backlink = facts.credit.backlink.as_deref().unwrap_or_default();
+        format!(" Attribution: {attribution} {backlink}").trim_end().to_owned()
+    });
+    let mut text = TEMPLATE.to_owned();
+    for (name, value) in [
+        ("sport", sport),
+        ("state", state),
+        ("city", city),
+        ("snapshot", snapshot),
+        ("limit", &limit),
+        ("credit", &credit),
+    ] {
+        let quoted = quote(value);
+        text = text.replace(&format!("<{name}>"), &quoted[1..quoted.len() - 1]);
+    }
+    text.replace("<version>", super::RENDERER).replace("\"<id>\"", &id.to_string())
+}
+
+/// The server in words and links, as llmstxt.org proposes.
+pub(super) fn llms(site: &Site, facts: &PageFacts<'_>) -> String {
+    let base = &site.public_url;
+    let (dataset, credit) = (facts.dataset, &facts.credit);
+    let count = |kind| grouped(facts.terms(kind).len() as u64);
+    let state = facts.example(TaxonomyKind::States).unwrap_or("texas");
+    let sport = facts.example(TaxonomyKind::Sports).unwrap_or("golf");
+    let attribution = credit.attribution.as_deref().unwrap_or("Public Sports Venue Listings API");
+    let limit = match site.requests_per_minute {
+        0 => "Requests are not limited.".to_owned(),
+        most => format!(
+            "At most {most} requests in any 60 seconds from one address. Above that: 429 with `Retry-After`. \
+             Prefer one of the files below to many pages."
+        ),
+    };
+    let mut dumps = String::new();
+    for (name, what) in DUMPS {
+        // Writing to a String cannot fail.
+        let _ = writeln!(dumps, "- [{name}]({base}/dumps/{name}): {what}");
+    }
+    format!(
+        "# Sports venues of the United States\n\n\
+         > A mirror of the Public Sports Venue Listings API: {venues} venues, {sports} sports, {states} states, {cities} cities. \
+         JSON over HTTP, no key, read only.\n\n\
+         - Confirmed: {confirmed}\n\
+         - Licence: {license}\n\
+         - Attribution, required wherever the data is shown: {attribution}{backlink}\n\
+         - Limit: {limit}\n\n\
+         ## API\n\n\
+         - [Venues of a sport in a state]({base}/api/listings.json?sport={sport}&state={state}): parameters `sport`, `state`, \
+         `city` (slugs), `modified_since`, `page`, `per_page` (at most 100)\n\
+         - `{base}/api/listings/{{id}}.json`: one venue in full\n\
+         - [Sports]({base}/api/sports.json), [states]({base}/api/states.json), [cities]({base}/api/cities.json): slugs, names, counts\n\
+         - [OpenAPI 3.1]({base}/openapi.json): every parameter, header and error\n\n\
+         ## Files with everything\n\n{dumps}",
+        venues = grouped(dataset.len() as u64),
+        sports = count(TaxonomyKind::Sports),
+        states = count(TaxonomyKind::States),
+        cities = count(TaxonomyKind::Cities),
+        confirmed = facts.confirmed.as_deref().unwrap_or("unknown"),
+        license = credit.license.as_ref().unwrap_or(&credit.license_name),
+        backlink = credit.backlink.as_ref().map(|link| format!(" ({link})")).unwrap_or_default(),
+        state = escaped(state),
+        sport = escaped(sport),
+    )
+}
+
+/// Crawlers may read the pages and the API, but not every page of the explorer, nor the files.
+pub(super) fn robots(site: &Site) -> String {
+    let path = url::Url::parse(&site.public_url).map(|url| url.path().trim_end_matches('/').to_owned());
+    let path = path.unwrap_or_default();
+    format!("User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/dumps/\nDisallow: {path}/changes.json\n")
+}
