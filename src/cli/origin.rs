@@ -36,8 +36,7 @@ use crate::cache::coded::{Effort, encode};
 use crate::clock::{self, Clock, WallTime};
 use crate::limit::{LimitConfig, Limiter};
 use crate::semantics::coding::{Coding, negotiate};
-use crate::semantics::etag::EntityTag;
-use crate::semantics::precondition::{Precondition, evaluate};
+use crate::semantics::precondition::{EntityTag, Precondition, evaluate};
 use crate::serve::listener::BindError;
 use crate::words::counted;
 
@@ -167,7 +166,7 @@ impl Served {
         let coding = negotiate(request.headers(), &[Coding::Gzip]);
         // A strong tag names bytes: each coding has its own (RFC 9110 §8.8.1).
         let tag = EntityTag::parse(format!("\"{:016x}-{}\"", xxh3_64(text.as_bytes()), coding.as_str()).as_bytes());
-        let tag = tag.map_err(std::io::Error::other)?;
+        let tag = tag.ok_or(std::io::ErrorKind::InvalidData)?;
         let mut response = Response::default();
         let date = HeaderValue::try_from(now.http_date().unwrap_or_default()).map_err(std::io::Error::other)?;
         response.headers_mut().extend([
