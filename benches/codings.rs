@@ -13,11 +13,11 @@ use grandstand::cache::doorkeeper::Doorkeeper;
 use grandstand::cache::reply::Reply;
 use grandstand::cache::{Cache, Key};
 use grandstand::clock::Clock;
-use grandstand::sample::{Origin, Switches, World};
 use grandstand::semantics::coding::Coding;
+use sample_origin::{Clock as OriginClock, Origin, Switches, World};
 
 fn origin() -> Origin {
-    Origin::within(World::generate(10_000, 1), Switches::default(), Clock::system())
+    Origin::within(World::generate(10_000, 1), Switches::default(), OriginClock::system())
 }
 
 fn codings(c: &mut Criterion) {

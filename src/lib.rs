@@ -28,9 +28,9 @@
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
 //! | ground | [`clock`], [`telemetry`], [`tasks`], [`words`] | time, counters, blocking and shared work, parts of messages |
 //!
-//! One room belongs to no floor: [`sample`] is an origin with synthetic data for `demo`, `origin`, tests and benches. It
-//! imports only [`clock`]. The interface is [`command`] and [`run`]. Other public items are public because tests, benches
-//! and fuzzing use them; they change without notice.
+//! The interface is [`command`] and [`run`]. Other public items are public because tests, benches and fuzzing use them;
+//! they change without notice. The data of `demo` and `origin` is the crate [`sample`]. The origin of the tests is another
+//! crate, `tests/origin`, which the program does not link.
 //!
 //! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From
 //! pingora come the services, and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin go over hyper;
@@ -299,7 +299,6 @@ pub mod limit;
 pub mod mirror;
 mod pages;
 mod proxy;
-pub mod sample;
 pub mod semantics;
 mod serve;
 pub mod shared_limit;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use grandstand::app::core::Core;
 use grandstand::app::{Sockets, serve};
 use grandstand::config::Config;
-use grandstand::sample::{Origin, Switches, World};
+use sample_origin::{Origin, Switches, World};
 use serde_json::Value;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

@@ -227,7 +227,7 @@ fn about_module(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 25] = [
+const ADVICE: [(&str, &str); 24] = [
     (
         "shared_limit",
         "Check Redis, and `rate_limit` in /status. Until it answers, each machine counts clients by itself.",
@@ -267,7 +267,6 @@ const ADVICE: [(&str, &str); 25] = [
     ("app::keeper", "Check the disk of the data directory. The server keeps trying to repair the store."),
     ("app", "The message names the file or the limit: check it. Run `grandstand status` afterwards."),
     ("cli", "Correct the configuration key that the message names, and restart."),
-    ("sample", "Do nothing: this is the sample origin."),
     ("pingora", "If it comes again and again, look at what clients send, and at the limit of open files."),
 ];
 

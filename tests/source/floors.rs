@@ -42,7 +42,6 @@ pub(crate) fn floors() -> BTreeMap<String, i32> {
             floors.insert(room.trim_matches(['[', ']', '`']).to_owned(), floor);
         }
     }
-    floors.insert("sample".to_owned(), 0);
     floors
 }
 
@@ -81,8 +80,4 @@ fn imports_point_down_and_the_documentation_names_every_room() {
             path.display()
         );
     }
-    // The sample origin is no part of the server.
-    let of_sample =
-        arrows.keys().filter(|(from, to)| (from == "sample" && to != "clock") || (to == "sample" && from != "cli"));
-    assert_eq!(of_sample.collect::<Vec<_>>(), [] as [&(String, String); 0]);
 }

@@ -1,7 +1,7 @@
 //! The table of section 3: the answer to each parameter, id and method.
 
-use grandstand::sample::{Origin, World};
 use http::Method;
+use sample_origin::{Origin, World};
 
 use crate::client::raw;
 use crate::compare::{list_is_the_origins, same_list};

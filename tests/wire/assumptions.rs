@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{Cdn, Combine, ItemOrder, Origin, Reading, Since, Switches, World};
+use sample_origin::{Cdn, Combine, ItemOrder, Origin, Reading, Since, Switches, World};
 use serde_json::{Value, json};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{Cdn, EmptyFilters, EtagStyle, ItemOrder, LinkStyle, Origin, Switches, TaxonomyShape, World};
 use http::Method;
+use sample_origin::{Cdn, EmptyFilters, EtagStyle, ItemOrder, LinkStyle, Origin, Switches, TaxonomyShape, World};
 use serde_json::{Value, json};
 
 use crate::client::plain_client;

@@ -1,8 +1,8 @@
 //! Bodies of the origin that are uncommon and right: details that are arrays, byte order marks, and bodies without any
 //! byte.
 
-use grandstand::sample::{FaultRule, Origin, World};
 use http::Method;
+use sample_origin::{FaultRule, Origin, World};
 
 use crate::gap::Desk;
 use crate::harness::{Script, Server, Setup, Upstream, origin, run, wait_until};

@@ -16,7 +16,7 @@ async fn the_budget_holds_over_kills_restarts_and_impatient_clients() {
     let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").start().await;
     let start = Instant::now();
     let mut next_kill = Duration::from_secs(2);
-    let mut ids = origin.world(grandstand::sample::World::ids).into_iter().cycle();
+    let mut ids = origin.world(sample_origin::World::ids).into_iter().cycle();
     while start.elapsed() < Duration::from_secs(68) {
         if start.elapsed() >= next_kill && next_kill < Duration::from_secs(50) {
             server.process.kill();
@@ -44,7 +44,7 @@ async fn a_client_is_not_kept_waiting_for_a_spent_budget() {
     let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "12").set("origin.wait", "1s");
     let server = setup.set("mirror.details", "on-demand").start().await;
     server.ready().await;
-    let ids = origin.world(grandstand::sample::World::ids);
+    let ids = origin.world(sample_origin::World::ids);
     let start = Instant::now();
     let mut last = None;
     for id in ids {
@@ -72,7 +72,7 @@ async fn a_client_that_takes_all_it_can_get_delays_no_refresh() {
     let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").set("origin.wait", "1s");
     let server = setup.set("mirror.details", "on-demand").start().await;
     wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
-    for id in origin.world(grandstand::sample::World::ids) {
+    for id in origin.world(sample_origin::World::ids) {
         if server.get(&format!("/api/listings/{id}.json")).await.status != 200 {
             break;
         }
@@ -94,7 +94,7 @@ async fn a_client_that_takes_all_it_can_get_delays_no_refresh() {
 #[tokio::test]
 async fn an_origin_that_wants_no_pause_is_asked_again_at_once() {
     use crate::origin_faults::Fault;
-    use grandstand::sample::FaultRule;
+    use sample_origin::FaultRule;
     for path in ["/api/listings.json", "/api/listings/"] {
         let mut shortest = Duration::MAX;
         for _ in 0..4 {
@@ -115,7 +115,7 @@ async fn an_origin_that_wants_no_pause_is_asked_again_at_once() {
 #[tokio::test]
 async fn a_429_of_the_origin_is_obeyed() {
     use crate::origin_faults::Fault;
-    use grandstand::sample::FaultRule;
+    use sample_origin::FaultRule;
     let origin = origin(60).await;
     let rule = FaultRule::times("/api/listings.json", 1, Fault::TooManyRequests(Some(8)));
     origin.set(|switches| switches.faults = vec![rule]);
@@ -133,7 +133,7 @@ async fn a_429_of_the_origin_is_obeyed() {
 #[tokio::test]
 async fn a_pause_that_the_origin_asked_for_survives_a_kill() {
     use crate::origin_faults::Fault;
-    use grandstand::sample::FaultRule;
+    use sample_origin::FaultRule;
     each(["0", "60"], async |per_minute| {
         let origin = origin(20).await;
         let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", per_minute).start().await;

@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Cdn, CopyHeader, Origin, Switches, World};
 use http::Method;
 use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use jiff::Timestamp;
+use sample_origin::{Cdn, CopyHeader, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup, each, origin_with, quiet, wait_until};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{Cdn, ItemOrder, Origin, Switches, World};
+use sample_origin::{Cdn, ItemOrder, Origin, Switches, World};
 
 use crate::compare::{list_is_the_origins, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup, each, origin_with, wait_until};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use grandstand::sample::Origin;
 use http::Method;
+use sample_origin::Origin;
 use serde_json::json;
 
 use crate::client::Reply;

@@ -5,7 +5,7 @@ use crate::harness::{Server, Setup, origin};
 const LIST: &str = "/api/listings.json?per_page=1";
 
 /// A server that admits two requests of each client and has settled.
-async fn limited(extra: &[(&str, &str)]) -> (grandstand::sample::Origin, Server) {
+async fn limited(extra: &[(&str, &str)]) -> (sample_origin::Origin, Server) {
     let origin = origin(20).await;
     let mut setup = Setup::mirror_of(&origin).set("rate_limit.requests_per_minute", "2");
     for (key, value) in extra {
@@ -16,7 +16,7 @@ async fn limited(extra: &[(&str, &str)]) -> (grandstand::sample::Origin, Server)
     (origin, server)
 }
 
-async fn trusting(extra: &[(&str, &str)]) -> (grandstand::sample::Origin, Server) {
+async fn trusting(extra: &[(&str, &str)]) -> (sample_origin::Origin, Server) {
     let trusted = [("client_ip.trusted_proxies", r#"["127.0.0.0/8", "10.0.0.0/8"]"#)];
     limited(&[&trusted[..], extra].concat()).await
 }

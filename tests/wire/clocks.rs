@@ -109,7 +109,7 @@ async fn a_clock_that_jumps_back_leaves_a_stamp_that_confirms_nothing_and_refres
     assert_eq!(status.status, 503, "a stamp from the future confirms nothing");
     assert!(reply.age().unwrap() >= 4, "so it is not fresh: {reply:?}");
     origin.restart().await.unwrap();
-    let like = origin.world(grandstand::sample::World::ids)[0];
+    let like = origin.world(sample_origin::World::ids)[0];
     origin.edit(|world| world.insert_like(like, "After the jump").unwrap());
     wait_until("refreshes go on", || async { list(&server).await.total() == 61 }).await;
     wait_until("what is served is confirmed again", || async {
@@ -164,7 +164,7 @@ async fn a_store_from_the_future_is_served_as_unconfirmed_and_confirmed_by_the_n
     origin.restart().await.unwrap();
     young(&server, "a refresh confirms it", 8).await;
     // Neither a page nor a detail is frozen by its old stamp.
-    let id = origin.world(grandstand::sample::World::ids)[7];
+    let id = origin.world(sample_origin::World::ids)[7];
     origin.edit(|world| world.touch(id));
     let name = origin.world(|world| world.venue(id).unwrap().name.to_string());
     wait_until("a change shows", || async {

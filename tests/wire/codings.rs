@@ -1,6 +1,6 @@
 //! Content codings: the negotiation, and equal bodies.
 
-use grandstand::sample::World;
+use sample_origin::World;
 
 use crate::harness::{Setup, origin};
 

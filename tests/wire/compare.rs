@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use grandstand::sample::Origin;
+use sample_origin::Origin;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;

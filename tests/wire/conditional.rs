@@ -1,7 +1,7 @@
 //! Entity tags and preconditions: RFC 9110 section 13, and what an entity tag promises.
 
-use grandstand::sample::{ItemOrder, Switches, World};
 use http::Method;
+use sample_origin::{ItemOrder, Switches, World};
 
 use crate::client::{Reply, raw};
 use crate::harness::{PUBLIC, Server, Setup, origin, origin_with, wait_until};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grandstand::sample::World;
+use sample_origin::World;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::raw;

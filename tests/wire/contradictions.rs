@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{FaultRule, Origin, Switches, World};
 use http::Method;
 use jiff::Timestamp;
+use sample_origin::{FaultRule, Origin, Switches, World};
 use serde_json::Value;
 
 use crate::harness::nginx::OnPort;

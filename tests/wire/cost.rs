@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grandstand::sample::{EtagStyle, ItemOrder, Origin, Seen, Switches, TaxonomyShape, TermFields, World};
+use sample_origin::{EtagStyle, ItemOrder, Origin, Seen, Switches, TaxonomyShape, TermFields, World};
 use serde_json::Value;
 
 use crate::harness::{Server, Setup, origin_with, wait_until};

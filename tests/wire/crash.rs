@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Origin, World};
+use sample_origin::{Origin, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Setup, origin, wait_until};

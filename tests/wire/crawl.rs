@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use grandstand::sample::{Cdn, World};
+use sample_origin::{Cdn, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Setup, origin, quiet};
@@ -144,7 +144,7 @@ async fn a_cdn_whose_nodes_disagree_does_not_hinder_the_mirror() {
 }
 
 /// Waits until the mirror knows what each term holds.
-async fn wait_for_terms(server: &crate::harness::Server, origin: &grandstand::sample::Origin) {
+async fn wait_for_terms(server: &crate::harness::Server, origin: &sample_origin::Origin) {
     crate::harness::wait_until("the list is certified and the terms are known", || async {
         let status = server.status().await;
         let certified = matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"));

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use grandstand::sample::World;
+use sample_origin::World;
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
 use crate::harness::{Server, Setup, origin, wait_until};
@@ -57,7 +57,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-async fn everything_is_the_origins(server: &Server, origin: &grandstand::sample::Origin) {
+async fn everything_is_the_origins(server: &Server, origin: &sample_origin::Origin) {
     list_is_the_origins(server, origin, LIST).await;
     for id in origin.world(World::ids) {
         detail_is_the_origins(server, origin, id).await;

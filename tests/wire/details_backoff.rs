@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{FaultRule, Origin};
+use sample_origin::{FaultRule, Origin};
 
 use crate::harness::{Server, Setup, each, origin, quiet, wait_until};
 use crate::origin_faults::Fault;
@@ -56,7 +56,7 @@ async fn while_all_details_fail_they_are_asked_for_ever_more_seldom_and_that_is_
 #[tokio::test]
 async fn a_few_details_that_fail_delay_no_others_and_are_told() {
     let origin = origin(60).await;
-    let ids = origin.world(grandstand::sample::World::ids);
+    let ids = origin.world(sample_origin::World::ids);
     let rules = ids[..12].iter().map(|id| FaultRule::always(&format!("{DETAILS}{id}.json"), Fault::HtmlWith200));
     let rules: Vec<_> = rules.collect();
     origin.set(|switches| switches.faults = rules);

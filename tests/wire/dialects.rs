@@ -1,6 +1,6 @@
 //! The documented API has many dialects; the mirror understands them all, and a refresh stays cheap in each.
 
-use grandstand::sample::{
+use sample_origin::{
     ApiUrlStyle, EmptyFilters, EmptyPages, EtagStyle, Generated, GeneratedAt, ItemOrder, Switches, TaxonomyShape,
     TermFields, World,
 };

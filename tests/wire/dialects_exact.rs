@@ -2,7 +2,7 @@
 //!
 //! `dialects` samples and checks the cost of a refresh; here all combinations are compared.
 
-use grandstand::sample::{
+use sample_origin::{
     ApiUrlStyle, CountStyle, EmptyFilters, EmptyPages, EtagStyle, Generated, GeneratedAt, ItemOrder, ModifiedStyle,
     Origin, Switches, TaxonomyShape, TermFields, TermNames, World,
 };

@@ -6,8 +6,8 @@ mod contents;
 mod export;
 mod life;
 
-use grandstand::sample::Origin;
 use http::Method;
+use sample_origin::Origin;
 
 use crate::client::Reply;
 use crate::harness::{Server, Setup, each, origin};

@@ -10,8 +10,8 @@ mod spelled;
 
 use std::collections::BTreeSet;
 
-use grandstand::sample::{Edges, Elsewhere, FaultRule, Origin, Switches};
 use http::Method;
+use sample_origin::{Edges, Elsewhere, FaultRule, Origin, Switches};
 use serde_json::{Value, json};
 
 use crate::client::Reply;

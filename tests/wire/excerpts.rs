@@ -1,6 +1,6 @@
 //! Messages show text from the origin as an excerpt.
 
-use grandstand::sample::FaultRule;
+use sample_origin::FaultRule;
 
 use crate::harness::{Setup, origin, wait_until};
 use crate::origin_faults::Fault;

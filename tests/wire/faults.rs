@@ -7,7 +7,7 @@ mod tls;
 
 use std::time::Duration;
 
-use grandstand::sample::{FaultRule, World};
+use sample_origin::{FaultRule, World};
 
 use crate::compare::list_is_the_origins;
 use crate::harness::{Setup, origin, wait_until};

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use grandstand::sample::{Origin, Switches};
+use sample_origin::{Origin, Switches};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use grandstand::sample::{Origin, Switches, World};
 use grandstand::store::DataDir;
 use http::Method;
+use sample_origin::{Origin, Switches, World};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,7 +1,7 @@
 //! The headers around an answer: CORS, links, freshness, and how it was made.
 
-use grandstand::sample::World;
 use http::Method;
+use sample_origin::World;
 
 use crate::client::http2_client;
 use crate::harness::{PUBLIC, Setup, origin, wait_until};

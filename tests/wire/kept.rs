@@ -1,6 +1,6 @@
 //! `snapshot=`: answers from kept snapshots, so that consecutive pages come from one version.
 
-use grandstand::sample::{Origin, World};
+use sample_origin::{Origin, World};
 
 use crate::harness::{PUBLIC, Server, Setup, edit, origin, wait_until};
 

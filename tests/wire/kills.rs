@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Origin, World};
+use sample_origin::{Origin, World};
 use serde_json::Value;
 
 use crate::crash::{dead, nothing_was_fetched_twice};

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use grandstand::sample::Origin;
 use http::Method;
+use sample_origin::Origin;
 
 use crate::client::Reply;
 use crate::harness::{Server, Setup, origin};

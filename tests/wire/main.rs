@@ -72,6 +72,7 @@ mod read_through;
 mod refresh;
 mod reload;
 mod room;
+mod sample;
 mod service;
 mod shapes;
 mod shared_limit;

@@ -4,8 +4,8 @@
 
 use std::io::Read as _;
 
-use grandstand::sample::FaultRule;
 use http::Method;
+use sample_origin::FaultRule;
 use serde_json::Value;
 
 use crate::client::{Reply, header_map, plain_client};
@@ -120,7 +120,7 @@ async fn what_is_held_back_is_told_of_with_the_request_that_accepts_it() {
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
-    let left = origin.world(grandstand::sample::World::len);
+    let left = origin.world(sample_origin::World::len);
     server.refresh().await;
     wait_until("something is held back", || async { !server.status().await["held"].is_null() }).await;
     let told = advice(&server).await.remove(0);

@@ -1,6 +1,6 @@
 //! A learned order places changes without reading every page, and is given up when a page contradicts it.
 
-use grandstand::sample::{ItemOrder, Origin, Switches, World};
+use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{list_is_the_origins, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup, origin_with, wait_until};

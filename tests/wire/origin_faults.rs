@@ -1,6 +1,6 @@
 //! Faults in answers of the sample origin, for tests only: the program has none.
 //!
-//! The sample chooses the requests, and how often ([`grandstand::sample::FaultRule`]). Callers: tests, and the
+//! The sample chooses the requests, and how often ([`sample_origin::FaultRule`]). Callers: tests, and the
 //! simulation, which also runs as a bench.
 
 pub mod answers;

@@ -1,7 +1,7 @@
 //! The pages and documents for people and programs, on the public listener.
 
-use grandstand::sample::Origin;
 use http::Method;
+use sample_origin::Origin;
 
 use crate::client::Reply;
 use crate::harness::{Server, Setup, origin, wait_until};

@@ -1,6 +1,6 @@
 //! A path has one reading or is refused; a refused one is not forwarded.
 
-use grandstand::sample::{Origin, World};
+use sample_origin::{Origin, World};
 
 use crate::client::{Reply, raw, raw_and_no_more};
 use crate::harness::{Server, Setup, origin};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use grandstand::sample::World;
 use http::Method;
+use sample_origin::World;
 
 use crate::client::{Reply, header_map, plain_client};
 use crate::harness::{Server, Setup, breath, origin, wait_until};

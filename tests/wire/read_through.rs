@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Origin, World};
+use sample_origin::{Origin, World};
 
 use crate::compare::detail_is_the_origins;
 use crate::crash::DURABLE;

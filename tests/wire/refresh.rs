@@ -1,7 +1,7 @@
 //! Changes at the origin show here soon; and what happens while the origin is unreachable.
 
-use grandstand::sample::{ItemOrder, Origin, Switches, World};
 use http::Method;
+use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup, origin, origin_with, wait_until};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{FaultRule, Origin, World};
 use http::Method;
+use sample_origin::{FaultRule, Origin, World};
 
 use crate::client::Reply;
 use crate::compare::{same_list, taxonomy_is_the_origins};

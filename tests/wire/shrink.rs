@@ -1,7 +1,7 @@
 //! A snapshot that lost too much is held back until it is accepted.
 
-use grandstand::sample::World;
 use http::Method;
+use sample_origin::World;
 
 use crate::compare::list_is_the_origins;
 use crate::harness::{Server, Setup, origin, run, wait_until};

@@ -14,8 +14,8 @@ mod walking;
 
 use std::collections::BTreeMap;
 
-use grandstand::sample::{Origin, World};
 use http::Method;
+use sample_origin::{Origin, World};
 use serde_json::Value;
 
 use crate::client::Reply;

@@ -4,9 +4,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use grandstand::sample::{Cdn, EtagStyle, Generated, GeneratedAt, Origin, Switches, World};
 use http::Method;
 use jiff::Timestamp;
+use sample_origin::{Cdn, EtagStyle, Generated, GeneratedAt, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup, edit, origin_with, wait_until};

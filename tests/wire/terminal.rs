@@ -81,7 +81,7 @@ impl Drop for OnTerminal {
     }
 }
 
-async fn settled(listings: usize) -> (grandstand::sample::Origin, Server) {
+async fn settled(listings: usize) -> (sample_origin::Origin, Server) {
     let origin = origin(listings).await;
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;

@@ -8,8 +8,7 @@ use http_body_util::BodyExt;
 use super::super::write::write_with;
 use super::*;
 use crate::api::page::Page;
-use crate::clock::{Clock, WallTime};
-use crate::sample::{Origin, Switches, World as Venues};
+use sample_origin::{Clock, Origin, Switches, World as Venues};
 
 async fn ask(origin: &Origin, target: &str) -> Bytes {
     let answer = origin.ask(&Method::GET, target, &HeaderMap::new()).await.unwrap();
@@ -19,7 +18,7 @@ async fn ask(origin: &Origin, target: &str) -> Bytes {
 
 /// A world of the origin's as a mirror has it.
 async fn mirrored(venues: &Venues) -> World {
-    let clock = Clock::fake(WallTime::from_seconds(1_795_000_000)).clock();
+    let clock = Clock::of_runtime(1_795_000_000_000);
     let origin = Origin::within(venues.clone(), Switches::default(), clock);
     let mut world = World::of([]);
     world.evidence.clear();

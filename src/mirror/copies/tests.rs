@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::clock::{Clock, FakeClock};
-use crate::sample::{Origin, Switches, World};
 use crate::store::DataDir;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::ClientConfig;
@@ -11,6 +10,7 @@ use crate::upstream::status::OriginStatus;
 use crate::upstream::transport::{Arrival, Transport, TransportError};
 use crate::upstream::window::Class;
 use crate::upstream::wire::Wire;
+use sample_origin::{Origin, Switches, World};
 
 use super::*;
 

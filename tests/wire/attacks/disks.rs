@@ -1,8 +1,8 @@
 //! A disk that stalls or refuses to sync: answers from memory go on, nothing is torn or lost, and `/status` says why.
 
 use futures_util::future::join_all;
-use grandstand::sample::World;
 use http::Method;
+use sample_origin::World;
 
 use crate::compare::list_is_the_origins;
 use crate::harness::faults::Faults;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
 
-use grandstand::sample::FaultRule;
+use sample_origin::FaultRule;
 
 use crate::harness::{Script, Setup, Upstream, breath, origin, wait_until};
 use crate::origin_faults::Fault;

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use grandstand::sample::Origin;
+use sample_origin::Origin;
 use serde_json::Value;
 
 use super::{book, read, repository};

@@ -8,10 +8,10 @@ use std::io;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use grandstand::sample::{Asked, Body, FaultRule, Mishap, Origin, Switches};
 use http::Response;
 use http_body_util::{BodyExt as _, Full};
 use percent_encoding::percent_decode_str;
+use sample_origin::{Asked, Body, FaultRule, Mishap, Origin, Switches};
 use serde_json::Value;
 
 use super::{LIST, edges, has_learned, learning, switches};

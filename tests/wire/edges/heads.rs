@@ -3,9 +3,9 @@
 use std::io;
 
 use async_trait::async_trait;
-use grandstand::sample::{Asked, Body, FaultRule, Mishap};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Response};
+use sample_origin::{Asked, Body, FaultRule, Mishap};
 
 use super::{LIST, edges, is_odd, learned};
 use crate::harness::run;

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use grandstand::sample::{
+use sample_origin::{
     BadNumber, BeyondLast, Commas, Edges, Elsewhere, OddSince, Origin, Repeated, Switches, TooMany, UnknownSlug,
 };
 
@@ -157,8 +157,7 @@ async fn a_city_outside_its_state_is_asked_for_once_and_twice_only_where_the_ori
     for (personality, asked) in [("documented", 1), ("lenient", 2), ("strict", 2)] {
         let (origin, server) = learned(personality, 130).await;
         let is_pair = |target: &str| target.contains("state=") && target.contains("&city=");
-        let pairs =
-            |log: Vec<grandstand::sample::Seen>| log.iter().filter(|seen| is_pair(&seen.path_and_query)).count();
+        let pairs = |log: Vec<sample_origin::Seen>| log.iter().filter(|seen| is_pair(&seen.path_and_query)).count();
         assert_eq!(pairs(origin.log()), asked, "{personality}");
         let told = edges(&server).await["cases"]["city-outside-state"].clone();
         assert_eq!(told == "read through", asked == 2, "{personality}: {told}");

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Dates, Edges, EmptyPages, Numbers, Origin, Slugs, Switches};
+use sample_origin::{Dates, Edges, EmptyPages, Numbers, Origin, Slugs, Switches};
 
 use super::{LIST, edges, has_learned, learned, learning, of_the_origin, tag};
 use crate::client::Reply;
@@ -51,7 +51,7 @@ const NUMBERS: [&str; 14] = [
 
 /// The id of a listing, otherwise spelled.
 fn ids(origin: &Origin) -> Vec<String> {
-    let id = origin.world(grandstand::sample::World::ids)[3];
+    let id = origin.world(sample_origin::World::ids)[3];
     ["0%", "+%", "%2B%", "%.0", "%20%", "%x", "%_0"]
         .map(|form| form.replace('%', "\u{1}"))
         .map(|form| {
@@ -194,7 +194,7 @@ async fn where_nobody_can_be_asked_other_spellings_of_iso_8601_are_read_and_all_
         let none = server.ok(&format!("{LIST}?sport=Golf")).await;
         assert_eq!(none.total(), 0, "slugs are compared exactly");
         assert_ne!(none.the("cache-control"), "no-store");
-        let id = origin.world(grandstand::sample::World::ids)[0];
+        let id = origin.world(sample_origin::World::ids)[0];
         let missing = server.get(&format!("/api/listings/0{id}.json")).await;
         assert_eq!((missing.status, missing.the("cache-control")), (404, "public, max-age=60".to_owned()));
     }
@@ -242,7 +242,7 @@ async fn where_the_origin_fails_the_answer_to_an_odd_value_is_ours_and_not_kept(
         (switches.numbers, switches.slugs) = (Numbers::ParseInt, Slugs::Loose);
     })
     .await;
-    let id = origin.world(grandstand::sample::World::ids)[0];
+    let id = origin.world(sample_origin::World::ids)[0];
     origin.shutdown().await;
     for (target, status) in [
         (format!("{LIST}?page=2.0"), 400),

@@ -1,6 +1,6 @@
 //! Oddities that are no faults: the answer's meaning is clear, so it is stored to the byte.
 
-use grandstand::sample::{FaultRule, Switches, World};
+use sample_origin::{FaultRule, Switches, World};
 
 use super::table::{LIST, complete, everything_is_the_origins, restless};
 use crate::compare::list_is_the_origins;

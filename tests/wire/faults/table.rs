@@ -1,6 +1,6 @@
 //! Applies a fault to a running mirror and removes it; what must hold meanwhile. Callers: the tables.
 
-use grandstand::sample::{FaultRule, Origin, World};
+use sample_origin::{FaultRule, Origin, World};
 use serde_json::Value;
 
 use crate::client::Reply;

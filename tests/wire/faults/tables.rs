@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{FaultRule, World};
+use sample_origin::{FaultRule, World};
 
 use super::table::{LIST, Told, complete, delay_the_first_crawl, harm_nobody, restless};
 use crate::compare::list_is_the_origins;

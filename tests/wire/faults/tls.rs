@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use grandstand::sample::Origin;
+use sample_origin::Origin;
 use tempfile::TempDir;
 
 use crate::harness::{Setup, origin, wait_until};

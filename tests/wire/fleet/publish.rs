@@ -8,14 +8,14 @@ mod real;
 mod several;
 mod signed;
 
-use grandstand::sample::World;
+use sample_origin::World;
 
 use super::store::{Store, leads_to, leads_to_all, publishing, told};
 use crate::clocks::Hand;
 use crate::harness::{Aim, Setup, edit, origin, run, wait_until};
 
 /// Changes one listing at the origin, and waits until the mirror serves it.
-async fn change(origin: &grandstand::sample::Origin, server: &crate::harness::Server) -> String {
+async fn change(origin: &sample_origin::Origin, server: &crate::harness::Server) -> String {
     edit(origin, server, |world: &mut World| {
         let ids = world.ids();
         assert!(world.touch(ids[ids.len() / 2]));
@@ -174,7 +174,7 @@ async fn a_publisher_that_is_killed_at_any_instant_leaves_a_head_whose_objects_a
 #[tokio::test]
 async fn an_offline_server_publishes_what_it_has_imported() {
     let (store, desk) = (Store::new(), crate::gap::Desk::new());
-    let (_origin, mirror) = crate::gap::mirrored(80, grandstand::sample::Switches::default()).await;
+    let (_origin, mirror) = crate::gap::mirrored(80, sample_origin::Switches::default()).await;
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "all.gsb").await;
     desk.does(&Setup::offline(), &desk.data(), &["import"], "all.gsb").await;
     let server = desk.serve_copy(Setup::offline().set("publish.url", &store.url())).await;

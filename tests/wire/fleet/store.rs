@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use grandstand::sample::Origin;
+use sample_origin::Origin;
 use serde_json::Value;
 use tempfile::TempDir;
 

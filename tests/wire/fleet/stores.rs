@@ -2,8 +2,8 @@
 
 mod real;
 
-use grandstand::sample::{Origin, World};
 use http::Method;
+use sample_origin::{Origin, World};
 
 use crate::fleet::relay::Line;
 use crate::fleet::store::lists;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use grandstand::sample::{Switches, World};
+use sample_origin::{Switches, World};
 
 use super::{Desk, Everything, LIST, Load, edit, everything, is_one_of, mirrored, none_failed, targets};
 use crate::harness::{Server, Setup};

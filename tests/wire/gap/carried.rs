@@ -1,6 +1,6 @@
 //! A replica behind the gap answers as the origin does and as its mirror did.
 
-use grandstand::sample::{CountStyle, Origin, Switches, TaxonomyShape, World};
+use sample_origin::{CountStyle, Origin, Switches, TaxonomyShape, World};
 
 use super::{Desk, LIST, edit, everything, is_one_of, mirrored};
 use crate::compare::{detail_is_the_origins, same_list, slugs, taxonomy_is_the_origins};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use grandstand::sample::{Switches, World};
 use http::Method;
+use sample_origin::{Switches, World};
 
 use super::{Desk, Everything, LIST, Load, edit, everything, is_one_of, mirrored, none_failed, targets};
 use crate::client::{Reply, plain_client};

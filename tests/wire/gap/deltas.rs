@@ -1,6 +1,6 @@
 //! Deltas: as small as the change, for one base only, with all that the base lacks.
 
-use grandstand::sample::{Origin, Switches, World};
+use sample_origin::{Origin, Switches, World};
 
 use super::{Desk, Everything, LIST, edit, everything, is_one_of, mirrored};
 use crate::compare::{detail_is_the_origins, list_is_the_origins};

@@ -1,7 +1,7 @@
 //! A bundle that is dated in the future confirms nothing, and every place that shows a time says so.
 
-use grandstand::sample::Switches;
 use http::Method;
+use sample_origin::Switches;
 
 use super::{Desk, LIST};
 use crate::clocks::Hand;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Switches, World};
+use sample_origin::{Switches, World};
 
 use super::{Desk, Everything, copy_all, edit, everything, is_one_of, mirrored};
 use crate::harness::{Aim, Process, Setup, wait_until};

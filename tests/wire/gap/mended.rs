@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use grandstand::sample::{Origin, Switches, World};
+use sample_origin::{Origin, Switches, World};
 
 use super::{Desk, Everything, LIST, edit, everything, is_one_of, mirrored};
 use crate::harness::{Server, Setup, run};

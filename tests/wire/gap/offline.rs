@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use grandstand::sample::{Switches, World};
+use sample_origin::{Switches, World};
 
 use super::{Desk, LIST, mirrored};
 use crate::harness::{Server, Setup, wait_until};

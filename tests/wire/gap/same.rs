@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use grandstand::sample::{Switches, World};
+use sample_origin::{Switches, World};
 
 use super::{Desk, LIST, Load, edit, mirrored, none_failed, targets};
 use crate::harness::{Process, Setup, wait_until};

@@ -1,13 +1,13 @@
 //! A bundle seeds a mirror: imported data is revalidated, not fetched.
 
-use grandstand::sample::{Switches, World};
+use sample_origin::{Switches, World};
 
 use super::{Desk, LIST, edit, mirrored};
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup};
 
 /// A mirror of the origin on a copy of this desk's data, started after the origin's log was cleared.
-async fn seeded(desk: &Desk, origin: &grandstand::sample::Origin) -> Server {
+async fn seeded(desk: &Desk, origin: &sample_origin::Origin) -> Server {
     origin.clear_log();
     let server = desk.serve_copy(Setup::mirror_of(origin)).await;
     server.ready().await;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use grandstand::sample::Switches;
+use sample_origin::Switches;
 
 use super::{Desk, edit, everything, is_one_of, mirrored};
 use crate::harness::Setup;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grandstand::sample::{CountStyle, Origin, Switches};
+use sample_origin::{CountStyle, Origin, Switches};
 use serde_json::Value;
 
 use super::{Desk, LIST, edit, mirrored};

@@ -1,6 +1,6 @@
 //! An origin that answers as a test scripts it: any status, field, body, pause or end of a connection.
 //!
-//! It knows nothing of the API; where the real data matters use [`grandstand::sample`]. Plain HTTP/1.1, keep-alive,
+//! It knows nothing of the API; where the real data matters use [`sample_origin`]. Plain HTTP/1.1, keep-alive,
 //! over real sockets. Callers: tests of the caching reverse proxy.
 
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use grandstand::sample::FaultRule;
+use sample_origin::FaultRule;
 use tokio::sync::Semaphore;
 
 use super::{answer, in_both, nothing};
@@ -62,7 +62,7 @@ async fn a_list_that_is_read_through_links_to_its_neighbours() {
     let tag = server.ok(&target).await.etag();
     let unchanged = server.get_with(&target, &[("if-none-match", &tag)]).await;
     assert!(unchanged.status == 304 && unchanged.the("link").contains("rel=\"next\""), "{unchanged:?}");
-    let detail = format!("/api/listings/{}.json", origin.world(grandstand::sample::World::ids)[1]);
+    let detail = format!("/api/listings/{}.json", origin.world(sample_origin::World::ids)[1]);
     for target in ["/api/sports.json", &detail] {
         let link = server.ok(target).await.header("link");
         assert!(link.is_none_or(|link| link.contains("license") && !link.contains("first")), "{target}");
@@ -170,7 +170,7 @@ async fn what_clients_read_before_there_is_a_snapshot_is_not_asked_for_again() {
     let hang = FaultRule::always("/api/listings.json?page=2&per_page=100", Fault::Hang);
     origin.set(|switches| switches.faults = vec![hang]);
     let server = Setup::mirror_of(&origin).set("origin.timeout", "3s").start().await;
-    let id = origin.world(grandstand::sample::World::ids)[5];
+    let id = origin.world(sample_origin::World::ids)[5];
     let detail = format!("/api/listings/{id}.json");
     let read = ["/api/sports.json", "/api/cities.json", "/api/listings.json?page=3&per_page=100", &detail];
     for target in read {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use grandstand::sample::{FaultRule, Origin, World};
+use sample_origin::{FaultRule, Origin, World};
 
 use crate::compare::{detail_is_the_origins, same_list};
 use crate::harness::{Server, Setup, each, origin, wait_until};

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::{StreamExt as _, stream};
-use grandstand::sample::{Asked, Body};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::Frame;
+use sample_origin::{Asked, Body};
 
 /// Names the hops that are left in the query of a redirect.
 const HOPS: &str = "hops=";

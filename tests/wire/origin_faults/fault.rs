@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use grandstand::sample::{Asked, Body, Mishap};
 use http::Response;
+use sample_origin::{Asked, Body, Mishap};
 
 use super::answers;
 use super::raw::{self, Raw};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use grandstand::sample::FaultRule;
 use http::header::LOCATION;
 use reqwest::Client;
 use reqwest::redirect::Policy;
+use sample_origin::FaultRule;
 use serde_json::Value;
 
 use super::{Fault, answers};

@@ -1,7 +1,7 @@
 //! `/openapi.json` and the running server: the answers match their description.
 
-use grandstand::sample::{Edges, Switches};
 use http::Method;
+use sample_origin::{Edges, Switches};
 use serde_json::Value;
 
 use super::mirrored;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{Cdn, Switches};
+use sample_origin::{Cdn, Switches};
 
 use crate::harness::{Process, Setup, origin, origin_with, run, wait_until};
 

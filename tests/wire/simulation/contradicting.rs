@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use grandstand::api::query::ListQuery;
 use grandstand::clock::Clock;
-use grandstand::sample::{Cdn, Origin, Switches, World};
 use jiff::Timestamp;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
+use sample_origin::{Cdn, Origin, Switches, World};
 use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};
@@ -45,7 +45,11 @@ async fn play(seed: u64) {
     switches.cdn = (seed > 1).then_some(Cdn { max_age: COPIES, nodes: 1 });
     (scene.ttl, scene.cache_ttl, scene.budget) = (TTL, COPIES, None);
     (scene.sweep_every, scene.verify_every) = (6 * HOUR, 1000 * HOUR);
-    let origin = Arc::new(Origin::within(world, switches.clone(), clock.clone()));
+    let origin = Arc::new(Origin::within(
+        world,
+        switches.clone(),
+        sample_origin::Clock::of_runtime(clock.now_wall().as_millis()),
+    ));
     scene.switches = switches;
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::new(origin.clone(), clock.clone(), dir.path());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grandstand::clock::Clock;
-use grandstand::sample::{Edges, Origin, Switches, World};
+use sample_origin::{Edges, Origin, Switches, World};
 use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};
@@ -29,7 +29,11 @@ fn mirror(personality: &str, dir: &std::path::Path) -> (Arc<Origin>, Ground, Sce
     // What else is in the background would take its slots.
     (scene.sweep_every, scene.verify_every) = (1_000_000 * SECOND, 1_000_000 * SECOND);
     let world = World::generate(scene.listings, 1);
-    let origin = Arc::new(Origin::within(world, scene.switches.clone(), clock.clone()));
+    let origin = Arc::new(Origin::within(
+        world,
+        scene.switches.clone(),
+        sample_origin::Clock::of_runtime(clock.now_wall().as_millis()),
+    ));
     let ground = Ground::new(origin.clone(), clock, dir);
     (origin, ground, scene)
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grandstand::clock::Clock;
-use grandstand::sample::{FaultRule, Origin, Switches, World};
 use grandstand::snapshot::meta::Certificate;
+use sample_origin::{FaultRule, Origin, Switches, World};
 use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};
@@ -29,7 +29,11 @@ fn mirror(listings: usize, dir: &std::path::Path) -> (Arc<Origin>, Clock, Rig) {
     // A sweep would meet the fault, too.
     (scene.sweep_every, scene.verify_every) = (1_000_000 * SECOND, 1_000_000 * SECOND);
     let world = World::generate(listings, 1);
-    let origin = Arc::new(Origin::within(world, scene.switches.clone(), clock.clone()));
+    let origin = Arc::new(Origin::within(
+        world,
+        scene.switches.clone(),
+        sample_origin::Clock::of_runtime(clock.now_wall().as_millis()),
+    ));
     let ground = Ground::new(origin.clone(), clock.clone(), dir);
     let rig = Rig::start(&scene, &ground, 1);
     (origin, clock, rig)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use grandstand::api::query::ListQuery;
 use grandstand::api::taxonomy::{TaxonomyKind, VolatileKeys};
-use grandstand::sample::Origin;
+use sample_origin::Origin;
 
 /// Milliseconds of the origin's time.
 pub type Ms = i64;

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{
-    ApiUrlStyle, Cdn, CopyHeader, Edges, EmptyFilters, EtagStyle, FaultRule, Generated, GeneratedAt, ItemOrder,
-    Switches, TaxonomyShape, TermFields,
-};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
+use sample_origin::{
+    ApiUrlStyle, Cdn, CopyHeader, Edges, EmptyFilters, EtagStyle, FaultRule, Generated, GeneratedAt, ItemOrder,
+    Switches, TaxonomyShape, TermFields,
+};
 
 use super::script::BEGIN;
 use crate::origin_faults::Fault;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grandstand::clock::{Clock, RuntimeHand, WallTime};
-use grandstand::sample::{Origin, World};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
+use sample_origin::{Origin, World};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -128,7 +128,11 @@ impl Run {
         let (own, hand) = Clock::of_runtime(BEGIN);
         let world = World::generate(scene.listings, seed);
         let ids = world.ids();
-        let origin = Arc::new(Origin::within(world, scene.switches.clone(), clock.clone()));
+        let origin = Arc::new(Origin::within(
+            world,
+            scene.switches.clone(),
+            sample_origin::Clock::of_runtime(clock.now_wall().as_millis()),
+        ));
         let mut history = History::default();
         history.record(&origin, clock.now_wall().as_millis(), &ids, &[]);
         let history = Arc::new(Mutex::new(history));

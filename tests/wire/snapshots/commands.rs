@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use grandstand::sample::World;
 use grandstand::store::DataDir;
+use sample_origin::World;
 use serde_json::Value;
 
 use super::{LIST, command, done, edit, grow, ids_of, kept, mirrored};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grandstand::sample::World;
+use sample_origin::World;
 
 use super::{content, edit, grow, mirrored, release, roll_back, tells_the_difference};
 use crate::harness::{Server, wait_until};

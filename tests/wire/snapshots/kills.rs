@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use grandstand::sample::World;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
+use sample_origin::World;
 use serde_json::Value;
 
 use super::{LIST, content, grow, kept, listed, mirrored, tells_the_difference};

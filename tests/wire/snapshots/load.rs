@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::{LIST, edit, mirrored, release, roll_back};
 use crate::client::{Reply, http2_client, plain_client};
 use crate::harness::wait_until;
-use grandstand::sample::World;
+use sample_origin::World;
 
 /// What does not change with a confirmation.
 type Whole = (String, String);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grandstand::sample::{Origin, World};
+use sample_origin::{Origin, World};
 use serde_json::Value;
 
 use super::{LIST, edit, grow, mirrored, release, roll_back};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 
-use grandstand::sample::World;
 use grandstand::store::{BlockKey, DataDir, Store};
+use sample_origin::World;
 
 use super::{LIST, command, done, grow, kept, mirrored, newest, post};
 use crate::clocks::Hand;

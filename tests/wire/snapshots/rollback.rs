@@ -1,7 +1,7 @@
 //! A rollback beside a mirror that goes on: durable, told, and without loss of what the old version needs.
 
-use grandstand::sample::{Since, Switches, World};
 use http::Method;
+use sample_origin::{Since, Switches, World};
 use serde_json::json;
 
 use super::{LIST, command, done, edit, grow, kept, listed, mirrored, newest, post, release, roll_back};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use grandstand::sample::Switches;
 use http::Method;
+use sample_origin::Switches;
 use serde_json::{Value, json};
 
 use super::signed::{key, public, signing};

@@ -1,6 +1,6 @@
 //! Clocks that differ between publisher and replica.
 
-use grandstand::sample::Switches;
+use sample_origin::Switches;
 
 use super::{Shelf, follows, health, replica_of};
 use crate::gap::{LIST, mirrored};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use grandstand::sample::{Switches, World};
 use http::Method;
+use sample_origin::{Switches, World};
 
 use super::{Shelf, all_of, follows, health, polled, replica_of, says};
 use crate::gap::{LIST, is_one_of, mirrored};

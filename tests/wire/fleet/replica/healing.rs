@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use grandstand::sample::World;
+use sample_origin::World;
 
 use super::says;
 use crate::fleet::store::{Head, Store, lists, publishing};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use grandstand::sample::Switches;
+use sample_origin::Switches;
 use serde_json::{Value, json};
 
 use super::{Shelf, all_of, follows, polled, replica_of, says};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use grandstand::sample::Switches;
+use sample_origin::Switches;
 
 use super::{Shelf, all_of, follows, replica_of};
 use crate::gap::{is_one_of, mirrored, names};

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use grandstand::sample::{Origin, Switches, World};
+use sample_origin::{Origin, Switches, World};
 use serde_json::Value;
 
 use super::{Shelf, all_of, follows, health, polled, replica_of, says};

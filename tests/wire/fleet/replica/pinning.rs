@@ -1,7 +1,7 @@
 //! Rollbacks, the publisher's and the replica's own, and imports by hand.
 
-use grandstand::sample::{Origin, Switches, World};
 use http::Method;
+use sample_origin::{Origin, Switches, World};
 
 use super::{Shelf, all_of, follows, replica_of};
 use crate::gap::{Desk, LIST, is_one_of, mirrored};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use grandstand::sample::{Origin, World};
 use http::Method;
+use sample_origin::{Origin, World};
 
 use super::super::s3::{S3, with_options};
 use super::super::store::{Store, lost, publishing};

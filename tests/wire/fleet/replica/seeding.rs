@@ -1,6 +1,6 @@
 //! A mirror with an empty disk takes its first data from a store, and then asks its origin whether it is true.
 
-use grandstand::sample::{Switches, World};
+use sample_origin::{Switches, World};
 
 use super::Shelf;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grandstand::sample::Switches;
+use sample_origin::Switches;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{Shelf, all_of, follows, says};

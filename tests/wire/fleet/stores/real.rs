@@ -5,9 +5,9 @@
 //! option with the secret, if the store checks it, and `GRANDSTAND_STORE_WRONG` another value for that.
 //! `GRANDSTAND_STORE_TORN` is set if the store shows objects that are only half written.
 
-use grandstand::sample::Origin;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
+use sample_origin::Origin;
 use url::Url;
 
 use crate::fleet::relay::Relay;

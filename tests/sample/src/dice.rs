@@ -1,15 +1,15 @@
 //! Tiny deterministic random numbers (splitmix64).
 //!
-//! Not good randomness: the same seed must give the same world with every version of every dependency. Callers:
-//! everything in `sample` that makes a choice.
+//! Not good randomness: the same seed must give the same world with every version of every dependency. Callers: whatever
+//! makes a choice, here and in the test origin.
 
 /// A stream of pseudo-random numbers that depends on nothing but its seed.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
     /// Dice whose rolls are determined by all of `parts`.
-    pub(super) fn of(parts: &[u64]) -> Self {
+    pub fn of(parts: &[u64]) -> Self {
         let mut dice = Self(0x5EED_0F5E_A50E_D51D);
         for part in parts {
             dice.0 = dice.roll() ^ part;
@@ -18,7 +18,7 @@ impl Dice {
     }
 
     /// The next 64 bits.
-    pub(super) fn roll(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -27,22 +27,22 @@ impl Dice {
     }
 
     /// A number in `0..bound`; 0 for a bound of 0.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.roll()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in `0.0..1.0`.
-    pub(super) fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// True with the given probability (`0.0..=1.0`).
-    pub(super) fn chance(&mut self, probability: f64) -> bool {
+    pub fn chance(&mut self, probability: f64) -> bool {
         self.fraction() < probability
     }
 
     /// One element of a table, which must not be empty.
-    pub(super) fn pick<T: Copy>(&mut self, table: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, table: &[T]) -> T {
         table[self.below(table.len() as u64) as usize]
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{HeaderMap, Method, Response};
+use sample::dice::Dice;
 
-use super::dice::Dice;
 use super::server::{self, Shared};
 use super::switches::Switches;
 use super::wire::Body;

@@ -12,8 +12,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
-
-use crate::clock::Monotonic;
+use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::etag::{tag_in_coding, tag_of};
@@ -33,7 +32,7 @@ pub(super) struct Copy {
     pub(super) gzip: bool,
     pub(super) etag: Option<String>,
     /// When it was made, on the monotonic clock ...
-    pub(super) made: Monotonic,
+    pub(super) made: Instant,
     /// ... and on the origin's.
     pub(super) made_at: Timestamp,
 }
@@ -45,7 +44,7 @@ impl Copy {
         gzip: bool,
         style: EtagStyle,
         nonce: u64,
-        made: Monotonic,
+        made: Instant,
         made_at: Timestamp,
     ) -> Self {
         let text = answer.body.text.as_bytes();
@@ -82,8 +81,8 @@ pub(super) struct Copies {
 
 impl Copies {
     /// A copy, and whether it is not yet too old.
-    pub(super) fn get(&self, key: &Key, max_age: Duration, now: Monotonic) -> Option<(Copy, bool)> {
-        self.kept.get(key).map(|copy| (copy.clone(), now.since(copy.made) < max_age))
+    pub(super) fn get(&self, key: &Key, max_age: Duration, now: Instant) -> Option<(Copy, bool)> {
+        self.kept.get(key).map(|copy| (copy.clone(), now.duration_since(copy.made) < max_age))
     }
 
     /// Keeps a copy, if a CDN would keep it.
@@ -92,7 +91,7 @@ impl Copies {
             return;
         }
         if self.kept.len() >= MANY {
-            self.kept.retain(|_, kept| copy.made.since(kept.made) < max_age);
+            self.kept.retain(|_, kept| copy.made.duration_since(kept.made) < max_age);
         }
         self.kept.insert(key, copy.clone());
     }
@@ -104,7 +103,7 @@ impl Copies {
 }
 
 /// The `Age` of a copy in whole seconds, rounded up: the data is never younger than it says.
-pub(super) fn age_of(copy: &Copy, now: Monotonic) -> u64 {
-    let age = now.since(copy.made);
+pub(super) fn age_of(copy: &Copy, now: Instant) -> u64 {
+    let age = now.duration_since(copy.made);
     age.as_secs() + u64::from(age.subsec_nanos() > 0)
 }

@@ -3,79 +3,25 @@
 //! Only terms with a venue are listed. Counts are true unless `count_skew` is set; switches vary envelope and field
 //! names. Callers: `answer`.
 
+use sample::Term;
+
 use super::answer::{Answer, Context};
-use super::gazetteer::state_slug;
 use super::json::Json;
-use super::places::STATES;
-use super::sports::SPORTS;
 use super::switches::{CountStyle, TaxonomyShape, TermFields, TermNames};
-use super::world::World;
-
-/// Number of venues per term.
-#[derive(Debug)]
-pub(super) struct Counts {
-    sports: Vec<i64>,
-    states: Vec<i64>,
-    cities: Vec<i64>,
-}
-
-impl Counts {
-    /// Counts by walking all venues.
-    pub(super) fn of(world: &World) -> Self {
-        let mut counts = Self {
-            sports: vec![0; SPORTS.len()],
-            states: vec![0; STATES.len()],
-            cities: vec![0; world.map.cities.len()],
-        };
-        for venue in &world.venues {
-            let place = &world.map.places[usize::from(venue.place)];
-            counts.sports[usize::from(venue.sport)] += 1;
-            counts.states[usize::from(place.state)] += 1;
-            counts.cities[usize::from(place.city)] += 1;
-        }
-        counts
-    }
-}
-
-struct Term {
-    slug: String,
-    name: &'static str,
-    count: i64,
-}
 
 /// Answers with the sports, the most frequent first.
 pub(super) fn sports(context: &Context<'_>) -> Answer {
-    let counts = context.world.counts();
-    let name_of = |index: usize| (SPORTS[index].slug.to_owned(), SPORTS[index].name);
-    let mut terms = terms(&counts.sports, name_of);
-    terms.sort_by_key(|term| std::cmp::Reverse(term.count));
-    taxonomy(context, "sport", "sports", &terms)
+    taxonomy(context, "sport", "sports", &context.world.current_terms()[0])
 }
 
 /// Answers with the states by name.
 pub(super) fn states(context: &Context<'_>) -> Answer {
-    let counts = context.world.counts();
-    let mut terms = terms(&counts.states, |index| (state_slug(index as u8), STATES[index].name));
-    terms.sort_by_key(|term| term.name);
-    taxonomy(context, "state", "states", &terms)
+    taxonomy(context, "state", "states", &context.world.current_terms()[1])
 }
 
 /// Answers with the cities by name; equal names by slug.
 pub(super) fn cities(context: &Context<'_>) -> Answer {
-    let counts = context.world.counts();
-    let cities = &context.world.map.cities;
-    let mut terms = terms(&counts.cities, |index| (cities[index].slug.clone(), cities[index].name));
-    terms.sort_by(|one, two| (one.name, &one.slug).cmp(&(two.name, &two.slug)));
-    taxonomy(context, "city", "cities", &terms)
-}
-
-fn terms(counts: &[i64], name_of: impl Fn(usize) -> (String, &'static str)) -> Vec<Term> {
-    let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-    let term = |(index, &count): (usize, &i64)| {
-        let (slug, name) = name_of(index);
-        Term { slug, name, count }
-    };
-    used.map(term).collect()
+    taxonomy(context, "city", "cities", &context.world.current_terms()[2])
 }
 
 fn taxonomy(context: &Context<'_>, parameter: &str, plural: &str, terms: &[Term]) -> Answer {

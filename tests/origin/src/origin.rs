@@ -1,24 +1,22 @@
 //! [`Origin`]: a running sample origin, and the handle to watch and change it.
 //!
-//! Not the serving itself (`server`). Callers: `grandstand demo`, `grandstand origin`, the wire tests, the benches.
+//! Not the serving itself (`server`). Callers: the wire tests, the unit tests, the benches.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
 
 use http::{HeaderMap, Method, Response};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
+use sample::dice::Dice;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::clock::Clock;
-
 use super::answer::Context;
-use super::dice::Dice;
+use super::clock::Clock;
 use super::listing;
 use super::log::Seen;
 use super::server::{Shared, accept};
@@ -61,7 +59,7 @@ impl Origin {
     /// One without a socket, on the given clock, which also dates its world's edits: only [`ask`](Self::ask) reaches
     /// it. Its address is `http://127.0.0.1:1`, where nobody listens.
     pub fn within(world: World, switches: Switches, clock: Clock) -> Self {
-        let world = world.with_clock(clock.clone());
+        let world = world.with_clock(clock);
         let shared = shared(SocketAddr::from(([127, 0, 0, 1], 1)), world, switches, clock);
         Self { shared: Arc::new(shared), running: Mutex::default(), reserved: Mutex::default() }
     }
@@ -208,15 +206,13 @@ impl Drop for Origin {
 fn shared(addr: SocketAddr, world: World, switches: Switches, clock: Clock) -> Shared {
     Shared {
         addr,
-        // In this order: the log must not show a request before its sender knows that it exists.
-        began: (Instant::now(), clock.now_mono()),
         switches: RwLock::new(Arc::new(switches)),
         log: Mutex::default(),
         limit: Mutex::default(),
         copies: Mutex::default(),
         dice: Mutex::new(Dice::of(&[world.seed()])),
         // Not from 0: what differs in every answer must differ across restarts, too.
-        nonce: AtomicU64::new(clock.now_wall().as_millis().cast_unsigned().wrapping_mul(1_000_000)),
+        nonce: AtomicU64::new(clock.now().as_millisecond().cast_unsigned().wrapping_mul(1_000_000)),
         world: RwLock::new(world),
         clock,
     }

@@ -6,15 +6,13 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, ISOWeekDate};
 use jiff::tz::TimeZone;
 use percent_encoding::percent_decode_str;
+use sample::Venue;
+use sample::data::SPORTS;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::edges::{BadNumber, Commas, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
-use super::gazetteer::state_slug;
-use super::places::STATES;
-use super::sports::SPORTS;
 use super::switches::{Combine, Dates, ModifiedStyle, Numbers, Since, Slugs, Switches};
-use super::venue::Venue;
 use super::world::World;
 
 /// Status and complaint.
@@ -114,10 +112,8 @@ impl Query {
         let slug = |name: &str| self.folded.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
         let (state, city) = (slug("state")?, slug("city")?);
         let is_in = |venue: &Venue, state_too: bool, city_too: bool| {
-            let place = &world.map.places[usize::from(venue.place)];
-            let in_state = state_slug(place.state) == state;
-            let in_city = world.map.cities[usize::from(place.city)].slug == city;
-            (in_state || !state_too) && (in_city || !city_too)
+            let [_, in_state, in_city] = world.labels(venue).map(|label| label.0);
+            (in_state == state || !state_too) && (in_city == city || !city_too)
         };
         let has = |state, city| world.venues.iter().any(|venue| is_in(venue, state, city));
         (has(true, false) && has(false, true) && !has(true, true)).then_some((state, city))
@@ -132,7 +128,7 @@ impl Query {
             slug(name).map(|slugs| parts(slugs, is_several).into_iter().filter_map(find).collect::<Vec<usize>>())
         };
         let sport = buckets("sport", &|slug| SPORTS.iter().position(|sport| sport.slug == slug));
-        let state = buckets("state", &|slug| (0..STATES.len()).position(|at| state_slug(at as u8) == slug));
+        let state = buckets("state", &|slug| world.map.states.iter().position(|state| state == slug));
         let city_wins = switches.edges.elsewhere == Elsewhere::CityCounts && self.outside(world).is_some();
         let state = state.filter(|_| !city_wins);
         let city = buckets("city", &|slug| world.map.cities.iter().position(|city| city.slug == slug));
@@ -198,7 +194,7 @@ fn parts(value: &str, is_several: bool) -> Vec<&str> {
 fn is_known(world: &World, parameter: &str, slug: &str) -> bool {
     match parameter {
         "sport" => SPORTS.iter().any(|sport| sport.slug == slug),
-        "state" => (0..STATES.len()).any(|at| state_slug(at as u8) == slug),
+        "state" => world.map.states.iter().any(|state| state == slug),
         _ => world.map.cities.iter().any(|city| city.slug == slug),
     }
 }

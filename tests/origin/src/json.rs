@@ -7,21 +7,15 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// String escapes beyond those that JSON demands.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Escapes {
-    /// `/` is written `\/`.
-    pub(super) slashes: bool,
-    /// Everything beyond ASCII is written `\uXXXX`.
-    pub(super) ascii: bool,
-}
+use sample::world::quoted;
 
 /// A JSON text being written.
 #[derive(Debug)]
 pub(super) struct Json {
     text: String,
     pretty: bool,
-    escapes: Escapes,
+    /// `/` is written `\/` in all strings.
+    slashes: bool,
     /// One entry per open object or array: whether it has a member yet.
     open: Vec<bool>,
     after_key: bool,
@@ -39,9 +33,8 @@ pub(super) struct Text {
 impl Json {
     /// An empty text; `pretty` puts each member on a line of its own, `slashes` escapes them in all strings.
     pub(super) fn new(pretty: bool, slashes: bool) -> Self {
-        let escapes = Escapes { slashes, ascii: false };
         let text = String::with_capacity(16 * 1024);
-        Self { text, pretty, escapes, open: Vec::new(), after_key: false, volatile: Vec::new() }
+        Self { text, pretty, slashes, open: Vec::new(), after_key: false, volatile: Vec::new() }
     }
 
     /// Writes an object; `members` writes its keys and values.
@@ -64,28 +57,36 @@ impl Json {
 
     /// Writes a string.
     pub(super) fn string(&mut self, value: &str) {
-        self.string_as(value, Escapes::default());
+        self.separate();
+        self.text.push_str(&quoted(value, self.slashes, false));
     }
 
-    /// Writes a string with more escapes than usual.
-    pub(super) fn string_as(&mut self, value: &str, more: Escapes) {
+    /// Writes members that are dense JSON, in the spelling of this text.
+    pub(super) fn members(&mut self, members: &str) {
         self.separate();
-        let slashes = self.escapes.slashes || more.slashes;
-        let ascii = self.escapes.ascii || more.ascii;
-        self.text.push('"');
-        for letter in value.chars() {
-            match letter {
-                '"' => self.text.push_str("\\\""),
-                '\\' => self.text.push_str("\\\\"),
-                '\t' => self.text.push_str("\\t"),
-                '\n' => self.text.push_str("\\n"),
-                '/' if slashes => self.text.push_str("\\/"),
-                control if control < ' ' => self.escape(control),
-                beyond if ascii && !beyond.is_ascii() => self.escape(beyond),
-                other => self.text.push(other),
+        let (mut in_string, mut escaped) = (false, false);
+        for letter in members.chars() {
+            // The first member of an object or array that is not empty.
+            if !in_string && !matches!(letter, '}' | ']') && self.open.last() == Some(&false) {
+                self.separate();
             }
+            match letter {
+                '/' if in_string && self.slashes && !escaped => self.text.push_str("\\/"),
+                '{' | '[' if !in_string => {
+                    self.text.push(letter);
+                    self.open.push(false);
+                }
+                '}' | ']' if !in_string => self.close(letter),
+                ',' if !in_string => {
+                    self.text.push(',');
+                    self.new_line();
+                }
+                ':' if !in_string && self.pretty => self.text.push_str(": "),
+                _ => self.text.push(letter),
+            }
+            in_string ^= letter == '"' && !escaped;
+            escaped = letter == '\\' && !escaped;
         }
-        self.text.push('"');
     }
 
     /// Writes a number, `true`, `false` or `null`, exactly as it is displayed.
@@ -93,12 +94,6 @@ impl Json {
         self.separate();
         // Writing to a String cannot fail.
         let _ = write!(self.text, "{value}");
-    }
-
-    /// Writes a value by appending to the text.
-    pub(super) fn append(&mut self, write: impl FnOnce(&mut String)) {
-        self.separate();
-        write(&mut self.text);
     }
 
     /// Writes a member with a string value.
@@ -127,10 +122,14 @@ impl Json {
         self.text.push(open);
         self.open.push(false);
         inside(self);
+        self.close(close);
+    }
+
+    fn close(&mut self, bracket: char) {
         if self.open.pop() == Some(true) {
             self.new_line();
         }
-        self.text.push(close);
+        self.text.push(bracket);
     }
 
     fn separate(&mut self) {
@@ -151,13 +150,6 @@ impl Json {
             self.text.extend(std::iter::repeat_n("    ", self.open.len()));
         }
     }
-
-    fn escape(&mut self, letter: char) {
-        for unit in letter.encode_utf16(&mut [0; 2]) {
-            // Writing to a String cannot fail.
-            let _ = write!(self.text, "\\u{unit:04x}");
-        }
-    }
 }
 
 #[cfg(test)]
@@ -173,8 +165,12 @@ mod tests {
             json.volatile_field("at", "now");
             json.key("list").array(|json| {
                 json.raw(1);
-                json.string_as("é👍", Escapes { slashes: false, ascii: true });
+                json.string("é👍");
                 json.object(|_| {});
+            });
+            json.members(r#""deep":{"a":"x/y","b":[1,{"c":"{,\/\\\"/"}],"e":[]}"#);
+            json.key("last").object(|json| {
+                json.members(r#""f":null,"g":{}"#);
             });
         });
         json.finish()
@@ -185,12 +181,17 @@ mod tests {
         let dense = sample(false, false);
         assert_eq!(
             dense.text,
-            r#"{"a/b":"q\"\\\u0001/ñ","n":4.50,"none":[],"at":"now","list":[1,"\u00e9\ud83d\udc4d",{}]}"#
+            concat!(
+                r#"{"a/b":"q\"\\\u0001/ñ","n":4.50,"none":[],"at":"now","list":[1,"é👍",{}],"#,
+                r#""deep":{"a":"x/y","b":[1,{"c":"{,\/\\\"/"}],"e":[]},"last":{"f":null,"g":{}}}"#
+            )
         );
         assert_eq!(&dense.text[dense.volatile[0].clone()], "\"now\"");
         assert!(sample(false, true).text.starts_with(r#"{"a\/b":"q\"\\\u0001\/ñ""#));
         let pretty = sample(true, true).text;
         assert!(pretty.contains("\n    \"n\": 4.50,\n    \"none\": [],\n"), "{pretty}");
+        let deep = "\n    \"deep\": {\n        \"a\": \"x\\/y\",\n        \"b\": [\n            1,\n            {\n                ";
+        assert!(pretty.contains(deep), "{pretty}");
         let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(parse(&dense.text), parse(&pretty));
     }

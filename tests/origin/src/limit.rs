@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::clock::Monotonic;
+use tokio::time::Instant;
 
 /// Length of the trailing window.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -15,7 +15,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Admissions of the last minute, by client address.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
-    admitted: HashMap<IpAddr, VecDeque<Monotonic>>,
+    admitted: HashMap<IpAddr, VecDeque<Instant>>,
 }
 
 impl Limit {
@@ -24,9 +24,9 @@ impl Limit {
     /// # Errors
     ///
     /// How long until the next one would be admitted, if the address has used up its `most`. Nothing is counted.
-    pub(super) fn admit(&mut self, client: IpAddr, most: u32, now: Monotonic) -> Result<(), Duration> {
+    pub(super) fn admit(&mut self, client: IpAddr, most: u32, now: Instant) -> Result<(), Duration> {
         let window = self.admitted.entry(client).or_default();
-        while window.front().is_some_and(|first| now.since(*first) >= WINDOW) {
+        while window.front().is_some_and(|first| now.duration_since(*first) >= WINDOW) {
             window.pop_front();
         }
         if window.len() < most as usize {
@@ -35,7 +35,7 @@ impl Limit {
         }
         // After the limit was lowered, more than the oldest must leave.
         let leaves = window.get((window.len() - most as usize).min(window.len().saturating_sub(1)));
-        Err(leaves.map_or(WINDOW, |at| WINDOW.saturating_sub(now.since(*at))))
+        Err(leaves.map_or(WINDOW, |at| WINDOW.saturating_sub(now.duration_since(*at))))
     }
 }
 
@@ -45,9 +45,9 @@ mod tests {
 
     #[test]
     fn the_61st_is_refused_until_the_first_is_a_minute_old() {
-        let (mut limit, start) = (Limit::default(), Monotonic::from_seconds(1));
+        let (mut limit, start) = (Limit::default(), Instant::now());
         let client = IpAddr::from([127, 0, 0, 1]);
-        let mut admit = |millis| limit.admit(client, 60, start.plus(Duration::from_millis(millis)));
+        let mut admit = |millis| limit.admit(client, 60, start + Duration::from_millis(millis));
         for nth in 0..60 {
             assert_eq!(admit(nth * 100), Ok(()));
         }

@@ -1,56 +1,61 @@
 //! The map of the synthetic world: places, city terms with their slugs, and how large each place is.
 //!
-//! Not the data (`places`, `sports`) and not the venues (`world`). Two places can share a display name, with one slug
-//! or two; the rule for slugs is here. Built once per world. Callers: the generator, the filters, the taxonomies.
+//! Not the data (`data`) and not the venues (`world`). Two places can share a display name, with one slug or two; the rule
+//! for slugs is here. Built once per world. Callers: `venue`, `world`, the test origin.
 
 use std::collections::{HashMap, HashSet};
 
-use super::dice::Dice;
-use super::places::{ODD_SLUGS, STATES, State};
-use super::sports::SPORTS;
+use crate::data::{ODD_SLUGS, SPORTS, STATES, State};
+use crate::dice::Dice;
 
 /// One city in one state.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct Place {
     /// Display name.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     /// Index into [`STATES`].
-    pub(super) state: u8,
+    pub state: u8,
     /// Latitude and longitude of its middle.
-    pub(super) middle: (f64, f64),
+    pub middle: (f64, f64),
     /// Index of the city term that covers it.
-    pub(super) city: u16,
+    pub city: u16,
 }
 
 /// One term of the cities taxonomy; it covers one place or several.
 #[derive(Debug)]
-pub(super) struct City {
+pub struct City {
     /// Slug as used in filters.
-    pub(super) slug: String,
+    pub slug: String,
     /// Display name.
-    pub(super) name: &'static str,
+    pub name: &'static str,
 }
 
 /// All places and city terms.
 #[derive(Debug)]
-pub(super) struct Gazetteer {
-    pub(super) places: Vec<Place>,
-    pub(super) cities: Vec<City>,
+pub struct Map {
+    /// The cities, state by state.
+    pub places: Vec<Place>,
+    /// The terms of the cities.
+    pub cities: Vec<City>,
+    /// The slugs of the states, `new-york`, by index.
+    pub states: Vec<String>,
     /// Running sums of the places' weights.
     place_sums: Vec<u64>,
     /// Running sums of the sports' weights.
     sport_sums: Vec<u64>,
 }
 
-impl Gazetteer {
-    pub(super) fn new() -> Self {
+impl Map {
+    pub(crate) fn new() -> Self {
         let (mut names, mut shared) = (HashSet::new(), HashSet::new());
         for (name, ..) in STATES.iter().flat_map(|state| state.cities) {
             if !names.insert(*name) {
                 shared.insert(*name);
             }
         }
-        let mut map = Self { places: Vec::new(), cities: Vec::new(), place_sums: Vec::new(), sport_sums: Vec::new() };
+        let states = STATES.iter().map(|state| slug_of(state.name)).collect();
+        let (places, cities, place_sums, sport_sums) = Default::default();
+        let mut map = Self { places, cities, states, place_sums, sport_sums };
         let mut by_slug: HashMap<String, u16> = HashMap::new();
         for (index, state) in STATES.iter().enumerate() {
             for (rank, &(name, lat, lng)) in state.cities.iter().enumerate() {
@@ -72,32 +77,27 @@ impl Gazetteer {
     }
 
     /// A place, large ones more often.
-    pub(super) fn draw_place(&self, dice: &mut Dice) -> u16 {
+    pub(crate) fn draw_place(&self, dice: &mut Dice) -> u16 {
         draw(&self.place_sums, dice) as u16
     }
 
     /// A sport, frequent ones more often.
-    pub(super) fn draw_sport(&self, dice: &mut Dice) -> u8 {
+    pub(crate) fn draw_sport(&self, dice: &mut Dice) -> u8 {
         draw(&self.sport_sums, dice) as u8
     }
 
     /// The place of a city slug; in the given state, if the slug covers several.
-    pub(super) fn place_of(&self, city: &str, state: Option<&str>) -> Option<u16> {
+    pub fn place_of(&self, city: &str, state: Option<&str>) -> Option<u16> {
         let fits = |place: &Place| {
             self.cities[usize::from(place.city)].slug == city
-                && state.is_none_or(|slug| state_slug(place.state) == slug)
+                && state.is_none_or(|slug| self.states[usize::from(place.state)] == slug)
         };
         self.places.iter().position(fits).map(|index| index as u16)
     }
 }
 
-/// The slug of a state, `new-york`.
-pub(super) fn state_slug(index: u8) -> String {
-    slug_of(STATES[usize::from(index)].name)
-}
-
 /// Lower case ASCII letters and digits, joined by `-`; letters with marks lose them, other letters disappear.
-pub(super) fn slug_of(name: &str) -> String {
+pub fn slug_of(name: &str) -> String {
     let mut slug = String::with_capacity(name.len());
     for letter in name.chars() {
         let plain = match letter {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn cities_that_share_a_name_have_slugs_of_their_own_but_for_one() {
-        let map = Gazetteer::new();
+        let map = Map::new();
         assert!(map.places.len() > 320, "{}", map.places.len());
         let slugs: HashSet<_> = map.cities.iter().map(|city| &city.slug).collect();
         assert_eq!(slugs.len(), map.cities.len());

@@ -1,23 +1,23 @@
-//! The places of synthetic venues: the states with their bounding boxes, and real cities with rough coordinates.
+//! The data of the synthetic world: states and cities, sports, and the words that venues are made of.
 //!
-//! Data only; coordinates are good to about a hundredth of a degree, boxes to a tenth: enough for a map to look right,
-//! no more. Callers: `gazetteer`, which decides slugs and sizes.
+//! Only names and rough positions of states and cities are real: coordinates are good to about a hundredth of a degree,
+//! boxes to a tenth. Callers: the modules beside it, the test origin.
 
 /// A state (or the District of Columbia).
 #[derive(Debug)]
-pub(super) struct State {
+pub struct State {
     /// Postal abbreviation in lower case.
-    pub(super) code: &'static str,
+    pub code: &'static str,
     /// Display name.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     /// South, west, north and east edge in degrees.
-    pub(super) bounds: [f64; 4],
+    pub bounds: [f64; 4],
     /// Hours from UTC in winter.
-    pub(super) hours: i8,
+    pub hours: i8,
     /// Share of the venues, relative to the other states.
-    pub(super) weight: u64,
+    pub weight: u64,
     /// Name, latitude and longitude of cities, the largest first.
-    pub(super) cities: &'static [(&'static str, f64, f64)],
+    pub cities: &'static [(&'static str, f64, f64)],
 }
 
 const fn state(
@@ -33,7 +33,7 @@ const fn state(
 
 /// All states by name.
 #[rustfmt::skip]
-pub(super) static STATES: [State; 51] = [
+pub static STATES: [State; 51] = [
     state("al", "Alabama", [30.1, -88.5, 35.0, -84.9], -6, 50, &[("Birmingham", 33.52, -86.80), ("Huntsville", 34.73, -86.59), ("Mobile", 30.69, -88.04), ("Montgomery", 32.37, -86.30), ("Tuscaloosa", 33.21, -87.57), ("Auburn", 32.61, -85.48), ("Decatur", 34.61, -86.98), ("Florence", 34.80, -87.68)]),
     state("ak", "Alaska", [51.2, -179.1, 71.4, -130.0], -9, 7, &[("Anchorage", 61.22, -149.90), ("Fairbanks", 64.84, -147.72), ("Juneau", 58.30, -134.42), ("Utqiaġvik", 71.29, -156.79)]),
     state("az", "Arizona", [31.3, -114.8, 37.0, -109.0], -7, 74, &[("Phoenix", 33.45, -112.07), ("Tucson", 32.22, -110.97), ("Mesa", 33.42, -111.83), ("Scottsdale", 33.49, -111.93), ("Glendale", 33.54, -112.19), ("Tempe", 33.43, -111.94), ("Peoria", 33.58, -112.24), ("Flagstaff", 35.20, -111.65), ("Cañon Vista", 34.54, -112.47)]),
@@ -89,9 +89,90 @@ pub(super) static STATES: [State; 51] = [
 
 /// Slugs that do not follow the rule: state code, city name, which of that name in the state (from 0), slug.
 /// Two cities of one state share a name and have two slugs; one city lies in two states and has one slug.
-pub(super) const ODD_SLUGS: [(&str, &str, usize, &str); 4] = [
+pub const ODD_SLUGS: [(&str, &str, usize, &str); 4] = [
     ("nj", "Washington", 0, "washington-warren-county-nj"),
     ("nj", "Washington", 1, "washington-gloucester-county-nj"),
     ("ar", "Texarkana", 0, "texarkana"),
     ("tx", "Texarkana", 0, "texarkana"),
+];
+
+/// A sport and its venues.
+#[derive(Debug)]
+pub struct Sport {
+    /// Slug as used in filters and in items.
+    pub slug: &'static str,
+    /// Display name.
+    pub name: &'static str,
+    /// Share of the venues, relative to the other sports.
+    pub weight: u64,
+    /// Words for such a venue.
+    pub kinds: &'static [&'static str],
+}
+
+const fn sport(slug: &'static str, name: &'static str, weight: u64, kinds: &'static [&'static str]) -> Sport {
+    Sport { slug, name, weight, kinds }
+}
+
+/// All sports, the most frequent first.
+#[rustfmt::skip]
+pub static SPORTS: [Sport; 16] = [
+    sport("baseball", "Baseball", 240, &["Ballpark", "Field", "Diamond", "Park"]),
+    sport("soccer", "Soccer", 210, &["Soccer Complex", "Field", "Pitch", "Stadium"]),
+    sport("basketball", "Basketball", 170, &["Arena", "Gymnasium", "Courts", "Fieldhouse"]),
+    sport("tennis", "Tennis", 120, &["Tennis Center", "Courts", "Racquet Club"]),
+    sport("golf", "Golf", 95, &["Golf Course", "Links", "Country Club"]),
+    sport("american-football", "American Football", 80, &["Stadium", "Bowl", "Field"]),
+    sport("swimming", "Swimming & Diving", 60, &["Aquatic Center", "Pool", "Natatorium"]),
+    sport("ice-hockey", "Ice Hockey", 45, &["Ice Arena", "Rink", "Ice Center"]),
+    sport("pickleball", "Pickleball", 40, &["Pickleball Courts", "Paddle Club"]),
+    sport("track-and-field", "Track and Field", 30, &["Track", "Athletic Field"]),
+    sport("volleyball", "Volleyball", 25, &["Volleyball Center", "Sand Courts"]),
+    sport("skateboarding", "Skateboarding", 20, &["Skate Park", "Bowl"]),
+    sport("climbing", "Climbing", 14, &["Climbing Gym", "Boulder Hall"]),
+    sport("lacrosse", "Lacrosse", 9, &["Lacrosse Field", "Turf"]),
+    sport("petanque", "Pétanque", 3, &["Boulodrome", "Pétanque Terrain"]),
+    sport("curling", "Curling", 1, &["Curling Club", "Curling Sheets"]),
+];
+
+/// Ordinary first parts of names.
+#[rustfmt::skip]
+pub const PLAIN: [&str; 40] = [
+    "Lincoln", "Riverside", "Memorial", "Veterans", "Jefferson", "Oakwood", "Lakeview", "Franklin", "Heritage",
+    "Eastside", "Westgate", "Northfield", "Southpoint", "Pioneer", "Centennial", "Liberty", "Union", "Hillcrest",
+    "Maple Grove", "Cedar Creek", "Sunset", "Harbor", "Mill Pond", "Prairie", "Summit", "Canyon", "Bayview",
+    "Stonebridge", "Fairgrounds", "Roosevelt", "King", "Chavez", "Martin", "Washington", "Jackson", "Eagle", "Falcon",
+    "Mustang", "Grant", "Willow",
+];
+
+/// First parts that break careless software.
+#[rustfmt::skip]
+pub const ODD: [&str; 20] = [
+    "Peña", "Kīlauea", "O'Brien", "\"Iron Mike\" Sadowski", "St. John’s", "Señor ⚾", "Łódź Friendship", "東京 Garden",
+    "North / South", "A\\B Works", "Müller & Söhne", "Tab\tStop", "Kaʻahumanu", "Straße", "Niño–Díaz", "👩🏽‍🚀 Apollo",
+    "<b>Bold</b>", "Cafe\u{301} Court", "Zoë", "100% Sports",
+];
+
+/// Said in every body.
+pub const ATTRIBUTION: &str =
+    "Synthetic demonstration data, not real venues - generated by the grandstand sample origin";
+/// The licence of the data.
+pub const LICENSE: &str = "https://creativecommons.org/licenses/by/4.0/";
+/// Where the API is described.
+pub const DOCS: &str = "https://venues.example/api/docs";
+/// The provider's pages, to which `url` points.
+pub const SITE: &str = "https://venues.example";
+
+pub(crate) const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+pub(crate) const STREETS: [&str; 8] =
+    ["Main St", "Park Ave", "Stadium Dr", "Elm St", "Cañada Rd", "1st St / Rear Gate", "Lake Shore Blvd", "Route 9"];
+pub(crate) const REVIEWERS: [&str; 8] = ["Sam", "Renée", "Jo", "Bjørn", "Mei 美", "Ana-Lucía", "T.", "O'Neal"];
+pub(crate) const OPINIONS: [&str; 8] = [
+    "Great lights, bring a blanket.",
+    "Parking is \"limited\".\nCome early.",
+    "Best nachos in town 🌮",
+    "Surface could use some work, staff is lovely.",
+    "5/5 would play again",
+    "Locker rooms were closed.",
+    "Très bien !",
+    "Kids loved it.",
 ];

@@ -6,10 +6,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
-use super::dice::Dice;
-use super::terms::Counts;
-use super::venue::Venue;
+use sample::dice::Dice;
+use sample::{Term, Venue};
 
 /// The order of `items`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +27,7 @@ pub enum ItemOrder {
 #[derive(Debug, Default)]
 pub(super) struct Views {
     ordered: Mutex<Option<(ItemOrder, Arc<[u32]>)>>,
-    counts: Mutex<Option<Arc<Counts>>>,
+    terms: Mutex<Option<Arc<[Vec<Term>; 3]>>>,
 }
 
 impl Clone for Views {
@@ -51,8 +49,8 @@ impl Views {
         }
     }
 
-    pub(super) fn counts(&self, count: impl FnOnce() -> Counts) -> Arc<Counts> {
-        Arc::clone(self.counts.lock().get_or_insert_with(|| Arc::new(count())))
+    pub(super) fn terms(&self, count: impl FnOnce() -> [Vec<Term>; 3]) -> Arc<[Vec<Term>; 3]> {
+        Arc::clone(self.terms.lock().get_or_insert_with(|| Arc::new(count())))
     }
 }
 

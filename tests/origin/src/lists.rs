@@ -4,13 +4,14 @@
 
 use std::cmp::Reverse;
 
+use sample::Venue;
+use sample::dice::Dice;
+
 use super::answer::{Answer, Context};
-use super::dice::Dice;
 use super::edges::{BeyondLast, Elsewhere};
 use super::json::Json;
 use super::query::Query;
 use super::switches::{EmptyFilters, EmptyPages};
-use super::venue::Venue;
 use super::{links, listing};
 
 /// Page size by default.

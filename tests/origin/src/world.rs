@@ -1,28 +1,22 @@
-//! The synthetic world: all venues, and the ways in which a test changes them.
+//! The synthetic world with the ways in which a test changes it.
 //!
 //! Not the API: nothing here knows of pages, JSON or HTTP. All look-ups walk the venues, on purpose: tests compare an
 //! indexed mirror with this. Callers: the origin, tests, benches.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use sample::data::SPORTS;
+use sample::{Stamp, Term, Venue, World as Sample, Zone};
 
-use crate::clock::Clock;
-
-use super::dice::Dice;
-use super::gazetteer::{Gazetteer, state_slug};
+use super::clock::Clock;
 use super::order::{ItemOrder, Views};
-use super::spelling::{Stamp, Zone};
-use super::sports::SPORTS;
-use super::terms::Counts;
-use super::venue::Venue;
 
 /// All venues, by id.
 #[derive(Clone, Debug)]
 pub struct World {
-    seed: u64,
-    pub(super) map: Arc<Gazetteer>,
-    pub(super) venues: Vec<Venue>,
+    sample: Sample,
     /// The largest id ever given; ids are not used twice.
     last_id: u64,
     views: Views,
@@ -30,18 +24,20 @@ pub struct World {
     clock: Clock,
 }
 
+impl Deref for World {
+    type Target = Sample;
+
+    fn deref(&self) -> &Sample {
+        &self.sample
+    }
+}
+
 impl World {
     /// Makes up a world with this many venues. The same arguments give the same world.
     pub fn generate(listings: usize, seed: u64) -> Self {
-        let map = Arc::new(Gazetteer::new());
-        let mut dice = Dice::of(&[seed]);
-        let mut last_id = 1_000;
-        let mut venues = Vec::with_capacity(listings);
-        for _ in 0..listings {
-            last_id += 1 + dice.below(5);
-            venues.push(Venue::invent(last_id, &map, &mut dice));
-        }
-        Self { seed, map, venues, last_id, views: Views::default(), clock: Clock::system() }
+        let sample = Sample::generate(listings, seed);
+        let last_id = sample.venues.last().map_or(1_000, |venue| venue.id);
+        Self { sample, last_id, views: Views::default(), clock: Clock::system() }
     }
 
     /// The same world, with edits dated by another clock.
@@ -79,9 +75,8 @@ impl World {
     /// The slugs of a venue: sport, state and city.
     pub fn slugs_of(&self, id: u64) -> Option<(&'static str, String, &str)> {
         let venue = self.venue(id)?;
-        let place = &self.map.places[usize::from(venue.place)];
-        let city = &self.map.cities[usize::from(place.city)];
-        Some((SPORTS[usize::from(venue.sport)].slug, state_slug(place.state), &city.slug))
+        let [_, state, city] = self.labels(venue);
+        Some((SPORTS[usize::from(venue.sport)].slug, state.0.to_owned(), city.0))
     }
 
     /// The ids, ascending, of the venues in all of the given buckets; `None` means any.
@@ -108,7 +103,7 @@ impl World {
         self.last_id += 3;
         let id = self.last_id;
         let modified = Stamp { at: self.this_second(), zone: Zone::Hours(0) };
-        self.venues.push(Venue { id, name: name.into(), modified, ..template });
+        self.sample.venues.push(Venue { id, name: name.into(), modified, ..template });
         self.views = Views::default();
         Some(id)
     }
@@ -116,14 +111,14 @@ impl World {
     /// Removes a venue; false if there is none.
     pub fn remove(&mut self, id: u64) -> bool {
         let Some(position) = self.position(id) else { return false };
-        self.venues.remove(position);
+        self.sample.venues.remove(position);
         self.views = Views::default();
         true
     }
 
     /// Removes every venue for which `keep` is false.
     pub fn retain(&mut self, keep: impl FnMut(&Venue) -> bool) {
-        self.venues.retain(keep);
+        self.sample.venues.retain(keep);
         self.views = Views::default();
     }
 
@@ -134,10 +129,7 @@ impl World {
 
     /// [`touch`](Self::touch), as of the given instant.
     pub fn touch_at(&mut self, id: u64, at: Timestamp) -> bool {
-        self.alter(id, |venue| {
-            venue.renew();
-            venue.modified.at = at;
-        })
+        self.alter(id, |venue| venue.touch(at))
     }
 
     /// Changes name, rating, review count and detail of a venue without moving its `modified`.
@@ -166,7 +158,7 @@ impl World {
     /// Changes a venue except its id; false if there is none.
     pub fn alter(&mut self, id: u64, change: impl FnOnce(&mut Venue)) -> bool {
         let Some(position) = self.position(id) else { return false };
-        let venue = &mut self.venues[position];
+        let venue = &mut self.sample.venues[position];
         change(venue);
         venue.id = id;
         self.views = Views::default();
@@ -183,65 +175,19 @@ impl World {
         self.views.ordered(&self.venues, order)
     }
 
-    /// Number of venues per term; computed once per edit.
-    pub(super) fn counts(&self) -> Arc<Counts> {
-        self.views.counts(|| Counts::of(self))
+    /// The terms; computed once per edit.
+    pub(super) fn current_terms(&self) -> Arc<[Vec<Term>; 3]> {
+        self.views.terms(|| self.terms())
     }
 
     fn this_second(&self) -> Timestamp {
-        Timestamp::from_second(self.clock.now_wall().as_seconds()).unwrap_or(Timestamp::MAX)
-    }
-
-    fn position(&self, id: u64) -> Option<usize> {
-        self.venues.binary_search_by_key(&id, |venue| venue.id).ok()
+        Timestamp::from_second(self.clock.now().as_second()).unwrap_or(Timestamp::MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
-    use super::super::places::STATES;
-    use super::super::spelling::Decimal;
     use super::*;
-
-    #[test]
-    fn the_same_seed_gives_the_same_world() {
-        let (one, two) = (World::generate(2_000, 7), World::generate(2_000, 7));
-        assert_eq!(one.venues, two.venues);
-        assert_ne!(one.venues, World::generate(2_000, 8).venues);
-        assert_eq!(one.venues[..500], World::generate(500, 7).venues[..]);
-    }
-
-    #[test]
-    fn venues_lie_inside_their_states_as_written() {
-        let world = World::generate(20_000, 1);
-        for venue in &world.venues {
-            let state = &STATES[usize::from(world.map.places[usize::from(venue.place)].state)];
-            let [south, west, north, east] = state.bounds;
-            let written = |decimal: Decimal| {
-                let mut text = String::new();
-                decimal.write(venue.id, &mut text);
-                text.parse::<f64>().unwrap()
-            };
-            let (lat, lng) = (written(venue.lat), written(venue.lng));
-            assert!((south..=north).contains(&lat) && (west..=east).contains(&lng), "{venue:?} in {}", state.name);
-        }
-    }
-
-    #[test]
-    fn sizes_are_skewed_and_spellings_vary() {
-        let world = World::generate(20_000, 1);
-        let in_state = |slug| world.listings_matching(None, Some(slug), None).len();
-        assert!(in_state("california") > 20 * in_state("wyoming"));
-        assert!(world.listings_matching(Some("curling"), None, None).len() < 100);
-        assert!(world.venues.iter().any(|venue| venue.rating.is_none()));
-        let zones: HashSet<_> = world.venues.iter().map(|venue| format!("{:?}", venue.modified.zone)).collect();
-        assert!(zones.len() > 5, "{zones:?}");
-        assert!(world.newest() < Some(Timestamp::now()));
-        assert!(!world.listings_matching(None, Some("arkansas"), Some("texarkana")).is_empty());
-        assert!(!world.listings_matching(None, Some("texas"), Some("texarkana")).is_empty());
-    }
 
     #[test]
     fn edits_change_what_they_say_and_nothing_else() {

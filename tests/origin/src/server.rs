@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method, Request, Response};
@@ -15,17 +15,18 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};
+use sample::dice::Dice;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-
-use crate::clock::{self, Clock, Monotonic, WallTime};
+use tokio::time::Instant;
 
 use super::answer::{Answer, Context};
 use super::cdn::{Copies, Copy, age_of};
-use super::dice::Dice;
+use super::clock::Clock;
 use super::etag::none_match_hits;
 use super::fault::{Asked, Mishap, strike};
 use super::limit::Limit;
@@ -39,8 +40,6 @@ use super::world::World;
 pub(super) struct Shared {
     pub(super) addr: SocketAddr,
     pub(super) clock: Clock,
-    /// One moment on the log's clock and on the origin's.
-    pub(super) began: (Instant, Monotonic),
     pub(super) world: RwLock<World>,
     pub(super) switches: RwLock<Arc<Switches>>,
     pub(super) log: Mutex<Log>,
@@ -91,11 +90,6 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
         Ok(twins) => twins,
         Err(error) => return tracing::warn!(%error, "a connection of the sample origin failed"),
     };
-    if clock::is_beyond_http() {
-        return tracing::error!(
-            "the system clock shows a time before 1970 or after 9999; the sample origin cannot answer"
-        );
-    }
     let service = service_fn(|request| handle(Arc::clone(&shared), client, twin.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
@@ -129,8 +123,8 @@ impl Shared {
         twin: &Twin,
     ) -> io::Result<Response<Body>> {
         self.jitter().await;
-        let now = self.clock.now_mono();
-        let entry = self.log.lock().arrived(seen(self.instant(now), client, method, target, headers));
+        let now = Instant::now();
+        let entry = self.log.lock().arrived(seen(now, client, method, target, headers));
         let switches = Arc::clone(&*self.switches.read());
         let admitted = switches.refuse_61st.map_or(Ok(()), |most| self.limit.lock().admit(client.ip(), most, now));
         let response = if let Err(wait) = admitted {
@@ -153,16 +147,9 @@ impl Shared {
         response
     }
 
-    /// A moment on the log's clock.
-    fn instant(&self, at: Monotonic) -> Instant {
-        let (instant, mono) = self.began;
-        instant + at.since(mono)
-    }
-
     fn origin_time(&self, switches: &Switches) -> Timestamp {
         let ahead = SignedDuration::from_secs(switches.clock_ahead);
-        let now = Timestamp::from_millisecond(self.clock.now_wall().as_millis()).unwrap_or(Timestamp::MAX);
-        now.saturating_add(ahead).unwrap_or(Timestamp::MAX)
+        self.clock.now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
     }
 
     /// The base address, with prefix.
@@ -217,7 +204,7 @@ impl Shared {
 
     fn copy(&self, switches: &Switches, target: &str, gzip: bool) -> Copy {
         let nonce = self.nonce.fetch_add(1, Ordering::Relaxed);
-        let made = self.clock.now_mono();
+        let made = Instant::now();
         let (answer, made_at) = self.make(switches, target, nonce);
         Copy::of(&answer, gzip, switches.etags, nonce, made, made_at)
     }
@@ -226,7 +213,7 @@ impl Shared {
         let node = self.dice.lock().below(u64::from(cdn.nodes.max(1))) as u32;
         let key = (node, target.to_owned(), gzip);
         let header = switches.copy_header;
-        let kept = self.copies.lock().get(&key, cdn.max_age, self.clock.now_mono());
+        let kept = self.copies.lock().get(&key, cdn.max_age, Instant::now());
         let fetch = || {
             let copy = self.copy(switches, target, gzip);
             self.copies.lock().put(key, &copy, cdn.max_age);
@@ -246,7 +233,7 @@ impl Shared {
             CopyHeader::Silent { says_so, .. } => (false, says_so),
             CopyHeader::OwnDate | CopyHeader::OriginDate => (true, true),
         };
-        let age = has_age.then(|| if hit { age_of(&copy, self.clock.now_mono()) } else { 0 });
+        let age = has_age.then(|| if hit { age_of(&copy, Instant::now()) } else { 0 });
         (copy, Times { date: http_date(date), age, hit: says_so.then_some(hit) })
     }
 
@@ -271,7 +258,7 @@ impl Shared {
 
 fn seen(at: Instant, client: SocketAddr, method: &Method, target: &str, headers: &HeaderMap) -> Seen {
     Seen {
-        at,
+        at: at.into_std(),
         client,
         method: method.to_string(),
         path_and_query: target.to_owned(),
@@ -300,5 +287,5 @@ pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 fn http_date(at: Timestamp) -> String {
-    WallTime::from_millis(at.as_millisecond()).http_date().unwrap_or_default()
+    DateTimePrinter::new().timestamp_to_rfc9110_string(&at).unwrap_or_default()
 }
