@@ -4,7 +4,7 @@
 //! confirmed. Retries are up to the callers: most modules beside it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -84,6 +84,35 @@ pub(super) struct Fetched {
     pub error: Option<CopyError>,
 }
 
+/// The largest `Age` of the last hour.
+#[derive(Debug, Default)]
+struct LongestAge {
+    age: Duration,
+    /// In milliseconds of our clock.
+    seen_ms: i64,
+}
+
+impl LongestAge {
+    /// How long an `Age` counts; a larger one is no reason to wait for longer.
+    const MOST: Duration = Duration::from_secs(3600);
+
+    /// A larger `Age` is that of a broken clock, not of a copy.
+    const CREDIBLE: Duration = Duration::from_secs(30 * 86_400);
+
+    fn saw(&mut self, seconds: u32, now_ms: i64) {
+        let age = Duration::from_secs(seconds.into());
+        if age <= Self::CREDIBLE && age.min(Self::MOST) >= self.at(now_ms) {
+            (self.age, self.seen_ms) = (age.min(Self::MOST), now_ms);
+        }
+    }
+
+    fn at(&self, now_ms: i64) -> Duration {
+        let most_ms = i64::try_from(Self::MOST.as_millis()).unwrap_or(i64::MAX);
+        let counts = (0..=most_ms).contains(&now_ms.saturating_sub(self.seen_ms));
+        if counts { self.age } else { Duration::ZERO }
+    }
+}
+
 /// The copies of one origin.
 #[derive(Clone)]
 pub struct Copies {
@@ -94,8 +123,7 @@ pub struct Copies {
     judging: Arc<Mutex<()>>,
     /// When an answer was last older than its arrival, in milliseconds of our clock: a cache sits before the origin.
     aged_ms: Arc<AtomicI64>,
-    /// The largest `Age` so far, in seconds.
-    longest_age: Arc<AtomicU32>,
+    longest_age: Arc<Mutex<LongestAge>>,
     sent: Arc<AtomicU64>,
 }
 
@@ -127,10 +155,7 @@ impl Copies {
 
     /// How long after an answer the copies that were in the origin's CDN then have expired.
     pub(super) fn apart(&self) -> Duration {
-        /// A larger `Age` is no reason to wait for longer.
-        const MOST: Duration = Duration::from_secs(3600);
-        let longest_age = Duration::from_secs(self.longest_age.load(Ordering::Relaxed).into());
-        self.cache_ttl() + longest_age.min(MOST)
+        self.cache_ttl() + self.longest_age.lock().at(self.client.now_ms())
     }
 
     /// How many requests were sent by [`Copies::fetch`] and [`Copies::fetch_some`].
@@ -269,7 +294,7 @@ impl Copies {
         let stamped = Some(text).filter(|_| !is_304);
         let Dated { until_ms, claimed_ms, since_ms: new_since_ms, is_aged } =
             self.client.stamps().date(Place::of(path), answer, stamped, before);
-        self.longest_age.fetch_max(answer.stamps.age.unwrap_or(0), Ordering::Relaxed);
+        self.longest_age.lock().saw(answer.stamps.age.unwrap_or(0), fetched_ms);
         if is_aged {
             self.aged_ms.store(fetched_ms, Ordering::Relaxed);
         }

@@ -153,6 +153,27 @@ async fn a_stamp_that_never_changes_neither_ages_data_nor_holds_it_up() {
 }
 
 #[tokio::test]
+async fn one_answer_with_an_absurd_age_is_no_reason_to_wait() {
+    let (_origin, hand, copies, _dir) = silent();
+    let ttl = copies.cache_ttl();
+    let saw = |age| copies.longest_age.lock().saw(age, hand.clock().now_wall().as_millis());
+    saw(u32::MAX);
+    saw(1 << 31);
+    assert_eq!(copies.apart(), ttl, "no copy is so old");
+    saw(400);
+    saw(30);
+    assert_eq!(copies.apart(), ttl + Duration::from_secs(400));
+    hand.advance(Duration::from_secs(3000));
+    saw(86_400);
+    assert_eq!(copies.apart(), ttl + Duration::from_secs(3600), "longer helps nobody");
+    hand.advance(Duration::from_secs(3599));
+    saw(20);
+    assert_eq!(copies.apart(), ttl + Duration::from_secs(3600));
+    hand.advance(Duration::from_secs(2));
+    assert_eq!(copies.apart(), ttl, "the cache may be gone");
+}
+
+#[tokio::test]
 async fn a_look_while_the_disk_stands_still_holds_up_nobody_else() {
     let (origin, _hand, copies, _dir) = silent();
     *origin.0.lock() = body(NOW, 1);
