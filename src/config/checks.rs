@@ -32,6 +32,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_limit(&config, &mut reader);
     check_proxies(&config, &mut reader);
     check_stores(&mut config, &mut reader);
+    check_admin(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
     // A line that is not TOML has been reported; findings about it would be guesses.
@@ -124,6 +125,13 @@ fn check_limit(config: &Config, reader: &mut KeyReader) {
     }
 }
 
+/// The rules of `[admin]`.
+fn check_admin(config: &Config, reader: &mut KeyReader) {
+    if config.admin.token.is_some() && config.admin.token_file.is_some() {
+        reader.fail("admin.token_file", "admin.token is set, too; remove one of them");
+    }
+}
+
 /// The rules of `[publish]` and `[replica]`.
 fn check_stores(config: &mut Config, reader: &mut KeyReader) {
     let (publish, replica) = (&mut config.publish, &mut config.replica);
@@ -165,7 +173,7 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
     if !config.admin.accepts_writes() {
         warn("admin.token", "is not set, and admin.listen is not a loopback address: actions are refused");
     }
-    if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
+    if config.admin.secret().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
         warn("admin.token", "is short and easy to guess; use 16 random characters or more");
     }
     let tls = || config.tls.iter().flat_map(|tls| &tls.listen);
