@@ -24,7 +24,7 @@ const RESOLVING: Duration = Duration::from_secs(2);
 
 /// Reads the whole tree.
 pub(super) fn resolve(merged: Merged) -> Examined {
-    let Merged { root, errors: unread, incomplete } = merged;
+    let Merged { root, errors: unread, unread: strays, incomplete } = merged;
     let mut reader = KeyReader::new(incomplete);
     let mut config = read(root.into_table().unwrap_or_default(), &mut reader);
     check_listeners(&config, &mut reader);
@@ -34,7 +34,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_stores(&mut config, &mut reader);
     check_admin(&config, &mut reader);
     reader.report_unknown();
-    let warnings = warnings(&config, &reader);
+    let warnings = strays.into_iter().chain(warnings(&config, &reader)).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
     let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
     let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
