@@ -198,9 +198,9 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>) -> String {
     )
 }
 
-/// Crawlers may read the pages and the API, but not every page of the explorer, nor the files.
+/// Crawlers may read the pages, the API and the files, but not every page of the explorer.
 pub(super) fn robots(site: &Site) -> String {
     let path = url::Url::parse(&site.public_url).map(|url| url.path().trim_end_matches('/').to_owned());
     let path = path.unwrap_or_default();
-    format!("User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/dumps/\nDisallow: {path}/changes.json\n")
+    format!("User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/changes.json\n")
 }

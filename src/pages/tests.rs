@@ -232,4 +232,5 @@ fn what_the_data_says_is_text_on_a_page() {
 fn crawlers_are_kept_from_what_has_no_end() {
     let robots = text(&pages(true), &fixed(Document::Robots));
     assert!(robots.contains("Disallow: /venues/explore?\n"), "{robots}");
+    assert!(!robots.contains("dumps"), "/llms.txt recommends the files: {robots}");
 }
