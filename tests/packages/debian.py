@@ -120,6 +120,7 @@ def try_out(binary, suite, work):
     first, second = build(binary, work, 1), build(binary, work, 2)
     listed = output("dpkg-deb", "--contents", first)
     for path in ["usr/bin/grandstand", UNIT, "usr/lib/systemd/system/grandstand.socket",
+                 "usr/lib/systemd/system/grandstand@.service", "etc/logrotate.d/grandstand",
                  "usr/lib/systemd/system/grandstand-https.socket", "usr/share/man/man1/grandstand.1.gz",
                  "usr/share/man/man1/grandstand-bundle-export.1.gz", "usr/share/bash-completion/completions/grandstand",
                  "usr/share/zsh/vendor-completions/_grandstand", "usr/share/fish/vendor_completions.d/grandstand.fish",

@@ -4,6 +4,11 @@
 set -eu
 cd "$(dirname "$0")/../../config/systemd"
 
+if ! sed -f ../../tests/packages/instance.sed grandstand.service | diff - grandstand@.service; then
+    echo "units: write it anew, here: sed -f ../../tests/packages/instance.sed grandstand.service > grandstand@.service"
+    exit 1
+fi
+
 if ! command -v systemd-analyze >/dev/null; then
     echo "units: systemd-analyze is missing; nothing was checked"
     exit 69
