@@ -3,7 +3,8 @@
 
     tests/packages/container.py [--binary target/debug/grandstand]
 
-It needs neither Docker nor podman; `image.py` builds the image and tries it.
+It needs neither Docker nor podman; `image.py` builds the image and tries it. The manifests in `config/kubernetes` are
+compared with the schemas of Kubernetes (PyPI: kubernetes-validate, installed below target/kubernetes).
 """
 
 import argparse
@@ -13,10 +14,14 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
+import tempfile
 
 from steps import ROOT, check
 
 CONTAINER = ROOT / "config" / "container"
+MANIFESTS = sorted((ROOT / "config" / "kubernetes").glob("*.yaml"))
+VALIDATOR = "kubernetes-validate==1.37.0"
 
 
 def accepts(binary, environment, what):
@@ -73,11 +78,58 @@ def compose(binary, settings):
             check(other in services, f"compose.yaml: {name} waits for {other}, which is there")
 
 
+def follows_schemas(manifest):
+    home = ROOT / "target" / "kubernetes"
+    mark = home / "installed"
+    if not mark.exists() or mark.read_text() != VALIDATOR:
+        made = subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=False).returncode == 0
+        if not made or subprocess.run([home / "bin" / "pip", "install", "--quiet", VALIDATOR], check=False).returncode != 0:
+            print(f"SKIPPED: {VALIDATOR} cannot be installed. {manifest.name} was NOT compared with the schemas.")
+            return
+        mark.write_text(VALIDATOR)
+    ran = subprocess.run([home / "bin" / "kubernetes-validate", "--strict", manifest], capture_output=True, text=True, check=False)
+    check(ran.returncode == 0, f"{manifest.name}: it follows the schemas {ran.stdout if ran.returncode else ''}".rstrip())
+
+
+def kubernetes(binary, settings):
+    try:
+        import yaml
+    except ImportError:
+        print("SKIPPED: python3-yaml is missing. The manifests of Kubernetes were NOT checked.")
+        return
+    check(MANIFESTS, "there are manifests of Kubernetes")
+    for manifest in MANIFESTS:
+        follows_schemas(manifest)
+        documents = list(yaml.safe_load_all(manifest.read_text()))
+        pods = {document["kind"]: document["spec"]["template"] for document in documents if "template" in document["spec"]}
+        for kind, pod in pods.items():
+            what = f"{manifest.name}: {kind}"
+            [container] = pod["spec"]["containers"]
+            environment = {one["name"]: one["value"] for one in container["env"] if one["name"].startswith("GRANDSTAND__")}
+            with tempfile.NamedTemporaryFile("w", suffix=".token") as token:
+                token.write("0123456789abcdef0123")
+                token.flush()
+                if "GRANDSTAND__ADMIN__TOKEN_FILE" in environment:
+                    environment["GRANDSTAND__ADMIN__TOKEN_FILE"] = token.name
+                accepts(binary, {**settings, **environment}, what)
+            knows(binary, container["args"], what)
+            ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+            listen = [settings["GRANDSTAND__LISTEN"], environment["GRANDSTAND__ADMIN__LISTEN"]]
+            check(all(f":{port}" in address for port, address in zip([ports["http"], ports["admin"]], listen)),
+                  f"{what}: its ports are those of the listeners")
+            selected = [document for document in documents if document["kind"] == "Service"]
+            labels = pod["metadata"]["labels"]
+            check(selected and all(service["spec"]["selector"].items() <= labels.items() for service in selected),
+                  f"{what}: its service finds it")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/debug/grandstand")
     binary = parser.parse_args().binary.resolve()
-    compose(binary, dockerfile(binary))
+    settings = dockerfile(binary)
+    compose(binary, settings)
+    kubernetes(binary, settings)
 
 
 if __name__ == "__main__":
