@@ -248,7 +248,7 @@ impl Snapshots {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
         let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
-        match self.0.store.update_meta(newest.seq, &meta) {
+        match self.0.store.update_meta(newest.seq, &meta, &States::default()) {
             // The snapshot was lost with a damaged part of the file.
             Err(StoreError::NoSuchSnapshot(_)) => {
                 self.put(&mut notes, &newest.dataset, meta, WrittenAlong::default(), &|| {})
@@ -267,7 +267,9 @@ impl Snapshots {
         self.unless_moved(seen)?;
         let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
         let epoch = self.show(dataset, &newest.meta, newest.seq);
-        if let Err(error) = self.0.store.put_evidence(evidence) {
+        let mut states = States::default();
+        let stored = states.put_evidence(None, evidence).and_then(|()| self.0.store.put_states(&states));
+        if let Err(error) = stored {
             tracing::warn!(%error, "the lists of ambiguous terms could not be stored");
         }
         Ok(epoch)

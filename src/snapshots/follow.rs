@@ -253,7 +253,7 @@ impl Snapshots {
         (meta.certificate, meta.confirmed_ms, meta.claimed_ms) = (certificate, confirmed_ms, None);
         let mut states = States::default();
         states.put_json(TAKEN, taken)?;
-        self.store().update_meta_along(newest.seq, &meta, &states)?;
+        self.store().update_meta(newest.seq, &meta, &states)?;
         let shown = self.shown(meta);
         if shown != newest.meta {
             self.show(&newest.dataset, &shown, newest.seq);

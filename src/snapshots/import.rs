@@ -14,7 +14,7 @@ use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
-use crate::store::{Arriving, States, WrittenAlong};
+use crate::store::{Arriving, LEARNED, States, WrittenAlong};
 
 /// The key of the list sizes of the last day, by which a large loss is noticed.
 pub(crate) const SIZES: &str = "sizes";
@@ -94,12 +94,12 @@ impl Snapshots {
         let allow_older = allow_older || followed.is_some();
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
         let mut states = States::default();
-        states.put_evidence(&all_evidence)?;
+        states.put_evidence(None, &all_evidence)?;
         states.put(HIGHEST, highest.to_string().into_bytes())?;
         // What was learned of the present origin itself counts more.
         let learned = learned.filter(|_| !self.0.policy.has_origin || self.0.edges.known().is_none());
         if let Some(learned) = &learned {
-            states.put_learned(learned)?;
+            states.put_json(LEARNED, learned)?;
         }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);

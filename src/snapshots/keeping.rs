@@ -22,7 +22,7 @@ impl Snapshots {
         if evidence.is_empty() {
             return;
         }
-        if let Err(error) = states.put_evidence_of(newest.seq, &evidence) {
+        if let Err(error) = states.put_evidence(Some(newest.seq), &evidence) {
             tracing::warn!(%error, snapshot = %newest.dataset.id, "some terms of a kept snapshot are in doubt now");
         }
     }

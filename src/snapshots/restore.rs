@@ -12,6 +12,7 @@ use super::changes::JOURNAL;
 use super::loaded::LoadedSnapshots;
 use super::notes::Notes;
 use super::{Policy, Snapshots, SnapshotsError, SnapshotsState};
+use crate::api::edges::lesson::Learned;
 use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness;
 use crate::snapshot::columns::{Names, Traits};
@@ -21,7 +22,7 @@ use crate::snapshot::journal::{Entry, Journal};
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
 use crate::snapshot::pointer::SnapshotPointer;
-use crate::store::{SnapshotRecord, States, Store, StoreError};
+use crate::store::{LEARNED, SnapshotRecord, States, Store, StoreError};
 
 impl Snapshots {
     /// The snapshots of a store. Nothing is served before [`Snapshots::restore`].
@@ -47,11 +48,15 @@ impl Snapshots {
 
     /// Reads back what was learned of the origin's answers to odd requests.
     fn read_learned(&self) {
-        let learned = self.0.store.learned().unwrap_or_else(|error| {
+        let learned = self.0.store.state_json::<Learned>(LEARNED).unwrap_or_else(|error| {
             tracing::warn!(%error, "what was learned of odd requests cannot be read");
             None
         });
-        self.0.edges.set(learned.map(Arc::new));
+        let is_usable = |learned: &Learned| {
+            let checked = learned.check();
+            checked.inspect_err(|why| tracing::warn!(why, "what was learned of odd requests cannot be used")).is_ok()
+        };
+        self.0.edges.set(learned.filter(is_usable).map(Arc::new));
     }
 
     /// Restores the snapshot that was current, and the newest one.

@@ -3,13 +3,11 @@
 //! Stored by canonical path and query; never served as they are. Callers: [`crate::mirror`].
 
 use bytes::Bytes;
-use redb::{ReadableTable, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, WriteTransaction};
 
-use super::coding::{self, Reader};
-use super::error::{StoreError, unless_damaged};
-use super::fault::Fault;
-use super::packing::{Packer, unpack};
-use super::{MAX_BODY, Store, tables};
+use super::coding::{self, Packer, Reader, unpack};
+use super::error::{Fault, StoreError, unless_damaged};
+use super::{MAX_BODY, Store, database};
 use crate::api::hash::ContentHash;
 
 /// The metadata of a copy.
@@ -31,8 +29,8 @@ pub struct CopyMeta {
     pub status: u16,
 }
 
-const META: &str = "copy_meta";
-const BODY: &str = "copy_body";
+pub(super) const META: &str = "copy_meta";
+pub(super) const BODY: &str = "copy_body";
 const ENCODING: u8 = 1;
 
 impl CopyMeta {
@@ -85,8 +83,8 @@ fn needed(encoded: &[Encoded<'_>]) -> u64 {
 }
 
 fn insert(transaction: &WriteTransaction, encoded: &[Encoded<'_>]) -> Result<(), Fault> {
-    let mut metas = transaction.open_table(tables::COPY_META)?;
-    let mut bodies = transaction.open_table(tables::COPY_BODY)?;
+    let mut metas = transaction.open_table(database::COPY_META)?;
+    let mut bodies = transaction.open_table(database::COPY_BODY)?;
     for (key, meta, body) in encoded {
         metas.insert(*key, meta.as_slice())?;
         if let Some(body) = body {
@@ -124,24 +122,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn copy_meta(&self, key: &str) -> Result<Option<CopyMeta>, StoreError> {
-        let read = self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
-            Ok(Some(CopyMeta::decode(key, sealed.value())?))
-        });
-        unless_damaged(read, || format!("the copy of {key}"))
-    }
-
-    /// The body of a copy; `None` if it is absent or damaged.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn copy_body(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
-        let read = self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
-            let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
-            Ok(Some(unpack(packed, MAX_BODY)?.into()))
-        });
-        unless_damaged(read, || format!("the copy of {key}"))
+        self.read_copy(key, |meta, _| Ok(meta))
     }
 
     /// Metadata and body of a copy, read together; `None` if it is absent or damaged.
@@ -149,12 +130,23 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn copy(&self, key: &str) -> Result<Option<(CopyMeta, Bytes)>, StoreError> {
-        let read = self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
-            let meta = CopyMeta::decode(key, sealed.value())?;
-            let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
+        self.read_copy(key, |meta, transaction| {
+            let Some(meta) = meta else { return Ok(None) };
+            let Some(sealed) = transaction.open_table(database::COPY_BODY)?.get(key)? else { return Ok(None) };
             let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
             Ok(Some((meta, unpack(packed, MAX_BODY)?.into())))
+        })
+    }
+
+    fn read_copy<T>(
+        &self,
+        key: &str,
+        read: impl Fn(Option<CopyMeta>, &ReadTransaction) -> Result<Option<T>, Fault>,
+    ) -> Result<Option<T>, StoreError> {
+        let read = self.handle.read(|transaction| {
+            let sealed = transaction.open_table(database::COPY_META)?.get(key)?;
+            let meta = sealed.map(|sealed| CopyMeta::decode(key, sealed.value())).transpose()?;
+            read(meta, transaction)
         });
         unless_damaged(read, || format!("the copy of {key}"))
     }
@@ -166,7 +158,7 @@ impl Store {
     pub fn copy_metas(&self) -> Result<Vec<(String, CopyMeta)>, StoreError> {
         self.handle.read(|transaction| {
             let mut metas = Vec::new();
-            for entry in transaction.open_table(tables::COPY_META)?.iter()? {
+            for entry in transaction.open_table(database::COPY_META)?.iter()? {
                 let (key, sealed) = entry?;
                 metas.push((key.value().to_owned(), CopyMeta::decode(key.value(), sealed.value())?));
             }
@@ -183,8 +175,8 @@ impl Store {
             return Ok(());
         }
         self.handle.write(1 << 20, |transaction| {
-            let mut metas = transaction.open_table(tables::COPY_META)?;
-            let mut bodies = transaction.open_table(tables::COPY_BODY)?;
+            let mut metas = transaction.open_table(database::COPY_META)?;
+            let mut bodies = transaction.open_table(database::COPY_BODY)?;
             for key in keys {
                 metas.remove(key.as_str())?;
                 bodies.remove(key.as_str())?;

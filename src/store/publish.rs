@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::coding::{self, check_size, damaged};
+use super::block::{self, BlockKey};
+use super::coding::{Packer, check_size, damaged};
 use super::details::{self, DetailStream};
-use super::error::StoreError;
-use super::fault::Fault;
-use super::packing::Packer;
-use super::record::{self, BlockKey, Blocks, SnapshotRecord};
-use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, parallel, tables};
+use super::error::{Fault, StoreError};
+use super::load::run_parallel;
+use super::record::{self, Blocks, SnapshotRecord};
+use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, database};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
@@ -119,30 +119,28 @@ impl Store {
         let needed = (blocks_len + along.details_bytes) * 5 / 4 + along.states.bytes() + (1 << 20);
         let listings = content.summaries.len() as u64;
         self.handle.write(needed, |transaction| {
-            let mut numbers = transaction.open_table(tables::META)?;
             let seq = match &last {
                 Some(last) => last.seq,
-                None => record::number(&numbers, tables::META_NEXT)?,
+                None => record::number(&transaction.open_table(database::META)?, database::META_NEXT)?,
             };
             let record = SnapshotRecord { seq, id: id.clone(), listings, blocks: blocks.clone() };
             if last.is_none() {
-                let mut table = transaction.open_table(tables::BLOCKS)?;
+                let mut table = transaction.open_table(database::BLOCKS)?;
                 for (key, packed) in &new {
                     table.insert(key.as_bytes(), packed.as_slice())?;
                 }
-                transaction.open_table(tables::SNAPSHOTS)?.insert(seq, record.encode().as_slice())?;
-                let next = seq.checked_add(1).ok_or_else(|| damaged("meta", tables::META_NEXT))?;
-                numbers.insert(tables::META_NEXT, coding::seal_number(tables::META_NEXT, next).as_slice())?;
+                transaction.open_table(database::SNAPSHOTS)?.insert(seq, record.encode().as_slice())?;
+                let next = seq.checked_add(1).ok_or_else(|| damaged("meta", database::META_NEXT))?;
+                record::set_number(transaction, database::META_NEXT, next)?;
             }
             let sealed = record::encode_meta(seq, meta)?;
-            transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
+            transaction.open_table(database::VERSION_META)?.insert(seq, sealed.as_slice())?;
             if let Some(details) = along.details {
                 details::write_all(transaction, (details.stream)()?, details.stays)?;
             }
             along.states.write(transaction)?;
             if along.activate {
-                let sealed = coding::seal_number(tables::META_CURRENT, seq);
-                numbers.insert(tables::META_CURRENT, sealed.as_slice())?;
+                record::set_number(transaction, database::META_CURRENT, seq)?;
             }
             Ok(record)
         })
@@ -151,7 +149,7 @@ impl Store {
     /// Whether a block is stored and matches its key.
     fn has_whole(&self, key: &BlockKey) -> Result<bool, StoreError> {
         let read = self.handle.read(|transaction| {
-            let blocks = transaction.open_table(tables::BLOCKS)?;
+            let blocks = transaction.open_table(database::BLOCKS)?;
             let Some(packed) = blocks.get(key.as_bytes())? else { return Ok(false) };
             block::open(key, packed.value())?;
             Ok(true)
@@ -164,10 +162,10 @@ impl Store {
 
     fn before(&self, current: bool) -> Result<Before, StoreError> {
         self.handle.read(|transaction| {
-            let mut records = record::records(&transaction.open_table(tables::SNAPSHOTS)?)?;
+            let mut records = record::records(&transaction.open_table(database::SNAPSHOTS)?)?;
             let known = records.iter().flat_map(SnapshotRecord::block_keys).collect();
             let last = if current {
-                let seq = record::current_seq(&transaction.open_table(tables::META)?)?;
+                let seq = record::number(&transaction.open_table(database::META)?, database::META_CURRENT)?;
                 records.into_iter().find(|record| record.seq == seq)
             } else {
                 records.pop()
@@ -192,15 +190,15 @@ fn encode(
     signatures: &Signatures,
 ) -> Result<(Blocks, NewBlocks, Signatures), Fault> {
     let sorted = sorted(content)?;
-    let by_id = chunk::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), chunk::SUMMARIES);
-    let in_order = chunk::cut(content.summaries.iter().map(|summary| (summary.id, 8)), chunk::ORDER);
+    let by_id = block::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), block::CUT_SUMMARIES);
+    let in_order = block::cut(content.summaries.iter().map(|summary| (summary.id, 8)), block::CUT_ORDER);
     let summary_blocks = by_id.len();
     let jobs: Vec<Job> = [Job::Envelope, Job::Taxonomy(0), Job::Taxonomy(1), Job::Taxonomy(2)]
         .into_iter()
         .chain(by_id.into_iter().map(Job::Summaries))
         .chain(in_order.into_iter().map(Job::Order))
         .collect();
-    let encoded = parallel::run(
+    let encoded = run_parallel(
         jobs.len(),
         || Ok(Packer::new()?),
         |packer, job| {
