@@ -14,7 +14,7 @@ use http::header::CONTENT_TYPE;
 
 use crate::api::edges::lesson::{Came, MOST_BODY, Said, Seen};
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::edges::fits::fits;
+use crate::snapshot::edges::apply::fits;
 use crate::store::LEARNED;
 use crate::upstream::client::{Answer, AskError, Asker};
 use crate::upstream::window::Class;
