@@ -94,10 +94,6 @@ impl Names {
     pub fn are_worn(&self, used: usize) -> bool {
         self.0.read().texts.len() > 2 * used + MOST_UNUSED
     }
-
-    fn bytes(&self) -> usize {
-        self.0.read().texts.iter().map(|text| text.len() + size_of::<(Arc<str>, u32, Arc<str>)>()).sum()
-    }
 }
 
 /// The columns of a data set.
@@ -141,11 +137,6 @@ impl Columns {
         let mut not_read = summaries.iter().zip(&traits).filter(|(_, traits)| **traits == Traits::UNREAD);
         not_read.try_for_each(|(summary, _)| fields(summary).map(drop))?;
         Ok(Self { names, traits: traits.into() })
-    }
-
-    /// Their approximate size in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.traits) + self.names.bytes()
     }
 }
 
@@ -212,14 +203,6 @@ impl Ids {
                 let at = sorted.binary_search_by_key(&id, |(id, _)| *id).ok()?;
                 Some(sorted[at].1)
             }
-        }
-    }
-
-    /// Its size in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Dense { positions, .. } => size_of_val(&**positions),
-            Self::Sorted(sorted) => size_of_val(&**sorted),
         }
     }
 }

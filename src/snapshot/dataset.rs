@@ -197,14 +197,6 @@ impl Dataset {
         self.content.summaries.is_empty()
     }
 
-    /// The approximate size of the indexes in bytes, without the content.
-    pub fn index_bytes(&self) -> usize {
-        let bitmaps = self.membership.iter().flat_map(HashMap::values).filter_map(Membership::positions);
-        let bitmaps = bitmaps.map(Positions::serialized_size).sum::<usize>();
-        let since = self.since.as_ref().map_or(0, |since| since.since.bytes() + size_of_val(&*since.all));
-        self.index.bytes() + self.ids.bytes() + self.columns.bytes() + bitmaps + since
-    }
-
     /// The summary of a listing.
     pub fn summary(&self, id: ListingId) -> Option<&Summary> {
         self.ids.position(id).map(|position| &self.content.summaries[position as usize])

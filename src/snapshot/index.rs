@@ -84,10 +84,6 @@ impl Lists {
     fn end(&self) -> usize {
         self.iter().filter_map(|list| list.last()).max().map_or(0, |last| *last as usize + 1)
     }
-
-    fn bytes(&self) -> usize {
-        size_of_val(&*self.starts) + size_of_val(&*self.positions)
-    }
 }
 
 /// No list.
@@ -161,11 +157,6 @@ impl Pairs {
         let part = range.start + part;
         let end = self.parts.get(part + 1).map_or(self.positions.len(), |(_, start)| *start);
         Some(&self.positions[self.parts[part].1..end])
-    }
-
-    fn bytes(&self) -> usize {
-        let lists = size_of_val(&*self.first) + size_of_val(&*self.shares);
-        lists + size_of_val(&*self.parts) + size_of_val(&*self.positions)
     }
 }
 
@@ -257,12 +248,6 @@ impl Index {
     /// The lists of all terms of a kind, one after the other.
     pub(super) fn run(&self, kind: usize) -> &[u32] {
         &self.lists[kind].positions
-    }
-
-    /// Its size in bytes, without slugs.
-    pub(super) fn bytes(&self) -> usize {
-        let pairs = [&self.by_sport_and_state, &self.by_city_and_sport].map(Pairs::bytes);
-        self.lists.iter().map(Lists::bytes).chain(pairs).sum::<usize>() + size_of_val(&*self.state_of)
     }
 }
 
@@ -381,12 +366,6 @@ impl Since {
             }
         }
         found
-    }
-
-    /// Its size in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        let runs = self.runs.iter().flatten().map(|sorted| size_of_val(&**sorted)).sum::<usize>();
-        size_of_val(&*self.instants) + size_of_val(&*self.ranks) + runs
     }
 }
 

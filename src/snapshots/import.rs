@@ -183,7 +183,7 @@ impl Snapshots {
             allow_older,
             committed,
             // A full bundle repairs; a delta builds on what was verified when it came.
-            verifies: followed.is_none() || first.base().is_none(),
+            rewrites: followed.is_none() || first.base().is_none(),
             followed: followed.as_ref().map(|followed| (followed, followed.feed(last, entries))),
         };
         Ok(self.import(import)?)
@@ -281,8 +281,8 @@ pub(super) struct Import<'a> {
     pub allow_older: bool,
     /// Called when the import is durable but not yet visible, to update details in memory.
     pub committed: &'a dyn Fn(),
-    /// Whether stored blocks are verified before they are reused.
-    pub verifies: bool,
+    /// Whether blocks are written although they are stored.
+    pub rewrites: bool,
     /// Where a replica stands afterwards, and what its journal gets; `None`: an operator imports.
     pub(super) followed: Option<(&'a Followed<'a>, Feed)>,
 }
@@ -308,7 +308,7 @@ impl Snapshots {
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
     pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
-        let Import { content, meta, evidence, learned, details, details_bytes, committed, verifies, followed, .. } =
+        let Import { content, meta, evidence, learned, details, details_bytes, committed, rewrites, followed, .. } =
             import;
         let mut notes = self.0.notes.lock();
         // Nobody else has imported since it was decided what to fetch.
@@ -361,7 +361,7 @@ impl Snapshots {
                 Feed::Own
             }
         };
-        let along = WrittenAlong { activate: true, verifies, details: Some(details), details_bytes, states };
+        let along = WrittenAlong { activate: true, rewrites, details: Some(details), details_bytes, states };
         self.put(&mut notes, &dataset, meta, along, feed, committed)?;
         if let Some(learned) = learned {
             self.0.edges.set(Some(Arc::new(learned)));

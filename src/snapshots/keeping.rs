@@ -58,8 +58,12 @@ impl Snapshots {
     fn write_pins(&self, notes: &mut Notes, pinned: Notes) -> Result<(), SnapshotsError> {
         let mut states = States::default();
         pinned.write_pins(&mut states)?;
-        self.0.store.put_states(&states)?;
-        self.take(notes, pinned);
+        self.write_notes(notes, pinned, &states)
+    }
+
+    fn write_notes(&self, notes: &mut Notes, next: Notes, states: &States) -> Result<(), SnapshotsError> {
+        self.0.store.put_states(states)?;
+        self.take(notes, next);
         self.set_kept(self.list_or_say(notes, self.served()));
         Ok(())
     }
@@ -85,10 +89,7 @@ impl Snapshots {
         let (mut next, mut states) = (notes.clone(), States::default());
         next.exported(id, base, &details, &mut states)?;
         drop(details);
-        self.0.store.put_states(&states)?;
-        self.take(&mut notes, next);
-        self.set_kept(self.list_or_say(&notes, self.served()));
-        Ok(())
+        self.write_notes(&mut notes, next, &states)
     }
 
     /// Repairs a damaged file, and writes the current snapshot to it.

@@ -3,7 +3,7 @@
 //! Stored by canonical path and query; never served as they are. Callers: [`crate::mirror`].
 
 use bytes::Bytes;
-use redb::{ReadTransaction, ReadableTable, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable};
 
 use super::coding::{self, Packer, Reader, unpack};
 use super::error::{Fault, StoreError, unless_damaged};
@@ -58,63 +58,26 @@ impl CopyMeta {
     }
 }
 
-/// An encoded copy: key, sealed metadata, sealed body if it is new.
-type Encoded<'a> = (&'a str, Vec<u8>, Option<Vec<u8>>);
-
-fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Encoded<'a>>, StoreError> {
-    let mut packer = Packer::new()?;
-    let mut body = |key: &str, body: &[u8]| {
-        coding::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
-        Ok::<_, StoreError>(coding::seal(BODY, key.as_bytes(), packer.pack(body)?))
-    };
-    copies
-        .iter()
-        .map(|(key, meta, bytes)| {
-            let bytes = bytes.map(|bytes| body(key, bytes)).transpose()?;
-            Ok((key.as_str(), meta.encode(key), bytes))
-        })
-        .collect()
-}
-
-/// The most bytes that writing these takes.
-fn needed(encoded: &[Encoded<'_>]) -> u64 {
-    let len = |(_, meta, body): &Encoded<'_>| (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64;
-    encoded.iter().map(len).sum::<u64>() * 5 / 4 + (1 << 20)
-}
-
-fn insert(transaction: &WriteTransaction, encoded: &[Encoded<'_>]) -> Result<(), Fault> {
-    let mut metas = transaction.open_table(database::COPY_META)?;
-    let mut bodies = transaction.open_table(database::COPY_BODY)?;
-    for (key, meta, body) in encoded {
-        metas.insert(*key, meta.as_slice())?;
-        if let Some(body) = body {
-            bodies.insert(*key, body.as_slice())?;
-        }
-    }
-    Ok(())
-}
-
 impl Store {
-    /// Stores copies, all or none. Without a body only the metadata is replaced, as after a 304.
-    ///
-    /// # Errors
-    /// When a body is larger than [`MAX_BODY`], or the write fails.
-    pub fn put_copies(&self, copies: &[(String, CopyMeta, Option<&[u8]>)]) -> Result<(), StoreError> {
-        if copies.is_empty() {
-            return Ok(());
-        }
-        let encoded = encode(copies)?;
-        self.handle.write(needed(&encoded), |transaction| insert(transaction, &encoded))
-    }
-
     /// Stores one copy, which a crash may undo until the next other write or [`Store::sync`]. Then it is fetched again.
+    /// Without a body only the metadata is replaced, as after a 304.
     ///
     /// # Errors
-    /// As for [`Store::put_copies`].
-    pub fn put_copy_soon(&self, key: String, meta: CopyMeta, body: Option<&[u8]>) -> Result<(), StoreError> {
-        let copy = [(key, meta, body)];
-        let encoded = encode(&copy)?;
-        self.handle.write_soon(needed(&encoded), |transaction| insert(transaction, &encoded))
+    /// When the body is larger than [`MAX_BODY`], or the write fails.
+    pub fn put_copy_soon(&self, key: &str, meta: &CopyMeta, body: Option<&[u8]>) -> Result<(), StoreError> {
+        let pack = |body: &[u8]| {
+            coding::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
+            Ok::<_, StoreError>(coding::seal(BODY, key.as_bytes(), Packer::new()?.pack(body)?))
+        };
+        let (meta, body) = (meta.encode(key), body.map(pack).transpose()?);
+        let needed = (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64 * 5 / 4 + (1 << 20);
+        self.handle.write_soon(needed, |transaction| {
+            transaction.open_table(database::COPY_META)?.insert(key, meta.as_slice())?;
+            if let Some(body) = &body {
+                transaction.open_table(database::COPY_BODY)?.insert(key, body.as_slice())?;
+            }
+            Ok(())
+        })
     }
 
     /// The metadata of a copy; `None` if it is absent or damaged.

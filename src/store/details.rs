@@ -7,8 +7,6 @@
 //! Callers: [`crate::mirror`] writes batches of them, [`crate::answer`] reads single ones, [`crate::snapshots`] and the
 //! commands read many.
 
-use std::cell::RefCell;
-
 use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
@@ -176,47 +174,20 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn detail_index<T>(&self, of: impl Fn(DetailMeta) -> T) -> Result<Vec<(ListingId, T)>, StoreError> {
-        let walk = |back: bool| {
-            let found = RefCell::new(Vec::new());
-            let walked = self.handle.read(|transaction| {
-                let table = transaction.open_table(database::DETAIL_META)?;
-                let mut entries = table.iter()?;
-                let mut wrong = None;
-                let mut found = found.borrow_mut();
-                found.clear();
-                if !back {
-                    found.reserve(usize::try_from(table.len()?).unwrap_or(0).min(MOST_RESERVED));
-                }
-                while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
-                    let (_, value) = entry?;
-                    let decoded =
-                        split(value.value()).and_then(|(id, sealed)| Ok((id, DetailMeta::decode(id, sealed)?)));
-                    match decoded {
-                        Ok((id, meta)) => found.push((id, of(meta))),
-                        Err(error) => wrong = Some(error),
-                    }
-                }
-                wrong.map_or(Ok(()), |error| Err(error.into()))
-            });
-            (found.into_inner(), walked)
-        };
-        let (mut found, walked) = walk(false);
-        match walked {
-            Err(StoreError::Damaged(detail)) => {
-                // Details that cannot be reached from the back either count as not mirrored.
-                found.extend(walk(true).0);
-                found.sort_by_key(|(id, _)| *id);
-                found.dedup_by_key(|(id, _)| *id);
-                tracing::warn!(
-                    detail,
-                    left = found.len(),
-                    "stored details are damaged; they are treated as not mirrored"
-                );
-            }
-            walked => {
-                walked?;
-                found.sort_unstable_by_key(|(id, _)| *id);
-            }
+        let count = self.handle.read(|transaction| Ok(transaction.open_table(database::DETAIL_META)?.len()?));
+        let mut found = Vec::with_capacity(usize::try_from(count.unwrap_or(0)).unwrap_or(0).min(MOST_RESERVED));
+        let mut wrong = None;
+        let lost = self.handle.reach(database::DETAIL_META, &mut |_, value| match split(value)
+            .and_then(|(id, sealed)| Ok((id, DetailMeta::decode(id, sealed)?)))
+        {
+            Ok((id, meta)) => found.push((id, of(meta))),
+            Err(error) => wrong = Some(error),
+        })?;
+        found.sort_unstable_by_key(|(id, _)| *id);
+        found.dedup_by_key(|(id, _)| *id);
+        let wrong = wrong.map(|error| self.handle.noted(error).to_string());
+        if let Some(detail) = lost.or(wrong) {
+            tracing::warn!(detail, left = found.len(), "stored details are damaged; they are treated as not mirrored");
         }
         Ok(found)
     }
@@ -235,14 +206,6 @@ impl Store {
             }
             Ok(found)
         })
-    }
-
-    /// The metadata of all details, by id: see [`Store::detail_index`].
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
-        self.detail_index(|meta| meta)
     }
 
     /// Removes details; absent ones are skipped.

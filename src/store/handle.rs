@@ -4,15 +4,19 @@
 //! Knows transactions, not what is in them. Damage stays known until the file is repaired; a full disk counts as healthy
 //! once a write as large as the failed one works. Callers: the other modules of [`crate::store`].
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use parking_lot::{Mutex, RwLock};
-use redb::{Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{
+    Database, DatabaseError, Durability, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
+};
 
-use super::database::{self, begin_write};
+use super::database::{self, Sealed, begin_write};
 use super::error::{Fault, OpenError, StoreError, guarded};
 
 /// Opens the database; exchanged by tests to make the disk fail.
@@ -71,6 +75,34 @@ impl Handle {
     /// Runs `operation` on a consistent view of the database. It may be run twice.
     pub(super) fn read<T>(&self, operation: impl Fn(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
         self.with(0, false, |database| operation(&database.begin_read()?))
+    }
+
+    /// Shows every reachable entry of a table: from its front and, if that ends at a damaged page, from its back. Entries
+    /// that cannot be reached from either end are lost. Returns the damage.
+    pub(super) fn reach<K: Key + 'static>(
+        &self,
+        table: TableDefinition<'static, K, Sealed>,
+        show: &mut dyn for<'k, 'v> FnMut(K::SelfType<'k>, &'v [u8]),
+    ) -> Result<Option<String>, StoreError> {
+        let show = RefCell::new(show);
+        let walk = |back: bool| {
+            self.read(|transaction| {
+                let table = transaction.open_table(table)?;
+                let mut entries = table.iter()?;
+                while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
+                    let (key, value) = entry?;
+                    show.borrow_mut()(key.value(), value.value());
+                }
+                Ok(())
+            })
+        };
+        match walk(false) {
+            Err(StoreError::Damaged(detail)) => match walk(true) {
+                Ok(()) | Err(StoreError::Damaged(_)) => Ok(Some(detail)),
+                Err(error) => Err(error),
+            },
+            walked => walked.map(|()| None),
+        }
     }
 
     /// Runs `operation` in one transaction that is durable when this returns. It may be run twice. `needed` is how many
@@ -172,7 +204,7 @@ impl Handle {
         slot.database.is_some() && slot.read_only
     }
 
-    fn noted(&self, error: StoreError) -> StoreError {
+    pub(super) fn noted(&self, error: StoreError) -> StoreError {
         self.trouble.failed(&error);
         error
     }

@@ -5,16 +5,16 @@
 //! the repair, and the damaged file stays in place. It does not decide when to repair. Callers: [`crate::app`],
 //! [`crate::snapshots`].
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::{Key, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::data_dir::{DataDir, Lock};
+use super::database::Sealed;
 use super::error::{Fault, StoreError};
 use super::handle::Handle;
 use super::record::{self, SnapshotRecord};
@@ -161,38 +161,25 @@ fn unless_lost<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> 
     }
 }
 
-/// Every reachable entry of a table: from its front and, if that ends at a damaged page, from its back.
-macro_rules! reachable {
-    ($source:expr, $table:expr, $own:expr) => {{
-        let found = RefCell::new(BTreeMap::<_, Vec<u8>>::new());
-        let walk = |back: bool| {
-            $source.read(|transaction| {
-                let table = transaction.open_table($table)?;
-                let mut entries = table.iter()?;
-                while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
-                    let (key, value) = entry?;
-                    found.borrow_mut().insert($own(key.value()), value.value().to_vec());
-                }
-                Ok(())
-            })
-        };
-        if unless_lost(walk(false))?.is_none() {
-            // Entries that cannot be reached from either end are lost.
-            unless_lost(walk(true))?;
-        }
-        found.into_inner()
-    }};
+/// Every reachable entry of a table.
+fn reachable<K: Key + 'static, O: Ord>(
+    source: &Handle,
+    table: TableDefinition<'static, K, Sealed>,
+    own: impl for<'k> Fn(K::SelfType<'k>) -> O,
+) -> Result<BTreeMap<O, Vec<u8>>, StoreError> {
+    let mut found = BTreeMap::new();
+    source.reach(table, &mut |key, value| drop(found.insert(own(key), value.to_vec())))?;
+    Ok(found)
 }
 
 /// One value of a table, unless it is lost.
-macro_rules! value {
-    ($source:expr, $table:expr, $key:expr) => {
-        unless_lost(
-            $source
-                .read(|transaction| Ok(transaction.open_table($table)?.get($key)?.map(|value| value.value().to_vec()))),
-        )
-        .map(Option::flatten)
-    };
+fn value<'k, K: Key + 'static>(
+    source: &Handle,
+    table: TableDefinition<'static, K, Sealed>,
+    key: &K::SelfType<'k>,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let read = source.read(|transaction| Ok(transaction.open_table(table)?.get(key)?.map(|it| it.value().to_vec())));
+    Ok(unless_lost(read)?.flatten())
 }
 
 impl Store {
@@ -201,11 +188,11 @@ impl Store {
     /// # Errors
     /// When the file cannot be read for another reason than its damage.
     pub fn snapshots_left(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
-        let records = reachable!(self.handle, database::SNAPSHOTS, |seq: u64| seq);
+        let records = reachable(&self.handle, database::SNAPSHOTS, |seq| seq)?;
         let mut left = Vec::new();
         for (seq, sealed) in records {
             let Ok(record) = SnapshotRecord::decode(seq, &sealed) else { continue };
-            let meta = value!(self.handle, database::VERSION_META, seq)?;
+            let meta = value(&self.handle, database::VERSION_META, &seq)?;
             left.extend(meta.and_then(|meta| record::decode_meta(seq, &meta).ok()).map(|meta| (record, meta)));
         }
         Ok(left)
@@ -217,10 +204,10 @@ fn copy_snapshots(source: &Handle, to: &WriteTransaction) -> Result<Vec<u64>, Fa
     let number = |name| unless_lost(source.read(|t| record::number(&t.open_table(database::META)?, name)));
     let (mut records, mut metas) = (to.open_table(database::SNAPSHOTS)?, to.open_table(database::VERSION_META)?);
     let (mut whole, mut last) = (Vec::new(), 0);
-    for (seq, sealed) in reachable!(source, database::SNAPSHOTS, |seq: u64| seq) {
+    for (seq, sealed) in reachable(source, database::SNAPSHOTS, |key| key)? {
         last = last.max(seq);
         let Ok(record) = SnapshotRecord::decode(seq, &sealed) else { continue };
-        let Some(meta) = value!(source, database::VERSION_META, seq)? else { continue };
+        let Some(meta) = value(source, database::VERSION_META, &seq)? else { continue };
         if record::decode_meta(seq, &meta).is_ok() && copy_blocks(source, to, &record)? {
             records.insert(seq, sealed.as_slice())?;
             metas.insert(seq, meta.as_slice())?;
@@ -242,7 +229,7 @@ fn copy_blocks(source: &Handle, to: &WriteTransaction, record: &SnapshotRecord) 
         if copied.get(key.as_bytes())?.is_some() {
             continue;
         }
-        let packed = value!(source, database::BLOCKS, key.as_bytes())?;
+        let packed = value(source, database::BLOCKS, &key.as_bytes())?;
         let Some(packed) = packed.filter(|packed| block::open(&key, packed).is_ok()) else { return Ok(false) };
         blocks.push((key, packed));
     }
@@ -255,9 +242,9 @@ fn copy_blocks(source: &Handle, to: &WriteTransaction, record: &SnapshotRecord) 
 fn copy_details(source: &Handle, to: &WriteTransaction) -> Result<usize, Fault> {
     let mut writer = details::Writer::open(to)?;
     let mut copied = 0;
-    for (place, meta) in reachable!(source, database::DETAIL_META, |place: u64| place) {
+    for (place, meta) in reachable(source, database::DETAIL_META, |key| key)? {
         if let Ok((id, meta)) = details::split(&meta)
-            && let Some(body) = value!(source, database::DETAILS, place)?
+            && let Some(body) = value(source, database::DETAILS, &place)?
             && is_whole(details::META, &id.0.to_le_bytes(), meta)
             && is_whole(details::BODY, &id.0.to_le_bytes(), &body)
         {
@@ -270,8 +257,8 @@ fn copy_details(source: &Handle, to: &WriteTransaction) -> Result<usize, Fault> 
 
 fn copy_copies(source: &Handle, to: &WriteTransaction) -> Result<(), Fault> {
     let (mut metas, mut bodies) = (to.open_table(database::COPY_META)?, to.open_table(database::COPY_BODY)?);
-    for (key, meta) in reachable!(source, database::COPY_META, str::to_owned) {
-        if let Some(body) = value!(source, database::COPY_BODY, key.as_str())?
+    for (key, meta) in reachable(source, database::COPY_META, |key| String::from(key))? {
+        if let Some(body) = value(source, database::COPY_BODY, &key.as_str())?
             && is_whole(copies::META, key.as_bytes(), &meta)
             && is_whole(copies::BODY, key.as_bytes(), &body)
         {
@@ -285,7 +272,7 @@ fn copy_copies(source: &Handle, to: &WriteTransaction) -> Result<(), Fault> {
 /// Copies the blobs, but for those of snapshots that are lost.
 fn copy_state(source: &Handle, to: &WriteTransaction, whole: &[u64]) -> Result<(), Fault> {
     let mut states = to.open_table(database::STATE)?;
-    for (key, sealed) in reachable!(source, database::STATE, str::to_owned) {
+    for (key, sealed) in reachable(source, database::STATE, |key| String::from(key))? {
         let is_of_lost = state::evidence_version(&key).is_some_and(|seq| !whole.contains(&seq));
         if !is_of_lost && is_whole(state::TABLE, key.as_bytes(), &sealed) {
             states.insert(key.as_str(), sealed.as_slice())?;

@@ -29,6 +29,17 @@ impl Store {
         Ok(self.copy(key)?.map(|(_, body)| body))
     }
 
+    /// Stores copies, durably.
+    fn put_copies(&self, copies: &[(String, CopyMeta, Option<&[u8]>)]) -> Result<(), StoreError> {
+        copies.iter().try_for_each(|(key, meta, body)| self.put_copy_soon(key, meta, *body))?;
+        self.sync()
+    }
+
+    /// The metadata of all details, by id.
+    fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
+        self.detail_index(|meta| meta)
+    }
+
     /// Lets nobody read or write for as long as `hold` takes: a disk that stands still. Blocks.
     pub(crate) fn stands_still(&self, hold: impl FnOnce()) {
         let held = self.handle.exclusively(|_| {

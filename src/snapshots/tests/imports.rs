@@ -46,7 +46,7 @@ fn import_with(
         details_bytes: 100,
         allow_older,
         committed: &|| {},
-        verifies: true,
+        rewrites: true,
         followed: None,
     })
 }
@@ -167,7 +167,7 @@ fn an_import_that_breaks_off_changes_nothing() {
         details_bytes: 10,
         allow_older: false,
         committed: &|| {},
-        verifies: true,
+        rewrites: true,
         followed: None,
     };
     assert!(rig.snapshots.import(import).is_err());
