@@ -11,3 +11,5 @@ pub(crate) mod journal;
 pub mod membership;
 pub mod meta;
 pub mod pointer;
+
+pub(crate) use meta as coverage;

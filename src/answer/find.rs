@@ -26,9 +26,9 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
+use crate::snapshot::coverage::disproved_for;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
-use crate::snapshot::meta::disproved_for;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshots::loaded::LoadedSnapshots;
 

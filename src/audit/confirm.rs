@@ -11,7 +11,7 @@ use crate::api::listing::ListingId;
 use crate::api::page::Page;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::Monotonic;
-use crate::snapshot::meta::{Agreement, agreement, disproved_for};
+use crate::snapshot::meta::{Agreement, agreement, relies_on_disproved};
 use crate::snapshot::pointer::Snapshot;
 
 use super::job::Outcome;
@@ -116,7 +116,7 @@ impl Auditor {
         let Request::List(query) = &sample.request else { return };
         let is_ours =
             matches!(kind, SampleKind::BeyondLast | SampleKind::UnknownSlug | SampleKind::Elsewhere | SampleKind::Odd);
-        if is_ours || !query.is_filtered() || theirs.status != 200 || disproved_for(&published.meta, query).is_some() {
+        if is_ours || !query.is_filtered() || theirs.status != 200 || relies_on_disproved(&published.meta, query) {
             return;
         }
         let page = Page::parse(&Bytes::copy_from_slice(theirs.text.as_bytes()), &VolatileKeys::default());

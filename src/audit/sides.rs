@@ -18,7 +18,7 @@ use crate::semantics::caching::ResponseDirectives;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::edges::{self, Decision};
-use crate::snapshot::meta::disproved_for;
+use crate::snapshot::meta::relies_on_disproved;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailState, StoreError};
 use crate::upstream::client::{Answer, AskError, Asker};
@@ -105,7 +105,7 @@ impl Auditor {
             Ours::Body { text, links, at_ms }
         };
         Ok(match request {
-            Request::List(query) if disproved_for(meta, query).is_some() => Ours::ReadThrough,
+            Request::List(query) if relies_on_disproved(meta, query) => Ours::ReadThrough,
             Request::List(query) => match dataset.find(query) {
                 Err(_doubt) => Ours::ReadThrough,
                 Ok(found) => {
@@ -173,7 +173,7 @@ impl Auditor {
             Decision::List(applied) => applied,
         };
         match applied.find(dataset) {
-            Ok((total, items)) if disproved_for(&published.meta, &applied.query).is_none() => {
+            Ok((total, items)) if !relies_on_disproved(&published.meta, &applied.query) => {
                 // The links around an odd page are ours by contract.
                 Some(page(published, &applied.query, total, items, applied.shown(), Links::default()))
             }

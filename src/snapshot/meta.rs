@@ -198,6 +198,11 @@ pub(crate) fn disproved_for(meta: &SnapshotMeta, query: &ListQuery) -> Option<As
     used_by(query).into_iter().find(|one| disproved.contains(one) || meta.suspected.contains(one))
 }
 
+/// Whether the answer to a query uses an assumption that the origin's answers speak against.
+pub(crate) fn relies_on_disproved(meta: &SnapshotMeta, query: &ListQuery) -> bool {
+    disproved_for(meta, query).is_some()
+}
+
 /// How an answer of the origin agrees with the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {

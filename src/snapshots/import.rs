@@ -351,15 +351,12 @@ impl Snapshots {
         }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
-        let feed = match followed {
-            Some((followed, feed)) => {
-                followed.write(&dataset.id, &mut states)?;
-                feed
-            }
-            None => {
-                follow::forget_in(&mut states);
-                Feed::Own
-            }
+        let feed = if let Some((followed, feed)) = followed {
+            followed.write(&dataset.id, &mut states)?;
+            feed
+        } else {
+            follow::forget_in(&mut states);
+            Feed::Own
         };
         let along = WrittenAlong { activate: true, rewrites, details: Some(details), details_bytes, states };
         self.put(&mut notes, &dataset, meta, along, feed, committed)?;

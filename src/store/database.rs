@@ -116,8 +116,8 @@ pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // Under another name until it is complete, so an incomplete file with the right name is known to be damaged.
             let unfinished = path.with_extension("new");
-            let created = guarded(|| create(&unfinished)).map_err(|fault| fault.into_store_error(&unfinished, 0));
-            let placed = created.and_then(|()| Ok(put_in_place(&unfinished, path).map_err(failed(path))?));
+            let created = guarded(|| create(&unfinished)).map_err(|fault| fault.into_store_error(path, 1 << 20));
+            let placed = created.and_then(|()| put_in_place(&unfinished, path).map_err(failed(path)));
             placed.map_err(|error| OpenError::of_store(error, path))
         }
         Err(error) => Err(OpenError::of_io(error, path)),

@@ -296,14 +296,13 @@ impl<'t> Writer<'t> {
 
     /// The same, at its place if it has one.
     fn put_at(&mut self, id: ListingId, place: Option<u64>, meta: &[u8], body: &[u8]) -> Result<(), Fault> {
-        let place = match place {
-            Some(place) => place,
-            None => {
-                let place = self.next;
-                self.next = place.checked_add(1).ok_or_else(|| damaged(META, "key"))?;
-                self.tables.places.insert(id.0, place)?;
-                place
-            }
+        let place = if let Some(place) = place {
+            place
+        } else {
+            let place = self.next;
+            self.next = place.checked_add(1).ok_or_else(|| damaged(META, "key"))?;
+            self.tables.places.insert(id.0, place)?;
+            place
         };
         self.tables.metas.insert(place, [&id.0.to_le_bytes(), meta].concat().as_slice())?;
         self.tables.bodies.insert(place, body)?;

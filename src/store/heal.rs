@@ -173,10 +173,10 @@ fn reachable<K: Key + 'static, O: Ord>(
 }
 
 /// One value of a table, unless it is lost.
-fn value<'k, K: Key + 'static>(
+fn value<K: Key + 'static>(
     source: &Handle,
     table: TableDefinition<'static, K, Sealed>,
-    key: &K::SelfType<'k>,
+    key: &K::SelfType<'_>,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let read = source.read(|transaction| Ok(transaction.open_table(table)?.get(key)?.map(|it| it.value().to_vec())));
     Ok(unless_lost(read)?.flatten())

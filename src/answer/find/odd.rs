@@ -16,9 +16,9 @@ use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
+use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::edges::{self, Decision};
-use crate::snapshot::meta::disproved_for;
 use crate::snapshot::pointer::Snapshot;
 
 /// An answer in the origin's words.
@@ -110,7 +110,7 @@ impl Finder {
             OddFound::Through(path) if allowed => self.while_it_answers(&path, false, client).await,
             OddFound::Spare(path) if allowed => self.while_it_answers(&path, true, client).await,
             OddFound::Ours | OddFound::Through(_) | OddFound::Spare(_) => None,
-            OddFound::List(applied) if disproved_for(&published.meta, &applied.query).is_some() => None,
+            OddFound::List(applied) if relies_on_disproved(&published.meta, &applied.query) => None,
             OddFound::List(applied) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let reply = render::odd_list(published, &applied, &self.public_url, pin).ok()?;
