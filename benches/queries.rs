@@ -131,6 +131,12 @@ fn mix(dice: &mut Dice, listings: u64) -> Vec<String> {
     (0..1000).map(|n| query([0, 0, 0, 0, 1, 1, 2, 2, 3, 4][n % 10], dice, listings)).collect()
 }
 
+/// The resident memory of this process in bytes.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
 fn queries(c: &mut Criterion) {
     if let Some(listings) = std::env::var("QUERIES_COUNT").ok().and_then(|count| count.parse().ok()) {
         let dataset = Dataset::build(content(listings, true), &Evidence::new()).unwrap();
@@ -143,13 +149,13 @@ fn queries(c: &mut Criterion) {
         let mut group = c.benchmark_group(format!("{listings} listings {order}"));
         group.sample_size(20).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         let content = content(listings, newest_first);
-        let began = Instant::now();
+        let (before, began) = (resident(), Instant::now());
         let dataset = Dataset::build(content.clone(), &Evidence::new()).unwrap();
         let text = content.summaries.iter().map(|summary| summary.raw.len()).sum::<usize>();
         println!(
-            "{listings} listings {order}: indexed in {:.0?}, {} bytes per listing for the index, {} for the summaries",
+            "{listings} listings {order}: indexed in {:.0?}, about {} bytes per listing for the index, {} for the summaries",
             began.elapsed(),
-            dataset.index_bytes() as u64 / listings,
+            resident().saturating_sub(before) / listings,
             (text + size_of_val(&*content.summaries)) as u64 / listings,
         );
         if listings < 100_000 {

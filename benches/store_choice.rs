@@ -64,7 +64,7 @@ impl Candidate for Redb {
     }
 
     fn details(&self) -> usize {
-        self.0.detail_metas().unwrap().len()
+        self.0.detail_index(|meta| meta).unwrap().len()
     }
 
     fn collect(&mut self) {

@@ -165,7 +165,7 @@
 //! with this name belong to that one term, provided that there are as many of them as the term's count says. Unknown
 //! slugs match no listing. What filters mean is asked once and then weekly (`mirror::assumptions`): any answer other
 //! than the expected one, repeated, disproves what the question uses. A difference that an audit finds is asked with
-//! them. [`snapshot::coverage`] says which queries are then forwarded.
+//! them. [`snapshot::meta`] says which queries are then forwarded.
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
 //! [`mirror::edges`] sends the origin two test requests for each case. It also tests whether two kinds of lists are
@@ -218,7 +218,7 @@
 //!
 //! [`fleet::publisher`] writes the current snapshot to an object store: bundles that follow each other (a *chain*), the
 //! journal, and one *head* that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next;
-//! [`snapshots::chain`] exports what is missing from the bundles that the chain already has. The publisher writes
+//! [`snapshots::export`] exports what is missing from the bundles that the chain already has. The publisher writes
 //! objects, then a record of the chain in this server's store, then the head. So a crash never leaves a head without
 //! its objects. For the publisher, a refresh, a rollback and an import are the same: it only sees that the current
 //! snapshot has changed ([`snapshot::pointer`]).

@@ -6,19 +6,13 @@
 //! but the look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and
 //! import, [`crate::answer`] looks kept snapshots up.
 
-pub(crate) mod bundle;
-pub(crate) mod chain;
 mod changes;
-mod error;
 pub(crate) mod export;
 pub(crate) mod follow;
-mod import;
+pub(crate) mod import;
 mod keeping;
 pub(crate) mod loaded;
-mod lookup;
-mod notes;
 mod restore;
-mod retention;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +25,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::dataset::Dataset;
+use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::membership::Evidence;
@@ -39,12 +33,13 @@ use crate::snapshot::meta::SnapshotMeta;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{States, Store, StoreError, WrittenAlong};
 
-pub(crate) use error::SnapshotsError;
-pub(crate) use import::{Import, Imported, SIZES};
+pub(crate) use export as chain;
+pub(crate) use import as bundle;
+pub(crate) use import::{Imported, SIZES};
 
-use changes::{Change, Feed};
+use changes::Feed;
+use keeping::Notes;
 use loaded::LoadedSnapshots;
-use notes::Notes;
 
 /// Retention policy: what is kept, and for how long.
 #[derive(Clone, Debug)]
@@ -91,8 +86,6 @@ struct SnapshotsState {
     /// after it.
     showing: RwLock<()>,
     journal: ArcSwap<Journal>,
-    /// The number of the journal's oldest entry in the store.
-    oldest: Mutex<u64>,
     kept: ArcSwap<Vec<KeptSnapshot>>,
     loaded: LoadedSnapshots,
     /// What was learned of the origin's answers to odd requests.
@@ -112,6 +105,74 @@ pub struct RolledBack {
     pub served: SnapshotId,
     /// The newest snapshot.
     pub newest: Option<SnapshotId>,
+}
+
+/// Why a command was refused. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotsError {
+    /// No such snapshot is kept.
+    #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones", current_text(current.as_deref()))]
+    Unknown {
+        /// The requested id.
+        id: String,
+        /// The current snapshot.
+        current: Option<String>,
+    },
+    /// Several are kept.
+    #[error("{0} matches several kept snapshots; `grandstand snapshot list` shows them")]
+    Ambiguous(String),
+    /// No rollback is in effect.
+    #[error("no rollback is in effect; the newest snapshot is already current")]
+    NotRolledBack,
+    /// The newest snapshot has changed meanwhile.
+    #[error("another snapshot was imported meanwhile")]
+    Moved,
+    /// The import is older than the data from the origin.
+    #[error(
+        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but the mirror already has {newest}, \
+         confirmed at {newest_confirmed}; to go back to a kept snapshot, use `grandstand snapshot rollback`"
+    )]
+    Backwards {
+        /// The bundle's snapshot.
+        bundle: String,
+        bundle_confirmed: String,
+        /// The mirror's newest snapshot.
+        newest: String,
+        newest_confirmed: String,
+    },
+    /// The import is older than an earlier import.
+    #[error(
+        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but newer data, confirmed at {highest}, was \
+         imported before; to import it anyway, use `grandstand bundle import --allow-older`"
+    )]
+    Older {
+        /// The bundle's snapshot.
+        bundle: String,
+        bundle_confirmed: String,
+        /// The latest confirmed instant of all imports.
+        highest: String,
+    },
+    /// The import comes from another origin.
+    #[error(
+        "the bundle's data comes from {theirs}, but this mirror's data from {ours}. If both are the same origin, add {theirs} \
+         to origin.aliases. If not, use another data directory"
+    )]
+    Foreign {
+        /// The bundle's origin.
+        theirs: String,
+        /// The mirror's.
+        ours: String,
+    },
+    /// The store fails.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// A kept snapshot cannot be served.
+    #[error("the snapshot cannot be used: {0}")]
+    Dataset(#[from] DatasetError),
+}
+
+fn current_text(current: Option<&str>) -> String {
+    current.map_or_else(String::new, |current| format!(" (current: {current})"))
 }
 
 impl Snapshots {
@@ -171,24 +232,13 @@ impl Snapshots {
     ) -> Result<u64, SnapshotsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
-        self.put(&mut notes, dataset, meta, WrittenAlong { states, ..WrittenAlong::default() }, &|| {})
+        let along = WrittenAlong { states, ..WrittenAlong::default() };
+        self.put(&mut notes, dataset, meta, along, Feed::Own, &|| {})
     }
 
     /// Stores a data set as the newest snapshot, with further writes, and makes it current unless a rollback is in
-    /// effect. `committed` is called when it is durable but not yet visible.
+    /// effect. `feed` says what goes into the journal. `committed` is called when it is durable but not yet visible.
     fn put(
-        &self,
-        notes: &mut Notes,
-        dataset: &Arc<Dataset>,
-        meta: SnapshotMeta,
-        along: WrittenAlong<'_>,
-        committed: &dyn Fn(),
-    ) -> Result<u64, SnapshotsError> {
-        self.put_with(notes, dataset, meta, along, Feed::Own, committed)
-    }
-
-    /// The same; `feed` says what goes into the journal.
-    fn put_with(
         &self,
         notes: &mut Notes,
         dataset: &Arc<Dataset>,
@@ -228,7 +278,7 @@ impl Snapshots {
     }
 
     /// Makes a durable snapshot current; the one before stays in memory for clients that page through it.
-    fn serve(&self, dataset: &Arc<Dataset>, meta: SnapshotMeta, seq: u64, change: Option<Change>) {
+    fn serve(&self, dataset: &Arc<Dataset>, meta: SnapshotMeta, seq: u64, change: Option<Journal>) {
         if let Some(was) = self.0.current.get() {
             self.0.loaded.switched(was, dataset.id.as_str());
         }
@@ -248,10 +298,10 @@ impl Snapshots {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
         let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
-        match self.0.store.update_meta(newest.seq, &meta) {
+        match self.0.store.update_meta(newest.seq, &meta, &States::default()) {
             // The snapshot was lost with a damaged part of the file.
             Err(StoreError::NoSuchSnapshot(_)) => {
-                self.put(&mut notes, &newest.dataset, meta, WrittenAlong::default(), &|| {})
+                self.put(&mut notes, &newest.dataset, meta, WrittenAlong::default(), Feed::Own, &|| {})
             }
             updated => updated.map(|()| self.show(&newest.dataset, &meta, newest.seq)).map_err(SnapshotsError::from),
         }
@@ -267,7 +317,9 @@ impl Snapshots {
         self.unless_moved(seen)?;
         let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
         let epoch = self.show(dataset, &newest.meta, newest.seq);
-        if let Err(error) = self.0.store.put_evidence(evidence) {
+        let mut states = States::default();
+        let stored = states.put_evidence(None, evidence).and_then(|()| self.0.store.put_states(&states));
+        if let Err(error) = stored {
             tracing::warn!(%error, "the lists of ambiguous terms could not be stored");
         }
         Ok(epoch)
@@ -331,7 +383,7 @@ impl Snapshots {
     fn activate(&self, notes: &mut Notes, next: Notes, target: &Snapshot) -> Result<(), SnapshotsError> {
         let mut states = States::default();
         next.write_rollback(&mut states)?;
-        let change = self.change(&target.dataset, &mut states)?;
+        let change = self.fed(Feed::Own, &target.dataset, &mut states)?;
         self.0.store.activate(target.seq, &states).map_err(|error| match error {
             StoreError::NoSuchSnapshot(_) => self.unknown(target.dataset.id.as_str()),
             error => error.into(),

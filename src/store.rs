@@ -3,16 +3,16 @@
 //! | part | file |
 //! |---|---|
 //! | the directory and its lock; opening files in it | [`data_dir`], [`files`] |
-//! | published snapshots, as trees of content-addressed blocks | [`record`], `publish`, `load`, `garbage` |
+//! | published snapshots, as trees of content-addressed blocks | [`record`], `block`, `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
-//! | details by listing id | [`details`], `placed`, `in_turn` |
-//! | checks of everything with its hash | `verify` |
-//! | small blobs by name, the evidence on terms among them | `state`, `evidence`, `learned` |
+//! | details by listing id | [`details`] |
+//! | small blobs by name, the evidence on terms among them | `state` |
+//! | the file: its tables, its pages, a handle that survives failures, the repair | `database`, `backend`, `handle`, `heal` |
 //!
 //! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
 //! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`].
 //!
-//! **Damage.** Every page of the file is verified as it is read (`checked`), every value carries a checksum bound to
+//! **Damage.** Every page of the file is verified as it is read (`backend`), every value carries a checksum bound to
 //! its table and key, and every block is verified by its hash: a damaged file gives an error or nothing, never other
 //! data. A panic of redb is caught in `handle` and reported as [`StoreError::Damaged`].
 //!
@@ -34,53 +34,39 @@ pub(crate) mod data_dir;
 pub(crate) mod details;
 pub(crate) mod error;
 pub(crate) mod files;
-pub(crate) mod nameless;
 pub(crate) mod record;
 
+mod backend;
 mod block;
-mod checked;
-mod chunk;
 mod coding;
-mod evidence;
-mod fault;
+mod database;
 mod garbage;
 mod handle;
 mod heal;
-mod in_turn;
-mod learned;
 mod load;
-mod migration;
-mod opening;
-mod overlay;
-mod owner;
-mod packing;
-mod parallel;
-mod placed;
 mod publish;
 mod state;
-mod tables;
 #[cfg(test)]
 mod tests;
-mod trouble;
-mod vanished;
-mod verify;
 
+pub use block::BlockKey;
 pub(crate) use copies::CopyMeta;
 pub use data_dir::DataDir;
 pub(crate) use data_dir::Holder;
+#[cfg(test)]
+use database::FORMAT;
 pub(crate) use details::DetailStream;
 pub use details::{DetailMeta, DetailRecord, DetailState};
+pub(crate) use error::catches_panics;
 pub use error::{OpenError, StoreError};
-pub(crate) use fault::catches_panics;
+pub(crate) use files::nameless;
 #[cfg(test)]
 use garbage::Collected;
 pub use heal::{Healed, salvage};
+pub(crate) use load::Verification;
 pub(crate) use publish::{Arriving, WrittenAlong};
-pub use record::BlockKey;
 pub(crate) use record::SnapshotRecord;
-pub(crate) use state::States;
-pub(crate) use tables::FORMAT;
-pub(crate) use verify::Verification;
+pub(crate) use state::{LEARNED, States};
 
 use handle::Handle;
 
@@ -110,24 +96,16 @@ impl Store {
     /// When the file is of an unknown format (it is then not touched), damaged, or cannot be read. If it can be read
     /// but not written, it is opened read-only, and writes fail until the disk is writable.
     pub fn open(dir: &DataDir) -> Result<Self, OpenError> {
-        Self::open_with(dir, Box::new(opening::database))
+        Self::open_with(dir, Box::new(database::open))
     }
 
     fn open_with(dir: &DataDir, opener: handle::Opener) -> Result<Self, OpenError> {
         let path = dir.store_file();
-        heal::finish_interrupted(dir).map_err(|error| OpenError::of_store(error, &path))?;
-        opening::prepare(&path)?;
+        database::prepare(&path)?;
         let handle = Handle::open(path, opener)?;
-        let fail = |error| OpenError::of_store(error, handle.path());
-        let found = handle.read(opening::format_of).map_err(fail)?;
-        let steps = migration::plan(found, FORMAT, migration::STEPS)?;
-        migration::migrate(&handle, &steps).map_err(fail)?;
-        let store = Self::new(handle, dir.lock());
-        if !steps.is_empty() {
-            // The file has room for both formats. If this fails, it only stays large.
-            let _ = store.compact();
-        }
-        Ok(store)
+        let found = handle.read(database::format_of).map_err(|error| OpenError::of_store(error, handle.path()))?;
+        database::check_format(found)?;
+        Ok(Self::new(handle, dir.lock()))
     }
 
     fn new(handle: Handle, lock: Arc<data_dir::Lock>) -> Self {

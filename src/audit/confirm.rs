@@ -11,7 +11,7 @@ use crate::api::listing::ListingId;
 use crate::api::page::Page;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::Monotonic;
-use crate::snapshot::coverage::{Agreement, agreement, relies_on_disproved};
+use crate::snapshot::meta::{Agreement, agreement, relies_on_disproved};
 use crate::snapshot::pointer::Snapshot;
 
 use super::job::Outcome;

@@ -17,10 +17,9 @@ use crate::api::listing::ListingId;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::coverage::{self, Agreement, used_by};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
-use crate::snapshot::meta::Assumption;
+use crate::snapshot::meta::{self, Agreement, Assumption, used_by};
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
@@ -106,7 +105,7 @@ impl Inquiry {
     pub(super) fn saw(&mut self, dataset: &Dataset, answer: FilterAnswer, is_old: bool) {
         let Some(question) = self.open.pop_front() else { return };
         let agreement = match &answer {
-            FilterAnswer::Page { total, ids } => coverage::agreement(dataset, &question.query, *total, ids),
+            FilterAnswer::Page { total, ids } => meta::agreement(dataset, &question.query, *total, ids),
             FilterAnswer::Other(_) => Some(Agreement::None),
         };
         // What the data cannot answer any more tells nothing.

@@ -304,7 +304,7 @@ impl Copies {
             Some((meta, body)) if claimed_ms < meta.origin_time_ms || (moved && claimed_ms == meta.origin_time_ms) => {
                 // Record the look, or it is repeated at once.
                 let seen = CopyMeta { fetched_ms, ..meta.clone() };
-                self.store.put_copy_soon(path.to_owned(), seen, None)?;
+                self.store.put_copy_soon(path, &seen, None)?;
                 return Ok(Copy::of(path, meta, body.clone()));
             }
             _ => (new_since_ms, until_ms),
@@ -316,7 +316,7 @@ impl Copies {
         }
         let meta = CopyMeta { etag, last_modified, origin_time_ms, since_ms, fetched_ms, hash, status: 200 };
         let copy = Copy::of(path, &meta, body.clone());
-        self.store.put_copy_soon(path.to_owned(), meta, Some(&*body).filter(|_| !is_304))?;
+        self.store.put_copy_soon(path, &meta, Some(&*body).filter(|_| !is_304))?;
         Ok(copy)
     }
 

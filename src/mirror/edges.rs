@@ -14,8 +14,8 @@ use http::header::CONTENT_TYPE;
 
 use crate::api::edges::lesson::{Came, MOST_BODY, Said, Seen};
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::edges::fits::fits;
-use crate::store::StoreError;
+use crate::snapshot::edges::apply::fits;
+use crate::store::LEARNED;
 use crate::upstream::client::{Answer, AskError, Asker};
 use crate::upstream::window::Class;
 
@@ -87,9 +87,7 @@ impl EdgeLearner {
 
     fn keep(&self, evidence: &Evidence) {
         self.0.edges.set_probes(evidence.sent, evidence.filters_sent());
-        let kept = serde_json::to_vec(evidence)
-            .map_err(|source| StoreError::Io { path: EVIDENCE.into(), source: source.into() });
-        if let Err(error) = kept.and_then(|text| self.0.store.put_state(EVIDENCE, &text)) {
+        if let Err(error) = self.0.store.put_json(EVIDENCE, evidence) {
             tracing::warn!(%error, "what the origin answered to odd requests could not be stored");
         }
     }
@@ -176,7 +174,7 @@ impl EdgeLearner {
         for (case, why) in &learned.own {
             tracing::debug!(case = case.as_str(), why, "nothing is learned of a case");
         }
-        if let Err(error) = self.0.store.put_learned(&learned) {
+        if let Err(error) = self.0.store.put_json(LEARNED, &learned) {
             tracing::warn!(%error, "what was learned of odd requests could not be stored");
         }
         self.0.edges.set(Some(Arc::new(learned)));

@@ -1,8 +1,6 @@
-//! A snapshot with its indexes: finds listings, pages and totals.
+//! A snapshot with its indexes: finds listings, pages and totals, and what people want to know of terms.
 //!
-//! Immutable and shared. No rendering, no HTTP. Callers: [`crate::answer`], [`crate::mirror`].
-
-mod overview;
+//! Immutable and shared. No rendering, no HTTP. Callers: [`crate::answer`], [`crate::mirror`], [`crate::pages`].
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,13 +12,10 @@ use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 
-use super::beside::beside;
-use super::columns::{Columns, Names, Traits};
+use super::columns::{Columns, Ids, Names, Traits};
 use super::content::{Content, SnapshotId, envelope_text};
-use super::ids::Ids;
-use super::index::{Index, Matches};
+use super::index::{Index, Matches, Part, Since, beside};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
-use super::since::{Part, Since};
 
 /// A found page.
 #[derive(Debug)]
@@ -202,14 +197,6 @@ impl Dataset {
         self.content.summaries.is_empty()
     }
 
-    /// The approximate size of the indexes in bytes, without the content.
-    pub fn index_bytes(&self) -> usize {
-        let bitmaps = self.membership.iter().flat_map(HashMap::values).filter_map(Membership::positions);
-        let bitmaps = bitmaps.map(Positions::serialized_size).sum::<usize>();
-        let since = self.since.as_ref().map_or(0, |since| since.since.bytes() + size_of_val(&*since.all));
-        self.index.bytes() + self.ids.bytes() + self.columns.bytes() + bitmaps + since
-    }
-
     /// The summary of a listing.
     pub fn summary(&self, id: ListingId) -> Option<&Summary> {
         self.ids.position(id).map(|position| &self.content.summaries[position as usize])
@@ -383,6 +370,45 @@ impl Dataset {
 fn page<T>(all: &[T], offset: usize, size: usize) -> &[T] {
     let start = offset.min(all.len());
     &all[start..start.saturating_add(size).min(all.len())]
+}
+
+/// Keys under which terms carry their display name, the likeliest first.
+const NAMES: [&str; 4] = ["name", "title", "label", "display_name"];
+
+impl Dataset {
+    /// How a term is called: its display name, or else its slug.
+    pub fn label<'a>(&self, kind: TaxonomyKind, term: &'a Term) -> &'a str {
+        let called = |key: &str| term.strings.iter().find(|(own, _)| own == key).map(|(_, name)| name.trim());
+        let learned = self.name_keys[kind.index()].as_deref().filter(|key| *key != "slug");
+        let names = learned.into_iter().chain(NAMES);
+        names.filter_map(called).find(|name| !name.is_empty()).unwrap_or(&term.slug)
+    }
+
+    /// How many listings a term has; `None` while that is in doubt.
+    pub fn count(&self, kind: TaxonomyKind, slug: &str) -> Option<u64> {
+        self.membership(kind, slug)?.positions().map(Positions::len)
+    }
+
+    /// The terms of a kind that listings of another term have, each with the number of those listings, in the order of the
+    /// taxonomy; without those in doubt.
+    pub fn terms_within(&self, kind: TaxonomyKind, of: TaxonomyKind, slug: &str) -> Vec<(&Term, u64)> {
+        let Some(within) = self.membership(of, slug).and_then(|known| known.positions()) else { return Vec::new() };
+        let shared = |term: &Term| Some(self.membership(kind, &term.slug)?.positions()?.intersection_len(within));
+        let terms = self.terms(kind).iter();
+        terms.filter_map(|term| shared(term).filter(|count| *count > 0).map(|count| (term, count))).collect()
+    }
+
+    /// The positions of every listing that the slugs leave, in order.
+    ///
+    /// # Errors
+    /// When a slug is in doubt.
+    pub fn positions(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Vec<u32>, Doubt> {
+        Ok(match self.index.matches(slugs)? {
+            Matches::All => (0..self.len() as u32).collect(),
+            Matches::Term { positions, .. } => positions.to_vec(),
+            Matches::Of(positions) => positions.into_owned(),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The answers to odd requests, from what was learned of the origin and from the data.
 //!
-//! [`mod@apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Ordinary
+//! [`mod@apply`] says which listings an odd query selects, and which readings explain an origin's list. Ordinary
 //! requests do not use it. Callers: [`crate::answer`] and [`crate::audit`] ask, [`crate::mirror`] learns,
 //! [`crate::snapshots`] imports.
 
 pub(crate) mod apply;
-pub(crate) mod fits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,16 +1,19 @@
 //! Positions of listings by filter: the lists that pages are cut from, made once per snapshot.
 //!
 //! A list for each term, and one for each sport in a state and each sport in a city that occurs: 20 bytes per listing,
-//! so that hardly any answer needs an intersection. Not pages, and not `modified`. Callers: [`super::dataset`].
+//! so that hardly any answer needs an intersection. [`Since`] is `modified_since` over an order that is not by
+//! `modified`, without looking at each listing: each list is cut into blocks, and these into smaller ones, with sorted
+//! instants; bisection counts the later ones of a block, and only the blocks of the page are opened. It takes 12 bytes
+//! per listing and list. Callers: [`super::dataset`].
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::thread;
 
 use foldhash::fast::RandomState;
 
 use crate::api::taxonomy::TaxonomyKind;
 
-use super::beside::beside;
 use super::dataset::Doubt;
 use super::membership::Membership;
 
@@ -80,10 +83,6 @@ impl Lists {
 
     fn end(&self) -> usize {
         self.iter().filter_map(|list| list.last()).max().map_or(0, |last| *last as usize + 1)
-    }
-
-    fn bytes(&self) -> usize {
-        size_of_val(&*self.starts) + size_of_val(&*self.positions)
     }
 }
 
@@ -158,11 +157,6 @@ impl Pairs {
         let part = range.start + part;
         let end = self.parts.get(part + 1).map_or(self.positions.len(), |(_, start)| *start);
         Some(&self.positions[self.parts[part].1..end])
-    }
-
-    fn bytes(&self) -> usize {
-        let lists = size_of_val(&*self.first) + size_of_val(&*self.shares);
-        lists + size_of_val(&*self.parts) + size_of_val(&*self.positions)
     }
 }
 
@@ -255,12 +249,6 @@ impl Index {
     pub(super) fn run(&self, kind: usize) -> &[u32] {
         &self.lists[kind].positions
     }
-
-    /// Its size in bytes, without slugs.
-    pub(super) fn bytes(&self) -> usize {
-        let pairs = [&self.by_sport_and_state, &self.by_city_and_sport].map(Pairs::bytes);
-        self.lists.iter().map(Lists::bytes).chain(pairs).sum::<usize>() + size_of_val(&*self.state_of)
-    }
 }
 
 /// The intersection of two lists: searches each member of the shorter one in the rest of the longer one.
@@ -284,6 +272,122 @@ fn galloped(list: &[u32], least: u32) -> usize {
     }
     let known = reach / 2;
     known + list[known..list.len().min(reach)].partition_point(|position| *position < least)
+}
+
+/// Sizes of blocks, each a multiple of the next.
+const SIZES: [usize; 3] = [1 << 16, 1 << 11, 1 << 7];
+
+/// The instants of all listings, ready to be counted.
+pub(super) struct Since {
+    /// All instants, in order.
+    instants: Box<[i64]>,
+    /// By position, the place of its instant among them.
+    ranks: Box<[u32]>,
+    /// For each run of lists, the ranks in the order of the lists, sorted within blocks of each size.
+    runs: Vec<[Box<[u32]>; 3]>,
+}
+
+/// A part of the input of [`Since::of`].
+pub(super) struct Part<'a> {
+    /// Which of the runs.
+    pub run: usize,
+    /// Where in the run it starts.
+    pub start: usize,
+    /// The positions.
+    pub positions: &'a [u32],
+}
+
+impl Since {
+    /// Prepares `modified`, by position, for parts of these runs of positions.
+    pub(super) fn of(modified: &[i64], runs: &[&[u32]]) -> Self {
+        let mut instants = modified.to_vec();
+        instants.sort_unstable();
+        instants.dedup();
+        let instants = instants.into_boxed_slice();
+        let rank = |at: &i64| instants.partition_point(|instant| instant < at) as u32;
+        let ranks: Box<[u32]> = modified.iter().map(rank).collect();
+        let runs = thread::scope(|scope| {
+            let sorted = |run: &[u32]| sorted(run.iter().map(|position| ranks[*position as usize]).collect());
+            let handles: Vec<_> = runs.iter().map(|run| scope.spawn(move || sorted(run))).collect();
+            let joined = handles.into_iter();
+            joined.map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        Self { instants, ranks, runs }
+    }
+
+    /// How many listings of a part are modified after `at`, and of these `size` from `offset` on.
+    pub(super) fn find(&self, part: &Part<'_>, at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
+        let least = self.instants.partition_point(|instant| *instant <= at) as u32;
+        let (mut total, mut page) = (0, Vec::with_capacity(size));
+        let (mut here, end) = (part.start, part.start + part.positions.len());
+        'blocks: while here < end {
+            for (block, sorted) in SIZES.into_iter().zip(&self.runs[part.run]) {
+                if !here.is_multiple_of(block) || here + block > end {
+                    continue;
+                }
+                let later = block - sorted[here..here + block].partition_point(|rank| *rank < least);
+                if later == 0 || total + later <= offset || page.len() == size {
+                    total += later;
+                    here += block;
+                    continue 'blocks;
+                }
+            }
+            let [.., smallest] = SIZES;
+            let stop = end.min((here / smallest + 1) * smallest);
+            total += self.look(&part.positions[here - part.start..stop - part.start], least, |found, position| {
+                if total + found >= offset && page.len() < size {
+                    page.push(position);
+                }
+            });
+            here = stop;
+        }
+        (total, page)
+    }
+
+    /// The same for positions outside runs, one by one.
+    pub(super) fn scan(&self, positions: &[u32], at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
+        let least = self.instants.partition_point(|instant| *instant <= at) as u32;
+        let mut page = Vec::with_capacity(size);
+        let total = self.look(positions, least, |found, position| {
+            if found >= offset && page.len() < size {
+                page.push(position);
+            }
+        });
+        (total, page)
+    }
+
+    /// Shows each position with a rank of at least `least` and its index among them; returns their number.
+    fn look(&self, positions: &[u32], least: u32, mut show: impl FnMut(usize, u32)) -> usize {
+        let mut found = 0;
+        for position in positions {
+            if self.ranks[*position as usize] >= least {
+                show(found, *position);
+                found += 1;
+            }
+        }
+        found
+    }
+}
+
+/// The same ranks, sorted within blocks of each size.
+fn sorted(ranks: Vec<u32>) -> [Box<[u32]>; 3] {
+    let mut sorted = [const { Vec::new() }; 3];
+    let mut next = ranks;
+    for (block, sorted) in SIZES.into_iter().zip(&mut sorted).rev() {
+        // The stable sort uses the already sorted blocks.
+        next.chunks_mut(block).for_each(<[u32]>::sort);
+        sorted.clone_from(&next);
+    }
+    sorted.map(Vec::into_boxed_slice)
+}
+
+/// Runs `one` on a thread of its own while `other` runs here.
+pub(super) fn beside<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        (one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), other)
+    })
 }
 
 #[cfg(test)]
@@ -362,6 +466,35 @@ mod tests {
                 Matches::Of(positions) => Some(positions.into_owned()),
             });
             prop_assert_eq!(found, expected.map(|all| all.map(|all| all.into_iter().collect::<Vec<_>>())));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn blocks_find_what_a_scan_finds(
+            seed: u64,
+            instants in prop::sample::select(vec![2_i64, 100, 1 << 40]),
+            ends in prop::array::uniform2(0_usize..150_000),
+            at: i64,
+            offset in prop::sample::select(vec![0_usize, 1, 50, 5_000, 60_000, 140_000, usize::MAX]),
+            size in 1_usize..100,
+        ) {
+            let random = |n: u64| xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), seed);
+            let modified: Vec<i64> = (0..170_000).map(|n| random(n).cast_signed().rem_euclid(instants) - 1).collect();
+            // The lists of a run have some of the positions, in any order.
+            let mut run: Vec<u32> = (0..170_000).filter(|position| random(1 << 40 | position) % 8 != 0).map(|position| position as u32).collect();
+            run.sort_by_cached_key(|position| random(1 << 41 | u64::from(*position)));
+            let since = Since::of(&modified, &[&[], &run]);
+            let ends = ends.map(|end| end.min(run.len()));
+            let (start, end) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+            let part = Part { run: 1, start, positions: &run[start..end] };
+            for at in [at.rem_euclid(instants), instants - 2, i64::MIN, i64::MAX] {
+                let later = part.positions.iter().copied().filter(|position| modified[*position as usize] > at);
+                let expected: Vec<u32> = later.clone().skip(offset).take(size).collect();
+                prop_assert_eq!(since.find(&part, at, offset, size), (later.count(), expected.clone()));
+                prop_assert_eq!(since.scan(part.positions, at, offset, size).1, expected);
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 
-use super::beside::beside;
 use super::columns::{Names, Traits};
+use super::index::beside;
 
 /// Positions of listings in the origin's order.
 pub(crate) type Positions = RoaringBitmap;

@@ -12,13 +12,6 @@ use crate::store::{States, StoreError};
 /// Where the journal is kept in the store; a number follows.
 pub(super) const JOURNAL: &str = "journal/";
 
-/// A journal with a new entry.
-pub(super) struct Change {
-    journal: Journal,
-    /// The number of its oldest entry in the store.
-    oldest: u64,
-}
-
 /// What a switch adds to the journal.
 pub(super) enum Feed {
     /// The difference between the snapshot before and the next one.
@@ -30,67 +23,87 @@ pub(super) enum Feed {
 }
 
 impl Snapshots {
-    /// The journal with what a switch adds; it is written with the switch.
+    /// Reads the journal. Entries before a lost one are dropped.
+    pub(super) fn read_journal(&self) -> Result<(), StoreError> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let (mut oldest, mut next) = (0, None);
+        let mut names: Vec<(u64, String)> = Vec::new();
+        for (key, bytes) in self.0.store.states_of(JOURNAL)? {
+            let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
+                continue;
+            };
+            let entry = Entry::decode(&bytes)
+                .inspect_err(
+                    |error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"),
+                )
+                .ok();
+            let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
+            if !follows || next != Some(number) {
+                (entries, oldest) = (Vec::new(), number + u64::from(entry.is_none()));
+            }
+            entries.extend(entry);
+            next = Some(number + 1);
+            names.push((number, key));
+        }
+        let mut useless = States::default();
+        names.iter().filter(|(number, _)| *number < oldest).for_each(|(_, key)| useless.remove(key));
+        if let Err(error) = self.0.store.put_states(&useless) {
+            tracing::warn!(%error, "old entries of the journal of changes could not be removed");
+        }
+        self.0.journal.store(Arc::new(Journal::numbered(oldest, entries)));
+        Ok(())
+    }
+
+    /// The journal with what a switch adds, if anything; it is written with the switch.
     pub(super) fn fed(
         &self,
         feed: Feed,
         next: &Arc<Dataset>,
         states: &mut States,
-    ) -> Result<Option<Change>, StoreError> {
+    ) -> Result<Option<Journal>, StoreError> {
         let ends = |entries: &[Entry]| entries.last().is_some_and(|last| last.to == next.id);
         let served = self.0.current.get();
-        match feed {
-            Feed::Publishers(entries) if ends(&entries) => self.taken_over(entries, states).map(Some),
+        let journal = match feed {
+            Feed::Publishers(entries) if ends(&entries) => self.taken_over(entries),
             // Without gap: they begin at the current snapshot.
             Feed::Steps(entries)
                 if ends(&entries) && served.as_ref().is_some_and(|served| entries[0].from == served.dataset.id) =>
             {
                 let journal = self.0.journal.load();
-                let all = journal.entries().cloned().chain(entries).collect();
-                self.taken_over(all, states).map(Some)
+                self.taken_over(journal.entries().cloned().chain(entries).collect())
             }
-            Feed::Own | Feed::Steps(_) | Feed::Publishers(_) => self.change(next, states),
-        }
+            Feed::Own | Feed::Steps(_) | Feed::Publishers(_) => {
+                let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
+                let mut journal = Journal::clone(&self.0.journal.load());
+                journal.push(Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis()));
+                journal
+            }
+        };
+        self.write_journal(&journal, states)?;
+        Ok(Some(journal))
     }
 
-    /// The journal with these entries; only the new ones are written.
-    fn taken_over(&self, mut entries: Vec<Entry>, states: &mut States) -> Result<Change, StoreError> {
+    /// A journal of these entries. As many of the own ones as the others begin with keep their numbers.
+    fn taken_over(&self, mut entries: Vec<Entry>) -> Journal {
         let before_ms = self.oldest_change_ms();
         entries.retain(|entry| entry.at_ms >= before_ms);
-        let (own, oldest) = (self.0.journal.load(), *self.0.oldest.lock());
-        let own: Vec<&Entry> = own.entries().collect();
-        // As many of the own ones as the others begin with stay.
+        let journal = self.0.journal.load();
+        let own: Vec<&Entry> = journal.entries().collect();
         let is_start = |some: &[&Entry]| some.len() <= entries.len() && some.iter().zip(&entries).all(|(a, b)| *a == b);
         let gone = (0..own.len()).find(|gone| is_start(&own[*gone..])).unwrap_or(own.len());
-        let journal = Journal::new(entries.iter().cloned());
-        // Too much for a journal.
-        let dropped = entries.len() - journal.len();
-        let first = oldest + gone as u64;
-        let from = (own.len() - gone).max(dropped);
-        for (number, entry) in (first..).zip(&entries).skip(from) {
-            states.put(&name(number), entry.encode())?;
-        }
-        let next = first + dropped as u64;
-        let last = oldest + own.len() as u64;
-        (oldest..next.min(last)).for_each(|number| states.remove(&name(number)));
-        Ok(Change { journal, oldest: next })
+        Journal::numbered(journal.numbers().start + gone as u64, entries)
     }
 
-    /// The journal with the changes of the next switch; it is written with the switch.
-    pub(super) fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
-        let served = self.0.current.get();
-        let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
-        let entry = Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis());
-        let mut journal = Journal::clone(&self.0.journal.load());
-        let oldest = *self.0.oldest.lock();
-        let (number, encoded) = (oldest + journal.len() as u64, entry.encode());
-        let gone = journal.push(entry) as u64;
-        // An entry that is too large is dropped with all entries before it.
-        if !journal.is_empty() {
-            states.put(&name(number), encoded)?;
+    /// Writes what a journal changes of the own one: one entry is one blob.
+    fn write_journal(&self, next: &Journal, states: &mut States) -> Result<(), StoreError> {
+        let own = self.0.journal.load();
+        for (number, entry) in next.numbers().zip(next.entries()) {
+            if own.get(number).is_none_or(|own| !std::ptr::eq(own, entry) && own != entry) {
+                states.put(&name(number), entry.encode())?;
+            }
         }
-        (oldest..oldest + gone).for_each(|number| states.remove(&name(number)));
-        Ok(Some(Change { journal, oldest: oldest + gone }))
+        own.numbers().filter(|number| !next.numbers().contains(number)).for_each(|number| states.remove(&name(number)));
+        Ok(())
     }
 
     /// Older changes are dropped; milliseconds since 1970.
@@ -100,10 +113,10 @@ impl Snapshots {
     }
 
     /// To be called before the switch shows.
-    pub(super) fn note(&self, change: Option<Change>) {
-        let Some(Change { journal, oldest }) = change else { return };
-        self.0.journal.store(Arc::new(journal));
-        *self.0.oldest.lock() = oldest;
+    pub(super) fn note(&self, journal: Option<Journal>) {
+        if let Some(journal) = journal {
+            self.0.journal.store(Arc::new(journal));
+        }
     }
 
     /// Drops entries older than the policy, also without a publication.
@@ -117,17 +130,14 @@ impl Snapshots {
 
     /// Drops journal entries older than the policy.
     pub(super) fn forget_changes(&self) -> Result<(), StoreError> {
-        let before_ms = self.oldest_change_ms();
-        if self.0.journal.load().entries().next().is_none_or(|oldest| oldest.at_ms >= before_ms) {
+        let mut journal = Journal::clone(&self.0.journal.load());
+        if journal.forget_before(self.oldest_change_ms()) == 0 {
             return Ok(());
         }
-        let mut journal = Journal::clone(&self.0.journal.load());
-        let gone = journal.forget_before(before_ms);
-        let oldest = *self.0.oldest.lock();
         let mut states = States::default();
-        (oldest..oldest + gone as u64).for_each(|number| states.remove(&name(number)));
+        self.write_journal(&journal, &mut states)?;
         self.0.store.put_states(&states)?;
-        self.note(Some(Change { journal, oldest: oldest + gone as u64 }));
+        self.note(Some(journal));
         // Replies made from dropped entries must not outlive them: they are valid for one epoch.
         if let Some(served) = self.0.current.get() {
             self.0.current.swap(served.dataset.clone(), served.meta.clone(), served.seq);

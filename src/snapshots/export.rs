@@ -1,14 +1,15 @@
-//! Exports the current snapshot with its details as a bundle.
+//! Exports the current snapshot with its details as a bundle, or as a link of a chain of bundles.
 //!
-//! [`crate::bundle`] knows the file. Everything here blocks. Callers: [`crate::admin`] in a running server, else the
-//! commands.
+//! In a chain each delta brings what a holder of the whole chain before it lacks: its base is the end of one known chain,
+//! and the details of that are known exactly. [`crate::bundle`] knows the file. Everything here blocks. Callers:
+//! [`crate::admin`] in a running server, else the commands; [`crate::fleet`] for chains.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 
-use super::notes::{self, ExportedDetail, exported};
+use super::keeping::{exported, exported_details};
 use super::{Snapshots, SnapshotsError};
 use crate::api::listing::ListingId;
 use crate::bundle::{self, Counts, Detail, Export, Progress, WriteError, Written};
@@ -16,6 +17,8 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailMeta, DetailRecord, StoreError};
+
+pub(crate) use super::keeping::ExportedDetail;
 
 /// Tries of an export while details change.
 const TRIES: u32 = 5;
@@ -93,7 +96,7 @@ impl Snapshots {
         let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
         let base = base.map_err(ExportError::Base)?;
         let before = match &base {
-            Some(base) => notes::exported_details(self.store(), base.dataset.id.as_str())?,
+            Some(base) => exported_details(self.store(), base.dataset.id.as_str())?,
             None => None,
         };
         let base = base.as_ref().map(|base| &*base.dataset);
@@ -210,4 +213,62 @@ fn changed(known: &Known, before: Option<&[ExportedDetail]>, base: &Dataset, nex
 fn counts(known: &Known) -> Counts {
     let gone = known.iter().filter(|detail| detail.is_gone()).count() as u64;
     Counts { present: known.len() as u64 - gone, gone }
+}
+
+/// What a holder of a chain has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChainEnd {
+    /// The snapshot.
+    pub snapshot: SnapshotId,
+    /// Its details, in ascending id order.
+    pub details: Vec<ExportedDetail>,
+}
+
+/// A written bundle, and what a holder of the chain has with it.
+pub(crate) struct Link {
+    /// The result of writing.
+    pub written: Written,
+    pub end: ChainEnd,
+    /// Keeps the snapshot until the chain is recorded.
+    _hold: Hold,
+}
+
+impl Snapshots {
+    /// Writes a published snapshot into an empty file: all of it, or what a holder of `base` lacks.
+    ///
+    /// # Errors
+    /// When the base is not kept, or something cannot be read or written.
+    pub(crate) fn export_link(
+        &self,
+        out: &mut File,
+        served: &Snapshot,
+        base: Option<&ChainEnd>,
+    ) -> Result<Link, ExportError> {
+        let hold = Hold::on(self, served.seq);
+        let dataset = base.map(|base| self.load(base.snapshot.as_str())).transpose().map_err(ExportError::Base)?;
+        let dataset = dataset.as_ref().map(|base| &*base.dataset);
+        let before = base.map(|base| &base.details[..]);
+        let Output { written, known, .. } = self.write_bundle(out, served, dataset, before, &mut |_, _| {})?;
+        let end = ChainEnd { snapshot: served.dataset.id.clone(), details: known };
+        Ok(Link { written, end, _hold: hold })
+    }
+
+    /// Whether a holder of `base` lacks details of a published snapshot.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn has_more_details(&self, served: &Snapshot, base: &ChainEnd) -> Result<bool, StoreError> {
+        Ok(self.known(&served.dataset)?.iter().any(|detail| !detail.is_in(&base.details)))
+    }
+
+    /// Keeps the newest stored copy of a snapshot, from now on instead of the one named before: the next link builds on
+    /// it.
+    pub(crate) fn keep_for_chain(&self, snapshot: Option<SnapshotId>) {
+        *self.0.chained.lock() = snapshot;
+    }
+}
+
+/// Whether an export failed because its base is not kept any more.
+pub(crate) fn lacks_base(error: &ExportError) -> bool {
+    matches!(error, ExportError::Base(SnapshotsError::Unknown { .. }))
 }

@@ -1,24 +1,19 @@
-//! Follows a publisher: bundles become the newest snapshot, together with where the replica then stands.
+//! Follows a publisher: where a replica stands, and how the bundles of a head become its newest snapshot.
 //!
-//! Several bundles are applied in memory and imported in one transaction, so that no state between them is served.
 //! [`crate::fleet`] decides which bundles. Everything here blocks. Callers: [`crate::fleet`].
 
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
-use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
-use super::bundle::{ImportError, hashes_by_id, records};
 use super::changes::Feed;
-use super::{Import, Imported, Snapshots, SnapshotsError};
-use crate::api::hash::ContentHash;
-use crate::api::listing::ListingId;
+use super::import::{Chain, ImportError};
+use super::{Imported, Snapshots, SnapshotsError};
 use crate::bundle::Bundle;
-use crate::snapshot::content::{Content, SnapshotId};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::meta::Certificate;
-use crate::store::{Arriving, DetailStream, States, Store, StoreError};
+use crate::store::{States, Store, StoreError};
 
 /// The highest head that was taken. It stays when an operator imports a bundle: nothing goes back behind it.
 const TAKEN: &str = "follow/taken";
@@ -64,16 +59,43 @@ pub(crate) enum Took {
     Seed,
 }
 
-/// What an import writes of where a replica stands.
-pub struct Followed {
-    took: Took,
+/// What an import takes from a head and writes of where the replica stands.
+pub(super) struct Followed<'a> {
+    took: &'a Took,
     /// The digest that it stood at when it was decided what to fetch.
-    from: Option<String>,
+    pub from: Option<&'a str>,
     /// The digest that it stands at then.
     digest: String,
-    /// Whether it began with a full bundle.
-    pub(super) is_full: bool,
-    feed: Feed,
+    /// How sure the publisher is now, and since when, as believed here.
+    pub certificate: Certificate,
+    pub confirmed_ms: i64,
+    /// The publisher's journal.
+    journal: Option<&'a Vec<Entry>>,
+}
+
+impl Followed<'_> {
+    /// What the journal gets; `steps`: the changes of each bundle.
+    pub(super) fn feed(&self, last: &Bundle, steps: Vec<Entry>) -> Feed {
+        // A publisher with a new journal knows nothing of the past.
+        let ends = |journal: &&Vec<Entry>| journal.last().is_some_and(|end| end.to == last.manifest().snapshot);
+        match self.journal.filter(ends) {
+            Some(journal) => Feed::Publishers(journal.clone()),
+            None if steps.len() > 1 => Feed::Steps(steps),
+            None => Feed::Own,
+        }
+    }
+
+    /// Writes where the replica stands after the import.
+    pub(super) fn write(&self, snapshot: &SnapshotId, states: &mut States) -> Result<(), StoreError> {
+        if let Took::Head(taken) = self.took {
+            states.put_json(TAKEN, taken)?;
+        }
+        if *self.took == Took::Seed {
+            forget_in(states);
+            return Ok(());
+        }
+        states.put_json(STANDING, &Standing { digest: self.digest.clone(), snapshot: snapshot.clone() })
+    }
 }
 
 /// A downloaded and verified bundle.
@@ -123,35 +145,7 @@ pub(super) fn forget_in(states: &mut States) {
     states.remove(STANDING);
 }
 
-/// Writes where a replica stands after an import, and tells what the journal gets.
-pub(super) fn write(
-    followed: Option<Followed>,
-    snapshot: &SnapshotId,
-    states: &mut States,
-) -> Result<Feed, StoreError> {
-    let Some(Followed { took, digest, feed, .. }) = followed else {
-        forget_in(states);
-        return Ok(Feed::Own);
-    };
-    if let Took::Head(taken) = &took {
-        states.put_json(TAKEN, taken)?;
-    }
-    match took {
-        Took::Head(_) | Took::Part => {
-            states.put_json(STANDING, &Standing { digest, snapshot: snapshot.clone() })?;
-        }
-        Took::Seed => forget_in(states),
-    }
-    Ok(feed)
-}
-
 impl Snapshots {
-    /// Checks, with the lock held, that nobody else has imported since it was decided what to fetch.
-    pub(super) fn unless_elsewhere(&self, followed: Option<&Followed>) -> Result<(), SnapshotsError> {
-        let Some(followed) = followed else { return Ok(()) };
-        if self.stand()?.digest == followed.from { Ok(()) } else { Err(SnapshotsError::Moved) }
-    }
-
     /// Where this replica stands.
     ///
     /// # Errors
@@ -171,70 +165,18 @@ impl Snapshots {
     /// With [`ImportError::Misfit`] when a bundle does not fit the data before it; or something cannot be read or
     /// written. The current snapshot then stays.
     pub(crate) fn follow(&self, following: &Following<'_>) -> Result<Imported, ImportError> {
-        self.mending(|| self.try_follow(following))
-    }
-
-    fn try_follow(&self, following: &Following<'_>) -> Result<Imported, ImportError> {
-        let newest = self.newest().get();
-        let newest = newest.as_ref().map(|newest| &newest.dataset.content);
-        let (mut content, mut entries): (Option<Content>, Vec<Entry>) = (None, Vec::new());
-        // The summaries for which the details of each bundle were fetched.
-        let mut summaries = Vec::new();
-        for (at, step) in following.steps.iter().enumerate() {
-            let base = content.as_ref().or(newest);
-            let misfit = |why| ImportError::Misfit { at, why };
-            let next = step.bundle.content_over(base).map_err(misfit)?;
-            if let Some(base) = base.filter(|_| following.steps.len() > 1 && step.bundle.base().is_some()) {
-                entries.push(Entry::between_contents(base, &next, following.now_ms));
-            }
-            summaries.push(of_details(&step.bundle, &next));
-            content = Some(next);
-        }
-        let (Some(last), Some(content)) = (following.steps.last(), content) else {
-            return Err(SnapshotsError::Moved.into());
+        let Following { steps, certificate, confirmed_ms, now_ms, committed, .. } = *following;
+        let last = steps.last().ok_or(SnapshotsError::Moved)?;
+        let steps: Vec<_> = steps.iter().map(|step| (&step.bundle, &step.file)).collect();
+        let followed = Followed {
+            took: &following.took,
+            from: following.from.as_deref(),
+            digest: last.bundle.digest().to_string(),
+            certificate,
+            confirmed_ms,
+            journal: following.journal.as_ref(),
         };
-        let mut meta = last.bundle.meta(following.now_ms);
-        meta.certificate = following.certificate;
-        meta.confirmed_ms = following.confirmed_ms;
-        let volatile = meta.volatile.clone();
-        let details = || -> Result<DetailStream<'_>, StoreError> {
-            let mut streams = Vec::new();
-            for (step, summaries) in following.steps.iter().zip(&summaries) {
-                streams.push(records(&step.bundle, &step.file, &volatile, summaries)?);
-            }
-            Ok(Box::new(streams.into_iter().flatten()))
-        };
-        // A replica has what its publisher has.
-        let details = Arriving { stream: &details, stays: &|_, _, _| false };
-        let mut details_bytes = 0;
-        for step in following.steps {
-            details_bytes += step.file.metadata()?.len().saturating_mul(2);
-        }
-        entries.retain(|entry| entry.from != entry.to);
-        // A publisher with a new journal knows nothing of the past.
-        let ends = |journal: &&Vec<Entry>| journal.last().is_some_and(|end| end.to == last.bundle.manifest().snapshot);
-        let feed = match following.journal.as_ref().filter(ends) {
-            Some(journal) => Feed::Publishers(journal.clone()),
-            None if entries.len() > 1 => Feed::Steps(entries),
-            None => Feed::Own,
-        };
-        let (took, from) = (following.took.clone(), following.from.clone());
-        let is_full = following.steps.first().is_some_and(|first| first.bundle.base().is_none());
-        let followed = Some(Followed { took, from, digest: last.bundle.digest().to_string(), is_full, feed });
-        let (evidence, learned) = (last.bundle.evidence().clone(), last.bundle.learned().cloned());
-        let (allow_older, committed) = (false, following.committed);
-        let import = Import {
-            content,
-            meta,
-            evidence,
-            learned,
-            details: &details,
-            details_bytes,
-            allow_older,
-            committed,
-            followed,
-        };
-        Ok(self.import(import)?)
+        self.import_chain(&Chain { steps: &steps, now_ms, allow_older: false, committed, followed: Some(followed) })
     }
 
     /// Takes a head that names the data that is here: its certificate, and its instant of confirmation.
@@ -253,21 +195,11 @@ impl Snapshots {
         (meta.certificate, meta.confirmed_ms, meta.claimed_ms) = (certificate, confirmed_ms, None);
         let mut states = States::default();
         states.put_json(TAKEN, taken)?;
-        self.store().update_meta_along(newest.seq, &meta, &states)?;
+        self.store().update_meta(newest.seq, &meta, &states)?;
         let shown = self.shown(meta);
         if shown != newest.meta {
             self.show(&newest.dataset, &shown, newest.seq);
         }
         Ok(())
     }
-}
-
-/// The hashes of the summaries of a bundle's details.
-fn of_details(bundle: &Bundle, content: &Content) -> HashMap<ListingId, ContentHash, RandomState> {
-    if bundle.base().is_none() {
-        return hashes_by_id(content);
-    }
-    let wanted: HashSet<ListingId, RandomState> = bundle.detail_hashes().iter().map(|detail| detail.id).collect();
-    let summaries = content.summaries.iter().filter(|summary| wanted.contains(&summary.id));
-    summaries.map(|summary| (summary.id, summary.hash)).collect()
 }

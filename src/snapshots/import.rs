@@ -1,20 +1,261 @@
-//! Imports a bundle's content as the newest snapshot, in one transaction.
+//! Imports the snapshots of bundles as the newest one, with their details, in one transaction. A damaged store is repaired
+//! first.
 //!
-//! It does not know files. Callers: [`super::bundle`] and [`super::follow`], with verified content.
+//! An import by an operator is a chain of one bundle; [`super::follow`] imports the bundles of a head. Several are applied
+//! in memory, so that no state between them is served. [`crate::bundle`] knows the files. Everything here blocks. Callers:
+//! [`crate::admin`] in a running server, else the commands; [`super::follow`].
 
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use url::Url;
 
+use super::changes::Feed;
 use super::follow::{self, Followed};
 use super::{Snapshots, SnapshotsError};
 use crate::api::edges::lesson::Learned;
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::api::taxonomy::VolatileKeys;
+use crate::bundle::{Bundle, BundleError, Detail, DetailHash};
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
+use crate::snapshot::journal::Entry;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
-use crate::store::{Arriving, States, WrittenAlong};
+use crate::store::{
+    Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, LEARNED, States, StoreError, WrittenAlong,
+};
+
+/// Why a bundle is not imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The bundle is invalid, or its base is not kept.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// One of several bundles does not fit the data before it.
+    #[error("{why}")]
+    Misfit {
+        /// Its place among them, from 0.
+        at: usize,
+        why: BundleError,
+    },
+    /// The import is refused.
+    #[error(transparent)]
+    Snapshots(#[from] SnapshotsError),
+    /// The file cannot be read again.
+    #[error("the bundle cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Verified bundles to import.
+pub(super) struct Chain<'a> {
+    /// Each from the snapshot before, with its file. At least one.
+    pub steps: &'a [(&'a Bundle, &'a File)],
+    /// The time.
+    pub now_ms: i64,
+    /// Whether the result may be older than earlier imports.
+    pub allow_older: bool,
+    /// Called when the import is durable but not yet visible, to update details in memory.
+    pub committed: &'a dyn Fn(),
+    /// Where a replica stands afterwards; `None`: an operator imports.
+    pub followed: Option<Followed<'a>>,
+}
+
+/// The hashes of the summaries of a bundle's details.
+type SummaryHashes = HashMap<ListingId, ContentHash, RandomState>;
+
+impl Snapshots {
+    /// Makes a bundle's snapshot the newest one, with its details: see [`Snapshots::import`]. `file` is the verified
+    /// one. A damaged store is repaired first.
+    ///
+    /// # Errors
+    /// When its base is not kept, it would take an origin's data back, it is older than an earlier import (without
+    /// `allow_older`), or something cannot be read or written. The current snapshot then stays.
+    pub fn import_bundle(
+        &self,
+        bundle: &Bundle,
+        file: &File,
+        now_ms: i64,
+        allow_older: bool,
+        committed: &dyn Fn(),
+    ) -> Result<Imported, ImportError> {
+        self.import_chain(&Chain { steps: &[(bundle, file)], now_ms, allow_older, committed, followed: None })
+    }
+
+    /// Imports, with a repair of the store if it is damaged.
+    pub(super) fn import_chain(&self, chain: &Chain<'_>) -> Result<Imported, ImportError> {
+        if let Some(damage) = self.store().damage() {
+            self.mend(&damage)?;
+        }
+        let imported = match self.try_import(chain) {
+            // The damage was not noticed before.
+            Err(ImportError::Snapshots(SnapshotsError::Store(StoreError::Damaged(damage)))) => {
+                self.mend(&damage)?;
+                self.try_import(chain)
+            }
+            imported => imported,
+        };
+        if let Some(damage) = self.store().damage().filter(|_| imported.is_ok())
+            && let Err(error) = self.mend(&damage)
+        {
+            tracing::error!(%error, "the damaged store could not be repaired");
+        }
+        imported
+    }
+
+    fn mend(&self, damage: &str) -> Result<(), SnapshotsError> {
+        let healed = self.heal()?;
+        tracing::error!("{}", healed.text(self.store().path(), damage));
+        if self.current().load().is_none()
+            && let Err(error) = self.restore()
+        {
+            // The import replaces it.
+            tracing::error!(%error, "no snapshot can be served");
+        }
+        Ok(())
+    }
+
+    fn try_import(&self, chain: &Chain<'_>) -> Result<Imported, ImportError> {
+        let Chain { steps, now_ms, allow_older, committed, ref followed } = *chain;
+        let ((first, _), (last, _)) = steps.first().zip(steps.last()).ok_or(SnapshotsError::Moved)?;
+        let base = match &first.manifest().base {
+            // The bundles of a head were chosen for the newest snapshot.
+            Some(_) if followed.is_some() => self.newest().get(),
+            Some(base) => Some(self.load(base.snapshot.as_str()).map_err(|error| match error {
+                SnapshotsError::Unknown { .. } => BundleError::NeedsBase { needed: base.snapshot.clone() }.into(),
+                error => ImportError::Snapshots(error),
+            })?),
+            None => None,
+        };
+        let base = base.as_ref().map(|base| &base.dataset.content);
+        let (mut content, mut entries): (Option<Content>, Vec<Entry>) = (None, Vec::new());
+        let mut summaries = Vec::new();
+        for (at, (bundle, _)) in steps.iter().enumerate() {
+            let base = content.as_ref().or(base);
+            let next = bundle.content_over(base).map_err(|why| match followed {
+                Some(_) => ImportError::Misfit { at, why },
+                None => why.into(),
+            })?;
+            if let Some(base) = base.filter(|_| steps.len() > 1 && bundle.base().is_some()) {
+                entries.push(Entry::between_contents(base, &next, now_ms));
+            }
+            summaries.push(summaries_of_details(bundle, &next));
+            content = Some(next);
+        }
+        let content = content.ok_or(SnapshotsError::Moved)?;
+        entries.retain(|entry| entry.from != entry.to);
+        let mut meta = last.meta(now_ms);
+        if let Some(followed) = followed {
+            (meta.certificate, meta.confirmed_ms) = (followed.certificate, followed.confirmed_ms);
+        }
+        let (volatile, confirmed_ms) = (meta.volatile.clone(), meta.confirmed_ms);
+        let details = || -> Result<DetailStream<'_>, StoreError> {
+            let streams = steps.iter().zip(&summaries);
+            let streams = streams.map(|((bundle, file), summaries)| records(bundle, file, &volatile, summaries));
+            Ok(Box::new(streams.collect::<Result<Vec<_>, _>>()?.into_iter().flatten()))
+        };
+        // A replica has what its publisher has. Else, with an origin, a stored detail of a later instant stays, and one
+        // that was fetched for this summary always stays if the bundle's was not.
+        let has_origin = self.policy().has_origin;
+        let stays = |id: ListingId, known: &DetailMeta, new: &DetailRecord| {
+            let is_its = summaries[0].get(&id) == Some(&known.summary_hash);
+            followed.is_none()
+                && (has_origin && known.origin_time_ms > confirmed_ms
+                    || is_its && new.meta.summary_hash != known.summary_hash)
+        };
+        let mut details_bytes = 0;
+        for (_, file) in steps {
+            details_bytes += file.metadata()?.len().saturating_mul(2);
+        }
+        let import = Import {
+            content,
+            meta,
+            evidence: last.evidence().clone(),
+            learned: last.learned().cloned(),
+            details: &Arriving { stream: &details, stays: &stays },
+            details_bytes,
+            allow_older,
+            committed,
+            // A full bundle repairs; a delta builds on what was verified when it came.
+            rewrites: followed.is_none() || first.base().is_none(),
+            followed: followed.as_ref().map(|followed| (followed, followed.feed(last, entries))),
+        };
+        Ok(self.import(import)?)
+    }
+
+    /// Whether a bundle brings nothing: the newest snapshot was confirmed later, or it is the same one of the same
+    /// instant, and all details of the bundle are stored.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn is_ahead_of(&self, bundle: &Bundle) -> Result<bool, StoreError> {
+        let manifest = bundle.manifest();
+        let Some(newest) = self.newest().get() else { return Ok(false) };
+        if newest.dataset.id != manifest.snapshot {
+            return Ok(newest.meta.confirmed_ms > manifest.confirmed_ms);
+        }
+        // The stored instant, because a future one is not shown.
+        let stored = self.kept().iter().find(|kept| kept.seq == newest.seq).map(|kept| kept.meta.confirmed_ms);
+        let confirmed_ms = stored.unwrap_or(newest.meta.confirmed_ms);
+        if confirmed_ms != manifest.confirmed_ms {
+            return Ok(confirmed_ms > manifest.confirmed_ms);
+        }
+        let known = self.store().detail_index(|meta| (meta.state, meta.hash))?;
+        let known: HashMap<ListingId, _, RandomState> = known.into_iter().collect();
+        let is_here = |detail: &DetailHash| {
+            let same = |(state, hash): &(DetailState, ContentHash)| {
+                *state == detail.state && (*state == DetailState::Gone || *hash == detail.hash)
+            };
+            known.get(&detail.id).is_some_and(same)
+        };
+        Ok(bundle.detail_hashes().iter().all(is_here))
+    }
+}
+
+fn unreadable(error: impl Display) -> StoreError {
+    StoreError::Source(format!("the bundle cannot be read again: {error}"))
+}
+
+fn summaries_of_details(bundle: &Bundle, content: &Content) -> SummaryHashes {
+    let wanted: HashSet<ListingId, RandomState> = bundle.detail_hashes().iter().map(|detail| detail.id).collect();
+    let summaries = content.summaries.iter().filter(|summary| wanted.contains(&summary.id));
+    summaries.map(|summary| (summary.id, summary.hash)).collect()
+}
+
+/// The details of a bundle as they are stored; `summaries`: those of the bundle's snapshot.
+fn records<'a>(
+    bundle: &'a Bundle,
+    file: &File,
+    volatile: &'a VolatileKeys,
+    summaries: &'a SummaryHashes,
+) -> Result<DetailStream<'a>, StoreError> {
+    let mut again = file.try_clone().map_err(unreadable)?;
+    again.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let confirmed_ms = bundle.manifest().confirmed_ms;
+    let records = bundle.details(again).map(move |detail| {
+        let (id, detail) = detail.map_err(unreadable)?;
+        let Detail { state, body, current, etag, last_modified } = detail;
+        let hash = match state {
+            DetailState::Present => volatile.hash(&String::from_utf8_lossy(&body)),
+            DetailState::Gone => ContentHash::default(),
+        };
+        let (origin_time_ms, summary_hash) = match summaries.get(&id) {
+            Some(summary_hash) if current => (confirmed_ms, *summary_hash),
+            // With an origin, it is fetched again.
+            _ => (0, ContentHash::of(b"another summary")),
+        };
+        let fetched_ms = confirmed_ms;
+        let meta = DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
+        Ok((id, DetailRecord { meta, body }))
+    });
+    Ok(Box::new(records))
+}
 
 /// The key of the list sizes of the last day, by which a large loss is noticed.
 pub(crate) const SIZES: &str = "sizes";
@@ -24,7 +265,7 @@ pub(crate) const SIZES: &str = "sizes";
 const HIGHEST: &str = "import/highest";
 
 /// The verified content to import.
-pub struct Import<'a> {
+pub(super) struct Import<'a> {
     /// The snapshot.
     pub content: Content,
     /// Its metadata.
@@ -40,8 +281,10 @@ pub struct Import<'a> {
     pub allow_older: bool,
     /// Called when the import is durable but not yet visible, to update details in memory.
     pub committed: &'a dyn Fn(),
-    /// Where a replica stands afterwards; `None`: an operator imports.
-    pub followed: Option<Followed>,
+    /// Whether blocks are written although they are stored.
+    pub rewrites: bool,
+    /// Where a replica stands afterwards, and what its journal gets; `None`: an operator imports.
+    pub(super) followed: Option<(&'a Followed<'a>, Feed)>,
 }
 
 /// The result of an import.
@@ -64,11 +307,16 @@ impl Snapshots {
     /// # Errors
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
-    pub fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
-        let Import { content, meta, evidence, learned, details, details_bytes, allow_older, committed, followed } =
+    pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
+        let Import { content, meta, evidence, learned, details, details_bytes, committed, rewrites, followed, .. } =
             import;
         let mut notes = self.0.notes.lock();
-        self.unless_elsewhere(followed.as_ref())?;
+        // Nobody else has imported since it was decided what to fetch.
+        if let Some((followed, _)) = &followed
+            && self.stand()?.digest.as_deref() != followed.from
+        {
+            return Err(SnapshotsError::Moved);
+        }
         let mut all_evidence = match followed {
             // A replica answers exactly what its publisher does: older lists could settle what is doubtful there.
             Some(_) => Evidence::new(),
@@ -91,23 +339,27 @@ impl Snapshots {
             self.unless_foreign(&meta, &newest.meta)?;
         }
         // Its sequence number says that a head is newer, also one that takes the data back.
-        let allow_older = allow_older || followed.is_some();
+        let allow_older = import.allow_older || followed.is_some();
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
         let mut states = States::default();
-        states.put_evidence(&all_evidence)?;
+        states.put_evidence(None, &all_evidence)?;
         states.put(HIGHEST, highest.to_string().into_bytes())?;
         // What was learned of the present origin itself counts more.
         let learned = learned.filter(|_| !self.0.policy.has_origin || self.0.edges.known().is_none());
         if let Some(learned) = &learned {
-            states.put_learned(learned)?;
+            states.put_json(LEARNED, learned)?;
         }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
-        // A full bundle repairs; a delta builds on what was verified when it came.
-        let verifies = followed.as_ref().is_none_or(|followed| followed.is_full);
-        let feed = follow::write(followed, &dataset.id, &mut states)?;
-        let along = WrittenAlong { activate: true, verifies, details: Some(details), details_bytes, states };
-        self.put_with(&mut notes, &dataset, meta, along, feed, committed)?;
+        let feed = if let Some((followed, feed)) = followed {
+            followed.write(&dataset.id, &mut states)?;
+            feed
+        } else {
+            follow::forget_in(&mut states);
+            Feed::Own
+        };
+        let along = WrittenAlong { activate: true, rewrites, details: Some(details), details_bytes, states };
+        self.put(&mut notes, &dataset, meta, along, feed, committed)?;
         if let Some(learned) = learned {
             self.0.edges.set(Some(Arc::new(learned)));
         }

@@ -1,16 +1,17 @@
-//! Pins, records of exports, repairs, and dropping snapshots.
+//! Which snapshots are kept, and the notes about them: pins, the rollback, and exports; repairs.
 //!
-//! Callers: [`crate::admin`] and the commands pin, [`super::export`] exports, [`crate::mirror`] tidies after a
-//! publication.
+//! The newest snapshots stay, the last of each day, and needed ones. Callers: [`crate::admin`] and the commands pin,
+//! [`super::export`] exports, [`crate::mirror`] tidies after a publication.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use super::notes::{ExportedDetail, Notes, exported_details};
-use super::retention::{Candidate, Retention};
 use super::{Snapshots, SnapshotsError};
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::config::MirrorConfig;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::store::{Healed, States, StoreError};
+use crate::store::{DetailMeta, DetailState, Healed, States, Store, StoreError};
 
 impl Snapshots {
     /// Stores the evidence of the newest snapshot when another one replaces it: later lists of the origin do not apply
@@ -22,7 +23,7 @@ impl Snapshots {
         if evidence.is_empty() {
             return;
         }
-        if let Err(error) = states.put_evidence_of(newest.seq, &evidence) {
+        if let Err(error) = states.put_evidence(Some(newest.seq), &evidence) {
             tracing::warn!(%error, snapshot = %newest.dataset.id, "some terms of a kept snapshot are in doubt now");
         }
     }
@@ -57,8 +58,12 @@ impl Snapshots {
     fn write_pins(&self, notes: &mut Notes, pinned: Notes) -> Result<(), SnapshotsError> {
         let mut states = States::default();
         pinned.write_pins(&mut states)?;
-        self.0.store.put_states(&states)?;
-        self.take(notes, pinned);
+        self.write_notes(notes, pinned, &states)
+    }
+
+    fn write_notes(&self, notes: &mut Notes, next: Notes, states: &States) -> Result<(), SnapshotsError> {
+        self.0.store.put_states(states)?;
+        self.take(notes, next);
         self.set_kept(self.list_or_say(notes, self.served()));
         Ok(())
     }
@@ -84,10 +89,7 @@ impl Snapshots {
         let (mut next, mut states) = (notes.clone(), States::default());
         next.exported(id, base, &details, &mut states)?;
         drop(details);
-        self.0.store.put_states(&states)?;
-        self.take(&mut notes, next);
-        self.set_kept(self.list_or_say(&notes, self.served()));
-        Ok(())
+        self.write_notes(&mut notes, next, &states)
     }
 
     /// Repairs a damaged file, and writes the current snapshot to it.
@@ -162,5 +164,219 @@ impl Snapshots {
             self.set_kept(Some(self.list(&notes, self.served())?));
         }
         self.forget_changes()
+    }
+}
+
+/// How many exports can be the base of a delta.
+pub(crate) const EXPORTS: usize = 3;
+
+const PINS: &str = "versions/pins";
+const ROLLBACK: &str = "versions/rollback";
+const EXPORTED: &str = "versions/exports";
+const EXPORT_DETAILS: &str = "versions/export/";
+
+/// Pins, the rollback and the exports.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notes {
+    /// Ids of pinned snapshots.
+    pub pins: BTreeSet<String>,
+    /// The sequence number of the snapshot that a rollback made current.
+    pub rolled_back: Option<u64>,
+    /// Ids of the last exports, the newest last; each once.
+    pub exports: Vec<String>,
+}
+
+/// A record of a detail in an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExportedDetail {
+    pub id: ListingId,
+    /// The hash of its detail, without volatile values; of an empty body if the origin has none.
+    pub hash: ContentHash,
+}
+
+/// [`ExportedDetail::hash`] of a stored detail.
+pub(super) fn exported(meta: &DetailMeta) -> ContentHash {
+    match meta.state {
+        DetailState::Present => meta.hash,
+        DetailState::Gone => ContentHash::default(),
+    }
+}
+
+impl ExportedDetail {
+    /// Whether it is one of these, which are sorted by id.
+    pub(super) fn is_in(&self, sorted: &[Self]) -> bool {
+        sorted.binary_search_by_key(&self.id, |detail| detail.id).is_ok_and(|at| sorted[at] == *self)
+    }
+
+    /// Whether the origin has none.
+    pub(super) fn is_gone(&self) -> bool {
+        self.hash == ContentHash::default()
+    }
+}
+
+/// Bytes of one [`ExportedDetail`].
+const DETAIL_BYTES: usize = 24;
+
+impl Notes {
+    /// Reads the notes. Unreadable ones count as absent.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(super) fn read(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self {
+            pins: store.state_json(PINS)?.unwrap_or_default(),
+            rolled_back: store.state_json(ROLLBACK)?,
+            exports: store.state_json(EXPORTED)?.unwrap_or_default(),
+        })
+    }
+
+    /// Adds the pins to a write.
+    ///
+    /// # Errors
+    /// When they are too many.
+    pub(super) fn write_pins(&self, states: &mut States) -> Result<(), StoreError> {
+        states.put_json(PINS, &self.pins)
+    }
+
+    /// Adds the rollback to a write.
+    ///
+    /// # Errors
+    /// Never in practice: it is a few bytes.
+    pub(super) fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
+        if let Some(seq) = self.rolled_back {
+            return states.put_json(ROLLBACK, &seq);
+        }
+        states.remove(ROLLBACK);
+        Ok(())
+    }
+
+    /// Adds all notes to a write.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub(super) fn write_all(&self, states: &mut States) -> Result<(), StoreError> {
+        self.write_pins(states)?;
+        self.write_rollback(states)?;
+        states.put_json(EXPORTED, &self.exports)
+    }
+
+    /// Records an export with the details that its receiver certainly has, and drops all but the last few. The base of
+    /// a delta counts as exported again.
+    ///
+    /// # Errors
+    /// When the details are too many.
+    pub(super) fn exported(
+        &mut self,
+        id: &str,
+        base: Option<&str>,
+        details: &[ExportedDetail],
+        states: &mut States,
+    ) -> Result<(), StoreError> {
+        let again = base.filter(|base| self.exports.iter().any(|own| own == base));
+        for id in again.into_iter().chain([id]) {
+            self.exports.retain(|other| other != id);
+            self.exports.push(id.to_owned());
+        }
+        while self.exports.len() > EXPORTS {
+            states.remove(&format!("{EXPORT_DETAILS}{}", self.exports.remove(0)));
+        }
+        states.put_json(EXPORTED, &self.exports)?;
+        let mut bytes = Vec::with_capacity(details.len() * DETAIL_BYTES);
+        for detail in details {
+            bytes.extend_from_slice(&detail.id.0.to_le_bytes());
+            bytes.extend_from_slice(&detail.hash.to_bytes());
+        }
+        states.put(&format!("{EXPORT_DETAILS}{id}"), bytes)
+    }
+}
+
+/// The details of the last export of a snapshot; `None`: no record.
+///
+/// # Errors
+/// When the store cannot be read.
+pub(crate) fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<ExportedDetail>>, StoreError> {
+    let read = |entry: &[u8; DETAIL_BYTES]| {
+        let (id, hash) = entry.split_at(8);
+        let id = ListingId(u64::from_le_bytes(id.try_into().ok()?));
+        Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
+    };
+    let all = |bytes: &[u8]| {
+        let (entries, rest) = bytes.as_chunks::<DETAIL_BYTES>();
+        if rest.is_empty() { entries.iter().map(read).collect() } else { None }
+    };
+    Ok(store.state_as(&format!("{EXPORT_DETAILS}{id}"), all)?.flatten())
+}
+
+/// Milliseconds in a day, which begins at 00:00 UTC.
+const DAY_MS: i64 = 86_400_000;
+
+/// How many snapshots stay although nothing needs them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retention {
+    /// The newest ones, at least one.
+    pub keep: usize,
+    /// So many days of which the last snapshot stays.
+    pub keep_daily: usize,
+}
+
+/// The inputs of the decision about a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    /// Its sequence number.
+    pub seq: u64,
+    /// When it was published; milliseconds since the epoch.
+    pub published_ms: i64,
+    /// Whether it must stay, for example pinned or current.
+    pub needed: bool,
+}
+
+impl Retention {
+    /// As it is configured.
+    pub(super) fn of(mirror: &MirrorConfig) -> Self {
+        Self { keep: mirror.keep as usize, keep_daily: mirror.keep_daily as usize }
+    }
+
+    /// The sequence numbers of the snapshots that stay.
+    pub(super) fn staying(self, candidates: &[Candidate]) -> Vec<u64> {
+        let mut newest_first = candidates.to_vec();
+        newest_first.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.seq));
+        let mut days = HashSet::new();
+        let mut staying: Vec<u64> = Vec::new();
+        for (place, candidate) in newest_first.iter().enumerate() {
+            let is_last_of_day = days.len() < self.keep_daily && days.insert(candidate.published_ms.div_euclid(DAY_MS));
+            if place < self.keep.max(1) || is_last_of_day || candidate.needed {
+                staying.push(candidate.seq);
+            }
+        }
+        staying.sort_unstable();
+        staying
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seq: u64, day: i64, needed: bool) -> Candidate {
+        Candidate { seq, published_ms: day * DAY_MS + seq.cast_signed(), needed }
+    }
+
+    #[test]
+    fn the_newest_the_last_of_each_day_and_what_is_needed_stay() {
+        let all: Vec<Candidate> =
+            [0, 0, 1, 1, 1, 2, 4, 4, 4, 4].into_iter().zip(1..).map(|(day, seq)| at(seq, day, seq == 1)).collect();
+        let staying = |keep, keep_daily| Retention { keep, keep_daily }.staying(&all);
+        assert_eq!(staying(2, 0), [1, 9, 10]);
+        assert_eq!(staying(0, 0), [1, 10], "one always stays");
+        assert_eq!(staying(1, 3), [1, 5, 6, 10], "the last of days 4, 2 and 1");
+        assert_eq!(staying(3, 9), [1, 2, 5, 6, 8, 9, 10]);
+        assert_eq!(staying(99, 0).len(), 10);
+        assert!(Retention { keep: 1, keep_daily: 1 }.staying(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_drops_no_newer_snapshot() {
+        let all = [at(1, 9, false), at(2, 9, false), at(3, 5, false), at(4, 5, false)];
+        assert_eq!(Retention { keep: 1, keep_daily: 2 }.staying(&all), [2, 4]);
     }
 }

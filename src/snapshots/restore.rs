@@ -1,27 +1,28 @@
-//! Restores the current and the newest snapshot at start.
+//! Restores the current and the newest snapshot at start, and finds kept snapshots by id, in memory or in the store.
 //!
-//! Callers: [`crate::app`] and the commands that work without a server.
+//! Callers: [`crate::app`] and the commands restore; [`super`], [`crate::answer`] and [`crate::admin`] look up.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
-use super::changes::JOURNAL;
+use super::keeping::Notes;
 use super::loaded::LoadedSnapshots;
-use super::notes::Notes;
-use super::{Policy, Snapshots, SnapshotsError, SnapshotsState};
+use super::{KeptSnapshot, Policy, RolledBack, Snapshots, SnapshotsError, SnapshotsState};
+use crate::api::edges::lesson::Learned;
 use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness;
 use crate::snapshot::columns::{Names, Traits};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
-use crate::snapshot::journal::{Entry, Journal};
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::store::{SnapshotRecord, States, Store, StoreError};
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::store::{LEARNED, SnapshotRecord, States, Store, StoreError, Verification};
 
 impl Snapshots {
     /// The snapshots of a store. Nothing is served before [`Snapshots::restore`].
@@ -39,7 +40,6 @@ impl Snapshots {
             policy,
             notes: Mutex::default(),
             journal: ArcSwap::default(),
-            oldest: Mutex::default(),
             kept: ArcSwap::default(),
             showing: RwLock::default(),
         }))
@@ -47,11 +47,15 @@ impl Snapshots {
 
     /// Reads back what was learned of the origin's answers to odd requests.
     fn read_learned(&self) {
-        let learned = self.0.store.learned().unwrap_or_else(|error| {
+        let learned = self.0.store.state_json::<Learned>(LEARNED).unwrap_or_else(|error| {
             tracing::warn!(%error, "what was learned of odd requests cannot be read");
             None
         });
-        self.0.edges.set(learned.map(Arc::new));
+        let is_usable = |learned: &Learned| {
+            let checked = learned.check();
+            checked.inspect_err(|why| tracing::warn!(why, "what was learned of odd requests cannot be used")).is_ok()
+        };
+        self.0.edges.set(learned.filter(is_usable).map(Arc::new));
     }
 
     /// Restores the snapshot that was current, and the newest one.
@@ -143,40 +147,6 @@ impl Snapshots {
         meta.confirmed_ms = believable(&meta, now, self.0.policy.settings.load().ttl);
         meta
     }
-
-    /// Reads the journal. Entries before a lost one are dropped.
-    pub(super) fn read_journal(&self) -> Result<(), StoreError> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let (mut oldest, mut next) = (0, None);
-        let mut names: Vec<(u64, String)> = Vec::new();
-        for (key, bytes) in self.0.store.states_of(JOURNAL)? {
-            let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
-                continue;
-            };
-            let entry = Entry::decode(&bytes)
-                .inspect_err(
-                    |error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"),
-                )
-                .ok();
-            let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
-            if !follows || next != Some(number) {
-                (entries, oldest) = (Vec::new(), number + u64::from(entry.is_none()));
-            }
-            entries.extend(entry);
-            next = Some(number + 1);
-            names.push((number, key));
-        }
-        let mut useless = States::default();
-        names.iter().filter(|(number, _)| *number < oldest).for_each(|(_, key)| useless.remove(key));
-        if names.first().is_some_and(|(number, _)| *number < oldest)
-            && let Err(error) = self.0.store.put_states(&useless)
-        {
-            tracing::warn!(%error, "old entries of the journal of changes could not be removed");
-        }
-        self.0.journal.store(Arc::new(Journal::new(entries)));
-        *self.0.oldest.lock() = oldest;
-        Ok(())
-    }
 }
 
 /// Kept snapshots, loaded through [`Snapshots`] while that exists.
@@ -189,17 +159,110 @@ fn loaded(snapshots: Weak<SnapshotsState>) -> LoadedSnapshots {
 
 /// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was
 /// ahead) is ignored: then the data is as old as its publication, or too old to be fresh.
-fn believable(meta: &SnapshotMeta, now: WallTime, ttl: std::time::Duration) -> i64 {
+fn believable(meta: &SnapshotMeta, now: WallTime, ttl: Duration) -> i64 {
     let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
     let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));
     let long_ago = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).saturating_mul(3).saturating_add(1000);
     known.unwrap_or_else(|| now.as_millis().saturating_sub(long_ago)).min(now.as_millis())
 }
 
+impl Snapshots {
+    /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current snapshot.
+    pub fn is_behind(&self) -> bool {
+        let id = |current: &SnapshotPointer| current.load().as_ref().map(|current| current.dataset.id.clone());
+        self.0.is_rolled_back.load(Ordering::Acquire) && id(&self.0.newest) != id(&self.0.current)
+    }
+
+    /// The rollback, if there is one.
+    pub fn rolled_back(&self) -> Option<RolledBack> {
+        if !self.0.is_rolled_back.load(Ordering::Acquire) {
+            return None;
+        }
+        let _whole = self.0.showing.read();
+        let served = self.0.current.load().as_ref().map(|current| current.dataset.id.clone())?;
+        Some(RolledBack { served, newest: self.0.newest.load().as_ref().map(|newest| newest.dataset.id.clone()) })
+    }
+
+    /// The newest kept snapshot with that id.
+    ///
+    /// # Errors
+    /// When none is kept.
+    pub fn find(&self, id: &str) -> Result<KeptSnapshot, SnapshotsError> {
+        let kept = self.0.kept.load();
+        kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
+    }
+
+    /// The id of the only kept snapshot with this prefix.
+    ///
+    /// # Errors
+    /// When there is none, or several.
+    pub fn resolve(&self, beginning: &str) -> Result<SnapshotId, SnapshotsError> {
+        let kept = self.0.kept.load();
+        let mut ids = kept.iter().map(|kept| &kept.id).filter(|id| id.as_str().starts_with(beginning));
+        let first = ids.next().filter(|_| !beginning.is_empty()).ok_or_else(|| self.unknown(beginning))?;
+        match ids.find(|id| *id != first) {
+            None => Ok(first.clone()),
+            Some(_) => Err(SnapshotsError::Ambiguous(beginning.to_owned())),
+        }
+    }
+
+    pub(super) fn unknown(&self, id: &str) -> SnapshotsError {
+        let current = self.0.current.load().as_ref().map(|current| current.dataset.id.to_string());
+        SnapshotsError::Unknown { id: id.to_owned(), current }
+    }
+
+    /// A kept snapshot, from memory, or read and indexed.
+    ///
+    /// # Errors
+    /// When none is kept, or it cannot be read.
+    pub fn load(&self, id: &str) -> Result<Arc<Snapshot>, SnapshotsError> {
+        let loaded = [&self.0.current, &self.0.newest].into_iter().filter_map(SnapshotPointer::get);
+        if let Some(loaded) = loaded.into_iter().find(|loaded| loaded.dataset.id.as_str() == id) {
+            return Ok(loaded);
+        }
+        let KeptSnapshot { seq, meta, .. } = self.find(id)?;
+        if let Some(loaded) = self.0.loaded.at_hand(id).filter(|loaded| loaded.seq == seq) {
+            return Ok(loaded);
+        }
+        let record = self.0.store.snapshot(seq)?.ok_or_else(|| self.unknown(id))?;
+        let dataset = self.build(&record, &self.0.store.evidence_of(seq)?).map_err(|error| match error {
+            SnapshotsError::Store(StoreError::NoSuchSnapshot(_)) => self.unknown(id),
+            error => error,
+        })?;
+        Ok(Arc::new(Snapshot::new(dataset, self.shown(meta), seq, 0)))
+    }
+
+    /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
+    ///
+    /// # Errors
+    /// When it is not kept, damaged or unreadable.
+    pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
+        Verification::of(&self.0.store).check(seq)
+    }
+
+    /// The same for all kept snapshots, the newest first, and what is damaged of each. Details that several have are
+    /// read once.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn verify_all(&self) -> Result<Vec<(KeptSnapshot, Option<String>)>, StoreError> {
+        let mut verification = Verification::of(&self.0.store);
+        let mut found = Vec::new();
+        for kept in self.kept().iter().cloned() {
+            match verification.check(kept.seq) {
+                Ok(()) => found.push((kept, None)),
+                Err(StoreError::Damaged(why)) => found.push((kept, Some(why))),
+                // It was removed meanwhile.
+                Err(StoreError::NoSuchSnapshot(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -1,4 +1,4 @@
-//! The blocks of a snapshot: their bytes, and the hash that names and verifies each.
+//! The blocks of a snapshot: which listings share one, its bytes, and the hash that names and verifies it.
 //!
 //! | kind | bytes, integers little endian |
 //! |---|---|
@@ -7,16 +7,48 @@
 //! | order | `O`, count u32, ids u64 |
 //! | summaries | `S`, count u32, then per summary id u64, length u32, hash 16 B, then the texts |
 //!
-//! [`super::chunk`] decides which listings share a block. Callers: [`super::publish`], [`super::load`].
+//! A sequence of listings is cut after ids that a hash picks, so that an insertion or a deletion changes one block only.
+//! Callers: [`super::publish`], [`super::load`].
+
+use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::coding::{Reader, damaged};
+use super::coding::{Reader, damaged, unpack};
 use super::error::StoreError;
-use super::packing::unpack;
-use super::record::BlockKey;
+use crate::api::hash::write_hex;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::page::Envelope;
+
+/// Names a block: the first 16 bytes of the BLAKE3 hash of its uncompressed content.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockKey([u8; 16]);
+
+impl BlockKey {
+    /// The key of a block.
+    pub fn of(raw: &[u8]) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(&blake3::hash(raw).as_bytes()[..16]);
+        Self(key)
+    }
+
+    pub(super) const fn stored(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The key as it is stored.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for BlockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}
 
 /// The largest uncompressed block: a full one plus one summary of the largest size.
 pub(super) const MAX_BLOCK: usize = 48 << 20;
@@ -123,10 +155,47 @@ pub(super) fn read_summaries(block: &Bytes) -> Result<Vec<Summary>, StoreError> 
     if at == block.len() { Ok(summaries) } else { Err(damaged("summaries", "length")) }
 }
 
+/// When a block ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// Cut after an id whose hash is divisible by this: the mean number of listings per block.
+    pub mean: u64,
+    /// After this many listings at the latest.
+    pub most: usize,
+    /// After this many bytes at the latest.
+    pub most_bytes: usize,
+}
+
+/// Summaries by id. A block is about 80 kB: small enough to rewrite for one changed listing.
+pub(super) const CUT_SUMMARIES: Rule = Rule { mean: 256, most: 1024, most_bytes: 4 << 20 };
+
+/// Ids in the origin's order.
+pub(super) const CUT_ORDER: Rule = Rule { mean: 512, most: 4096, most_bytes: usize::MAX };
+
+/// The blocks of a sequence, given each listing's id and size in bytes.
+pub(super) fn cut(sequence: impl Iterator<Item = (ListingId, usize)>, rule: Rule) -> Vec<Range<usize>> {
+    let mut blocks = Vec::new();
+    let (mut start, mut end, mut bytes) = (0, 0, 0_usize);
+    for (id, size) in sequence {
+        end += 1;
+        bytes = bytes.saturating_add(size);
+        let picked = xxh3_64(&id.0.to_le_bytes()).is_multiple_of(rule.mean);
+        if picked || end - start >= rule.most || bytes >= rule.most_bytes {
+            blocks.push(start..end);
+            (start, bytes) = (end, 0);
+        }
+    }
+    if start < end {
+        blocks.push(start..end);
+    }
+    blocks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashSet;
 
     proptest! {
         #[test]
@@ -137,5 +206,32 @@ mod tests {
             let _ = read_summaries(&block.into());
             let _ = read_summaries(&bytes.into());
         }
+    }
+
+    fn blocks(ids: &[u64], rule: Rule) -> Vec<Vec<u64>> {
+        let sequence = ids.iter().map(|id| (ListingId(*id), 10));
+        cut(sequence, rule).into_iter().map(|range| ids[range].to_vec()).collect()
+    }
+
+    #[test]
+    fn an_insertion_changes_one_block() {
+        let ids: Vec<u64> = (0..20_000).map(|n| n * 3).collect();
+        let before = blocks(&ids, CUT_SUMMARIES);
+        assert_eq!(before.concat(), ids);
+        assert!(before.len() > 50 && before.iter().all(|block| block.len() <= 1024));
+        let mut more = ids.clone();
+        more.insert(10_000, 29_999);
+        let known: HashSet<_> = before.into_iter().collect();
+        let changed = blocks(&more, CUT_SUMMARIES).into_iter().filter(|block| !known.contains(block)).count();
+        assert!((1..=2).contains(&changed), "{changed}");
+    }
+
+    #[test]
+    fn a_block_is_bounded_in_listings_and_bytes() {
+        let rule = Rule { mean: u64::MAX, most: 4, most_bytes: 30 };
+        assert_eq!(blocks(&[1, 2, 3, 4, 5, 6, 7], rule), [vec![1, 2, 3], vec![4, 5, 6], vec![7]]);
+        let rule = Rule { most_bytes: usize::MAX, ..rule };
+        assert_eq!(blocks(&[1, 2, 3, 4, 5], rule), [vec![1, 2, 3, 4], vec![5]]);
+        assert!(blocks(&[], rule).is_empty());
     }
 }

@@ -3,13 +3,11 @@
 //! Stored by canonical path and query; never served as they are. Callers: [`crate::mirror`].
 
 use bytes::Bytes;
-use redb::{ReadableTable, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable};
 
-use super::coding::{self, Reader};
-use super::error::{StoreError, unless_damaged};
-use super::fault::Fault;
-use super::packing::{Packer, unpack};
-use super::{MAX_BODY, Store, tables};
+use super::coding::{self, Packer, Reader, unpack};
+use super::error::{Fault, StoreError, unless_damaged};
+use super::{MAX_BODY, Store, database};
 use crate::api::hash::ContentHash;
 
 /// The metadata of a copy.
@@ -31,8 +29,8 @@ pub struct CopyMeta {
     pub status: u16,
 }
 
-const META: &str = "copy_meta";
-const BODY: &str = "copy_body";
+pub(super) const META: &str = "copy_meta";
+pub(super) const BODY: &str = "copy_body";
 const ENCODING: u8 = 1;
 
 impl CopyMeta {
@@ -60,63 +58,26 @@ impl CopyMeta {
     }
 }
 
-/// An encoded copy: key, sealed metadata, sealed body if it is new.
-type Encoded<'a> = (&'a str, Vec<u8>, Option<Vec<u8>>);
-
-fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Encoded<'a>>, StoreError> {
-    let mut packer = Packer::new()?;
-    let mut body = |key: &str, body: &[u8]| {
-        coding::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
-        Ok::<_, StoreError>(coding::seal(BODY, key.as_bytes(), packer.pack(body)?))
-    };
-    copies
-        .iter()
-        .map(|(key, meta, bytes)| {
-            let bytes = bytes.map(|bytes| body(key, bytes)).transpose()?;
-            Ok((key.as_str(), meta.encode(key), bytes))
-        })
-        .collect()
-}
-
-/// The most bytes that writing these takes.
-fn needed(encoded: &[Encoded<'_>]) -> u64 {
-    let len = |(_, meta, body): &Encoded<'_>| (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64;
-    encoded.iter().map(len).sum::<u64>() * 5 / 4 + (1 << 20)
-}
-
-fn insert(transaction: &WriteTransaction, encoded: &[Encoded<'_>]) -> Result<(), Fault> {
-    let mut metas = transaction.open_table(tables::COPY_META)?;
-    let mut bodies = transaction.open_table(tables::COPY_BODY)?;
-    for (key, meta, body) in encoded {
-        metas.insert(*key, meta.as_slice())?;
-        if let Some(body) = body {
-            bodies.insert(*key, body.as_slice())?;
-        }
-    }
-    Ok(())
-}
-
 impl Store {
-    /// Stores copies, all or none. Without a body only the metadata is replaced, as after a 304.
-    ///
-    /// # Errors
-    /// When a body is larger than [`MAX_BODY`], or the write fails.
-    pub fn put_copies(&self, copies: &[(String, CopyMeta, Option<&[u8]>)]) -> Result<(), StoreError> {
-        if copies.is_empty() {
-            return Ok(());
-        }
-        let encoded = encode(copies)?;
-        self.handle.write(needed(&encoded), |transaction| insert(transaction, &encoded))
-    }
-
     /// Stores one copy, which a crash may undo until the next other write or [`Store::sync`]. Then it is fetched again.
+    /// Without a body only the metadata is replaced, as after a 304.
     ///
     /// # Errors
-    /// As for [`Store::put_copies`].
-    pub fn put_copy_soon(&self, key: String, meta: CopyMeta, body: Option<&[u8]>) -> Result<(), StoreError> {
-        let copy = [(key, meta, body)];
-        let encoded = encode(&copy)?;
-        self.handle.write_soon(needed(&encoded), |transaction| insert(transaction, &encoded))
+    /// When the body is larger than [`MAX_BODY`], or the write fails.
+    pub fn put_copy_soon(&self, key: &str, meta: &CopyMeta, body: Option<&[u8]>) -> Result<(), StoreError> {
+        let pack = |body: &[u8]| {
+            coding::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
+            Ok::<_, StoreError>(coding::seal(BODY, key.as_bytes(), Packer::new()?.pack(body)?))
+        };
+        let (meta, body) = (meta.encode(key), body.map(pack).transpose()?);
+        let needed = (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64 * 5 / 4 + (1 << 20);
+        self.handle.write_soon(needed, |transaction| {
+            transaction.open_table(database::COPY_META)?.insert(key, meta.as_slice())?;
+            if let Some(body) = &body {
+                transaction.open_table(database::COPY_BODY)?.insert(key, body.as_slice())?;
+            }
+            Ok(())
+        })
     }
 
     /// The metadata of a copy; `None` if it is absent or damaged.
@@ -124,24 +85,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn copy_meta(&self, key: &str) -> Result<Option<CopyMeta>, StoreError> {
-        let read = self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
-            Ok(Some(CopyMeta::decode(key, sealed.value())?))
-        });
-        unless_damaged(read, || format!("the copy of {key}"))
-    }
-
-    /// The body of a copy; `None` if it is absent or damaged.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn copy_body(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
-        let read = self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
-            let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
-            Ok(Some(unpack(packed, MAX_BODY)?.into()))
-        });
-        unless_damaged(read, || format!("the copy of {key}"))
+        self.read_copy(key, |meta, _| Ok(meta))
     }
 
     /// Metadata and body of a copy, read together; `None` if it is absent or damaged.
@@ -149,12 +93,23 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn copy(&self, key: &str) -> Result<Option<(CopyMeta, Bytes)>, StoreError> {
-        let read = self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
-            let meta = CopyMeta::decode(key, sealed.value())?;
-            let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
+        self.read_copy(key, |meta, transaction| {
+            let Some(meta) = meta else { return Ok(None) };
+            let Some(sealed) = transaction.open_table(database::COPY_BODY)?.get(key)? else { return Ok(None) };
             let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
             Ok(Some((meta, unpack(packed, MAX_BODY)?.into())))
+        })
+    }
+
+    fn read_copy<T>(
+        &self,
+        key: &str,
+        read: impl Fn(Option<CopyMeta>, &ReadTransaction) -> Result<Option<T>, Fault>,
+    ) -> Result<Option<T>, StoreError> {
+        let read = self.handle.read(|transaction| {
+            let sealed = transaction.open_table(database::COPY_META)?.get(key)?;
+            let meta = sealed.map(|sealed| CopyMeta::decode(key, sealed.value())).transpose()?;
+            read(meta, transaction)
         });
         unless_damaged(read, || format!("the copy of {key}"))
     }
@@ -166,7 +121,7 @@ impl Store {
     pub fn copy_metas(&self) -> Result<Vec<(String, CopyMeta)>, StoreError> {
         self.handle.read(|transaction| {
             let mut metas = Vec::new();
-            for entry in transaction.open_table(tables::COPY_META)?.iter()? {
+            for entry in transaction.open_table(database::COPY_META)?.iter()? {
                 let (key, sealed) = entry?;
                 metas.push((key.value().to_owned(), CopyMeta::decode(key.value(), sealed.value())?));
             }
@@ -183,8 +138,8 @@ impl Store {
             return Ok(());
         }
         self.handle.write(1 << 20, |transaction| {
-            let mut metas = transaction.open_table(tables::COPY_META)?;
-            let mut bodies = transaction.open_table(tables::COPY_BODY)?;
+            let mut metas = transaction.open_table(database::COPY_META)?;
+            let mut bodies = transaction.open_table(database::COPY_BODY)?;
             for key in keys {
                 metas.remove(key.as_str())?;
                 bodies.remove(key.as_str())?;

@@ -1,18 +1,19 @@
 //! Details by listing id, beside the snapshots: a new detail publishes nothing.
 //!
-//! Callers: [`crate::mirror`] writes batches of them, [`crate::answer`] reads single ones.
-
-use std::cell::RefCell;
+//! A detail takes the next place when it first arrives, and keeps it until it is removed. So new details share the last
+//! pages, whatever their ids. If they lay by id, each would rewrite two pages of its own. Many are read ahead, and in the
+//! order of the file, in which neighbours share a page: each by itself takes several times as long.
+//!
+//! Callers: [`crate::mirror`] writes batches of them, [`crate::answer`] reads single ones, [`crate::snapshots`] and the
+//! commands read many.
 
 use bytes::Bytes;
-use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
-use super::coding::{self, Reader, damaged};
-use super::error::StoreError;
-use super::fault::Fault;
-use super::packing::{Packer, unpack};
-use super::placed::{Tables, Writer, split};
-use super::{MAX_BODY, Store, tables};
+use super::coding::{self, Packer, Reader, damaged, unpack};
+use super::database::{self, Sealed};
+use super::error::{Fault, StoreError};
+use super::{MAX_BODY, Store};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
@@ -125,8 +126,8 @@ pub(super) fn write_all(
     let mut packer = Packer::new()?;
     for detail in details {
         let (id, record) = detail?;
-        let place = writer.place(id)?;
-        let known = place.map(|place| writer.meta(id, place)).transpose()?.flatten();
+        let place = writer.tables.place(id)?;
+        let known = place.map(|place| writer.tables.whole_meta(id, place)).transpose()?.flatten();
         if known.is_some_and(|known| stays(id, &known, &record)) {
             continue;
         }
@@ -162,7 +163,7 @@ impl Store {
     /// When the file cannot be read or the detail is damaged.
     pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
         self.handle.read(|transaction| {
-            let tables = Tables::open(transaction)?;
+            let tables = ReadTables::open(transaction)?;
             tables.place(id)?.map(|place| tables.detail(id, place)).transpose()
         })
     }
@@ -173,47 +174,20 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn detail_index<T>(&self, of: impl Fn(DetailMeta) -> T) -> Result<Vec<(ListingId, T)>, StoreError> {
-        let walk = |back: bool| {
-            let found = RefCell::new(Vec::new());
-            let walked = self.handle.read(|transaction| {
-                let table = transaction.open_table(tables::DETAIL_META)?;
-                let mut entries = table.iter()?;
-                let mut wrong = None;
-                let mut found = found.borrow_mut();
-                found.clear();
-                if !back {
-                    found.reserve(usize::try_from(table.len()?).unwrap_or(0).min(MOST_RESERVED));
-                }
-                while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
-                    let (_, value) = entry?;
-                    let decoded =
-                        split(value.value()).and_then(|(id, sealed)| Ok((id, DetailMeta::decode(id, sealed)?)));
-                    match decoded {
-                        Ok((id, meta)) => found.push((id, of(meta))),
-                        Err(error) => wrong = Some(error),
-                    }
-                }
-                wrong.map_or(Ok(()), |error| Err(error.into()))
-            });
-            (found.into_inner(), walked)
-        };
-        let (mut found, walked) = walk(false);
-        match walked {
-            Err(StoreError::Damaged(detail)) => {
-                // Details that cannot be reached from the back either count as not mirrored.
-                found.extend(walk(true).0);
-                found.sort_by_key(|(id, _)| *id);
-                found.dedup_by_key(|(id, _)| *id);
-                tracing::warn!(
-                    detail,
-                    left = found.len(),
-                    "stored details are damaged; they are treated as not mirrored"
-                );
-            }
-            walked => {
-                walked?;
-                found.sort_unstable_by_key(|(id, _)| *id);
-            }
+        let count = self.handle.read(|transaction| Ok(transaction.open_table(database::DETAIL_META)?.len()?));
+        let mut found = Vec::with_capacity(usize::try_from(count.unwrap_or(0)).unwrap_or(0).min(MOST_RESERVED));
+        let mut wrong = None;
+        let lost = self.handle.reach(database::DETAIL_META, &mut |_, value| match split(value)
+            .and_then(|(id, sealed)| Ok((id, DetailMeta::decode(id, sealed)?)))
+        {
+            Ok((id, meta)) => found.push((id, of(meta))),
+            Err(error) => wrong = Some(error),
+        })?;
+        found.sort_unstable_by_key(|(id, _)| *id);
+        found.dedup_by_key(|(id, _)| *id);
+        let wrong = wrong.map(|error| self.handle.noted(error).to_string());
+        if let Some(detail) = lost.or(wrong) {
+            tracing::warn!(detail, left = found.len(), "stored details are damaged; they are treated as not mirrored");
         }
         Ok(found)
     }
@@ -224,25 +198,14 @@ impl Store {
     /// When the file cannot be read.
     pub fn detail_metas_of(&self, ids: &[ListingId]) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
         self.handle.read(|transaction| {
-            let tables = Tables::open(transaction)?;
+            let tables = ReadTables::open(transaction)?;
             let mut found = Vec::with_capacity(ids.len());
             for id in ids {
                 let Some(place) = tables.place(*id)? else { continue };
-                match tables.meta(*id, place) {
-                    Err(Fault::Store(StoreError::Damaged(_))) => {}
-                    meta => found.push((*id, meta?)),
-                }
+                found.extend(tables.whole_meta(*id, place)?.map(|meta| (*id, meta)));
             }
             Ok(found)
         })
-    }
-
-    /// The metadata of all details, by id: see [`Store::detail_index`].
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
-        self.detail_index(|meta| meta)
     }
 
     /// Removes details; absent ones are skipped.
@@ -257,5 +220,202 @@ impl Store {
             let mut writer = Writer::open(transaction)?;
             ids.iter().try_for_each(|id| writer.remove(*id))
         })
+    }
+}
+
+/// The tables of the details.
+pub(super) struct Tables<P, S> {
+    places: P,
+    metas: S,
+    bodies: S,
+}
+
+type ReadTables = Tables<ReadOnlyTable<u64, u64>, ReadOnlyTable<u64, Sealed>>;
+
+impl ReadTables {
+    fn open(transaction: &ReadTransaction) -> Result<Self, Fault> {
+        Ok(Self {
+            places: transaction.open_table(database::DETAIL_PLACES)?,
+            metas: transaction.open_table(database::DETAIL_META)?,
+            bodies: transaction.open_table(database::DETAILS)?,
+        })
+    }
+}
+
+impl<P: ReadableTable<u64, u64>, S: ReadableTable<u64, Sealed>> Tables<P, S> {
+    /// Where a detail lies; `None` when it was never fetched.
+    fn place(&self, id: ListingId) -> Result<Option<u64>, Fault> {
+        Ok(self.places.get(id.0)?.map(|place| place.value()))
+    }
+
+    fn meta(&self, id: ListingId, place: u64) -> Result<DetailMeta, Fault> {
+        let value = self.metas.get(place)?.ok_or_else(|| damaged(META, "key"))?;
+        let (found, sealed) = split(value.value())?;
+        if found == id { Ok(DetailMeta::decode(id, sealed)?) } else { Err(damaged(META, "id").into()) }
+    }
+
+    /// The metadata at a place; damaged metadata counts as absent.
+    fn whole_meta(&self, id: ListingId, place: u64) -> Result<Option<DetailMeta>, Fault> {
+        match self.meta(id, place) {
+            Err(Fault::Store(StoreError::Damaged(_))) => Ok(None),
+            meta => meta.map(Some),
+        }
+    }
+
+    fn body(&self, id: ListingId, place: u64) -> Result<Bytes, Fault> {
+        let sealed = self.bodies.get(place)?.ok_or_else(|| damaged(BODY, "key"))?;
+        Ok(decode_body(id, sealed.value())?)
+    }
+
+    fn detail(&self, id: ListingId, place: u64) -> Result<DetailRecord, Fault> {
+        Ok(DetailRecord { meta: self.meta(id, place)?, body: self.body(id, place)? })
+    }
+}
+
+/// The tables, for writing.
+pub(super) struct Writer<'t> {
+    tables: Tables<Table<'t, u64, u64>, Table<'t, u64, Sealed>>,
+    /// The place that the next new detail gets.
+    next: u64,
+}
+
+impl<'t> Writer<'t> {
+    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, Fault> {
+        let metas = transaction.open_table(database::DETAIL_META)?;
+        let last = metas.last()?.map(|(last, _)| last.value());
+        let next = last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(|| damaged(META, "key"))?;
+        let places = transaction.open_table(database::DETAIL_PLACES)?;
+        Ok(Self { tables: Tables { places, metas, bodies: transaction.open_table(database::DETAILS)? }, next })
+    }
+
+    /// Writes a detail as it is encoded.
+    pub(super) fn put(&mut self, id: ListingId, meta: &[u8], body: &[u8]) -> Result<(), Fault> {
+        let place = self.tables.place(id)?;
+        self.put_at(id, place, meta, body)
+    }
+
+    /// The same, at its place if it has one.
+    fn put_at(&mut self, id: ListingId, place: Option<u64>, meta: &[u8], body: &[u8]) -> Result<(), Fault> {
+        let place = if let Some(place) = place {
+            place
+        } else {
+            let place = self.next;
+            self.next = place.checked_add(1).ok_or_else(|| damaged(META, "key"))?;
+            self.tables.places.insert(id.0, place)?;
+            place
+        };
+        self.tables.metas.insert(place, [&id.0.to_le_bytes(), meta].concat().as_slice())?;
+        self.tables.bodies.insert(place, body)?;
+        Ok(())
+    }
+
+    fn remove(&mut self, id: ListingId) -> Result<(), Fault> {
+        let place = self.tables.places.remove(id.0)?.map(|place| place.value());
+        if let Some(place) = place {
+            self.tables.metas.remove(place)?;
+            self.tables.bodies.remove(place)?;
+        }
+        Ok(())
+    }
+}
+
+/// The id and the encoded metadata of a value of [`database::DETAIL_META`].
+pub(super) fn split(value: &[u8]) -> Result<(ListingId, &[u8]), StoreError> {
+    let (id, sealed) = value.split_first_chunk().ok_or_else(|| damaged(META, "length"))?;
+    Ok((ListingId(u64::from_le_bytes(*id)), sealed))
+}
+
+/// Details that are read ahead at most, in one transaction: one that stays keeps the pages that writers free.
+const PIECE: usize = 4096;
+/// Bytes that are read ahead at most, and one detail. The others are read when it is their turn.
+const AHEAD: usize = 16 << 20;
+
+/// Details in turn, and the error of each that cannot be read. `None`: it was never fetched.
+pub(crate) struct InTurn<'a, T> {
+    store: &'a Store,
+    read: fn(&ReadTables, ListingId, u64) -> Result<T, Fault>,
+    size: fn(&T) -> usize,
+    left: &'a [ListingId],
+    piece: std::vec::IntoIter<(ListingId, Ahead<T>)>,
+}
+
+/// What was read ahead of one detail.
+enum Ahead<T> {
+    Read(Option<T>),
+    /// It is read when it is its turn.
+    Nothing,
+}
+
+impl Store {
+    /// Details with their metadata, in the order of the ids.
+    pub(crate) fn details_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, DetailRecord> {
+        let size = |record: &DetailRecord| record.body.len();
+        InTurn { store: self, read: ReadTables::detail, size, left: ids, piece: Vec::new().into_iter() }
+    }
+
+    /// Those of these details that are stored, in the order of the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub(super) fn in_file_order(&self, ids: &[ListingId]) -> Result<Vec<ListingId>, StoreError> {
+        self.handle.read(|transaction| {
+            let tables = ReadTables::open(transaction)?;
+            let mut placed = Vec::with_capacity(ids.len());
+            for id in ids {
+                placed.extend(tables.place(*id)?.map(|place| (place, *id)));
+            }
+            placed.sort_unstable();
+            Ok(placed.into_iter().map(|(_, id)| id).collect())
+        })
+    }
+
+    /// The bodies alone; that of a detail which the origin does not have is empty.
+    pub(crate) fn bodies_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, Bytes> {
+        InTurn { store: self, read: ReadTables::body, size: Bytes::len, left: ids, piece: Vec::new().into_iter() }
+    }
+}
+
+impl<T> InTurn<'_, T> {
+    /// Reads ahead: nothing if one of them cannot be read.
+    fn read_ahead(&mut self) {
+        let (ids, left) = self.left.split_at(self.left.len().min(PIECE));
+        self.left = left;
+        let nothing = || ids.iter().map(|id| (*id, Ahead::Nothing)).collect::<Vec<_>>();
+        let read = self.store.handle.read(|transaction| {
+            let tables = ReadTables::open(transaction)?;
+            let (mut read, mut bytes) = (nothing(), 0);
+            let places = ids.iter().zip(0..).map(|(id, n)| Ok((tables.place(*id)?, *id, n)));
+            let mut places = places.collect::<Result<Vec<(Option<u64>, ListingId, usize)>, Fault>>()?;
+            places.sort_unstable();
+            for (place, id, n) in places {
+                let found = place.map(|place| (self.read)(&tables, id, place)).transpose()?;
+                bytes += found.as_ref().map_or(0, self.size);
+                read[n].1 = Ahead::Read(found);
+                if bytes > AHEAD {
+                    break;
+                }
+            }
+            Ok(read)
+        });
+        self.piece = read.unwrap_or_else(|_| nothing()).into_iter();
+    }
+}
+
+impl<T> Iterator for InTurn<'_, T> {
+    type Item = (ListingId, Result<Option<T>, StoreError>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.piece.len() == 0 {
+            self.read_ahead();
+        }
+        let (id, read) = self.piece.next()?;
+        let read = match read {
+            Ahead::Read(found) => Ok(found),
+            Ahead::Nothing => self.store.handle.read(|transaction| {
+                let tables = ReadTables::open(transaction)?;
+                tables.place(id)?.map(|place| (self.read)(&tables, id, place)).transpose()
+            }),
+        };
+        Some((id, read))
     }
 }

@@ -1,11 +1,15 @@
-//! The errors of opening and using the store.
+//! The errors of opening and using the store, and the faults of redb behind them, panics included.
 //!
 //! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::mirror`] turn them into exit codes and
 //! `/status`.
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+
+use redb::DatabaseError;
 
 use crate::api::listing::ListingId;
 use crate::tasks::Aborted;
@@ -43,9 +47,11 @@ pub enum OpenError {
         /// [`super::FORMAT`].
         supported: u64,
     },
-    /// A much older program wrote it, and no migration starts from there. Nothing was changed.
+    /// An older program wrote it. Nothing was changed.
     #[error(
-        "the store has format {found}, which this program (format {supported}) cannot migrate; use the grandstand version that wrote it"
+        "the store has format {found}, and this program opens only format {supported}. Write its data to a bundle with the \
+         grandstand version that wrote the store (`grandstand bundle export FILE`), and import it into a new data \
+         directory (`grandstand bundle import FILE`)"
     )]
     OlderFormat {
         /// The file's format number.
@@ -61,15 +67,9 @@ pub enum OpenError {
         /// The damage.
         detail: String,
     },
-    /// The disk is full.
-    #[error("no space left for {}", path.display())]
-    NoSpace { path: PathBuf },
-    /// The directory or file may not be written.
-    #[error("{} is not writable", path.display())]
-    ReadOnly { path: PathBuf },
-    /// Any other failure of the file system.
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    /// Any other failure.
+    #[error(transparent)]
+    Failed(StoreError),
 }
 
 /// The errors of using the store. Nothing was changed.
@@ -117,43 +117,25 @@ pub enum StoreError {
     },
 }
 
-/// The meaning of a failure of the file system.
-enum Meaning {
-    Full,
-    ReadOnly,
-    Damaged,
-    Other,
-}
-
-impl Meaning {
-    fn of(error: &io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Self::Full,
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::ReadOnly,
-            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Self::Damaged,
-            _ => Self::Other,
-        }
-    }
-}
-
 impl OpenError {
     pub(super) fn of_io(source: io::Error, path: &Path) -> Self {
-        let path = path.to_owned();
-        match Meaning::of(&source) {
-            Meaning::Full => Self::NoSpace { path },
-            Meaning::ReadOnly => Self::ReadOnly { path },
-            Meaning::Damaged => Self::Damaged { path, detail: source.to_string() },
-            Meaning::Other => Self::Io { path, source },
-        }
+        Self::of_store(StoreError::of_io(source, path, 0), path)
     }
 
     pub(super) fn of_store(error: StoreError, path: &Path) -> Self {
         match error {
-            StoreError::NoSpace { path, .. } => Self::NoSpace { path },
-            StoreError::ReadOnly { path } => Self::ReadOnly { path },
-            StoreError::Io { path, source } => Self::Io { path, source },
             StoreError::Damaged(detail) => Self::Damaged { path: path.to_owned(), detail },
-            other => Self::Damaged { path: path.to_owned(), detail: other.to_string() },
+            error => Self::Failed(error),
+        }
+    }
+}
+
+impl From<OpenError> for StoreError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Failed(error) => error,
+            OpenError::Damaged { detail, .. } => Self::Damaged(detail),
+            other => Self::Io { path: PathBuf::new(), source: io::Error::other(other) },
         }
     }
 }
@@ -165,23 +147,16 @@ impl From<Aborted> for StoreError {
 }
 
 impl StoreError {
+    /// A failure of the file system. `needed`: how much room the operation may have needed, in bytes.
     pub(super) fn of_io(source: io::Error, path: &Path, needed: u64) -> Self {
         let path = path.to_owned();
-        match Meaning::of(&source) {
-            Meaning::Full => Self::NoSpace { path, needed },
-            Meaning::ReadOnly => Self::ReadOnly { path },
-            Meaning::Damaged => Self::Damaged(source.to_string()),
-            Meaning::Other => Self::Io { path, source },
-        }
-    }
-
-    pub(super) fn of_open(error: OpenError) -> Self {
-        match error {
-            OpenError::NoSpace { path } => Self::NoSpace { path, needed: 0 },
-            OpenError::ReadOnly { path } => Self::ReadOnly { path },
-            OpenError::Io { path, source } => Self::Io { path, source },
-            OpenError::Damaged { detail, .. } => Self::Damaged(detail),
-            other => Self::Io { path: PathBuf::new(), source: io::Error::other(other) },
+        match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                Self::NoSpace { path, needed }
+            }
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::ReadOnly { path },
+            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Self::Damaged(source.to_string()),
+            _ => Self::Io { path, source },
         }
     }
 }
@@ -215,5 +190,114 @@ fn owner_text(untrusted: Option<u32>) -> String {
             "; it belongs to user {owner}, so the server address in it is not trusted: run this command as that user \
              (`grandstand status` takes --admin URL instead)"
         )
+    })
+}
+
+/// Why an operation inside a transaction ended.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// redb says so.
+    Redb(Box<redb::Error>),
+    /// We say so; the database is fine.
+    Store(StoreError),
+    /// redb panicked.
+    Panicked(String),
+}
+
+macro_rules! from_redb {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Fault {
+            fn from(error: $error) -> Self {
+                Self::Redb(Box::new(error.into()))
+            }
+        }
+    )*};
+}
+from_redb!(
+    redb::StorageError,
+    redb::TableError,
+    redb::TransactionError,
+    redb::CommitError,
+    redb::CompactionError,
+    redb::SetDurabilityError,
+    DatabaseError
+);
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Fault {
+    /// Whether the database was already unusable when the operation began: it is worth a second try.
+    pub(super) fn found_it_broken(&self) -> bool {
+        use redb::Error as E;
+        matches!(self, Self::Redb(error) if matches!(**error, E::PreviousIo | E::DatabaseClosed | E::LockPoisoned(_)))
+    }
+
+    /// Whether the database must be opened again.
+    pub(super) fn broke_it(&self) -> bool {
+        use redb::Error as E;
+        match self {
+            Self::Redb(error) => {
+                matches!(**error, E::Io(_) | E::Corrupted(_) | E::TransactionPoisoned) || self.found_it_broken()
+            }
+            Self::Panicked(_) => true,
+            Self::Store(_) => false,
+        }
+    }
+
+    /// The error for the callers of the store. `needed`: how much room the operation may have needed, in bytes.
+    pub(super) fn into_store_error(self, path: &Path, needed: u64) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Panicked(text) => StoreError::Damaged(text),
+            Self::Redb(error) => match *error {
+                redb::Error::Io(error) => StoreError::of_io(error, path, needed),
+                other if is_damage(&other) => StoreError::Damaged(other.to_string()),
+                // A handle to be opened again, a file that somebody else has or that another program wrote: the file
+                // itself may be whole, so nobody must put another one in its place.
+                other => StoreError::Io { path: path.to_owned(), source: io::Error::other(other.to_string()) },
+            },
+        }
+    }
+}
+
+/// Whether redb says that the file holds what no store holds: pages that do not fit, or not our tables.
+const fn is_damage(error: &redb::Error) -> bool {
+    use redb::Error as E;
+    matches!(
+        error,
+        E::Corrupted(_)
+            | E::TableDoesNotExist(_)
+            | E::TableTypeMismatch { .. }
+            | E::TableIsMultimap(_)
+            | E::TypeDefinitionChanged { .. }
+    )
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread, now, becomes an error: then it is told as damage, and no hook has to print it.
+pub(crate) fn catches_panics() -> bool {
+    GUARDED.get()
+}
+
+/// Runs an operation on redb and turns a panic, as damage causes it in redb, into a fault.
+pub(super) fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    // The database is dropped after a panic, so that no broken invariant is ever seen.
+    let before = GUARDED.replace(true);
+    let caught = catch_unwind(AssertUnwindSafe(operation));
+    GUARDED.set(before);
+    caught.unwrap_or_else(|payload| {
+        let text = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
+        Err(Fault::Panicked(format!("the database file is inconsistent: {text}")))
     })
 }

@@ -1,8 +1,9 @@
 //! Opens files of the data directory: only regular files of ours, which nobody else can read.
 //!
 //! Symbolic links, FIFOs and files of other users are refused: in a directory that others could write once, they may be
-//! a trap. Files with too open modes are tightened when they are opened. Not for files that an operator names (a
-//! bundle, a certificate). Callers: [`super`], [`crate::upstream`], [`crate::fleet`].
+//! a trap. Files with too open modes are tightened when they are opened. A nameless file cannot be opened by anybody
+//! else, and is gone when it is closed. Not for files that an operator names (a bundle, a certificate). Callers:
+//! [`super`], [`crate::upstream`], [`crate::fleet`], [`crate::admin`] for bundles on their way, [`crate::dumps`].
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -16,7 +17,7 @@ use rustix::process::geteuid;
 
 /// The owner's mode bits, and those for the user that a file runs as.
 const OWNERS: u32 = 0o7700;
-const ROOT: u32 = 0;
+pub(super) const ROOT: u32 = 0;
 
 /// Why something in the data directory is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -195,14 +196,61 @@ fn other_directory(path: &Path) -> Option<PathBuf> {
     others.next().map(|entry| entry.path())
 }
 
+/// Files in the data directory without a name: nobody else can open them, and they are gone when they are closed.
+pub(crate) mod nameless {
+    use std::fs::{self, File};
+    use std::io;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// What the name of a bundle begins with, in the instant in which it has one.
+    pub(crate) const BUNDLE: &str = "bundle-";
+    /// What the name of a dump begins with.
+    pub(crate) const DUMP: &str = "dump-";
+
+    const END: &str = ".tmp";
+
+    /// An empty file for reading and writing.
+    ///
+    /// # Errors
+    /// When it cannot be created; the error names its path.
+    pub(crate) fn create(directory: &Path, prefix: &str) -> io::Result<File> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("{prefix}{}-{number}{END}", std::process::id()));
+        let file = super::create_new(&path);
+        let file = file.and_then(|file| fs::remove_file(&path).map(|()| file));
+        file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    /// Removes what a process left that was killed before its file had lost its name. The data directory has to be this
+    /// process's own.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or a file not be removed.
+    pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let numbers = name.to_str().and_then(|name| {
+                let rest = [BUNDLE, DUMP].into_iter().find_map(|prefix| name.strip_prefix(prefix))?;
+                rest.strip_suffix(END)
+            });
+            if numbers.is_some_and(|numbers| numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::io::{Read as _, Write as _};
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
     use std::process::Command;
-
-    use super::*;
 
     type Opens = fn(&Path) -> io::Result<File>;
     const EACH: [Opens; 4] = [read, edit, edit_or_create, create_new];
@@ -315,5 +363,27 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "x").unwrap();
         assert_eq!(prepare_directory(&file).unwrap_err().kind(), ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn a_nameless_file_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = nameless::create(dir.path(), nameless::DUMP).unwrap();
+        file.write_all(b"x").unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(nameless::create(&dir.path().join("none"), nameless::DUMP).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_swept_up_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["bundle-1-0.tmp", "dump-77-12.tmp", "bundle-mine.tmp", "bundle-1-0.gsb", "dump-1.csv", "LOCK"] {
+            std::fs::write(dir.path().join(name), "x").unwrap();
+        }
+        nameless::sweep(dir.path()).unwrap();
+        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["LOCK", "bundle-1-0.gsb", "bundle-mine.tmp", "dump-1.csv"]);
+        assert!(nameless::sweep(&dir.path().join("none")).is_err());
     }
 }

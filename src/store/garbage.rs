@@ -1,18 +1,20 @@
-//! Drops old snapshots, and returns space to the file system.
+//! Drops old snapshots and the details of vanished listings, and returns space to the file system.
 //!
-//! The caller decides which snapshots to keep. Callers: [`crate::snapshots`], through [`Store`].
+//! The caller decides which snapshots to keep. Callers: [`crate::snapshots`], and [`crate::mirror`] once another snapshot
+//! is served, through [`Store`].
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use redb::ReadableTableMetadata;
+use redb::{ReadableTable, ReadableTableMetadata};
 
-use super::Store;
-use super::error::StoreError;
-use super::evidence;
-use super::fault::Fault;
-use super::record::{self, BlockKey, SnapshotRecord};
-use super::{opening, tables};
+use super::block::BlockKey;
+use super::database::{self, each_table};
+use super::error::{Fault, StoreError};
+use super::load::BlockReader;
+use super::record::{self, SnapshotRecord};
+use super::{Store, block, state};
+use crate::api::listing::ListingId;
 
 /// A file smaller than this is never compacted, in bytes.
 const SMALL: u64 = 16 << 20;
@@ -40,24 +42,6 @@ impl Measured {
             .try_into()
             .unwrap_or(u64::MAX)
     }
-}
-
-/// Runs something on each table.
-macro_rules! of_each_table {
-    ($transaction:expr, $look:expr) => {
-        Ok(vec![
-            $look(&$transaction.open_table(tables::META)?)?,
-            $look(&$transaction.open_table(tables::BLOCKS)?)?,
-            $look(&$transaction.open_table(tables::SNAPSHOTS)?)?,
-            $look(&$transaction.open_table(tables::VERSION_META)?)?,
-            $look(&$transaction.open_table(tables::COPY_META)?)?,
-            $look(&$transaction.open_table(tables::COPY_BODY)?)?,
-            $look(&$transaction.open_table(tables::DETAIL_PLACES)?)?,
-            $look(&$transaction.open_table(tables::DETAIL_META)?)?,
-            $look(&$transaction.open_table(tables::DETAILS)?)?,
-            $look(&$transaction.open_table(tables::STATE)?)?,
-        ])
-    };
 }
 
 /// The result of a collection.
@@ -102,13 +86,13 @@ impl Store {
     /// Whether to measure how much of the file is in use, which reads all of it.
     fn may_be_mostly_free(&self, file: u64) -> Result<bool, StoreError> {
         let Some(measured) = self.measured.lock().clone() else { return Ok(true) };
-        let lens = self.handle.read(|transaction| of_each_table!(transaction, len))?;
+        let lens = self.handle.read(|transaction| Ok(each_table!(transaction, len)))?;
         Ok(file / 2 > measured.estimate(&lens))
     }
 
     /// How much of the file is in use. Walks the trees; writers go on meanwhile.
     fn usage(&self) -> Result<Usage, StoreError> {
-        let tables: Vec<TableUsage> = self.handle.read(|transaction| of_each_table!(transaction, usage))?;
+        let tables = self.handle.read(|transaction| Ok(each_table!(transaction, usage)))?;
         *self.measured.lock() = Some(Measured(tables.iter().map(|table| (table.entries, table.live)).collect()));
         let sum = |of: fn(&TableUsage) -> u64| tables.iter().map(of).sum();
         Ok(Usage { live: sum(|table| table.live), allocated: sum(|table| table.allocated) })
@@ -116,8 +100,8 @@ impl Store {
 
     fn drop_snapshots(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
         let (dropped, dead) = self.handle.read(|transaction| {
-            let current = record::current_seq(&transaction.open_table(tables::META)?)?;
-            let records = record::records(&transaction.open_table(tables::SNAPSHOTS)?)?;
+            let current = record::number(&transaction.open_table(database::META)?, database::META_CURRENT)?;
+            let records = record::records(&transaction.open_table(database::SNAPSHOTS)?)?;
             let (kept, dropped): (Vec<_>, Vec<_>) =
                 records.into_iter().partition(|record| record.seq == current || keep_seqs.contains(&record.seq));
             let live: HashSet<BlockKey> = kept.iter().flat_map(SnapshotRecord::block_keys).collect();
@@ -129,15 +113,15 @@ impl Store {
             return Ok(Collected::default());
         }
         self.handle.write(1 << 20, |transaction| {
-            let mut snapshots = transaction.open_table(tables::SNAPSHOTS)?;
-            let mut metas = transaction.open_table(tables::VERSION_META)?;
-            let mut states = transaction.open_table(tables::STATE)?;
+            let mut snapshots = transaction.open_table(database::SNAPSHOTS)?;
+            let mut metas = transaction.open_table(database::VERSION_META)?;
+            let mut states = transaction.open_table(database::STATE)?;
             for record in &dropped {
                 snapshots.remove(record.seq)?;
                 metas.remove(record.seq)?;
-                states.remove(evidence::own(record.seq).as_str())?;
+                states.remove(state::own_evidence(record.seq).as_str())?;
             }
-            let mut blocks = transaction.open_table(tables::BLOCKS)?;
+            let mut blocks = transaction.open_table(database::BLOCKS)?;
             for key in &dead {
                 blocks.remove(key.as_bytes())?;
             }
@@ -150,7 +134,7 @@ impl Store {
             // Refused only while a transaction is open elsewhere, which cannot be while we have the database alone.
             let compacted = database.compact()?;
             // redb compacts without quick repair; this commit makes the next open quick again.
-            opening::begin_write(database)?.commit()?;
+            database::begin_write(database)?.commit()?;
             Ok(compacted)
         })
     }
@@ -176,6 +160,45 @@ fn usage(table: &impl ReadableTableMetadata) -> Result<TableUsage, Fault> {
 /// The file is over 2.5 times the live data, and not because pages are half empty, which compaction does not change.
 fn worth_compacting(file: u64, usage: Usage) -> bool {
     file / 5 > usage.live / 2 && file / 3 > usage.allocated / 2
+}
+
+/// Details per transaction.
+const BATCH: usize = 500;
+
+impl Store {
+    /// Removes the details of listings that are in no kept snapshot, and returns their ids. Only the order blocks of
+    /// the snapshots are read; nothing is published meanwhile.
+    ///
+    /// # Errors
+    /// When the file is damaged or a write fails. Details removed until then stay removed.
+    pub fn forget_vanished(&self) -> Result<Vec<ListingId>, StoreError> {
+        let _publishing = self.publishing.lock();
+        let vanished = self.handle.read(|transaction| {
+            let records = record::records(&transaction.open_table(database::SNAPSHOTS)?)?;
+            if records.is_empty() {
+                // Without snapshots no listing is known, and the details are all data.
+                return Ok(Vec::new());
+            }
+            let reader = BlockReader::new(transaction)?;
+            let blocks: HashSet<_> = records.iter().flat_map(|record| record.blocks.order.iter().copied()).collect();
+            let mut listed = HashSet::new();
+            for key in &blocks {
+                listed.extend(block::read_order(&reader.read(key)?)?);
+            }
+            let mut vanished = Vec::new();
+            for entry in transaction.open_table(database::DETAIL_PLACES)?.iter()? {
+                let id = ListingId(entry?.0.value());
+                if !listed.contains(&id) {
+                    vanished.push(id);
+                }
+            }
+            Ok(vanished)
+        })?;
+        for batch in vanished.chunks(BATCH) {
+            self.remove_details(batch)?;
+        }
+        Ok(vanished)
+    }
 }
 
 #[cfg(test)]

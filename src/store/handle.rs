@@ -1,19 +1,23 @@
-//! The handle on redb's database: after an I/O error or a panic inside redb it drops the database and opens it again on
-//! the next use, read-only if necessary.
+//! The handle on redb's database, and the known problems of its file. After an I/O error or a panic inside redb it drops
+//! the database and opens it again on the next use, read-only if necessary.
 //!
-//! Knows transactions, not what is in them. Callers: the other modules of [`crate::store`].
+//! Knows transactions, not what is in them. Damage stays known until the file is repaired; a full disk counts as healthy
+//! once a write as large as the failed one works. Callers: the other modules of [`crate::store`].
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use parking_lot::RwLock;
-use redb::{Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
+use parking_lot::{Mutex, RwLock};
+use redb::{
+    Database, DatabaseError, Durability, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
+};
 
-use super::error::{OpenError, StoreError};
-use super::fault::{Fault, guarded};
-use super::opening::{self, begin_write};
-use super::trouble::Trouble;
+use super::database::{self, Sealed, begin_write};
+use super::error::{Fault, OpenError, StoreError, guarded};
 
 /// Opens the database; exchanged by tests to make the disk fail.
 pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + Send + Sync>;
@@ -71,6 +75,34 @@ impl Handle {
     /// Runs `operation` on a consistent view of the database. It may be run twice.
     pub(super) fn read<T>(&self, operation: impl Fn(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
         self.with(0, false, |database| operation(&database.begin_read()?))
+    }
+
+    /// Shows every reachable entry of a table: from its front and, if that ends at a damaged page, from its back. Entries
+    /// that cannot be reached from either end are lost. Returns the damage.
+    pub(super) fn reach<K: Key + 'static>(
+        &self,
+        table: TableDefinition<'static, K, Sealed>,
+        show: &mut dyn for<'k, 'v> FnMut(K::SelfType<'k>, &'v [u8]),
+    ) -> Result<Option<String>, StoreError> {
+        let show = RefCell::new(show);
+        let walk = |back: bool| {
+            self.read(|transaction| {
+                let table = transaction.open_table(table)?;
+                let mut entries = table.iter()?;
+                while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
+                    let (key, value) = entry?;
+                    show.borrow_mut()(key.value(), value.value());
+                }
+                Ok(())
+            })
+        };
+        match walk(false) {
+            Err(StoreError::Damaged(detail)) => match walk(true) {
+                Ok(()) | Err(StoreError::Damaged(_)) => Ok(Some(detail)),
+                Err(error) => Err(error),
+            },
+            walked => walked.map(|()| None),
+        }
     }
 
     /// Runs `operation` in one transaction that is durable when this returns. It may be run twice. `needed` is how many
@@ -172,7 +204,7 @@ impl Handle {
         slot.database.is_some() && slot.read_only
     }
 
-    fn noted(&self, error: StoreError) -> StoreError {
+    pub(super) fn noted(&self, error: StoreError) -> StoreError {
         self.trouble.failed(&error);
         error
     }
@@ -244,7 +276,7 @@ impl Handle {
     }
 
     fn open_untouched(&self, slot: &mut Slot, needed: u64) -> Result<(), StoreError> {
-        let database = guarded(|| Ok(opening::untouched(&self.path)?));
+        let database = guarded(|| Ok(database::open_untouched(&self.path)?));
         slot.open(database.map_err(|fault| self.noted(fault.into_store_error(&self.path, needed)))?, true);
         Ok(())
     }
@@ -280,5 +312,107 @@ impl Drop for Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A failed write that was never tried again is forgotten after this long.
+const FORGOTTEN: Duration = Duration::from_secs(120);
+
+/// The problems.
+#[derive(Debug, Default)]
+pub(super) struct Trouble(Mutex<KnownTrouble>);
+
+#[derive(Debug, Default)]
+struct KnownTrouble {
+    damage: Option<String>,
+    disk: Option<Disk>,
+}
+
+#[derive(Debug)]
+struct Disk {
+    text: String,
+    needed: u64,
+    read_only: bool,
+    at: Instant,
+}
+
+impl Trouble {
+    /// Something failed.
+    pub(super) fn failed(&self, error: &StoreError) {
+        let (needed, read_only) = match error {
+            StoreError::Damaged(detail) => {
+                self.0.lock().damage.get_or_insert_with(|| detail.clone());
+                return;
+            }
+            StoreError::NoSpace { needed, .. } => (*needed, false),
+            StoreError::ReadOnly { .. } => (0, true),
+            StoreError::Io { .. } => (0, false),
+            _ => return,
+        };
+        let mut inner = self.0.lock();
+        // There must be room for the largest write.
+        let least = inner.disk.as_ref().map_or(0, |disk| disk.needed);
+        if needed >= least {
+            inner.disk = Some(Disk { text: error.to_string(), needed, read_only, at: Instant::now() });
+        }
+    }
+
+    /// So many bytes could be written.
+    pub(super) fn wrote(&self, bytes: u64) {
+        let mut inner = self.0.lock();
+        // Both are estimates: the same write, tried again, packs another time of day and may be some bytes shorter.
+        let is_as_much = |needed: u64| bytes >= needed - needed / 8;
+        if inner.disk.as_ref().is_some_and(|disk| is_as_much(disk.needed) || disk.at.elapsed() > FORGOTTEN) {
+            inner.disk = None;
+        }
+    }
+
+    /// The file was replaced by an intact one.
+    pub(super) fn repaired(&self) {
+        self.0.lock().damage = None;
+    }
+
+    /// The damage.
+    pub(super) fn damage(&self) -> Option<String> {
+        self.0.lock().damage.clone()
+    }
+
+    /// Why nothing can be written.
+    pub(super) fn disk(&self) -> Option<String> {
+        self.0.lock().disk.as_ref().map(|disk| disk.text.clone())
+    }
+
+    /// Whether the file is read-only.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.0.lock().disk.as_ref().is_some_and(|disk| disk.read_only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_write_does_not_hide_that_a_large_one_failed() {
+        let trouble = Trouble::default();
+        let full = |needed| StoreError::NoSpace { path: "x".into(), needed };
+        trouble.failed(&full(5000));
+        trouble.failed(&full(10));
+        trouble.wrote(100);
+        assert!(trouble.disk().unwrap().contains("5000") && !trouble.is_read_only());
+        trouble.wrote(4000);
+        assert!(trouble.disk().is_some());
+        trouble.wrote(4999);
+        assert_eq!(trouble.disk(), None, "the same write was some bytes shorter when it was tried again");
+        trouble.failed(&StoreError::ReadOnly { path: "x".into() });
+        assert!(trouble.is_read_only());
+        trouble.wrote(0);
+        assert!(!trouble.is_read_only());
+        trouble.failed(&StoreError::Damaged("first".to_owned()));
+        trouble.failed(&StoreError::Damaged("second".to_owned()));
+        trouble.wrote(9);
+        assert_eq!(trouble.damage().unwrap(), "first");
+        trouble.repaired();
+        assert_eq!(trouble.damage(), None);
     }
 }

@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::coding::{self, check_size, damaged};
+use super::block::{self, BlockKey};
+use super::coding::{Packer, check_size, damaged};
 use super::details::{self, DetailStream};
-use super::error::StoreError;
-use super::fault::Fault;
-use super::packing::Packer;
-use super::record::{self, BlockKey, Blocks, SnapshotRecord};
-use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, parallel, tables};
+use super::error::{Fault, StoreError};
+use super::load::run_parallel;
+use super::record::{self, Blocks, SnapshotRecord};
+use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, database};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
@@ -55,8 +55,8 @@ pub struct Arriving<'a> {
 pub struct WrittenAlong<'a> {
     /// Whether the snapshot becomes the current one. If not, it waits for the end of a rollback.
     pub activate: bool,
-    /// Whether stored blocks are verified before they are reused: for repairs.
-    pub verifies: bool,
+    /// Whether blocks are written although they are stored: they may be damaged there.
+    pub rewrites: bool,
     /// Details, which replace those with the same ids.
     pub details: Option<&'a Arriving<'a>>,
     /// Their approximate size in bytes.
@@ -64,9 +64,6 @@ pub struct WrittenAlong<'a> {
     /// Blobs.
     pub states: States,
 }
-
-/// Whether a block is stored already.
-type IsHere<'a> = dyn Fn(&BlockKey) -> Result<bool, StoreError> + Sync + 'a;
 
 /// New blocks, compressed.
 type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
@@ -93,81 +90,61 @@ impl Store {
     ) -> Result<SnapshotRecord, StoreError> {
         let _publishing = self.publishing.lock();
         let id = content.id();
-        let Before { last, known } = self.before(along.activate)?;
-        let verifies = along.verifies;
-        let is_here = |key: &BlockKey| {
-            if known.contains(key) && verifies { self.has_whole(key) } else { Ok(known.contains(key)) }
-        };
-        let whole = |record: &SnapshotRecord| {
-            record.block_keys().try_fold(true, |whole, key| Ok::<_, StoreError>(whole && is_here(&key)?))
-        };
-        let last = match last.filter(|last| last.id == id) {
-            Some(last) if verifies && !whole(&last)? => None,
-            last => last,
-        };
-        let (blocks, new) = if let Some(last) = &last {
-            (last.blocks.clone(), Vec::new())
-        } else {
-            let signatures = self.signatures.lock().clone();
-            let encoded =
-                encode(content, &is_here, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
-            let (blocks, new, signatures) = encoded;
-            *self.signatures.lock() = Arc::new(signatures);
-            (blocks, new)
+        let Before { last, mut known } = self.before(along.activate)?;
+        let last = last.filter(|last| last.id == id);
+        if along.rewrites {
+            known.clear();
+        }
+        let (blocks, new) = match &last {
+            Some(last) if !along.rewrites => (last.blocks.clone(), Vec::new()),
+            _ => {
+                let signatures = self.signatures.lock().clone();
+                let encoded =
+                    encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
+                let (blocks, new, signatures) = encoded;
+                *self.signatures.lock() = Arc::new(signatures);
+                (blocks, new)
+            }
         };
         let blocks_len = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>();
         let needed = (blocks_len + along.details_bytes) * 5 / 4 + along.states.bytes() + (1 << 20);
         let listings = content.summaries.len() as u64;
         self.handle.write(needed, |transaction| {
-            let mut numbers = transaction.open_table(tables::META)?;
             let seq = match &last {
                 Some(last) => last.seq,
-                None => record::number(&numbers, tables::META_NEXT)?,
+                None => record::number(&transaction.open_table(database::META)?, database::META_NEXT)?,
             };
             let record = SnapshotRecord { seq, id: id.clone(), listings, blocks: blocks.clone() };
-            if last.is_none() {
-                let mut table = transaction.open_table(tables::BLOCKS)?;
+            if last.is_none() || along.rewrites {
+                let mut table = transaction.open_table(database::BLOCKS)?;
                 for (key, packed) in &new {
                     table.insert(key.as_bytes(), packed.as_slice())?;
                 }
-                transaction.open_table(tables::SNAPSHOTS)?.insert(seq, record.encode().as_slice())?;
-                let next = seq.checked_add(1).ok_or_else(|| damaged("meta", tables::META_NEXT))?;
-                numbers.insert(tables::META_NEXT, coding::seal_number(tables::META_NEXT, next).as_slice())?;
+                transaction.open_table(database::SNAPSHOTS)?.insert(seq, record.encode().as_slice())?;
+            }
+            if last.is_none() {
+                let next = seq.checked_add(1).ok_or_else(|| damaged("meta", database::META_NEXT))?;
+                record::set_number(transaction, database::META_NEXT, next)?;
             }
             let sealed = record::encode_meta(seq, meta)?;
-            transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
+            transaction.open_table(database::VERSION_META)?.insert(seq, sealed.as_slice())?;
             if let Some(details) = along.details {
                 details::write_all(transaction, (details.stream)()?, details.stays)?;
             }
             along.states.write(transaction)?;
             if along.activate {
-                let sealed = coding::seal_number(tables::META_CURRENT, seq);
-                numbers.insert(tables::META_CURRENT, sealed.as_slice())?;
+                record::set_number(transaction, database::META_CURRENT, seq)?;
             }
             Ok(record)
         })
     }
 
-    /// Whether a block is stored and matches its key.
-    fn has_whole(&self, key: &BlockKey) -> Result<bool, StoreError> {
-        let read = self.handle.read(|transaction| {
-            let blocks = transaction.open_table(tables::BLOCKS)?;
-            let Some(packed) = blocks.get(key.as_bytes())? else { return Ok(false) };
-            block::open(key, packed.value())?;
-            Ok(true)
-        });
-        match read {
-            Err(StoreError::Damaged(_)) => Ok(false),
-            read => read,
-        }
-    }
-
     fn before(&self, current: bool) -> Result<Before, StoreError> {
         self.handle.read(|transaction| {
-            let mut records = record::records(&transaction.open_table(tables::SNAPSHOTS)?)?;
+            let mut records = record::records(&transaction.open_table(database::SNAPSHOTS)?)?;
             let known = records.iter().flat_map(SnapshotRecord::block_keys).collect();
             let last = if current {
-                let seq = record::current_seq(&transaction.open_table(tables::META)?)?;
+                let seq = record::number(&transaction.open_table(database::META)?, database::META_CURRENT)?;
                 records.into_iter().find(|record| record.seq == seq)
             } else {
                 records.pop()
@@ -188,19 +165,19 @@ enum Job {
 /// The keys of a content's blocks, and the new blocks.
 fn encode(
     content: &Content,
-    is_here: &IsHere<'_>,
+    known: &HashSet<BlockKey>,
     signatures: &Signatures,
 ) -> Result<(Blocks, NewBlocks, Signatures), Fault> {
     let sorted = sorted(content)?;
-    let by_id = chunk::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), chunk::SUMMARIES);
-    let in_order = chunk::cut(content.summaries.iter().map(|summary| (summary.id, 8)), chunk::ORDER);
+    let by_id = block::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), block::CUT_SUMMARIES);
+    let in_order = block::cut(content.summaries.iter().map(|summary| (summary.id, 8)), block::CUT_ORDER);
     let summary_blocks = by_id.len();
     let jobs: Vec<Job> = [Job::Envelope, Job::Taxonomy(0), Job::Taxonomy(1), Job::Taxonomy(2)]
         .into_iter()
         .chain(by_id.into_iter().map(Job::Summaries))
         .chain(in_order.into_iter().map(Job::Order))
         .collect();
-    let encoded = parallel::run(
+    let encoded = run_parallel(
         jobs.len(),
         || Ok(Packer::new()?),
         |packer, job| {
@@ -208,9 +185,8 @@ fn encode(
                 Job::Summaries(range) => Some(signature(&sorted[range.clone()])),
                 _ => None,
             };
-            if let Some(key) = signature.and_then(|signature| signatures.get(&signature))
-                && is_here(key)?
-            {
+            let key = signature.and_then(|signature| signatures.get(&signature));
+            if let Some(key) = key.filter(|key| known.contains(key)) {
                 return Ok(((*key, None), signature));
             }
             let raw = match &jobs[job] {
@@ -219,7 +195,7 @@ fn encode(
                 Job::Summaries(range) => block::summaries(sorted[range.clone()].iter().copied()),
                 Job::Order(range) => block::order(&content.summaries[range.clone()]),
             };
-            Ok((encode_block(&raw, is_here, packer)?, signature))
+            Ok((encode_block(&raw, known, packer)?, signature))
         },
     )?;
     let keys: Vec<BlockKey> = encoded.iter().map(|((key, _), _)| *key).collect();
@@ -234,10 +210,10 @@ fn encode(
     Ok((blocks, new, signatures))
 }
 
-fn encode_block(raw: &[u8], is_here: &IsHere<'_>, packer: &mut Packer) -> Result<Encoded, Fault> {
+fn encode_block(raw: &[u8], known: &HashSet<BlockKey>, packer: &mut Packer) -> Result<Encoded, Fault> {
     check_size(|| "a block".to_owned(), raw.len(), block::MAX_BLOCK)?;
     let key = BlockKey::of(raw);
-    let packed = if is_here(&key)? { None } else { Some(packer.pack(raw)?) };
+    let packed = if known.contains(&key) { None } else { Some(packer.pack(raw)?) };
     Ok((key, packed))
 }
 

@@ -3,44 +3,14 @@
 //! Not the content ([`crate::snapshot::content`]) and not its metadata ([`crate::snapshot::meta`]), which changes
 //! while the record never does. Callers: [`crate::snapshots`], and the other modules of [`crate::store`].
 
-use std::fmt;
+use redb::{ReadTransaction, ReadableTable, WriteTransaction};
 
-use redb::{ReadTransaction, ReadableTable};
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error as ValueError, StrDeserializer};
-
+use super::block::BlockKey;
 use super::coding::{self, Reader, damaged};
-use super::error::StoreError;
-use super::fault::Fault;
-use super::{States, Store, tables};
-use crate::api::hash::write_hex;
+use super::error::{Fault, StoreError};
+use super::{States, Store, database};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::meta::SnapshotMeta;
-
-/// Names a block: the first 16 bytes of the BLAKE3 hash of its uncompressed content.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BlockKey([u8; 16]);
-
-impl BlockKey {
-    /// The key of a block.
-    pub fn of(raw: &[u8]) -> Self {
-        let mut key = [0; 16];
-        key.copy_from_slice(&blake3::hash(raw).as_bytes()[..16]);
-        Self(key)
-    }
-
-    /// The key as it is stored.
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for BlockKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(&self.0, f)
-    }
-}
 
 /// One kept snapshot. Never changes once it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +54,7 @@ impl SnapshotRecord {
         out.extend_from_slice(&self.listings.to_le_bytes());
         out.extend_from_slice(&(self.blocks.summaries.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.blocks.order.len() as u32).to_le_bytes());
-        self.block_keys().for_each(|key| out.extend_from_slice(&key.0));
+        self.block_keys().for_each(|key| out.extend_from_slice(key.as_bytes()));
         coding::seal(TABLE, &self.seq.to_le_bytes(), out)
     }
 
@@ -92,11 +62,10 @@ impl SnapshotRecord {
         let payload = coding::unseal(TABLE, &seq.to_le_bytes(), sealed)?;
         let mut reader = Reader::new(TABLE, payload);
         reader.version(ENCODING)?;
-        let id: StrDeserializer<'_, ValueError> = reader.text()?.into_deserializer();
-        let id = SnapshotId::deserialize(id).map_err(|_| damaged(TABLE, "id"))?;
+        let id = SnapshotId::parse(reader.text()?).ok_or_else(|| damaged(TABLE, "id"))?;
         let listings = reader.u64()?;
         let (summaries, order) = (reader.count(16)?, reader.count(16)?);
-        let mut key = || reader.array().map(BlockKey);
+        let mut key = || reader.array().map(BlockKey::stored);
         let blocks = Blocks {
             envelope: key()?,
             taxonomies: [key()?, key()?, key()?],
@@ -118,22 +87,22 @@ pub(super) fn decode_meta(seq: u64, sealed: &[u8]) -> Result<SnapshotMeta, Store
     serde_json::from_slice(json).map_err(|_| damaged(META_TABLE, "JSON"))
 }
 
-/// The sequence number of the current snapshot; 0 for none.
-pub(super) fn current_seq(meta: &impl ReadableTable<&'static str, tables::Sealed>) -> Result<u64, Fault> {
-    number(meta, tables::META_CURRENT)
+/// One number of the table `meta`. All are written when the file is created, so a missing one means damage.
+pub(super) fn number(meta: &impl ReadableTable<&'static str, database::Sealed>, name: &str) -> Result<u64, Fault> {
+    let sealed = meta.get(name)?.ok_or_else(|| damaged("meta", name))?;
+    let payload = coding::unseal("meta", name.as_bytes(), sealed.value())?;
+    Ok(payload.try_into().map(u64::from_le_bytes).map_err(|_| damaged("meta", "length"))?)
 }
 
-/// One number of the table `meta`. All are written when the file is created, so a missing one means damage.
-pub(super) fn number(
-    meta: &impl ReadableTable<&'static str, tables::Sealed>,
-    name: &'static str,
-) -> Result<u64, Fault> {
-    let sealed = meta.get(name)?.ok_or_else(|| damaged("meta", name))?;
-    Ok(coding::unseal_number(name, sealed.value())?)
+/// Writes such a number.
+pub(super) fn set_number(to: &WriteTransaction, name: &str, number: u64) -> Result<(), Fault> {
+    let sealed = coding::seal("meta", name.as_bytes(), number.to_le_bytes().to_vec());
+    to.open_table(database::META)?.insert(name, sealed.as_slice())?;
+    Ok(())
 }
 
 /// Every snapshot's record, oldest first.
-pub(super) fn records(snapshots: &impl ReadableTable<u64, tables::Sealed>) -> Result<Vec<SnapshotRecord>, Fault> {
+pub(super) fn records(snapshots: &impl ReadableTable<u64, database::Sealed>) -> Result<Vec<SnapshotRecord>, Fault> {
     let mut records = Vec::new();
     for entry in snapshots.iter()? {
         let (seq, sealed) = entry?;
@@ -143,7 +112,7 @@ pub(super) fn records(snapshots: &impl ReadableTable<u64, tables::Sealed>) -> Re
 }
 
 fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<SnapshotMeta, Fault> {
-    let metas = transaction.open_table(tables::VERSION_META)?;
+    let metas = transaction.open_table(database::VERSION_META)?;
     let sealed = metas.get(seq)?.ok_or_else(|| damaged(META_TABLE, "sequence number"))?;
     Ok(decode_meta(seq, sealed.value())?)
 }
@@ -155,11 +124,11 @@ impl Store {
     /// When the file cannot be read or is damaged.
     pub fn current(&self) -> Result<Option<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         self.handle.read(|transaction| {
-            let seq = current_seq(&transaction.open_table(tables::META)?)?;
+            let seq = number(&transaction.open_table(database::META)?, database::META_CURRENT)?;
             if seq == 0 {
                 return Ok(None);
             }
-            let snapshots = transaction.open_table(tables::SNAPSHOTS)?;
+            let snapshots = transaction.open_table(database::SNAPSHOTS)?;
             let sealed = snapshots.get(seq)?.ok_or_else(|| damaged(TABLE, "current snapshot"))?;
             Ok(Some((SnapshotRecord::decode(seq, sealed.value())?, meta_of(transaction, seq)?)))
         })
@@ -171,7 +140,7 @@ impl Store {
     /// When the file cannot be read or is damaged.
     pub fn snapshot(&self, seq: u64) -> Result<Option<SnapshotRecord>, StoreError> {
         self.handle.read(|transaction| {
-            let snapshots = transaction.open_table(tables::SNAPSHOTS)?;
+            let snapshots = transaction.open_table(database::SNAPSHOTS)?;
             let sealed = snapshots.get(seq)?;
             Ok(sealed.map(|sealed| SnapshotRecord::decode(seq, sealed.value())).transpose()?)
         })
@@ -183,31 +152,20 @@ impl Store {
     /// When the file cannot be read or is damaged.
     pub fn snapshots(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         self.handle.read(|transaction| {
-            let records = records(&transaction.open_table(tables::SNAPSHOTS)?)?;
+            let records = records(&transaction.open_table(database::SNAPSHOTS)?)?;
             records.into_iter().map(|record| meta_of(transaction, record.seq).map(|meta| (record, meta))).collect()
         })
     }
 
-    /// Replaces the metadata of a snapshot: a better certificate, a later confirmation.
+    /// Replaces the metadata of a snapshot (a better certificate, a later confirmation), and writes `states` with it.
     ///
     /// # Errors
     /// When there is no such snapshot, or the write fails.
-    pub fn update_meta(&self, seq: u64, meta: &SnapshotMeta) -> Result<(), StoreError> {
-        self.update_meta_along(seq, meta, &States::default())
-    }
-
-    /// The same, and writes `states` with it.
-    ///
-    /// # Errors
-    /// As for [`Store::update_meta`].
-    pub fn update_meta_along(&self, seq: u64, meta: &SnapshotMeta, states: &States) -> Result<(), StoreError> {
+    pub fn update_meta(&self, seq: u64, meta: &SnapshotMeta, states: &States) -> Result<(), StoreError> {
         let sealed = encode_meta(seq, meta)?;
-        self.handle.write(sealed.len() as u64 + states.bytes(), |transaction| {
-            if transaction.open_table(tables::SNAPSHOTS)?.get(seq)?.is_none() {
-                return Err(StoreError::NoSuchSnapshot(seq).into());
-            }
-            transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
-            states.write(transaction)
+        self.write_of(seq, states, sealed.len() as u64, |transaction| {
+            transaction.open_table(database::VERSION_META)?.insert(seq, sealed.as_slice())?;
+            Ok(())
         })
     }
 
@@ -217,12 +175,22 @@ impl Store {
     /// When there is no such snapshot, or the write fails.
     pub fn activate(&self, seq: u64, states: &States) -> Result<(), StoreError> {
         let _publishing = self.publishing.lock();
-        self.handle.write(states.bytes(), |transaction| {
-            if transaction.open_table(tables::SNAPSHOTS)?.get(seq)?.is_none() {
+        self.write_of(seq, states, 0, |transaction| set_number(transaction, database::META_CURRENT, seq))
+    }
+
+    /// Writes something of a kept snapshot, with `states`.
+    fn write_of(
+        &self,
+        seq: u64,
+        states: &States,
+        needed: u64,
+        write: impl Fn(&WriteTransaction) -> Result<(), Fault>,
+    ) -> Result<(), StoreError> {
+        self.handle.write(needed + states.bytes(), |transaction| {
+            if transaction.open_table(database::SNAPSHOTS)?.get(seq)?.is_none() {
                 return Err(StoreError::NoSuchSnapshot(seq).into());
             }
-            let sealed = coding::seal_number(tables::META_CURRENT, seq);
-            transaction.open_table(tables::META)?.insert(tables::META_CURRENT, sealed.as_slice())?;
+            write(transaction)?;
             states.write(transaction)
         })
     }

@@ -1,4 +1,5 @@
-//! Small blobs by name: membership evidence, the schedule, pins, the journal.
+//! Small blobs by name: the schedule, pins, the journal, the origin's lists for doubtful terms, what was learned of odd
+//! requests.
 //!
 //! Their owners define the contents. Callers: [`crate::mirror`], [`crate::snapshots`], through [`Store`].
 
@@ -6,11 +7,12 @@ use redb::WriteTransaction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::error::{StoreError, unless_damaged};
-use super::fault::Fault;
-use super::{MAX_BODY, Store, coding, tables};
+use super::error::{Fault, StoreError, unless_damaged};
+use super::{MAX_BODY, Store, coding, database};
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::membership::{Evidence, ListedTerm};
 
-const TABLE: &str = "state";
+pub(super) const TABLE: &str = "state";
 
 /// Blobs that are written in the transaction of something else.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +52,7 @@ impl States {
         if self.0.is_empty() {
             return Ok(());
         }
-        let mut table = transaction.open_table(tables::STATE)?;
+        let mut table = transaction.open_table(database::STATE)?;
         for (key, blob) in &self.0 {
             match blob {
                 Some(sealed) => drop(table.insert(key.as_str(), sealed.as_slice())?),
@@ -67,12 +69,27 @@ impl Store {
     /// # Errors
     /// When it is too large or the write fails.
     pub fn put_state(&self, key: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        coding::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
-        let sealed = coding::seal(TABLE, key.as_bytes(), bytes.to_vec());
-        self.handle.write(sealed.len() as u64, |transaction| {
-            transaction.open_table(tables::STATE)?.insert(key, sealed.as_slice())?;
-            Ok(())
-        })
+        let mut states = States::default();
+        states.put(key, bytes.to_vec())?;
+        self.put_states(&states)
+    }
+
+    /// Keeps a value as a blob of JSON.
+    ///
+    /// # Errors
+    /// When it is too large or the write fails.
+    pub fn put_json(&self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
+        let mut states = States::default();
+        states.put_json(key, value)?;
+        self.put_states(&states)
+    }
+
+    /// Removes the blob of that name, if any.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub fn remove_state(&self, key: &str) -> Result<(), StoreError> {
+        self.put_states(&States(vec![(key.to_owned(), None)]))
     }
 
     /// Stores and removes several blobs, all or none.
@@ -92,7 +109,7 @@ impl Store {
     /// When the file cannot be read.
     pub fn states_of(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let read = self.handle.read(|transaction| {
-            let table = transaction.open_table(tables::STATE)?;
+            let table = transaction.open_table(database::STATE)?;
             let mut found = Vec::new();
             for entry in table.range(prefix..)? {
                 let (key, sealed) = entry?;
@@ -123,18 +140,25 @@ impl Store {
     /// When the file cannot be read.
     pub fn state_as<T>(&self, key: &str, of: impl Fn(&[u8]) -> T) -> Result<Option<T>, StoreError> {
         let read = self.handle.read(|transaction| {
-            let Some(sealed) = transaction.open_table(tables::STATE)?.get(key)? else { return Ok(None) };
+            let Some(sealed) = transaction.open_table(database::STATE)?.get(key)? else { return Ok(None) };
             Ok(Some(of(coding::unseal(TABLE, key.as_bytes(), sealed.value())?)))
         });
         unless_damaged(read, || format!("state {key}"))
     }
 
-    /// The value in the blob of that name, which is JSON; `None` when there is none, or it cannot be read.
+    /// The value in the blob of that name, which is JSON; `None` when there is none, or, with a warning, when it cannot be
+    /// read.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn state_json<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
-        Ok(self.state(key)?.and_then(|json| serde_json::from_slice(&json).ok()))
+        let read = self.state_as(key, |json| serde_json::from_slice(json))?;
+        Ok(read.and_then(|read| {
+            read.inspect_err(
+                |error| tracing::warn!(key, %error, "a stored record cannot be read; it counts as missing"),
+            )
+            .ok()
+        }))
     }
 
     /// Keeps an instant, in milliseconds since the epoch.
@@ -152,15 +176,56 @@ impl Store {
     pub fn instant(&self, key: &str) -> Result<Option<i64>, StoreError> {
         Ok(self.state(key)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?))))
     }
+}
 
-    /// Removes the blob of that name, if any.
+/// The name of the blob with what was learned of odd requests.
+pub(crate) const LEARNED: &str = "edges/learned";
+
+/// The name of the blob with the origin's newest list for each term in doubt.
+const EVIDENCE: &str = "terms";
+
+/// The name of the blob with the evidence of a snapshot that is no longer the newest.
+pub(super) fn own_evidence(seq: u64) -> String {
+    format!("{EVIDENCE}/{seq}")
+}
+
+/// The snapshot whose evidence a blob of that name has.
+pub(super) fn evidence_version(state: &str) -> Option<u64> {
+    state.strip_prefix(EVIDENCE)?.strip_prefix('/')?.parse().ok()
+}
+
+impl Store {
+    /// The newest evidence; empty if it is absent or cannot be read. [`crate::snapshot::membership`] judges it.
     ///
     /// # Errors
-    /// When the write fails.
-    pub fn remove_state(&self, key: &str) -> Result<(), StoreError> {
-        self.handle.write(0, |transaction| {
-            transaction.open_table(tables::STATE)?.remove(key)?;
-            Ok(())
-        })
+    /// When the store cannot be read.
+    pub fn evidence(&self) -> Result<Evidence, StoreError> {
+        self.evidence_in(EVIDENCE)
+    }
+
+    /// The same for one snapshot: its own evidence comes before newer lists.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn evidence_of(&self, seq: u64) -> Result<Evidence, StoreError> {
+        let mut evidence = self.evidence()?;
+        evidence.append(&mut self.evidence_in(&own_evidence(seq))?);
+        Ok(evidence)
+    }
+
+    fn evidence_in(&self, state: &str) -> Result<Evidence, StoreError> {
+        let lists: Vec<(TaxonomyKind, String, ListedTerm)> = self.state_json(state)?.unwrap_or_default();
+        Ok(lists.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())
+    }
+}
+
+impl States {
+    /// Keeps the evidence as well: the newest, or that of a snapshot, which is kept as long as the snapshot.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn put_evidence(&mut self, of: Option<u64>, evidence: &Evidence) -> Result<(), StoreError> {
+        let lists: Vec<_> = evidence.iter().map(|((kind, slug), listed)| (kind, slug, listed)).collect();
+        self.put_json(&of.map_or_else(|| EVIDENCE.to_owned(), own_evidence), &lists)
     }
 }

@@ -24,6 +24,22 @@ mod soon;
 mod verify;
 
 impl Store {
+    /// The body of a copy.
+    pub(crate) fn copy_body(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.copy(key)?.map(|(_, body)| body))
+    }
+
+    /// Stores copies, durably.
+    fn put_copies(&self, copies: &[(String, CopyMeta, Option<&[u8]>)]) -> Result<(), StoreError> {
+        copies.iter().try_for_each(|(key, meta, body)| self.put_copy_soon(key, meta, *body))?;
+        self.sync()
+    }
+
+    /// The metadata of all details, by id.
+    fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
+        self.detail_index(|meta| meta)
+    }
+
     /// Lets nobody read or write for as long as `hold` takes: a disk that stands still. Blocks.
     pub(crate) fn stands_still(&self, hold: impl FnOnce()) {
         let held = self.handle.exclusively(|_| {
@@ -172,9 +188,9 @@ fn an_equal_content_replaces_only_what_is_known_beside_it() {
     let first = store.publish(&content(10), &meta(1)).unwrap();
     assert_eq!(store.publish(&content(10), &meta(2)).unwrap(), first);
     assert_eq!(store.snapshots().unwrap(), [(first.clone(), meta(2))]);
-    store.update_meta(first.seq, &meta(3)).unwrap();
+    store.update_meta(first.seq, &meta(3), &States::default()).unwrap();
     assert_eq!(store.current().unwrap().unwrap().1, meta(3));
-    assert!(matches!(store.update_meta(9, &meta(3)), Err(StoreError::NoSuchSnapshot(9))));
+    assert!(matches!(store.update_meta(9, &meta(3), &States::default()), Err(StoreError::NoSuchSnapshot(9))));
 }
 
 #[test]

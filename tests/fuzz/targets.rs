@@ -236,7 +236,7 @@ fn read_store(directory: &Path) -> Option<()> {
         store.current()?;
         store.evidence()?;
         store.copy_metas()?;
-        store.detail_metas()?.iter().try_for_each(|(id, _)| store.detail(*id).map(drop))
+        store.detail_index(|meta| meta)?.iter().try_for_each(|(id, _)| store.detail(*id).map(drop))
     };
     if read().is_err() {
         store.heal(None).ok()?;

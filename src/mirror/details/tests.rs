@@ -56,7 +56,7 @@ fn a_flush_makes_copies_durable_though_no_detail_waits() {
         hash: ContentHash::of(b"body"),
         status: 200,
     };
-    store.put_copy_soon("/a".into(), meta, Some(b"body")).unwrap();
+    store.put_copy_soon("/a", &meta, Some(b"body")).unwrap();
     assert!(details.flush());
     // A crash now would leave this file.
     let crashed = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::fits::fits;
+use super::apply::fits;
 use super::*;
 use crate::api::edges::lesson::{Effect, Template};
 use crate::api::edges::{Case, OddQuery};

@@ -1,6 +1,7 @@
 //! Imports: what is newer, whose data it is, and what an import that breaks off leaves.
 
 use super::*;
+use crate::snapshots::import::Import;
 
 fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
     let body = Bytes::from(text.to_owned());
@@ -45,6 +46,7 @@ fn import_with(
         details_bytes: 100,
         allow_older,
         committed: &|| {},
+        rewrites: true,
         followed: None,
     })
 }
@@ -165,6 +167,7 @@ fn an_import_that_breaks_off_changes_nothing() {
         details_bytes: 10,
         allow_older: false,
         committed: &|| {},
+        rewrites: true,
         followed: None,
     };
     assert!(rig.snapshots.import(import).is_err());

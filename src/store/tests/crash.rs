@@ -35,9 +35,9 @@ fn child() {
     }
 }
 
-fn spawn(name: &str, dir: &Path) -> Child {
+fn spawn(dir: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("store::tests::crash::{name}"), "--ignored", "--nocapture"])
+        .args(["--exact", "store::tests::crash::child", "--ignored", "--nocapture"])
         .env(DIR, dir)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -46,51 +46,11 @@ fn spawn(name: &str, dir: &Path) -> Child {
 }
 
 #[test]
-#[ignore = "the child process of a test"]
-fn migrating_child() {
-    let store = open(std::env::var_os(DIR).unwrap().as_ref()).unwrap();
-    assert_eq!(store.handle.read(opening::format_of).unwrap(), FORMAT);
-}
-
-#[test]
-fn a_killed_migration_begins_again_and_loses_nothing() {
-    let mut store = Temp::new();
-    let record = store.publish(&nth(3), &meta(3)).unwrap();
-    let details: Vec<_> =
-        (0..4000_u64).map(|n| (ListingId(n * 7919 % 100_003), detail(&format!("detail {n}")))).collect();
-    store.put_details(&details).unwrap();
-    formats::to_format_1(&store);
-    let path = store.path().to_owned();
-    drop(store.store.take());
-    let (old, mut killed, mut pause) = (std::fs::read(&path).unwrap(), 0, 500);
-    loop {
-        std::fs::write(&path, &old).unwrap();
-        let (mut child, began) = (spawn("migrating_child", store.dir.path()), std::time::Instant::now());
-        while began.elapsed().as_micros() < pause && child.try_wait().unwrap().is_none() {
-            std::thread::yield_now();
-        }
-        child.kill().unwrap();
-        let is_done = child.wait().unwrap().success();
-        let store = open(store.dir.path()).unwrap();
-        assert_eq!(store.handle.read(opening::format_of).unwrap(), FORMAT);
-        for (id, detail) in &details {
-            assert_eq!(store.detail(*id).unwrap().as_ref(), Some(detail), "killed after {pause} us");
-        }
-        assert!(store.load(&record).unwrap() == nth(3));
-        if is_done {
-            break;
-        }
-        (killed, pause) = (killed + 1, pause * 3 / 2);
-    }
-    assert!(killed > 5, "{killed}");
-}
-
-#[test]
 fn a_killed_writer_leaves_what_it_committed() {
     let dir = tempfile::tempdir().unwrap();
     let mut least = 0;
     for round in 0..6_u64 {
-        let mut child = spawn("child", dir.path());
+        let mut child = spawn(dir.path());
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut committed =
             lines.filter_map(|line| line.unwrap().strip_prefix("committed ").and_then(|n| n.parse::<u64>().ok()));

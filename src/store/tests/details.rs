@@ -1,7 +1,7 @@
 //! Details: where they lie, and what is read of many.
 
 use super::*;
-use crate::store::placed;
+use crate::store::details::split;
 
 #[test]
 fn details_are_kept_and_removed() {
@@ -25,10 +25,10 @@ fn details_are_kept_and_removed() {
 /// The listings in the order in which their details lie in the file.
 fn placed(store: &Store) -> Vec<(u64, u64)> {
     let read = store.handle.read(|transaction| {
-        let table = transaction.open_table(tables::DETAIL_META)?;
-        let entry = |entry: Result<(redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, tables::Sealed>), _>| {
+        let table = transaction.open_table(database::DETAIL_META)?;
+        let entry = |entry: Result<(redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, database::Sealed>), _>| {
             let (place, value) = entry?;
-            Ok((place.value(), placed::split(value.value())?.0.0))
+            Ok((place.value(), split(value.value())?.0.0))
         };
         table.iter()?.map(entry).collect()
     });

@@ -58,7 +58,7 @@ fn failing(kind: ErrorKind) -> (tempfile::TempDir, Store, Arc<AtomicBool>) {
     let opener = move |path: &Path| {
         let file = File::options().read(true).write(true).open(path)?;
         let file = Faulty { file: FileBackend::new(file)?, fails: Arc::clone(&flag), kind };
-        opening::on(file)
+        database::on(file)
     };
     let store = Store::open_with(&DataDir::open(temp.path()).unwrap(), Box::new(opener)).unwrap();
     (temp, store, fails)
@@ -104,7 +104,7 @@ fn where_nothing_can_be_written_everything_can_still_be_read() {
         if flag.load(Ordering::Relaxed) {
             return Err(io::Error::from(ErrorKind::PermissionDenied).into());
         }
-        opening::database(path)
+        database::open(path)
     };
     let store = Store::open_with(&DataDir::open(temp.path()).unwrap(), Box::new(opener)).unwrap();
     assert!(store.load(&first).unwrap() == content(500));
@@ -124,7 +124,7 @@ fn where_nothing_can_be_written_everything_can_still_be_read() {
 #[test]
 fn what_is_no_damage_is_not_called_so() {
     let path = Path::new("x");
-    let error = |error: redb::Error| fault::Fault::Redb(Box::new(error)).into_store_error(path, 0);
+    let error = |error: redb::Error| error::Fault::Redb(Box::new(error)).into_store_error(path, 0);
     for other in [
         redb::Error::PreviousIo,
         redb::Error::DatabaseClosed,

@@ -15,8 +15,8 @@ fn a_damaged_detail_is_told_of_every_snapshot_with_its_listing() {
     };
     let damage = |id: u64| {
         let write = |transaction: &WriteTransaction| {
-            let place = transaction.open_table(tables::DETAIL_PLACES)?.get(id)?.unwrap().value();
-            transaction.open_table(tables::DETAILS)?.insert(place, b"other".as_slice())?;
+            let place = transaction.open_table(database::DETAIL_PLACES)?.get(id)?.unwrap().value();
+            transaction.open_table(database::DETAILS)?.insert(place, b"other".as_slice())?;
             Ok(())
         };
         store.handle.write(0, write).unwrap();
@@ -43,7 +43,7 @@ fn a_snapshot_is_damaged_if_a_block_of_its_own_is() {
     let shared: HashSet<_> = newer.block_keys().collect();
     let own = older.block_keys().find(|key| !shared.contains(key)).unwrap();
     let write = |transaction: &WriteTransaction| {
-        transaction.open_table(tables::BLOCKS)?.insert(own.as_bytes(), b"other".as_slice())?;
+        transaction.open_table(database::BLOCKS)?.insert(own.as_bytes(), b"other".as_slice())?;
         Ok(())
     };
     store.handle.write(0, write).unwrap();

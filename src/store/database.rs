@@ -1,0 +1,205 @@
+//! The store's file: its tables, which are its format, and how it is created, opened and refused.
+//!
+//! The encodings of values are described by their users. A file is created completely or not at all; opening it finds
+//! another format and, without reading all, damage. Callers: the other modules of [`crate::store`].
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use redb::backends::FileBackend;
+use redb::{
+    Builder, Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, StorageBackend, StorageError,
+    TableDefinition, WriteTransaction,
+};
+
+use super::backend::{Checked, Overlay};
+use super::error::{Fault, OpenError, StoreError, guarded};
+use super::{files, record};
+
+/// The number of the format that this program reads and writes.
+pub(crate) const FORMAT: u64 = 2;
+
+/// Bytes, checksummed by [`super::coding::seal`] unless they are a block.
+pub(super) type Sealed = &'static [u8];
+
+/// Single numbers by name: [`META_FORMAT`], [`META_CURRENT`], [`META_NEXT`]. This table and the encoding of
+/// [`META_FORMAT`] (sealed 8 bytes, little endian) are the same in every format.
+pub(super) const META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("meta");
+/// The format number.
+pub(super) const META_FORMAT: &str = "format";
+/// Sequence number of the current snapshot; 0 when nothing was published yet.
+pub(super) const META_CURRENT: &str = "current";
+/// The sequence number that the next snapshot gets, from 1.
+pub(super) const META_NEXT: &str = "next";
+
+/// Compressed blocks by the hash of their content.
+pub(super) const BLOCKS: TableDefinition<'static, &[u8; 16], Sealed> = TableDefinition::new("blocks");
+/// [`super::SnapshotRecord`]s by sequence number.
+pub(super) const SNAPSHOTS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("versions");
+/// [`crate::snapshot::meta::SnapshotMeta`] as JSON by sequence number.
+pub(super) const VERSION_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("version_meta");
+
+/// [`super::CopyMeta`] by canonical path and query.
+pub(super) const COPY_META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_meta");
+/// Bodies of copies, compressed, by canonical path and query.
+pub(super) const COPY_BODY: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_body");
+
+/// The place of each detail by listing id. Details take the next place when they first arrive, and keep it. So new ones
+/// share pages, whatever their ids, and those that arrived one after the other lie beside each other.
+pub(super) const DETAIL_PLACES: TableDefinition<'static, u64, u64> = TableDefinition::new("detail_places");
+/// The listing id (8 bytes, little endian) and [`super::DetailMeta`] by place; without bodies, so that reading all is
+/// fast.
+pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("placed_detail_meta");
+/// Bodies of details by place.
+pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("placed_details");
+
+/// Small JSON blobs by name.
+pub(super) const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");
+
+/// What `$look` says of each table.
+macro_rules! each_table {
+    ($transaction:expr, $look:expr) => {{
+        use $crate::store::database;
+        [
+            $look(&$transaction.open_table(database::META)?)?,
+            $look(&$transaction.open_table(database::BLOCKS)?)?,
+            $look(&$transaction.open_table(database::SNAPSHOTS)?)?,
+            $look(&$transaction.open_table(database::VERSION_META)?)?,
+            $look(&$transaction.open_table(database::COPY_META)?)?,
+            $look(&$transaction.open_table(database::COPY_BODY)?)?,
+            $look(&$transaction.open_table(database::DETAIL_PLACES)?)?,
+            $look(&$transaction.open_table(database::DETAIL_META)?)?,
+            $look(&$transaction.open_table(database::DETAILS)?)?,
+            $look(&$transaction.open_table(database::STATE)?)?,
+        ]
+    }};
+}
+pub(super) use each_table;
+
+/// redb's cache. The snapshot is in memory already, so this is for tree pages and writes only.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Opens an existing file.
+pub(super) fn open(path: &Path) -> Result<Database, DatabaseError> {
+    on(FileBackend::new(files::edit(path)?)?)
+}
+
+/// The database in an existing file, whose pages are verified when they are read.
+pub(super) fn on(file: impl StorageBackend) -> Result<Database, DatabaseError> {
+    let file = Checked(file);
+    if file.len()? == 0 {
+        // redb would create a new database in it.
+        return Err(StorageError::Corrupted("the file is empty".to_owned()).into());
+    }
+    builder().create_with_backend(file)
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+/// A view of an existing file that never writes to it.
+pub(super) fn open_untouched(path: &Path) -> Result<Database, DatabaseError> {
+    on(Overlay::new(files::read(path)?)?)
+}
+
+/// Creates the file if it is missing.
+///
+/// # Errors
+/// When it cannot be created.
+pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Under another name until it is complete, so an incomplete file with the right name is known to be damaged.
+            let unfinished = path.with_extension("new");
+            let created = guarded(|| create(&unfinished)).map_err(|fault| fault.into_store_error(path, 1 << 20));
+            let placed = created.and_then(|()| put_in_place(&unfinished, path).map_err(failed(path)));
+            placed.map_err(|error| OpenError::of_store(error, path))
+        }
+        Err(error) => Err(OpenError::of_io(error, path)),
+    }
+}
+
+/// Renames a complete file to its final name.
+pub(super) fn put_in_place(unfinished: &Path, path: &Path) -> io::Result<()> {
+    fs::rename(unfinished, path)?;
+    // The rename is durable once the directory is; not every system can sync a directory.
+    if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
+        let _ = directory.sync_all();
+    }
+    Ok(())
+}
+
+/// Creates an empty store with this name, replacing any file.
+pub(super) fn create(path: &Path) -> Result<(), Fault> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(path)(error).into()),
+        _ => {}
+    }
+    fill(path).inspect_err(|_| drop(fs::remove_file(path)))
+}
+
+fn fill(path: &Path) -> Result<(), Fault> {
+    let file = files::create_new(path).map_err(failed(path))?;
+    let database = builder().create_with_backend(Checked(FileBackend::new(file)?))?;
+    let transaction = begin_write(&database)?;
+    each_table!(transaction, created);
+    for (name, number) in [(META_FORMAT, FORMAT), (META_CURRENT, 0), (META_NEXT, 1)] {
+        record::set_number(&transaction, name, number)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Opening a table creates it.
+#[expect(clippy::unnecessary_wraps, reason = "as what else looks at each table")]
+const fn created<T>(_: &T) -> Result<(), Fault> {
+    Ok(())
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    |error| StoreError::of_io(error, path, 1 << 20)
+}
+
+/// A transaction that is synced on commit, and after which the file opens without being walked.
+pub(super) fn begin_write(database: &Database) -> Result<WriteTransaction, Fault> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}
+
+/// The format number of an open file.
+///
+/// # Errors
+/// When there is none or it is damaged.
+pub(super) fn format_of(transaction: &ReadTransaction) -> Result<u64, Fault> {
+    record::number(&transaction.open_table(META)?, META_FORMAT)
+}
+
+/// Refuses another format than [`FORMAT`].
+///
+/// # Errors
+/// When it is a newer or an older one.
+pub(super) const fn check_format(found: u64) -> Result<(), OpenError> {
+    match found {
+        FORMAT => Ok(()),
+        ..FORMAT => Err(OpenError::OlderFormat { found, supported: FORMAT }),
+        _ => Err(OpenError::NewerFormat { found, supported: FORMAT }),
+    }
+}
+
+/// Refuses a file of another format without changing a byte. Other problems are found when it is opened.
+///
+/// # Errors
+/// When it has another format.
+pub(super) fn refuse_other_format(path: &Path) -> Result<(), OpenError> {
+    if !files::is_file(path) {
+        return Ok(());
+    }
+    let found = guarded(|| format_of(&open_untouched(path)?.begin_read()?));
+    found.map_or(Ok(()), check_format)
+}
