@@ -7,13 +7,11 @@ pub(crate) mod activation;
 pub mod core;
 pub(crate) mod descriptors;
 pub(crate) mod error;
-mod fleet_limit;
+pub(crate) mod fleet;
 pub(crate) mod https;
 pub(crate) mod keeper;
 pub(crate) mod origin;
-pub(crate) mod publisher;
 pub(crate) mod reload;
-pub(crate) mod replica;
 mod rules;
 pub(crate) mod shutdown;
 mod sockets;
@@ -101,7 +99,7 @@ pub fn serve(
     let status = Arc::new(status);
     let sampler = Sampler(status.clone());
     keeper(&core, &sockets).start();
-    let publisher = publisher::of(config, &core, &publishing)?;
+    let publisher = fleet::publisher(config, &core, &publishing)?;
     let commands = (core.mirror.is_some() || core.follower.is_some()).then(|| core.commands.clone());
     let purger = Purger {
         cache: core.cache.clone(),
@@ -171,7 +169,7 @@ pub fn serve(
     if let Some(shared) = shared {
         server.add_service(background_service("limit", Task::new(shared.run())));
     }
-    replica::keep_current(&mut server, &mut core);
+    fleet::keep_current(&mut server, &mut core);
     add_tasks(&mut server, core.sweeper, core.auditor, core.learner, core.worker, publisher);
     shutdown::watch(&server, in_flight, connections.clone(), settings, core.details, access)
         .map_err(AppError::Thread)?;

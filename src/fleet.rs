@@ -13,7 +13,6 @@
 //!
 #![doc = include_str!("fleet/FORMAT.md")]
 
-pub(crate) mod follow;
 pub(crate) mod head;
 pub(crate) mod journal;
 pub(crate) mod keys;

@@ -14,7 +14,7 @@ use super::{Sources, for_scripts, opened, remote, signature, signed, trusted};
 use crate::admin::bundle::{learn, tidy};
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
-use crate::bundle::trust::Opened;
+use crate::bundle::signature::Opened;
 use crate::cli::holder::Holder;
 use crate::cli::{Failure, load_for_snapshots, logging};
 use crate::clock::{Clock, WallTime};
