@@ -7,11 +7,13 @@ pub(crate) mod activation;
 pub mod core;
 pub(crate) mod descriptors;
 pub(crate) mod error;
-pub(crate) mod fleet;
+mod fleet_limit;
 pub(crate) mod https;
 pub(crate) mod keeper;
 pub(crate) mod origin;
+pub(crate) mod publisher;
 pub(crate) mod reload;
+pub(crate) mod replica;
 mod rules;
 pub(crate) mod shutdown;
 mod sockets;
@@ -99,7 +101,7 @@ pub fn serve(
     let status = Arc::new(status);
     let sampler = Sampler(status.clone());
     keeper(&core, &sockets).start();
-    let publisher = fleet::publisher(config, &core, &publishing)?;
+    let publisher = publisher::of(config, &core, &publishing)?;
     let commands = (core.mirror.is_some() || core.follower.is_some()).then(|| core.commands.clone());
     let purger = Purger {
         cache: core.cache.clone(),
@@ -169,7 +171,7 @@ pub fn serve(
     if let Some(shared) = shared {
         server.add_service(background_service("limit", Task::new(shared.run())));
     }
-    fleet::keep_current(&mut server, &mut core);
+    replica::keep_current(&mut server, &mut core);
     add_tasks(&mut server, core.sweeper, core.auditor, core.learner, core.worker, publisher);
     shutdown::watch(&server, in_flight, connections.clone(), settings, core.details, access)
         .map_err(AppError::Thread)?;

@@ -7,7 +7,7 @@
 //! | how does the journal of changes travel | [`journal`] |
 //! | how is a store read and written | [`place`] |
 //! | what is written to it, and when | [`publisher`] |
-//! | what does a replica do about a head, and how does it get the data | [`follow`], [`replica`] |
+//! | what does a replica do about a head, and how does it get the data | [`replica`] |
 //!
 //! Callers: [`crate::app`].
 //!

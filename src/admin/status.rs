@@ -115,7 +115,7 @@ impl Status {
         }
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let why = match (self.usage, picture.pass) {
-            (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.state().not_ready()),
+            (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.lock().not_ready()),
             (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
             (_, Some(Progress { of: 0, .. })) => "the first crawl waits for the first page of the list".to_owned(),
             (_, Some(pass)) => {
@@ -230,12 +230,12 @@ impl Status {
             reload: self.reloads.last(),
             disk: self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone()),
             damage: self.store.as_ref().and_then(|store| store.damage()),
-            publish: self.publish.as_ref().map(|publish| publish.state().facts(mono)),
+            publish: self.publish.as_ref().map(|publish| publish.lock().facts(mono)),
             edges: self.snapshots.as_ref().map(|snapshots| EdgeFacts::of(snapshots.edges())),
             last_error: picture.last_error.clone(),
             replica: self.replica.as_ref().map(|replica| {
                 let oldest = oldest.unwrap_or(config.ttl);
-                replica.state().facts(mono, instants.wall, oldest)
+                replica.lock().facts(mono, instants.wall, oldest)
             }),
             recent: self.recent.notes().iter().map(RecentNote::of).collect(),
             ..StatusFacts::default()

@@ -34,7 +34,7 @@ use crate::upstream::status::OriginStatus;
 
 use super::error::AppError;
 use super::origin::{self, Origin};
-use super::{fleet, keeper};
+use super::{keeper, replica};
 
 /// The state behind the listeners.
 pub struct Core {
@@ -189,7 +189,7 @@ impl Core {
             self.mirror = Some(Mirror::new(shared, snapshots, evidence));
         }
         self.details = Some(details);
-        self.follower = fleet::follower(config, self)?;
+        self.follower = replica::follower(config, self)?;
         Ok(())
     }
 

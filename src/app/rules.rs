@@ -18,7 +18,7 @@ use crate::semantics::target::BasePath;
 use crate::serve::connections::Room;
 use crate::shared_limit::SharedLimit;
 
-use super::{descriptors, fleet};
+use super::{descriptors, fleet_limit};
 
 /// A client's limit for pages and assets, as a multiple of the API's.
 const PAGES: u32 = 10;
@@ -51,7 +51,7 @@ impl Fixed {
     ) -> Self {
         let (api, pages) = limits(&settings.load());
         let limiter = Arc::new(Limiter::new(&api));
-        let shared = fleet::shared(settings, &limiter, clock);
+        let shared = fleet_limit::shared(settings, &limiter, clock);
         Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges }
     }
 

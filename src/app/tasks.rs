@@ -1,6 +1,6 @@
 //! Tasks beside serving, as services of pingora's server.
 //!
-//! Callers: [`super::serve`], [`super::fleet`].
+//! Callers: [`super::serve`], [`super::replica`].
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;

@@ -34,8 +34,10 @@ impl<'a> ScriptStep<'a> {
             (INSERT, count) => Ok(Self::Insert(count, records.take((count as usize).saturating_mul(size))?)),
             (from, count) => {
                 let range = from as usize..from as usize + count as usize;
-                let reaches_beyond = || records.malformed("a step of a script reaches beyond the base");
-                (range.end <= base).then(|| Self::Copy(range)).ok_or_else(reaches_beyond)
+                if range.end > base {
+                    return Err(records.malformed("a step of a script reaches beyond the base"));
+                }
+                Ok(Self::Copy(range))
             }
         }
     }

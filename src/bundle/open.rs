@@ -110,7 +110,8 @@ impl Bundle {
         };
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();
-        if let Some([twice, _]) = ids.array_windows().find(|[one, other]| one == other) {
+        let mut pairs = ids.iter().zip(ids.iter().skip(1));
+        if let Some((twice, _)) = pairs.find(|(one, other)| one == other) {
             let found = format!("two of listing {twice}");
             return Err(BundleError::disagrees("copies of the summary of a listing", &1, &found));
         }

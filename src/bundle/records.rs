@@ -209,7 +209,9 @@ impl Validators<'_> {
         out.push(u8::from(self.current));
         for text in [self.etag, self.last_modified] {
             out.push(u8::from(text.is_some()));
-            text.into_iter().for_each(|text| put_text(out, text.as_bytes()));
+            if let Some(text) = text {
+                put_text(out, text.as_bytes());
+            }
         }
     }
 

@@ -157,7 +157,7 @@ impl Signature {
     /// When it is not.
     pub(crate) fn check_key(&self, trusted: &TrustedKeys) -> Result<(), SignatureError> {
         let found = self.key();
-        let is_trusted = trusted.0.iter().any(|known| KeyId::of(known.keynum()) == found);
+        let is_trusted = trusted.of(found).next().is_some();
         if is_trusted { Ok(()) } else { Err(SignatureError::Untrusted { found, trusted: trusted.ids() }) }
     }
 
@@ -167,10 +167,9 @@ impl Signature {
     /// When none did, or the file cannot be read.
     pub(crate) fn verify(&self, file: impl Read + Seek, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
         let key = self.key();
-        let of_that_id: Vec<&PublicKey> = trusted.0.iter().filter(|known| KeyId::of(known.keynum()) == key).collect();
         let mut file = Hashed { file, hasher: blake3::Hasher::new() };
         let mut verified = Err(SignatureError::Untrusted { found: key, trusted: trusted.ids() });
-        for known in of_that_id {
+        for known in trusted.of(key) {
             file.file.rewind()?;
             file.hasher.reset();
             verified = match minisign::verify(known, &self.0, &mut file, true, false, false) {
@@ -229,6 +228,11 @@ impl TrustedKeys {
     /// When the secret key is damaged.
     pub(crate) fn and(&self, signer: &Signer) -> Result<Self, SignatureError> {
         Ok(Self(self.0.iter().cloned().chain([signer.public()?]).collect()))
+    }
+
+    /// The keys with this id: more than one only if somebody made them so.
+    fn of(&self, id: KeyId) -> impl Iterator<Item = &PublicKey> {
+        self.0.iter().filter(move |known| KeyId::of(known.keynum()) == id)
     }
 
     fn ids(&self) -> Vec<String> {
@@ -406,7 +410,7 @@ pub(crate) struct Opened {
 ///
 /// # Errors
 /// When either is refused. An unsigned bundle is refused if any key is trusted.
-pub(crate) fn open_trusted(
+pub(crate) fn open(
     path: &Path,
     trusted: &TrustedKeys,
     most: u64,
@@ -436,7 +440,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File, TrustError> {
 /// Verifies the signature beside a file alone.
 ///
 /// # Errors
-/// As for [`open_trusted`].
+/// As for [`open`].
 pub(crate) fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
     Ok(match (Signature::beside(path), trusted.is_empty()) {
         (Ok(None), true) => Voucher::Nobody,

@@ -19,7 +19,7 @@ use super::progress::bytes_bar;
 use super::table::facts;
 use super::{Failure, Sources, load, plain};
 use crate::app::trusted_keys;
-use crate::bundle::signature::{Opened, TrustError, TrustedKeys, Voucher, open_file, open_trusted, vouch};
+use crate::bundle::signature::{self as trust, Opened, TrustError, TrustedKeys, Voucher};
 use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
@@ -110,7 +110,7 @@ struct InFile {
 /// Opens a bundle of at most `most` bytes behind a bar.
 fn opened(path: &Path, keys: &TrustedKeys, most: u64) -> Result<Opened, Failure> {
     let bar = bytes_bar("verifying");
-    let opened = open_trusted(path, keys, most, &mut |done, of| bar.show(done, of));
+    let opened = trust::open(path, keys, most, &mut |done, of| bar.show(done, of));
     bar.finish();
     opened.map_err(|error| in_file(path, error))
 }
@@ -151,9 +151,9 @@ impl Inspect {
     /// Shows a bundle that is intact, whoever signed it.
     fn run(&self) -> Result<ExitCode, Failure> {
         let keys = trusted(&load(&self.sources)?.config)?;
-        let file = open_file(&self.file)?;
+        let file = trust::open_file(&self.file)?;
         let length = file.metadata()?.len();
-        let voucher = vouch(&self.file, &file, &keys);
+        let voucher = trust::vouch(&self.file, &file, &keys);
         let bar = bytes_bar("reading");
         let bundle = Opening::open(&file, &mut |done, of| bar.show(done, of));
         bar.finish();

@@ -99,7 +99,7 @@ fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let watched = Watched::of(&core).ok_or_else(|| no_origin("sync"))?;
     if let Some(mirror) = core.mirror {
-        runtime.spawn(crate::app::fleet::mirror(mirror, core.follower));
+        runtime.spawn(crate::app::replica::mirror(mirror, core.follower));
     }
     if let Some(mut worker) = core.worker {
         // This command fetches all details, whatever the server is configured to fetch.

@@ -30,29 +30,14 @@ pub(crate) use error::PlaceError;
 /// When an object may be written, and one version of it, as the object store tells versions apart.
 pub(crate) use object_store::{PutMode, UpdateVersion};
 
-/// How long calls may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// A call with a small answer, with all its retries.
-    pub call: Duration,
-    /// The next piece of an object that is being read, or the next page of a list.
-    pub piece: Duration,
-    /// An object that is being read must bring [`FLOOR`] a second in each time of this length.
-    pub pace: Duration,
-    /// One part of an object that is being written.
-    pub part: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            call: Duration::from_secs(20),
-            piece: Duration::from_secs(30),
-            pace: Duration::from_secs(60),
-            part: Duration::from_secs(120),
-        }
-    }
-}
+/// The longest time of a call with a small answer, with all its retries.
+const CALL: Duration = Duration::from_secs(20);
+/// The longest time until the next piece of an object that is being read, or the next page of a list.
+const PIECE: Duration = Duration::from_secs(30);
+/// The longest time of one part of an object that is being written.
+const PART_TIME: Duration = Duration::from_secs(120);
+/// An object that is being read must bring [`FLOOR`] a second in each time of this length.
+const PACE: Duration = Duration::from_secs(60);
 
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +75,8 @@ pub(crate) struct Place {
     prefix: Path,
     /// The directory, of an object store of files.
     directory: Option<PathBuf>,
-    patience: Patience,
+    /// [`PACE`], but in tests.
+    period: Duration,
 }
 
 /// What has come in the present period, and how long it was waited for. The reader's own pauses do not count.
@@ -117,7 +103,8 @@ pub(crate) struct Download {
     pub bytes: u64,
     key: String,
     pieces: BoxStream<'static, object_store::Result<Bytes>>,
-    patience: Patience,
+    /// [`PACE`], but in tests.
+    period: Duration,
     pace: Pace,
 }
 
@@ -127,11 +114,11 @@ impl Download {
     /// # Errors
     /// When the object store fails, sends nothing for too long, or less than [`FLOOR`].
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PlaceError> {
-        let Patience { piece: longest, pace: period, .. } = self.patience;
+        let period = self.period;
         let mut silence = Duration::ZERO;
         loop {
             let begin = Instant::now();
-            let limit = longest.saturating_sub(silence).min(period.saturating_sub(self.pace.waited));
+            let limit = PIECE.saturating_sub(silence).min(period.saturating_sub(self.pace.waited));
             let piece = timeout(limit, self.pieces.next()).await;
             let waited = begin.elapsed().max(if piece.is_err() { limit } else { Duration::ZERO });
             let piece = piece.ok();
@@ -145,8 +132,8 @@ impl Download {
                 return piece.transpose().map_err(|error| PlaceError::of(&self.key, &error));
             }
             silence += waited;
-            if silence >= longest {
-                return Err(PlaceError::slow(&self.key, longest));
+            if silence >= PIECE {
+                return Err(PlaceError::slow(&self.key, PIECE));
             }
         }
     }
@@ -176,8 +163,8 @@ impl Place {
         let (mut listed, mut seen) = (Vec::new(), 0_u64);
         let end = Instant::now() + LONGEST_LIST;
         loop {
-            let next = timeout(self.patience.piece, objects.next()).await;
-            let Some(object) = next.map_err(|_elapsed| PlaceError::slow("a list", self.patience.piece))? else {
+            let next = timeout(PIECE, objects.next()).await;
+            let Some(object) = next.map_err(|_elapsed| PlaceError::slow("a list", PIECE))? else {
                 return Ok(listed);
             };
             let object = object.map_err(|error| PlaceError::of("the list of objects", &error))?;
@@ -204,7 +191,7 @@ impl Place {
     /// When the object store fails.
     pub(crate) async fn delete(&self, key: &Key) -> Result<(), PlaceError> {
         let path = self.path(key);
-        match self.within(key, self.patience.call, self.store.delete(&path)).await {
+        match self.within(key, CALL, self.store.delete(&path)).await {
             Err(PlaceError::Missing(_)) => Ok(()),
             deleted => deleted,
         }
@@ -224,9 +211,8 @@ impl Place {
         let is_conditional = if_none_match.is_some();
         let options = GetOptions { if_none_match, ..GetOptions::default() };
         let path = self.path(key);
-        let limit = self.patience.call;
-        let answer = timeout(limit, self.store.get_opts(&path, options)).await;
-        let answer = match answer.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))? {
+        let answer = timeout(CALL, self.store.get_opts(&path, options)).await;
+        let answer = match answer.map_err(|_elapsed| PlaceError::slow(&key.to_string(), CALL))? {
             Err(object_store::Error::NotModified { .. }) if is_conditional => return Ok(None),
             Err(object_store::Error::NotModified { .. }) => {
                 return Err(PlaceError::Failed(format!("it answered 304 to an unconditional request for {key}")));
@@ -290,13 +276,13 @@ impl Place {
         let range = (from > 0).then_some(GetRange::Offset(from));
         let options = GetOptions { range, ..GetOptions::default() };
         let path = self.path(key);
-        let answer = self.within(key, self.patience.call, self.store.get_opts(&path, options)).await?;
+        let answer = self.within(key, CALL, self.store.get_opts(&path, options)).await?;
         Ok(self.downloading(key, answer))
     }
 
     fn downloading(&self, key: &Key, answer: GetResult) -> Download {
         let (bytes, pieces) = (answer.meta.size, answer.into_stream());
-        Download { bytes, key: key.to_string(), pieces, patience: self.patience, pace: Pace::default() }
+        Download { bytes, key: key.to_string(), pieces, period: self.period, pace: Pace::default() }
     }
 
     /// Writes a small object.
@@ -307,7 +293,7 @@ impl Place {
     pub(crate) async fn write(&self, key: &Key, bytes: Bytes, mode: PutMode) -> Result<UpdateVersion, PlaceError> {
         let path = self.path(key);
         // Journals can be some MiB.
-        let limit = self.patience.call + Duration::from_secs(bytes.len() as u64 >> 16);
+        let limit = CALL + Duration::from_secs(bytes.len() as u64 >> 16);
         let put = self.store.put_opts(&path, PutPayload::from_bytes(bytes), mode.into());
         let written = self.within(key, limit, put).await?;
         Ok(written.into())
@@ -322,9 +308,9 @@ impl Place {
         if bytes <= PART {
             let (_, whole) = piece(file, bytes).await?;
             let put = self.store.put_opts(&path, whole, PutMode::Overwrite.into());
-            return self.within(key, self.patience.part, put).await.map(drop);
+            return self.within(key, PART_TIME, put).await.map(drop);
         }
-        let mut upload = self.within(key, self.patience.call, self.store.put_multipart(&path)).await?;
+        let mut upload = self.within(key, CALL, self.store.put_multipart(&path)).await?;
         let size = PART.max(bytes.div_ceil(MOST_PARTS));
         let mut left = bytes;
         let written = async {
@@ -332,14 +318,14 @@ impl Place {
                 let (again, part) = piece(file, left.min(size)).await?;
                 file = again;
                 left -= left.min(size);
-                self.within(key, self.patience.part, upload.put_part(part)).await?;
+                self.within(key, PART_TIME, upload.put_part(part)).await?;
             }
-            self.within(key, self.patience.part, upload.complete()).await.map(drop)
+            self.within(key, PART_TIME, upload.complete()).await.map(drop)
         };
         let written = written.await;
         if written.is_err() {
             // Stored parts cost money. If the object store does not answer, they stay there.
-            let _ = self.within(key, self.patience.call, upload.abort()).await;
+            let _ = self.within(key, CALL, upload.abort()).await;
         }
         written
     }

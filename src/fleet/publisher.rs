@@ -190,7 +190,7 @@ impl Publisher {
     async fn prepare(&mut self) -> Result<(), PublishError> {
         let PublishConfig { sign_key, sign_password_file, .. } = self.settings.clone();
         if let Some(key) = sign_key {
-            self.status.lacks(self.clock.now_mono());
+            self.status.lock().lacks(self.clock.now_mono());
             let signer = blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
             self.whose.signed_by = Some(signer.key().to_string());
             self.trusted = self.others.and(&signer)?;
@@ -238,12 +238,12 @@ impl Publisher {
             let step = self.plan(&served).await?;
             if let NextWrite::Nothing | NextWrite::Later(_) = step {
                 self.settled = Some(served.epoch);
-                if self.status.succeeded(self.clock.now_wall()) {
+                if self.status.lock().succeeded(self.clock.now_wall()) {
                     tracing::info!(url = self.whose.url, "publishing works again");
                 }
                 return Ok(());
             }
-            self.status.lacks(self.clock.now_mono());
+            self.status.lock().lacks(self.clock.now_mono());
             match self.act(step, &served).await {
                 Ok(()) => {}
                 // Another publisher has written: read the head again.
@@ -332,9 +332,9 @@ impl Publisher {
     }
 
     fn fail(&self, error: &PublishError, pause: Duration) {
-        self.status.lacks(self.clock.now_mono());
+        self.status.lock().lacks(self.clock.now_mono());
         let why = Excerpt(format!("publishing to {} fails: {error}", self.whose.url)).to_string();
-        if self.status.failed(error.as_str(), why.clone()) {
+        if self.status.lock().failed(error.as_str(), why.clone()) {
             tracing::warn!(pause = ?pause, "{why}");
         }
     }

@@ -124,7 +124,7 @@ impl Follower {
                         tracing::info!(sequence, "following the object store again");
                     }
                     failures = 0;
-                    status.is_level(sequence, outcome, now);
+                    status.lock().is_level(sequence, outcome, now);
                     // A fleet that was started at once does not poll at once.
                     every().mul_f64(0.9) + self.state.jitter.jittered(every() / 10)
                 }
@@ -144,7 +144,7 @@ impl Follower {
                         );
                         said = Some((why.clone(), now));
                     }
-                    status.failed(why, error.outcome());
+                    status.lock().failed(why, error.outcome());
                     let longest = LONGEST.max(every());
                     let pause = doubled(every(), failures.saturating_sub(1), longest);
                     if failures > 0 { self.state.jitter.jittered(pause) } else { every() }

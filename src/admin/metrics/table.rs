@@ -6,8 +6,8 @@ use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::admin::process::Process;
 use crate::admin::status::Status;
 use crate::clock::Monotonic;
-use crate::fleet::publisher::status::{ObjectKind, PublishState, PublishStatus};
-use crate::fleet::replica::status::{PollOutcome, ReplicaState, ReplicaStatus};
+use crate::fleet::publisher::status::{ObjectKind, PublishState};
+use crate::fleet::replica::status::{PollOutcome, ReplicaState};
 use crate::telemetry::timing::Histogram;
 
 /// The type of a metric.
@@ -75,8 +75,8 @@ impl<'a> Scrape<'a> {
             facts: status.facts(),
             status,
             now: status.clock.now_mono(),
-            publish: status.publish.as_ref().map(PublishStatus::state),
-            replica: status.replica.as_ref().map(ReplicaStatus::state),
+            publish: status.publish.as_ref().map(|publish| publish.lock().clone()),
+            replica: status.replica.as_ref().map(|replica| replica.lock().clone()),
             process: Process::now(),
         }
     }

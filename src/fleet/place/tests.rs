@@ -70,9 +70,8 @@ async fn an_object_that_comes_in_drops_is_given_up() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = object_store::ClientOptions::new().with_allow_http(true);
     let store = object_store::http::HttpBuilder::new().with_url(url).with_client_options(options).build().unwrap();
-    let pace = Duration::from_secs(2);
-    let patience = Patience { pace, ..Patience::default() };
-    let place = Place { store: Arc::new(store), prefix: Path::default(), directory: None, patience };
+    let period = Duration::from_secs(2);
+    let place = Place { store: Arc::new(store), prefix: Path::default(), directory: None, period };
     let drips = |error| matches!(error, PlaceError::Drips { seconds: 2, bytes: 1.., .. });
     let read = place.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
     assert!(drips(read.unwrap_err()));
@@ -85,8 +84,7 @@ async fn foreign_objects_below_the_prefix_do_not_hide_ours() {
     for n in 0..=MOST_LISTED {
         store.put(&Path::from(format!("a/foreign/{n}")), "x".into()).await.unwrap();
     }
-    let place =
-        Place { store: Arc::new(store), prefix: Path::from("a"), directory: None, patience: Patience::default() };
+    let place = Place { store: Arc::new(store), prefix: Path::from("a"), directory: None, period: PACE };
     place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let listed = place.list().await.unwrap();
     assert_eq!((listed.len(), &listed[0].key), (1, &journal(1)));

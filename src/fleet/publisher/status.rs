@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::signature::SignatureError;
@@ -33,8 +33,7 @@ pub(crate) struct PublishFacts {
 }
 
 /// The state of the publisher; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PublishStatus(Arc<Mutex<PublishState>>);
+pub(crate) type PublishStatus = Arc<Mutex<PublishState>>;
 
 /// The same at one instant.
 #[derive(Clone, Debug, Default)]
@@ -69,47 +68,32 @@ impl PublishState {
         let behind_seconds = self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs();
         PublishFacts { behind_seconds, why: facts.why.or_else(|| self.broken.clone()), ..facts }
     }
-}
-
-impl PublishStatus {
-    /// The state now.
-    pub(crate) fn state(&self) -> PublishState {
-        self.0.lock().clone()
-    }
-
-    /// The state, to be changed.
-    pub(super) fn lock(&self) -> MutexGuard<'_, PublishState> {
-        self.0.lock()
-    }
 
     /// Something is to be written, or the object store cannot be asked.
-    pub(super) fn lacks(&self, now: Monotonic) {
-        self.0.lock().behind_since.get_or_insert(now);
+    pub(super) fn lacks(&mut self, now: Monotonic) {
+        self.behind_since.get_or_insert(now);
     }
 
     /// An object was written.
-    pub(super) fn wrote(&self, kind: ObjectKind, bytes: u64) {
-        let mut state = self.0.lock();
-        state.written[kind as usize] += 1;
-        state.bytes = state.bytes.saturating_add(bytes);
+    pub(super) fn wrote(&mut self, kind: ObjectKind, bytes: u64) {
+        self.written[kind as usize] += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// The object store has everything; returns whether it lacked something with a reason.
-    pub(super) fn succeeded(&self, now: WallTime) -> bool {
-        let mut state = self.0.lock();
-        state.facts.last_success = now.rfc3339();
-        state.behind_since = None;
-        state.facts.why.take().is_some()
+    pub(super) fn succeeded(&mut self, now: WallTime) -> bool {
+        self.facts.last_success = now.rfc3339();
+        self.behind_since = None;
+        self.facts.why.take().is_some()
     }
 
     /// An attempt failed. Returns whether the reason is another one than before.
-    pub(super) fn failed(&self, word: &'static str, why: String) -> bool {
-        let mut state = self.0.lock();
-        match state.failures.iter_mut().find(|(own, _)| *own == word) {
+    pub(super) fn failed(&mut self, word: &'static str, why: String) -> bool {
+        match self.failures.iter_mut().find(|(own, _)| *own == word) {
             Some((_, count)) => *count += 1,
-            None => state.failures.push((word, 1)),
+            None => self.failures.push((word, 1)),
         }
-        state.facts.why.replace(why.clone()) != Some(why)
+        self.facts.why.replace(why.clone()) != Some(why)
     }
 }
 
@@ -186,33 +170,33 @@ mod tests {
 
     #[test]
     fn the_store_is_behind_from_the_first_lack_to_the_success() {
-        let status = PublishStatus::default();
+        let mut state = PublishState::default();
         let at = Monotonic::from_seconds;
-        assert_eq!(status.state().facts(at(9)).behind_seconds, 0);
-        status.lacks(at(10));
-        status.lacks(at(15));
-        assert!(status.failed("full", "the store is full".to_owned()));
-        assert!(!status.failed("full", "the store is full".to_owned()));
-        assert_eq!((status.state().facts(at(20)).behind_seconds, status.state().failures), (10, vec![("full", 2)]));
-        assert!(status.succeeded(WallTime::from_seconds(5)));
-        assert!(!status.succeeded(WallTime::from_seconds(6)));
-        let facts = status.state().facts(at(30));
+        assert_eq!(state.facts(at(9)).behind_seconds, 0);
+        state.lacks(at(10));
+        state.lacks(at(15));
+        assert!(state.failed("full", "the store is full".to_owned()));
+        assert!(!state.failed("full", "the store is full".to_owned()));
+        assert_eq!((state.facts(at(20)).behind_seconds, state.failures.clone()), (10, vec![("full", 2)]));
+        assert!(state.succeeded(WallTime::from_seconds(5)));
+        assert!(!state.succeeded(WallTime::from_seconds(6)));
+        let facts = state.facts(at(30));
         assert_eq!((facts.behind_seconds, facts.why), (0, None));
         assert_eq!(facts.last_success, WallTime::from_seconds(6).rfc3339());
     }
 
     #[test]
     fn a_broken_store_is_told_until_everything_was_read_back() {
-        let status = PublishStatus::default();
-        let why = || status.state().facts(Monotonic::from_seconds(1)).why;
-        status.lock().broken = Some("an object is missing".to_owned());
-        assert_eq!(why().as_deref(), Some("an object is missing"));
-        status.failed("full", "the store is full".to_owned());
-        assert_eq!(why().as_deref(), Some("the store is full"), "the more urgent one");
+        let mut state = PublishState::default();
+        let why = |state: &PublishState| state.facts(Monotonic::from_seconds(1)).why;
+        state.broken = Some("an object is missing".to_owned());
+        assert_eq!(why(&state).as_deref(), Some("an object is missing"));
+        state.failed("full", "the store is full".to_owned());
+        assert_eq!(why(&state).as_deref(), Some("the store is full"), "the more urgent one");
         // It was written again, which proves nothing yet.
-        assert!(status.succeeded(WallTime::from_seconds(5)));
-        assert_eq!(why().as_deref(), Some("an object is missing"));
-        status.lock().broken = None;
-        assert_eq!(why(), None);
+        assert!(state.succeeded(WallTime::from_seconds(5)));
+        assert_eq!(why(&state).as_deref(), Some("an object is missing"));
+        state.broken = None;
+        assert_eq!(why(&state), None);
     }
 }

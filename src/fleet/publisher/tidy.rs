@@ -281,7 +281,7 @@ impl Publisher {
         let Some(first) = lost.first() else { return };
         self.read_back.begin_anew();
         let url = &self.whose.url;
-        self.status.lacks(self.clock.now_mono());
+        self.status.lock().lacks(self.clock.now_mono());
         self.status.lock().broken = Some(format!(
             "{url}: the object {first} was missing or altered; everything is written again, and then read back"
         ));

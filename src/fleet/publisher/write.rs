@@ -78,7 +78,7 @@ impl Publisher {
         let known = self.ledger.take().and_then(|ledger| ledger.end);
         self.ledger = Some(Ledger { chain: chain.clone(), end: end.or(known) });
         self.put_head(&chain.head).await?;
-        self.status.wrote(ObjectKind::Head, 0);
+        self.status.lock().wrote(ObjectKind::Head, 0);
         self.status.lock().facts.sequence = Some(sequence);
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Publisher {
             self.place.write(&key.signature(), text, PutMode::Overwrite).await?;
         }
         let kind = if made.named.base.is_some() { ObjectKind::Delta } else { ObjectKind::Full };
-        self.status.wrote(kind, made.named.bytes);
+        self.status.lock().wrote(kind, made.named.bytes);
         Ok(())
     }
 
@@ -176,10 +176,10 @@ impl Publisher {
 
     /// Says that the head in the object store is not believed. The plan replaces it.
     fn disbelieve(&self, why: &str) {
-        self.status.lacks(self.clock.now_mono());
+        self.status.lock().lacks(self.clock.now_mono());
         let url = &self.whose.url;
         let why = Excerpt(format!("{url}: head.json is not believed and is replaced: {why}")).to_string();
-        if self.status.failed("head", why.clone()) {
+        if self.status.lock().failed("head", why.clone()) {
             tracing::warn!("{why}");
         }
     }

@@ -189,9 +189,11 @@ impl FollowError {
             Self::TooLarge { .. } => return Some((LONGEST, self.to_string())),
             _ => return None,
         };
-        let helps = "the publisher writes everything again after its next check of the objects; restart the publisher to \
-                     check at once";
-        Some((longest, format!("{self}; {helps}")))
+        let text = format!(
+            "{self}; the publisher writes everything again after its next check of the objects; restart the publisher to \
+             check at once"
+        );
+        Some((longest, text))
     }
 }
 

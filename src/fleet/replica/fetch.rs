@@ -73,7 +73,7 @@ impl Follower {
             file.set_len(0).map_err(disk)?;
             here = file.seek(SeekFrom::Start(0)).map_err(disk)?;
         }
-        self.status.downloads(Download { what: what.to_owned(), done: here, of: named.bytes });
+        self.status.lock().downloads(Download { what: what.to_owned(), done: here, of: named.bytes });
         if here == named.bytes {
             return Ok(file);
         }
@@ -84,7 +84,7 @@ impl Follower {
                 file.set_len(0).map_err(disk)?;
                 file.seek(SeekFrom::Start(0)).map_err(disk)?;
                 here = 0;
-                self.status.downloads(Download { what: what.to_owned(), done: 0, of: named.bytes });
+                self.status.lock().downloads(Download { what: what.to_owned(), done: 0, of: named.bytes });
                 self.place.download(&key, 0).await?
             }
             other => other?,
@@ -105,7 +105,7 @@ impl Follower {
             let ended = !matches!(piece, Ok(Some(_)));
             if let Ok(Some(piece)) = &piece {
                 waiting.extend_from_slice(piece);
-                self.status.received(piece.len() as u64);
+                self.status.lock().received(piece.len() as u64);
             }
             if here + waiting.len() as u64 > named.bytes {
                 return Err(FollowError::Wrong { key: key.to_string(), why: "it is longer than it says".to_owned() });
@@ -148,7 +148,7 @@ impl Follower {
         let Some((bytes, _)) = self.place.read(&key, named.bytes, None).await? else {
             return Err(wrong("there is none".to_owned()));
         };
-        self.status.received(bytes.len() as u64);
+        self.status.lock().received(bytes.len() as u64);
         let (blake3, snapshot) = (named.blake3, snapshot.clone());
         let read = blocking(move || Ok::<_, FollowError>(read_journal(&bytes, &blake3, &snapshot))).await?;
         read.map_err(wrong)

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
@@ -27,8 +27,7 @@ pub(crate) struct ReplicaFacts {
 }
 
 /// The state of a replica and its object store; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReplicaStatus(Arc<Mutex<ReplicaState>>);
+pub(crate) type ReplicaStatus = Arc<Mutex<ReplicaState>>;
 
 /// The same at one instant.
 #[derive(Clone, Debug, Default)]
@@ -90,49 +89,33 @@ named! {
     }
 }
 
-impl ReplicaStatus {
-    /// The state now.
-    pub(crate) fn state(&self) -> ReplicaState {
-        self.0.lock().clone()
-    }
-
-    /// The state, to be changed.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ReplicaState> {
-        self.0.lock()
-    }
-
+impl ReplicaState {
     /// A poll ended well: everything of head `sequence` is here.
-    pub(crate) fn is_level(&self, sequence: u64, outcome: PollOutcome, now: Monotonic) {
-        let mut state = self.0.lock();
-        (state.facts.sequence, state.facts.why, state.download) = (Some(sequence), None, None);
-        (state.is_level, state.level) = (true, Some(now));
-        state.polls[outcome as usize] += 1;
+    pub(crate) fn is_level(&mut self, sequence: u64, outcome: PollOutcome, now: Monotonic) {
+        (self.facts.sequence, self.facts.why, self.download) = (Some(sequence), None, None);
+        (self.is_level, self.level) = (true, Some(now));
+        self.polls[outcome as usize] += 1;
     }
 
     /// A poll failed. The instant at which the replica last had everything stays.
-    pub(crate) fn failed(&self, why: String, outcome: PollOutcome) {
-        let mut state = self.0.lock();
-        (state.facts.why, state.is_level, state.download) = (Some(why), false, None);
-        state.polls[outcome as usize] += 1;
+    pub(crate) fn failed(&mut self, why: String, outcome: PollOutcome) {
+        (self.facts.why, self.is_level, self.download) = (Some(why), false, None);
+        self.polls[outcome as usize] += 1;
     }
 
     /// What is being downloaded, and how far it is.
-    pub(crate) fn downloads(&self, download: Download) {
-        let mut state = self.0.lock();
-        (state.download, state.is_level) = (Some(download), false);
+    pub(crate) fn downloads(&mut self, download: Download) {
+        (self.download, self.is_level) = (Some(download), false);
     }
 
     /// Bytes arrived.
-    pub(crate) fn received(&self, bytes: u64) {
-        let mut state = self.0.lock();
-        state.received += bytes;
-        if let Some(download) = &mut state.download {
+    pub(crate) fn received(&mut self, bytes: u64) {
+        self.received += bytes;
+        if let Some(download) = &mut self.download {
             download.done += bytes;
         }
     }
-}
 
-impl ReplicaState {
     /// For how long this replica has lacked what the newest head names, or not known the newest head. `None`: it has not
     /// followed any since it runs.
     pub(crate) fn behind(&self, now: Monotonic) -> Option<Duration> {
@@ -201,23 +184,23 @@ mod tests {
 
     #[test]
     fn a_replica_is_behind_since_it_was_last_level() {
-        let (status, now) = (ReplicaStatus::default(), Monotonic::from_seconds);
-        assert_eq!(status.state().behind(now(5)), None);
-        status.failed("down".into(), PollOutcome::Failed);
-        assert_eq!(status.state().behind(now(6)), None);
-        status.is_level(7, PollOutcome::Taken, now(10));
-        assert_eq!(status.state().behind(now(30)), Some(Duration::ZERO));
-        status.failed("down".into(), PollOutcome::Failed);
-        assert_eq!(status.state().behind(now(40)), Some(Duration::from_secs(30)));
-        assert_eq!(status.state().facts.sequence, Some(7));
-        assert_eq!(status.state().polls, [0, 1, 0, 2]);
+        let (mut state, now) = (ReplicaState::default(), Monotonic::from_seconds);
+        assert_eq!(state.behind(now(5)), None);
+        state.failed("down".into(), PollOutcome::Failed);
+        assert_eq!(state.behind(now(6)), None);
+        state.is_level(7, PollOutcome::Taken, now(10));
+        assert_eq!(state.behind(now(30)), Some(Duration::ZERO));
+        state.failed("down".into(), PollOutcome::Failed);
+        assert_eq!(state.behind(now(40)), Some(Duration::from_secs(30)));
+        assert_eq!(state.facts.sequence, Some(7));
+        assert_eq!(state.polls, [0, 1, 0, 2]);
     }
 
     #[test]
     fn what_is_wrong_is_said_in_plain_words() {
-        let status = ReplicaStatus::default();
-        let why = |now| status.state().why(now, TTL);
-        assert_eq!(why(at(0)), None);
+        let mut state = ReplicaState::default();
+        let why = |state: &ReplicaState, now| state.why(now, TTL);
+        assert_eq!(why(&state, at(0)), None);
         for (written, confirmed, said) in [
             (at(-3), at(-9), None),
             (at(0), at(50), None),
@@ -229,25 +212,28 @@ mod tests {
                 Some("12 seconds ago; either the publisher does not write, or the object store shows an old state"),
             ),
         ] {
-            status.lock().head = Some(Stamps { written, confirmed });
+            state.head = Some(Stamps { written, confirmed });
             match said {
-                None => assert_eq!(why(at(0)), None, "{written} {confirmed}"),
-                Some(said) => assert!(why(at(0)).is_some_and(|why| why.contains(said)), "{:?}", why(at(0))),
+                None => assert_eq!(why(&state, at(0)), None, "{written} {confirmed}"),
+                Some(said) => {
+                    let why = why(&state, at(0));
+                    assert!(why.as_ref().is_some_and(|why| why.contains(said)), "{why:?}");
+                }
             }
         }
-        status.failed("the store cannot be read".into(), PollOutcome::Failed);
-        assert_eq!(why(at(0)).as_deref(), Some("the store cannot be read"));
+        state.failed("the store cannot be read".into(), PollOutcome::Failed);
+        assert_eq!(why(&state, at(0)).as_deref(), Some("the store cannot be read"));
     }
 
     #[test]
     fn before_the_first_data_the_progress_is_told() {
-        let status = ReplicaStatus::default();
-        assert_eq!(status.state().not_ready(), "the object store has not been read yet");
-        status.downloads(Download { what: "the full bundle".into(), done: 0, of: 200 });
-        status.received(71);
+        let mut state = ReplicaState::default();
+        assert_eq!(state.not_ready(), "the object store has not been read yet");
+        state.downloads(Download { what: "the full bundle".into(), done: 0, of: 200 });
+        state.received(71);
         let told = "the first data is being downloaded from the object store, the full bundle: 71 of 200 bytes (35 %)";
-        assert_eq!(status.state().not_ready(), told);
-        status.failed("no head".into(), PollOutcome::Failed);
-        assert_eq!(status.state().not_ready(), "there is no data yet: no head");
+        assert_eq!(state.not_ready(), told);
+        state.failed("no head".into(), PollOutcome::Failed);
+        assert_eq!(state.not_ready(), "there is no data yet: no head");
     }
 }

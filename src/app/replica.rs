@@ -1,38 +1,19 @@
-//! What this server has of a fleet, if the configuration asks for it: the publisher, the follower of an object store, and
-//! the shared limit.
+//! Connects a replica, or a mirror that needs its first data, to an object store.
 //!
-//! Callers: [`super::core`] and [`super::rules`] make them, [`super::serve`] and `sync` run them.
-
-use std::sync::Arc;
+//! Callers: [`super::core`] makes it, [`super::serve`] and `sync` run it.
 
 use pingora::server::Server;
 use pingora::services::background::background_service;
 
-use crate::clock::Clock;
-use crate::config::{Config, Settings};
+use crate::config::Config;
 use crate::fleet::place::Place;
-use crate::fleet::publisher::Publisher;
-use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::replica::{FollowState, Follower};
-use crate::limit::Limiter;
 use crate::mirror::commands::Commands;
 use crate::mirror::task::Mirror;
-use crate::shared_limit::SharedLimit;
 
 use super::core::Core;
 use super::error::AppError;
 use super::{Task, trusted_keys};
-
-/// The publisher; `None`: nothing is written to an object store.
-///
-/// # Errors
-/// When the options of the object store do not make a client, or a trusted key is invalid.
-pub(super) fn publisher(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {
-    let Some(snapshots) = core.snapshots.clone() else { return Ok(None) };
-    let (others, details, clock) = (trusted_keys(config)?, core.details.clone(), core.clock.clone());
-    let publisher = Publisher::open(config, others, snapshots, details, clock, status.clone());
-    publisher.map_err(|error| AppError::Publish(error.to_string()))
-}
 
 /// The follower of `replica.url`; `None`: it is not set.
 ///
@@ -76,10 +57,4 @@ pub(crate) async fn mirror(mirror: Mirror, seed: Option<Follower>) {
         seed.seed().await;
     }
     mirror.run().await;
-}
-
-/// The limiter of `rate_limit.store`, not connected yet; `None`: it is not set.
-pub(super) fn shared(settings: &Settings, limiter: &Arc<Limiter>, clock: &Clock) -> Option<Arc<SharedLimit>> {
-    let store = settings.load().rate_limit.store.clone()?;
-    Some(Arc::new(SharedLimit::new(limiter.clone(), store, settings.clone(), clock.clone())))
 }
