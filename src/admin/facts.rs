@@ -315,7 +315,7 @@ impl StatusFacts {
 
 impl AdminFacts {
     pub(super) fn of(config: &AdminConfig) -> Self {
-        let writes = match config.token {
+        let writes = match config.secret() {
             Some(_) => "token",
             None if config.accepts_writes() => "free",
             None => "refused",

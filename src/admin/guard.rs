@@ -85,7 +85,7 @@ pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(),
     if text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return Err(Refusal::ForeignOrigin);
     }
-    match &config.token {
+    match config.secret() {
         Some(token) => {
             let sent = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
             if sent.is_some_and(|sent| token.matches(sent.as_bytes())) { Ok(()) } else { Err(Refusal::Token) }

@@ -59,7 +59,7 @@ impl Audit {
                     "{} is in use by a running server; using its admin listener {admin}",
                     config.data_dir.display()
                 );
-                self.through(&format!("http://{admin}"), config.admin.token.as_ref())?
+                self.through(&format!("http://{admin}"), config.admin.secret())?
             }
             other => self.alone(other?, &config.data_dir.display().to_string())?,
         };

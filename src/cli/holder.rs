@@ -47,7 +47,7 @@ impl Holder {
             return match open(config) {
                 Ok((data_dir, snapshots)) => Ok(Self::Here(data_dir, snapshots)),
                 Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                    Ok(Self::There { admin: format!("http://{admin}"), token: config.admin.token.clone() })
+                    Ok(Self::There { admin: format!("http://{admin}"), token: config.admin.secret().cloned() })
                 }
                 Err(AppError::Open(OpenError::Held { untrusted: None, .. })) if began.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(50));

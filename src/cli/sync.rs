@@ -92,7 +92,7 @@ fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let core = match Core::open(&config) {
         Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
             eprintln!("{} is in use by a running server; using its admin listener {admin}", config.data_dir.display());
-            return server::sync(&format!("http://{admin}"), config.admin.token.as_ref(), json);
+            return server::sync(&format!("http://{admin}"), config.admin.secret(), json);
         }
         other => other?,
     };

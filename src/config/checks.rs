@@ -24,7 +24,7 @@ const RESOLVING: Duration = Duration::from_secs(2);
 
 /// Reads the whole tree.
 pub(super) fn resolve(merged: Merged) -> Examined {
-    let Merged { root, errors: unread, incomplete } = merged;
+    let Merged { root, errors: unread, unread: strays, incomplete } = merged;
     let mut reader = KeyReader::new(incomplete);
     let mut config = read(root.into_table().unwrap_or_default(), &mut reader);
     check_listeners(&config, &mut reader);
@@ -32,8 +32,9 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_limit(&config, &mut reader);
     check_proxies(&config, &mut reader);
     check_stores(&mut config, &mut reader);
+    check_admin(&config, &mut reader);
     reader.report_unknown();
-    let warnings = warnings(&config, &reader);
+    let warnings = strays.into_iter().chain(warnings(&config, &reader)).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
     let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
     let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
@@ -124,6 +125,13 @@ fn check_limit(config: &Config, reader: &mut KeyReader) {
     }
 }
 
+/// The rules of `[admin]`.
+fn check_admin(config: &Config, reader: &mut KeyReader) {
+    if config.admin.token.is_some() && config.admin.token_file.is_some() {
+        reader.fail("admin.token_file", "admin.token is set, too; remove one of them");
+    }
+}
+
 /// The rules of `[publish]` and `[replica]`.
 fn check_stores(config: &mut Config, reader: &mut KeyReader) {
     let (publish, replica) = (&mut config.publish, &mut config.replica);
@@ -165,7 +173,7 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
     if !config.admin.accepts_writes() {
         warn("admin.token", "is not set, and admin.listen is not a loopback address: actions are refused");
     }
-    if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
+    if config.admin.secret().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
         warn("admin.token", "is short and easy to guess; use 16 random characters or more");
     }
     let tls = || config.tls.iter().flat_map(|tls| &tls.listen);

@@ -20,7 +20,7 @@ use super::address::{BaseUrl, base_url, network, own_name, public_url, socket};
 use super::declaration::Reload::{self, If, Live, Restart};
 use super::declaration::{Declaration, DeclaresKeys, keys};
 use super::object_store::{ObjectStoreUrl, StoreOptions, follow_url, publish_url, store_options};
-use super::secret::{Secret, StoreUrl, store_url, token};
+use super::secret::{Secret, StoreUrl, TokenFile, store_url, token, token_file};
 use super::units::{DAY, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, SECOND, TIB};
 use super::values::{
     Word, boolean, duration, file, header, header_text, method, path, path_prefix, rate, request_headers, share, size,
@@ -304,6 +304,9 @@ keys! {
         /// What actions (`POST`, `DELETE` and `GET /bundle`) must send as `Authorization: Bearer <token>`. Without a
         /// token, actions are accepted on loopback only.
         token: Option<Secret> = None, token().or_none("absent"), ALL, Live;
+        /// A file with the token, instead of `admin.token`. White space around it does not count. It is read at the
+        /// start, at each reload, and by each command.
+        token_file: Option<TokenFile> = None, token_file().or_none("absent"), ALL, Live;
         /// Further names in `Host` that the admin listener accepts, beside `localhost`, loopback addresses and its own
         /// address. For example the name by which Prometheus in another container reaches it.
         hosts: Vec<String> = Vec::new(),
@@ -411,8 +414,13 @@ keys! {
 }
 
 impl AdminConfig {
+    /// The token, wherever it is configured.
+    pub fn secret(&self) -> Option<&Secret> {
+        self.token.as_ref().or(self.token_file.as_ref().map(|file| &file.token))
+    }
+
     /// Whether actions are accepted at all: on loopback, or with a token.
     pub fn accepts_writes(&self) -> bool {
-        self.token.is_some() || self.listen.ip().to_canonical().is_loopback()
+        self.secret().is_some() || self.listen.ip().to_canonical().is_loopback()
     }
 }

@@ -3,6 +3,9 @@
 //! Callers: [`super::keys`], and the options of object stores.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
 
 use url::Url;
 
@@ -10,7 +13,7 @@ use super::address::masked;
 use super::errors::quoted;
 use super::reader::KeyReader;
 use super::sources::Node;
-use super::values::{Values, Written};
+use super::values::{Values, Written, parse_path};
 
 /// A text that `Debug` and messages never show.
 #[derive(Clone)]
@@ -53,11 +56,43 @@ pub(super) fn token() -> Values<Secret> {
     Values::new("visible ASCII characters", read, |_| Written::Comment("set, not shown".to_owned()))
 }
 
-/// Visible ASCII characters, at least one. The message does not show the value.
+/// What no token is; the message does not show the value.
+const NO_TOKEN: &str = "(not shown) is not a token: visible ASCII characters without spaces";
+
+/// Visible ASCII characters, at least one.
+fn as_token(text: &str) -> Option<Secret> {
+    let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_token.then(|| Secret(text.to_owned()))
+}
+
 fn parse_token(node: &Node) -> Result<Secret, String> {
-    match node.as_text() {
-        Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()) => Ok(Secret(text.to_owned())),
-        _ => Err("the value (not shown) is not a token: visible ASCII characters without spaces".to_owned()),
+    node.as_text().and_then(as_token).ok_or_else(|| format!("the value {NO_TOKEN}"))
+}
+
+/// A file with a token, as it was when the configuration was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenFile {
+    path: PathBuf,
+    /// What it holds.
+    pub token: Secret,
+}
+
+/// A text file with a token.
+pub(super) fn token_file() -> Values<TokenFile> {
+    let parse = |node: &Node| parse_path(node).and_then(read_token);
+    Values::single("path of a text file", parse, |file| file.path.to_string_lossy().into_owned())
+}
+
+fn read_token(path: PathBuf) -> Result<TokenFile, String> {
+    /// A longer file is another one, in bytes.
+    const LONGEST: u64 = 4096;
+    let mut text = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text));
+    let token = std::str::from_utf8(&text).ok().map(str::trim).filter(|_| text.len() as u64 <= LONGEST);
+    match (read, token.and_then(as_token)) {
+        (Err(error), _) => Err(format!("{}: {error}", path.display())),
+        (Ok(_), None) => Err(format!("{}: what it holds {NO_TOKEN}", path.display())),
+        (Ok(_), Some(token)) => Ok(TokenFile { path, token }),
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use toml::de::{DeInteger, DeTable, DeValue};
 
+use super::Config;
 use super::errors::{Finding, Place, quoted};
 
 /// Keys and their values.
@@ -184,6 +185,8 @@ pub(super) struct Merged {
     pub root: Node,
     /// The unreadable parts.
     pub errors: Vec<Finding>,
+    /// Variables that look like ours and are not read.
+    pub unread: Vec<Finding>,
     /// Whether the file could not be read completely, so that absent keys may be in it.
     pub incomplete: bool,
 }
@@ -194,7 +197,10 @@ pub(super) fn merge(
     env: impl Iterator<Item = (String, String)>,
     sets: &[String],
 ) -> Merged {
-    let mut merged = Merged { root: Node::table(Table::new(), Place::Default), errors: Vec::new(), incomplete: false };
+    let root = Node::table(Table::new(), Place::Default);
+    let mut merged = Merged { root, errors: Vec::new(), unread: Vec::new(), incomplete: false };
+    let env = env.filter(|(name, _)| unread(name).map(|finding| merged.unread.push(finding)).is_none());
+    let layers = environment(env);
     match file {
         Some((path, Ok(text))) => {
             let (document, errors) = parse_document(path, &text);
@@ -205,7 +211,7 @@ pub(super) fn merge(
         None => {}
     }
     merged.incomplete = !merged.errors.is_empty();
-    for layer in environment(env).into_iter().chain(sets.iter().map(|set| parse_set(set))) {
+    for layer in layers.into_iter().chain(sets.iter().map(|set| parse_set(set))) {
         match layer {
             Ok(layer) => merged.root.overlay(layer),
             Err(finding) => merged.errors.push(finding),
@@ -238,6 +244,18 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
             .ok_or_else(|| Finding::new(place, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
     }));
     layers
+}
+
+/// What is wrong with a variable that begins as ours do, with one underscore instead of two.
+fn unread(name: &str) -> Option<Finding> {
+    let rest =
+        name.get(PREFIX.len() - 1..).filter(|_| !has_prefix(name) && has_prefix(&name.replacen('_', "__", 1)))?;
+    let spelled = |key: &String| key.replace('.', "_").eq_ignore_ascii_case(rest);
+    let problem = match Config::keys().into_iter().find(spelled) {
+        Some(key) => format!("is not read, did you mean {PREFIX}{}?", key.replace('.', "__").to_uppercase()),
+        None => format!("is not read: variables of keys are {PREFIX}SECTION__KEY"),
+    };
+    Some(Finding::new(Place::Environment(Arc::from(name)), "", problem))
 }
 
 fn has_prefix(name: &str) -> bool {

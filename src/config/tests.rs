@@ -65,7 +65,7 @@ const NEEDED: [&str; 9] = [
 ];
 
 /// Values of every form.
-const ANY: [&str; 16] = [
+const ANY: [&str; 17] = [
     "true",
     "false",
     "0.5",
@@ -81,6 +81,7 @@ const ANY: [&str; 16] = [
     "[]",
     "{region=\"x\"}",
     "{timeout=\"1s\"}",
+    "\"tests/fixtures/admin-token\"",
     "[{network=\"10.0.0.0/8\", requests_per_minute=1}]",
 ];
 

@@ -303,11 +303,14 @@ pub(super) fn word<T: Word>() -> Values<T> {
 
 /// A path in the file system.
 pub(super) fn path(words: &'static str) -> Values<PathBuf> {
-    let parse = |node: &Node| match node.as_text() {
+    Values::single(words, parse_path, |path| path.to_string_lossy().into_owned())
+}
+
+pub(super) fn parse_path(node: &Node) -> Result<PathBuf, String> {
+    match node.as_text() {
         Some(text) if !text.is_empty() && !text.contains('\0') => Ok(PathBuf::from(text)),
         _ => expected(node, "a path"),
-    };
-    Values::single(words, parse, |path| path.to_string_lossy().into_owned())
+    }
 }
 
 /// The path of a file that `check` opens.

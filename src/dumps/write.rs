@@ -103,6 +103,10 @@ fn unreadable(summary: &Summary, why: &dyn std::error::Error) -> DumpError {
 /// each listing.
 const MOST_COLUMNS: usize = 1000;
 
+/// The fields of a listing that the API's documentation names: the columns where there is no listing.
+const DOCUMENTED: [&str; 11] =
+    ["id", "name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count", "modified"];
+
 fn table(dataset: &Dataset, out: &mut dyn Write, progress: Progress<'_>) -> Result<(), DumpError> {
     let summaries = &dataset.content.summaries;
     let of = 2 * summaries.len() as u64;
@@ -111,8 +115,8 @@ fn table(dataset: &Dataset, out: &mut dyn Write, progress: Progress<'_>) -> Resu
         columns.learn(summary)?;
         progress(done, of);
     }
-    if columns.names.is_empty() {
-        return Ok(());
+    if summaries.is_empty() {
+        columns.names = DOCUMENTED.map(str::to_owned).into();
     }
     let mut line = Vec::new();
     columns.header(&mut line);

@@ -11,7 +11,7 @@ use crate::api::json::quote;
 use crate::api::taxonomy::TaxonomyKind;
 
 use super::Site;
-use super::facts::{PageFacts, grouped};
+use super::facts::{PageFacts, TermFact, grouped};
 use super::front::DUMPS;
 use super::map::escaped;
 
@@ -62,13 +62,13 @@ pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
 /// The template, with names in place of values.
 pub(super) const TEMPLATE: &str = include_str!("openapi.json");
 
+/// The example where there is no listing yet.
+const MADE_UP: &str = r#"{"id":1,"name":"Example Field","url":"https://venues.example/1","city":"Austin","state":"Texas","sport":"golf","lat":30.25,"lng":-97.75,"rating":4.5,"review_count":10,"modified":"2026-01-31T12:00:00Z"}"#;
+
 /// The description with examples that this server answers.
 pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
-    let example = |kind| facts.and_then(|facts| facts.example(kind));
-    let sport = example(TaxonomyKind::Sports).unwrap_or("golf");
-    let state = example(TaxonomyKind::States).unwrap_or("texas");
-    let city = example(TaxonomyKind::Cities).unwrap_or("austin");
     let snapshot = facts.map_or("0123456789abcdef0123456789abcdef", |facts| facts.dataset.id.as_str());
+    let confirmed = facts.and_then(|facts| facts.confirmed.as_deref()).unwrap_or("2026-01-31T12:00:00Z");
     let id = facts.and_then(PageFacts::first_id).unwrap_or(1);
     let limit = match site.requests_per_minute {
         0 => "Requests are not limited here.".to_owned(),
@@ -82,19 +82,73 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
         let backlink = facts.credit.backlink.as_deref().unwrap_or_default();
         format!(" Attribution: {attribution} {backlink}").trim_end().to_owned()
     });
-    let mut text = TEMPLATE.to_owned();
-    for (name, value) in [
-        ("sport", sport),
-        ("state", state),
-        ("city", city),
-        ("snapshot", snapshot),
-        ("limit", &limit),
-        ("credit", &credit),
-    ] {
-        let quoted = quote(value);
-        text = text.replace(&format!("<{name}>"), &quoted[1..quoted.len() - 1]);
+    let term = |kind: TaxonomyKind, given: &'static str| {
+        let fact = facts.and_then(|facts| facts.largest(kind).into_iter().next());
+        fact.unwrap_or(TermFact { slug: given, label: given, count: Some(1) })
+    };
+    let terms = [
+        ("sport", term(TaxonomyKind::Sports, "golf")),
+        ("state", term(TaxonomyKind::States, "texas")),
+        ("city", term(TaxonomyKind::Cities, "austin")),
+    ];
+    let listing = facts.and_then(|facts| facts.dataset.content.summaries.first());
+    let listing = listing.map_or(MADE_UP.into(), |summary| String::from_utf8_lossy(&summary.raw));
+    let total = facts.map_or(1, |facts| facts.dataset.len());
+    filled(|name| {
+        if let Some((_, term)) = terms.iter().find(|(kind, _)| name.starts_with(kind)) {
+            return match name.split_once('_') {
+                None => Some(Filling::Text(term.slug)),
+                Some((_, "name")) => Some(Filling::Text(term.label)),
+                Some(_) => Some(Filling::Json(json!(term.count).to_string())),
+            };
+        }
+        Some(match name {
+            "snapshot" => Filling::Text(snapshot),
+            "limit" => Filling::Text(&limit),
+            "credit" => Filling::Text(&credit),
+            "confirmed" => Filling::Text(confirmed),
+            "public_url" => Filling::Text(&site.public_url),
+            "version" => Filling::Text(super::RENDERER),
+            "id" => Filling::Json(id.to_string()),
+            "total" => Filling::Json(total.to_string()),
+            "listing" => Filling::Json(listing.to_string()),
+            _ => return None,
+        })
+    })
+}
+
+/// What takes the place of a name in the template.
+enum Filling<'a> {
+    /// The text, within its string.
+    Text(&'a str),
+    /// The JSON value, in the place of the string.
+    Json(String),
+}
+
+/// The template with `value` of each `<name>`, in one pass: what a value contains stays.
+fn filled<'a>(value: impl Fn(&str) -> Option<Filling<'a>>) -> String {
+    let (mut text, mut rest) = (String::with_capacity(2 * TEMPLATE.len()), TEMPLATE);
+    while let Some((before, after)) = rest.split_once('<') {
+        text.push_str(before);
+        let found = after.split_once('>').and_then(|(name, after)| Some((value(name)?, after)));
+        rest = match found {
+            None => {
+                text.push('<');
+                after
+            }
+            Some((Filling::Text(value), after)) => {
+                let quoted = quote(value);
+                text.push_str(&quoted[1..quoted.len() - 1]);
+                after
+            }
+            Some((Filling::Json(value), after)) => {
+                text.pop();
+                text.push_str(&value);
+                after.strip_prefix('"').unwrap_or(after)
+            }
+        };
     }
-    text.replace("<version>", super::RENDERER).replace("\"<id>\"", &id.to_string())
+    text + rest
 }
 
 /// The server in words and links, as llmstxt.org proposes.
@@ -144,9 +198,9 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>) -> String {
     )
 }
 
-/// Crawlers may read the pages and the API, but not every page of the explorer, nor the files.
+/// Crawlers may read the pages, the API and the files, but not every page of the explorer.
 pub(super) fn robots(site: &Site) -> String {
     let path = url::Url::parse(&site.public_url).map(|url| url.path().trim_end_matches('/').to_owned());
     let path = path.unwrap_or_default();
-    format!("User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/dumps/\nDisallow: {path}/changes.json\n")
+    format!("User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/changes.json\n")
 }

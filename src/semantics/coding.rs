@@ -65,7 +65,8 @@ pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Coding {
 #[derive(Default)]
 struct Wishes {
     named: [Option<u16>; 4],
-    /// The weight of `*`: of all other codings.
+    /// The weight of `*`. It stands for gzip only: who sends it alone is an old client more often than one that has
+    /// every coding.
     others: Option<u16>,
 }
 
@@ -84,7 +85,7 @@ impl Wishes {
     }
 
     fn weight(&self, coding: Coding) -> Option<u16> {
-        self.named[coding as usize].or(self.others)
+        self.named[coding as usize].or(self.others.filter(|_| matches!(coding, Coding::Gzip | Coding::Identity)))
     }
 }
 
@@ -123,9 +124,11 @@ mod tests {
             ("gzip;q=1.0, br;q=0.9, zstd;q=0.8", Gzip),
             ("gzip;q=0.501, br;q=0.5", Gzip),
             ("gzip ; Q=0.5 , br\t;\tq=0.4", Gzip),
-            ("*", Zstd),
+            ("*", Gzip),
             ("*;q=0.5, gzip", Gzip),
-            ("zstd;q=0, *", Brotli),
+            ("zstd;q=0, *", Gzip),
+            ("br;q=0.5, *;q=0.1", Brotli),
+            ("gzip;q=0, *", Identity),
             ("zstd;q=0.000, br;q=0.001", Brotli),
             ("identity", Identity),
             ("identity;q=1, gzip;q=0.5", Identity),

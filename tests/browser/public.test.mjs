@@ -194,6 +194,27 @@ test("the documentation shows every operation of the description, and opens one"
   await assertClean(opened);
 });
 
+test("the viewer has the page's font and edge, and tries a request without filters, under any name of the server", async () => {
+  const opened = await open(chromium);
+  const { page, noticed } = opened;
+  await page.goto(`${mirror.url.replace("127.0.0.1", "localhost")}/docs`, { waitUntil: "networkidle" });
+  await page.locator(".opblock").first().waitFor();
+  const [own, viewers] = await page.evaluate(() => [".top a", "#viewer .title"].map((selector) => {
+    const element = /** @type {Element} */ (document.querySelector(selector));
+    return [getComputedStyle(element).fontFamily, Math.round(element.getBoundingClientRect().left)];
+  }));
+  assert.deepEqual(viewers, own);
+  await page.locator(".opblock-summary-control").first().click();
+  await page.locator(".try-out__btn").click();
+  const filled = await page.locator(".opblock-body .parameters input[type=text]").evaluateAll((inputs) =>
+    inputs.map((input) => /** @type {HTMLInputElement} */ (input).value).filter((value) => value !== ""));
+  assert.deepEqual(filled, ["1", "50"], "the defaults of page and per_page");
+  await page.locator(".execute").click();
+  assert.equal(await page.locator(".live-responses-table .response-col_status").nth(1).innerText(), "200");
+  assert.deepEqual(noticed.filter((/** @type {string} */ what) => !what.includes("//localhost:")), []);
+  await page.context().close();
+});
+
 test("a client that asks too much sees how long it has to wait", async () => {
   const strict = await Mirror.start(origin, ["rate_limit.requests_per_minute=2"]);
   try {

@@ -363,6 +363,8 @@ async fn the_explorer_lists_what_the_api_lists() {
     for (query, named) in [("page=0", "page"), ("state=a&state=b", "state")] {
         server.get_with(&format!("/explore?{query}"), &[HTML]).await.assert_problem(400, &[named]);
     }
+    let beyond = page(&server, "/explore?page=9999").await;
+    assert!(beyond.text().contains("Page 14 of 14"), "{}", beyond.text());
     // Foreign parameters make no other page.
     let one = page(&server, "/explore?state=texas").await;
     let other = page(&server, "/explore?utm=1&per_page=7&city=&state=texas&page=1&modified_since=2024-01-01").await;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Reply, raw};
+use crate::client::{Reply, plain_client, raw};
 use crate::harness::{Server, Setup, edit, origin, wait_until};
 
 /// A server with a configuration file, and the file.
@@ -104,6 +104,27 @@ async fn a_configuration_with_mistakes_changes_nothing_and_every_mistake_is_list
     let status = started.hang_up("listen = [").await;
     assert_eq!(status["ok"], false);
     assert!(started.reload(OPEN).await["applied"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_token_in_a_file_is_read_again_with_each_reload() {
+    let token_file = TempDir::new().unwrap();
+    let path = token_file.path().join("token");
+    std::fs::write(&path, "the-first-token-of-all\n").unwrap();
+    let text = format!("[admin]\ntoken_file = {path:?}\n");
+    let started = Configured::start(Setup::offline(), &text).await;
+    let purge = async |token: &str| {
+        let url = format!("http://{}/cache", started.server.admin);
+        plain_client().delete(url).bearer_auth(token).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((purge("the-first-token-of-all").await, purge("the-second-one-of-all").await), (200, 403));
+    std::fs::write(&path, "the-second-one-of-all").unwrap();
+    let report = started.hang_up(&text).await;
+    assert_eq!(report["applied"], serde_json::json!(["admin.token_file"]), "{report}");
+    assert_eq!((purge("the-first-token-of-all").await, purge("the-second-one-of-all").await), (403, 200));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(started.hang_up(&text).await["ok"], false);
+    assert_eq!(purge("the-second-one-of-all").await, 200, "a mistake changes nothing");
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ pub(super) fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
         return Err(AcceptError::NothingHeld.into());
     };
     eprintln!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing"));
-    ask(http::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
+    ask(http::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.secret())?;
     let began = Instant::now();
     let mut neither: Option<Instant> = None;
     while began.elapsed() < PATIENCE {

@@ -151,6 +151,27 @@ fn secrets_are_not_shown_by_errors_or_debug() {
 }
 
 #[test]
+fn a_token_may_be_in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    let text = format!("[admin]\ntoken_file = {path:?}\n");
+    let refused = |text: &str| {
+        let got = problems(text);
+        assert!(got.len() == 1 && got[0].contains("admin.token_file") && !got[0].contains("hunter"), "{got:?}");
+        got[0].clone()
+    };
+    assert!(refused(&text).contains("No such file"));
+    for bad in ["", "\n", "hunter 2", "hunter\u{e9}", &"hunter".repeat(1000)] {
+        std::fs::write(&path, bad).unwrap();
+        assert!(refused(&text).contains("(not shown) is not a token"), "{bad}");
+    }
+    std::fs::write(&path, " 0123456789abcdef\r\n").unwrap();
+    let config = Config::from_text(&text).unwrap().config;
+    assert_eq!(config.admin.secret().unwrap().expose(), "0123456789abcdef");
+    assert!(refused(&format!("{text}token = \"hunter2\"")).contains("admin.token is set, too"));
+}
+
+#[test]
 fn an_origin_that_is_public_url_is_refused() {
     for (text, refused) in [
         ("origin.url = \"http://127.0.0.1:8080/\"", true),

@@ -30,11 +30,12 @@ grandstand reads its configuration from three places. A later one wins:
 `replica.toml`.
 
 `grandstand check` prints the configuration in effect. If there are mistakes, it prints all of them, each with its key,
-and exits with 64. An unknown key is a mistake.
+and exits with 64. An unknown key is a mistake. A variable that begins with `GRANDSTAND_` and is not read is a warning.
 
 * **Durations** are whole numbers with a unit: `d`, `h`, `m`, `s` or `ms`. They can be combined: `\"1h30m\"`.
 * **Sizes** are a number of bytes, or a whole number with a unit: `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `TB`.
-* **Secrets** (`admin.token`, a password in `rate_limit.store`) are never printed. Prefer the environment for them.
+* **Secrets** (`admin.token`, a password in `rate_limit.store`) are never printed. Prefer files of their own
+  (`admin.token_file`, `rate_limit.store_password_file`) or the environment for them.
 
 The column *use* says which [use](README.md#words) a key matters for. Other uses accept the key and ignore it.
 ";

@@ -217,6 +217,27 @@ fn toml_like() -> impl Strategy<Value = String> {
     prop::collection::vec(pieces, 0..24).prop_map(|pieces| pieces.concat())
 }
 
+#[test]
+fn a_variable_that_looks_like_ours_and_is_not_read_is_a_warning() {
+    let told = |name: &str| {
+        let env = [(name.to_owned(), "http://origin.test".to_owned())];
+        let examined = Config::examine(None, env.into_iter(), &[]);
+        assert_eq!(examined.errors, []);
+        examined.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (name, text) in [
+        ("GRANDSTAND_ORIGIN_URL", "is not read, did you mean GRANDSTAND__ORIGIN__URL?"),
+        ("grandstand_Rate_Limit_Store", "is not read, did you mean GRANDSTAND__RATE_LIMIT__STORE?"),
+        ("GRANDSTAND_URL", "is not read: variables of keys are GRANDSTAND__SECTION__KEY"),
+        ("GRANDSTAND_", "is not read: variables of keys are GRANDSTAND__SECTION__KEY"),
+    ] {
+        assert_eq!(told(name), [format!("{name}: {text}")]);
+    }
+    for name in ["GRANDSTAND", "GRANDSTANDS_URL", "GRANDSTAND__ORIGIN__URL", "MY_GRANDSTAND_URL"] {
+        assert_eq!(told(name), [""; 0], "{name}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_file_loads_or_is_refused_in_whole_lines(text in prop_oneof![toml_like(), ".*"]) {

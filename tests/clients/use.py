@@ -1,0 +1,35 @@
+"""Uses the client that openapi-python-client has generated in `client/`: every answer is parsed into its type."""
+
+import sys
+
+from client import Client
+from client.api.api import cities, listing, listings, sports, states
+from client.api.mirror import changes
+from client.models import Changes, List, TermSet, Venue
+
+client = Client(base_url=sys.argv[1])
+
+page = listings.sync(client=client, per_page=2)
+assert isinstance(page, List) and page.total == 400 and len(page.items) == 2, page
+first = page.items[0]
+assert isinstance(first.id, int) and isinstance(first.name, str) and isinstance(first.lat, float), first
+
+detail = listing.sync(first.id, client=client)
+assert isinstance(detail, Venue) and detail.id == first.id and detail.phone and detail.address, detail
+
+for kind in (sports, states, cities):
+    terms = kind.sync(client=client)
+    assert isinstance(terms, TermSet) and terms.items[0].slug and terms.items[0].count > 0, terms
+filtered = listings.sync(client=client, sport=sports.sync(client=client).items[0].slug)
+assert isinstance(filtered, List) and 0 < filtered.total < 400, filtered
+
+unknown = listing.sync_detailed(4711471147, client=client)
+assert unknown.status_code == 404 and unknown.parsed is not None, unknown
+wrong = listings.sync_detailed(client=client, modified_since="yesterday")
+# In our words or in the origin's, whichever the mirror has learned by now.
+assert wrong.status_code == 400 and "yesterday" in str(wrong.parsed), wrong
+
+snapshot = listings.sync_detailed(client=client).headers["mirror-snapshot"]
+since = changes.sync(client=client, since=snapshot)
+assert isinstance(since, Changes) and since.changed == [], since
+print("clients: the Python client works")
