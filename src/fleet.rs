@@ -7,13 +7,12 @@
 //! | how does the journal of changes travel | [`journal`] |
 //! | how is a store read and written | [`place`] |
 //! | what is written to it, and when | [`publisher`] |
-//! | what does a replica do about a head, and how does it get the data | [`follow`], [`replica`] |
+//! | what does a replica do about a head, and how does it get the data | [`replica`] |
 //!
 //! Callers: [`crate::app`].
 //!
 #![doc = include_str!("fleet/FORMAT.md")]
 
-pub(crate) mod follow;
 pub(crate) mod head;
 pub(crate) mod journal;
 pub(crate) mod keys;

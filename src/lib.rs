@@ -224,12 +224,12 @@
 //! snapshot has changed ([`snapshot::pointer`]).
 //!
 //! [`fleet::replica`] polls the head of an object store. What it does about a head is one pure function,
-//! [`fleet::follow`]: nothing, note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files
+//! `fleet::replica::decide`: nothing, note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files
 //! in the data directory whose names are the hashes of the objects, so that the next process can continue an unfinished
 //! download. Bundles are applied in memory and imported in one transaction, together with where the replica then stands
 //! ([`snapshots::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a repair,
 //! removes the digest; the same head is then taken again. If a bundle cannot be used, the replica ends the attempt and
-//! tries again later. Independently, the publisher reads its objects back (`fleet::publisher::read_back`); if one is
+//! tries again later. Independently, the publisher reads its objects back (`fleet::publisher::tidy`); if one is
 //! lost or altered, it writes a new chain.
 //!
 //! # Reload, restart

@@ -2,12 +2,15 @@
 //!
 //! Callers: every message with a count; enums whose values have words; `admin::advice`; whoever writes a message.
 
-/// An enum whose values have words: `ALL` lists the values in order, and a function of the given name gives the word.
+/// An enum whose values have words, and numbers if they are given: `ALL` lists the values in order, and a function of the
+/// given name gives the word.
 macro_rules! named {
-    ($(#[$of_all:meta])* $vis:vis enum $name:ident, $word:ident { $($(#[$of_one:meta])* $value:ident = $text:literal,)+ }) => {
+    ($(#[$of_all:meta])* $vis:vis enum $name:ident, $word:ident {
+        $($(#[$of_one:meta])* $value:ident $(($number:literal))? = $text:literal,)+
+    }) => {
         $(#[$of_all])*
         $vis enum $name {
-            $($(#[$of_one])* $value,)+
+            $($(#[$of_one])* $value $(= $number)?,)+
         }
 
         impl $name {

@@ -15,9 +15,10 @@ use crate::api::edges::Case;
 use crate::api::edges::lesson::Lesson;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::audit::job::Score;
-use crate::clock::{Monotonic, WallTime};
+use crate::clock::WallTime;
 use crate::config::{AdminConfig, RateLimitConfig};
-use crate::fleet::publisher::status::View;
+use crate::fleet::publisher::status::PublishFacts;
+use crate::fleet::replica::status::ReplicaFacts;
 use crate::limit::Limiter;
 use crate::semantics::excerpt;
 use crate::shared_limit::SharedLimit;
@@ -277,34 +278,6 @@ pub(crate) struct ReloadFacts {
     pub errors: Vec<String>,
 }
 
-/// The publisher.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct PublishFacts {
-    pub url: Option<String>,
-    /// The number of the last head in the object store.
-    pub sequence: Option<u64>,
-    pub last_success: Option<String>,
-    /// For how long the object store has not been known to have everything.
-    pub behind_seconds: u64,
-    pub why: Option<String>,
-}
-
-/// The store that a replica follows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct ReplicaFacts {
-    pub url: Option<String>,
-    /// The highest head that was taken.
-    pub sequence: Option<u64>,
-    /// When the store last answered.
-    pub last_poll: Option<String>,
-    /// For how long something is missing that the store has, or the store is not known; 0: nothing is missing.
-    pub behind_seconds: Option<u64>,
-    /// Why the data is not the newest.
-    pub why: Option<String>,
-}
-
 /// How odd requests are answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -431,18 +404,6 @@ impl ConnectionFacts {
             evicted: telemetry.connections.evictions(),
             refused: by_word(&telemetry.connections.refused),
             headers_refused: by_word(&telemetry.headers_refused),
-        }
-    }
-}
-
-impl PublishFacts {
-    pub(super) fn of(view: &View, url: Option<String>, now: Monotonic) -> Self {
-        Self {
-            url,
-            sequence: view.sequence,
-            last_success: view.last_success.and_then(WallTime::rfc3339),
-            behind_seconds: view.behind_seconds(now),
-            why: view.why().map(str::to_owned),
         }
     }
 }

@@ -112,7 +112,7 @@ pub(super) fn findings(usage: Use, origin: &Picture) -> Vec<Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::facts::ReplicaFacts;
+    use crate::fleet::replica::status::ReplicaFacts;
     use crate::upstream::status::Held;
 
     #[test]

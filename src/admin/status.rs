@@ -31,7 +31,7 @@ use crate::words::counted;
 use super::advice::{self, RecentNote};
 use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
-    PublishFacts, ReplicaFacts, RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
+    RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
 };
 use super::health::{self, Reason};
 use super::process::Process;
@@ -114,9 +114,7 @@ impl Status {
         }
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let why = match (self.usage, picture.pass) {
-            (Use::Replica, _) => {
-                self.replica.as_ref().map_or_else(String::new, |replica| replica.picture().not_ready())
-            }
+            (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.lock().not_ready()),
             (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
             (_, Some(Progress { of: 0, .. })) => "the first crawl waits for the first page of the list".to_owned(),
             (_, Some(pass)) => {
@@ -231,17 +229,12 @@ impl Status {
             reload: self.reloads.last(),
             disk: self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone()),
             damage: self.store.as_ref().and_then(|store| store.damage()),
-            publish: self.publish.as_ref().map(|publish| {
-                PublishFacts::of(&publish.view(), config.publish.url.as_ref().map(ToString::to_string), mono)
-            }),
+            publish: self.publish.as_ref().map(|publish| publish.lock().facts(mono)),
             edges: self.snapshots.as_ref().map(|snapshots| EdgeFacts::of(snapshots.edges())),
             last_error: picture.last_error.clone(),
-            replica: self.replica.as_ref().map(ReplicaStatus::picture).map(|followed| ReplicaFacts {
-                url: config.replica.url.as_ref().map(ToString::to_string),
-                sequence: (followed.sequence > 0).then_some(followed.sequence),
-                last_poll: followed.last_poll.and_then(WallTime::rfc3339),
-                behind_seconds: followed.behind(mono).map(|behind| behind.as_secs()),
-                why: followed.why(instants.wall, oldest.unwrap_or(config.ttl)),
+            replica: self.replica.as_ref().map(|replica| {
+                let oldest = oldest.unwrap_or(config.ttl);
+                replica.lock().facts(mono, instants.wall, oldest)
             }),
             recent: self.recent.notes().iter().map(RecentNote::of).collect(),
             ..StatusFacts::default()

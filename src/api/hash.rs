@@ -1,9 +1,13 @@
-//! The hash of one piece of content (a summary, a detail, a taxonomy).
+//! Hashes: of one piece of content (a summary, a detail, a taxonomy), and of files.
 //!
 //! Not the hash of a storage block or an entity tag, which are built from it. Callers: [`crate::snapshot`],
-//! [`crate::store`], [`crate::api::render`]; every type that shows a hash uses [`write_hex`].
+//! [`crate::store`], [`crate::api::render`], [`crate::bundle`], `fleet`; every type that shows a hash uses
+//! [`write_hex`].
 
 use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// 128 bits of BLAKE3 over a content's bytes: equal content has equal hashes on every node and version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -58,9 +62,81 @@ impl fmt::Debug for ContentHash {
     }
 }
 
+/// A BLAKE3 hash of a file or of a chain of parts, or its first bytes. Shown as hexadecimal digits in lower case.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest<const N: usize = 32>(pub [u8; N]);
+
+impl<const N: usize> Digest<N> {
+    /// Reads twice as many hexadecimal digits in lower case; `None` otherwise.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => Some(digit - b'0'),
+            b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != N || !rest.is_empty() {
+            return None;
+        }
+        let mut bytes = [0; N];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = value(*high)? << 4 | value(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl Digest {
+    /// The first eight bytes, which stand in names.
+    pub(crate) fn short(&self) -> Digest<8> {
+        Digest(std::array::from_fn(|at| self.0[at]))
+    }
+}
+
+impl From<blake3::Hash> for Digest {
+    fn from(hash: blake3::Hash) -> Self {
+        Self(*hash.as_bytes())
+    }
+}
+
+impl<const N: usize> fmt::Display for Digest<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}
+
+impl<const N: usize> fmt::Debug for Digest<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl<const N: usize> Serialize for Digest<N> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de, const N: usize> Deserialize<'de> for Digest<N> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let wrong = || D::Error::custom(format!("{text:?} is not a hash of {} hexadecimal digits", 2 * N));
+        Self::parse(&text).ok_or_else(wrong)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_is_read_as_it_is_shown() {
+        let text = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+        assert_eq!(<Digest>::parse(text).unwrap().to_string(), text);
+        assert_eq!(<Digest>::parse(&text.to_uppercase()), None);
+        assert_eq!(<Digest>::parse(&text[1..]), None);
+        assert_eq!(Digest::<8>::parse(&text[..16]).unwrap().to_string(), text[..16]);
+    }
 
     #[test]
     fn where_a_part_ends_is_part_of_the_hash() {

@@ -3,9 +3,8 @@
 //! Callers: [`super::serve`].
 
 use crate::config::Config;
-use crate::fleet::place::Place;
+use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
-use crate::fleet::publisher::{Publisher, Settings};
 
 use super::core::Core;
 use super::error::AppError;
@@ -14,20 +13,10 @@ use super::trusted_keys;
 /// The publisher; `None`: nothing is written to an object store.
 ///
 /// # Errors
-/// When the options of the object store do not make a client.
+/// When the options of the object store do not make a client, or a trusted key is invalid.
 pub(crate) fn of(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {
-    let publish = &config.publish;
-    let (Some(url), Some(snapshots)) = (&publish.url, &core.snapshots) else { return Ok(None) };
-    let place = Place::open(url, &publish.options).map_err(|error| AppError::Publish(error.to_string()))?;
-    let settings = Settings {
-        url: url.to_string(),
-        sign_key: publish.sign_key.clone(),
-        sign_password_file: publish.sign_password_file.clone(),
-        trusted: trusted_keys(config)?,
-        full_every: publish.full_every,
-        keep: publish.keep,
-        data_dir: config.data_dir.clone(),
-    };
-    let details = core.details.clone();
-    Ok(Some(Publisher::new(settings, place, snapshots.clone(), details, core.clock.clone(), status.clone())))
+    let Some(snapshots) = core.snapshots.clone() else { return Ok(None) };
+    let (others, details, clock) = (trusted_keys(config)?, core.details.clone(), core.clock.clone());
+    let publisher = Publisher::open(config, others, snapshots, details, clock, status.clone());
+    publisher.map_err(|error| AppError::Publish(error.to_string()))
 }

@@ -7,8 +7,7 @@ use pingora::services::background::background_service;
 
 use crate::config::Config;
 use crate::fleet::place::Place;
-use crate::fleet::replica::Follower;
-use crate::fleet::replica::fetch::Fetcher;
+use crate::fleet::replica::{FollowState, Follower};
 use crate::mirror::commands::Commands;
 use crate::mirror::task::Mirror;
 
@@ -23,17 +22,20 @@ use super::{Task, trusted_keys};
 pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>, AppError> {
     let (Some(url), Some(snapshots)) = (&config.replica.url, &core.snapshots) else { return Ok(None) };
     let place = Place::open(url, &config.replica.options);
-    let fetcher = Fetcher {
+    core.replica.lock().facts.url = Some(url.to_string());
+    Ok(Some(Follower {
         place: place.map_err(|why| AppError::Place { key: "replica.options", why: why.to_string() })?,
         data_dir: core.data_dir.path().to_owned(),
         most: config.bundle.max_size,
-        newest: snapshots.newest().clone(),
+        snapshots: snapshots.clone(),
+        details: core.details.clone(),
+        trusted: trusted_keys(config)?,
+        clock: core.clock.clone(),
         status: core.replica.clone(),
         // Commands to a mirror are not for the one that seeds it.
         commands: if config.origin.url.is_some() { Commands::default() } else { core.commands.clone() },
-    };
-    let (details, clock) = (core.details.clone(), core.clock.clone());
-    Ok(Some(Follower::new(fetcher, snapshots.clone(), details, trusted_keys(config)?, clock)))
+        state: FollowState::default(),
+    }))
 }
 
 /// Adds the services that keep the data current: a mirror, or the follower of an object store.
@@ -43,8 +45,7 @@ pub(super) fn keep_current(server: &mut Server, core: &mut Core) {
             server.add_service(background_service("mirror", Task::new(mirror(own, seed))));
         }
         (None, Some(follower)) => {
-            let following = follower.run(core.settings.clone(), core.commands.clone());
-            server.add_service(background_service("replica", Task::new(following)));
+            server.add_service(background_service("replica", Task::new(follower.run(core.settings.clone()))));
         }
         (None, None) => {}
     }

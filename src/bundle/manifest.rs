@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::api::json;
+use crate::api::listing::DetailState;
 use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
@@ -22,6 +23,13 @@ pub struct Counts {
 }
 
 impl Counts {
+    pub(super) const fn add(&mut self, state: DetailState) {
+        match state {
+            DetailState::Present => self.present += 1,
+            DetailState::Gone => self.gone += 1,
+        }
+    }
+
     /// Both together.
     pub const fn all(self) -> u64 {
         self.present.saturating_add(self.gone)
@@ -119,10 +127,7 @@ impl Manifest {
     pub(super) fn check(&self) -> Result<(), String> {
         const MOST_VOLATILE: usize = 64;
         let ids = [Some(&self.snapshot), self.base.as_ref().map(|base| &base.snapshot)];
-        let id = |id: &&SnapshotId| {
-            id.as_str().len() == 32 && id.as_str().bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        if let Some(wrong) = ids.into_iter().flatten().find(|given| !id(given)) {
+        if let Some(wrong) = ids.into_iter().flatten().find(|given| SnapshotId::parse(given.as_str()).is_none()) {
             return Err(format!("{:?} is not a snapshot id", wrong.as_str()));
         }
         if u32::try_from(self.listings).is_err() {

@@ -1,30 +1,44 @@
-//! Opens a bundle: one pass that verifies everything. Content is kept in memory, details stay in the file.
+//! Opens a bundle: one pass that verifies everything. Content is kept in memory, details stay in the file, and are read
+//! again to store them: each part must equal the verified one.
 //!
 //! Callers: verify, inspect and import.
 
+use std::collections::HashSet;
 use std::io::{BufReader, Read, Seek};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::details::DetailReader;
-use super::error::BundleError;
-use super::held;
-use super::manifest::{Base, Counts, Manifest};
-use super::part::{Digest, Kind};
-use super::parts::{Known, Part, PartReader};
-use super::records::{self, Body, Reader, Validators};
-use super::script::Step;
-use super::{MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
+use super::delta::{Delta, ScriptStep, lead_astray};
+use super::manifest::{Counts, Manifest};
+use super::part::PartKind;
+use super::parts::{self, PartReader, PartSeal, UnpackedPart};
+use super::records::Records;
+use super::{BundleError, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
 use crate::api::edges::lesson::Learned;
-use crate::api::hash::ContentHash;
+use crate::api::hash::{ContentHash, Digest};
 use crate::api::json;
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::api::page::{Envelope, EnvelopeField};
-use crate::snapshot::content::Content;
+use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
+
+/// A detail as it travels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Whether the origin has the detail.
+    pub state: DetailState,
+    /// The body as the origin sent it; empty if gone. After reading: a slice of about a MiB.
+    pub body: Bytes,
+    /// Whether it was fetched for this summary, and is not provisional.
+    pub current: bool,
+    /// The origin's entity tag, as sent.
+    pub etag: Option<String>,
+    /// The origin's `Last-Modified`, as sent.
+    pub last_modified: Option<String>,
+}
 
 /// A detail of a bundle without its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,34 +57,19 @@ pub struct Bundle {
     manifest: Manifest,
     digest: Digest,
     file_hash: blake3::Hash,
-    pub(super) carried: Carried,
+    carried: Carried,
     evidence: Evidence,
     learned: Option<Learned>,
     details: Vec<DetailHash>,
-    pub(super) parts: [Vec<Known>; 2],
+    /// The parts of details: bodies, and validators.
+    pub(super) parts: [Vec<PartSeal>; 2],
 }
 
 /// The content in a bundle.
 #[derive(Debug)]
-pub(super) enum Carried {
+enum Carried {
     Full(Content),
     Delta(Box<Delta>),
-}
-
-/// The change from the base's content to the bundle's.
-#[derive(Debug)]
-pub(super) struct Delta {
-    pub base: Base,
-    pub envelope: Envelope,
-    pub taxonomies: [Part; 3],
-    pub order: Vec<Bytes>,
-    pub summaries: Vec<Summary>,
-}
-
-impl std::fmt::Debug for Part {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.at)
-    }
 }
 
 impl Bundle {
@@ -92,67 +91,46 @@ impl Bundle {
         known: Option<&Dataset>,
         progress: Progress<'_>,
     ) -> Result<Self, BundleError> {
-        let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file))?;
-        let manifest = read_manifest(&parts.one(Kind::Manifest)?)?;
-        let envelope = read_envelope(&parts.one(Kind::Envelope)?)?;
-        let is_full = manifest.base.is_none();
-        let mut taxonomy = || {
-            let part = parts.one(Kind::Taxonomy)?;
-            // A delta has scripts here, which have no terms.
-            let terms = if is_full { held::terms(part.raw.len() as u64) } else { 0 };
-            parts.hold(part.at, terms).map(|()| part)
-        };
+        let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file), progress)?;
+        let part = parts.one(PartKind::Manifest)?;
+        let manifest = Manifest::read(&part.raw).map_err(|wrong| part.malformed(wrong))?;
+        parts.is_full = manifest.base.is_none();
+        let envelope = parsed(&parts.one(PartKind::Envelope)?, check_envelope)?;
+        let mut taxonomy = || parts.one(PartKind::Taxonomy);
         let taxonomies = [taxonomy()?, taxonomy()?, taxonomy()?];
-        let order = manifest.base.as_ref().map(|base| read_order(&mut parts, &manifest, base)).transpose()?;
-        let mut summaries = Vec::new();
-        while let Some(part) = some(&mut parts, Kind::Summaries)? {
-            let (mut reader, first) = (Reader(&part.raw), summaries.len());
-            while !reader.0.is_empty() {
-                parts.hold(part.at, held::SUMMARY)?;
-                summaries.push(records::summary(&part.raw, &mut reader).map_err(|wrong| part.malformed(wrong))?);
-            }
-            if let Some(known) = known {
-                share(&mut summaries[first..], known);
-            }
-            if summaries.len() as u64 > manifest.listings {
-                agree("summaries at most", manifest.listings, summaries.len() as u64)?;
-            }
-            let (done, of) = parts.progress();
-            progress(done, of);
-        }
+        let order = read_order(&mut parts, &manifest)?;
+        let summaries = read_summaries(&mut parts, &manifest, known)?;
         let evidence = read_evidence(&mut parts)?;
-        let learned = match parts.format() {
+        // They are applied to answers: they are checked as if an origin had taught them.
+        let lessons = |part: &UnpackedPart| parsed(part, Learned::check);
+        let learned = match parts.format {
             WITHOUT_LESSONS => None,
-            WITH_LESSONS => Some(read_lessons(&parts.one(Kind::Lessons)?)?),
-            _ => parts.another(Kind::Lessons)?.map(|part| read_lessons(&part)).transpose()?,
+            WITH_LESSONS => Some(lessons(&parts.one(PartKind::Lessons)?)?),
+            _ => parts.another(PartKind::Lessons)?.as_ref().map(lessons).transpose()?,
         };
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();
-        let twice = |pair: &[ListingId]| matches!(pair, [one, other] if one == other).then(|| pair[0]);
-        if let Some(twice) = ids.windows(2).find_map(twice) {
-            return Err(disagrees("copies of the summary of a listing", &1, &format!("two of listing {twice}")));
+        let mut pairs = ids.iter().zip(ids.iter().skip(1));
+        if let Some((twice, _)) = pairs.find(|(one, other)| one == other) {
+            let found = format!("two of listing {twice}");
+            return Err(BundleError::disagrees("copies of the summary of a listing", &1, &found));
         }
-        let carried = match (&manifest.base, order) {
-            (Some(base), Some(order)) => {
+        let carried = match &manifest.base {
+            Some(base) => {
                 agree("changed or added summaries", base.added + base.changed, summaries.len() as u64)?;
-                Carried::Delta(Box::new(Delta { base: base.clone(), envelope, taxonomies, order, summaries }))
+                Carried::Delta(Box::new(Delta { base: base.snapshot.clone(), envelope, taxonomies, order, summaries }))
             }
-            _ => Carried::Full(full(&manifest, envelope, &taxonomies, summaries)?),
+            None => Carried::Full(full(&manifest, envelope, &taxonomies, summaries)?),
         };
-        let listed = matches!(carried, Carried::Full(_)).then_some(&ids);
-        let (details, bodies) = read_details(&mut parts, &manifest, listed.map(Vec::as_slice), progress)?;
-        let digest = parts.chain();
-        let validators = read_validators(&mut parts, &details, progress)?;
+        let (details, bodies) = read_details(&mut parts, &manifest, &ids)?;
+        let digest = parts.chain;
+        let validators = read_validators(&mut parts, &details)?;
         read_end(&mut parts, &digest)?;
-        let (done, of) = parts.progress();
-        progress(done, of);
-        let format = parts.format();
-        let file_hash = parts.end()?;
         Ok(Self {
-            format,
+            format: parts.format,
+            file_hash: parts.end()?,
             manifest,
             digest,
-            file_hash,
             carried,
             evidence,
             learned,
@@ -218,18 +196,194 @@ impl Bundle {
         &self.details
     }
 
+    /// The base of a delta; `None`: it is full.
+    pub fn base(&self) -> Option<&SnapshotId> {
+        self.manifest.base.as_ref().map(|base| &base.snapshot)
+    }
+
+    /// The bundle's content: its own if it is full (the base is ignored), else the result of the delta.
+    ///
+    /// # Errors
+    /// When a delta has no base, this is not its base, or the result is not its snapshot.
+    pub fn content_over(&self, base: Option<&Content>) -> Result<Content, BundleError> {
+        let delta = match &self.carried {
+            Carried::Full(content) => return Ok(content.clone()),
+            Carried::Delta(delta) => delta,
+        };
+        let needed = delta.base.clone();
+        let Some(base) = base else { return Err(BundleError::NeedsBase { needed }) };
+        let given = base.id();
+        if needed != given {
+            return Err(BundleError::WrongBase { needed, given });
+        }
+        let content = delta.content(base)?;
+        let found = content.id();
+        if found != self.manifest.snapshot {
+            return Err(lead_astray(&self.manifest.snapshot, &found));
+        }
+        let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
+        match self.details.iter().find(|detail| !ids.contains(&detail.id)) {
+            None => Ok(content),
+            Some(detail) => Err(lead_astray(&"only details of its listings", &format!("one of listing {}", detail.id))),
+        }
+    }
+
     /// Reads the details, in ascending id order, from the opened file. A change of the file ends it with an error.
-    pub fn details<R: Read + Seek>(&self, file: R) -> DetailReader<'_, R> {
-        DetailReader::new(&self.parts, file)
+    pub fn details<'a>(
+        &'a self,
+        mut file: impl Read + Seek + 'a,
+    ) -> impl Iterator<Item = Result<(ListingId, Detail), BundleError>> + 'a {
+        let [bodies, validators] = &self.parts;
+        let (mut bodies, mut validators) = (RecordStream::over(bodies), RecordStream::over(validators));
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            let next = if failed { None } else { next_detail(&mut file, &mut bodies, &mut validators).transpose() };
+            failed = matches!(next, Some(Err(_)));
+            next
+        })
     }
 }
 
-/// The next part of a kind that may occur any number of times.
-fn some<R: Read>(parts: &mut PartReader<R>, kind: Kind) -> Result<Option<Part>, BundleError> {
-    match parts.another(kind)? {
-        Some(part) if part.raw.is_empty() => Err(part.malformed("it is empty")),
-        other => Ok(other),
+fn next_detail(
+    file: &mut (impl Read + Seek),
+    bodies: &mut RecordStream<'_>,
+    validators: &mut RecordStream<'_>,
+) -> Result<Option<(ListingId, Detail)>, BundleError> {
+    let body = bodies.next(file, |part, records| {
+        let body = records.body()?;
+        Ok((body.id, body.state, part.raw.slice_ref(body.text)))
+    })?;
+    let Some((id, state, body)) = body else { return Ok(None) };
+    let detail = validators.next(file, |_, records| {
+        let read = records.validators()?;
+        let (etag, last_modified) = (read.etag.map(str::to_owned), read.last_modified.map(str::to_owned));
+        Ok(Detail { state, body: body.clone(), current: read.current, etag, last_modified })
+    })?;
+    // The number was the same at verification.
+    detail.map_or(Err(BundleError::Changed), |detail| Ok(Some((id, detail))))
+}
+
+/// The records of parts of one kind.
+struct RecordStream<'a> {
+    left: &'a [PartSeal],
+    part: Option<UnpackedPart>,
+    /// The position in the part.
+    at: usize,
+}
+
+impl<'a> RecordStream<'a> {
+    const fn over(left: &'a [PartSeal]) -> Self {
+        Self { left, part: None, at: 0 }
     }
+
+    fn next<T>(
+        &mut self,
+        file: &mut (impl Read + Seek),
+        read: impl FnOnce(&UnpackedPart, &mut Records<'_>) -> Result<T, BundleError>,
+    ) -> Result<Option<T>, BundleError> {
+        if self.part.as_ref().is_none_or(|part| self.at == part.raw.len()) {
+            let Some((seal, left)) = self.left.split_first() else { return Ok(None) };
+            // Drops the old part first.
+            self.part = None;
+            self.part = Some(parts::again(file, seal)?);
+            (self.left, self.at) = (left, 0);
+        }
+        let Some(part) = &self.part else { return Ok(None) };
+        let mut records = part.records(self.at);
+        let record = read(part, &mut records)?;
+        self.at = part.raw.len() - records.rest.len();
+        Ok(Some(record))
+    }
+}
+
+/// A part that is JSON, checked.
+fn parsed<T: serde::de::DeserializeOwned>(
+    part: &UnpackedPart,
+    check: impl FnOnce(&T) -> Result<(), String>,
+) -> Result<T, BundleError> {
+    let value = serde_json::from_slice(&part.raw).map_err(|error| part.malformed(error.to_string()))?;
+    check(&value).map(|()| value).map_err(|wrong| part.malformed(wrong))
+}
+
+fn agree(what: &'static str, manifest: u64, found: u64) -> Result<(), BundleError> {
+    if manifest == found { Ok(()) } else { Err(BundleError::disagrees(what, &manifest, &found)) }
+}
+
+/// The envelope is copied into answers as it is.
+pub(super) fn check_envelope(envelope: &Envelope) -> Result<(), String> {
+    if envelope.fields.len() > Envelope::MAX_FIELDS {
+        return Err(format!("{} fields are more than an envelope has", envelope.fields.len()));
+    }
+    json::check(&envelope.empty_filters).map_err(|error| error.to_string())?;
+    envelope.empty_numbers.check()?;
+    envelope.fields.iter().try_for_each(|field| match field {
+        EnvelopeField::Carried { key, value } => json::check(value).map_err(|error| format!("{key:?}: {error}")),
+        _ => Ok(()),
+    })
+}
+
+fn full(
+    manifest: &Manifest,
+    envelope: Envelope,
+    taxonomies: &[UnpackedPart; 3],
+    summaries: Vec<Summary>,
+) -> Result<Content, BundleError> {
+    agree("listings", manifest.listings, summaries.len() as u64)?;
+    let mut texts: [Arc<str>; 3] = Default::default();
+    for (text, part) in texts.iter_mut().zip(taxonomies) {
+        let read = std::str::from_utf8(&part.raw).ok().filter(|read| read.len() <= MAX_TEXT);
+        *text = read.ok_or_else(|| part.malformed(format!("it is not UTF-8, or longer than {MAX_TEXT} bytes")))?.into();
+    }
+    let content = Content { envelope, taxonomies: texts, summaries };
+    let id = content.id();
+    if id == manifest.snapshot {
+        Ok(content)
+    } else {
+        Err(BundleError::disagrees("is the snapshot id", &manifest.snapshot, &id))
+    }
+}
+
+fn read_order<R: Read>(parts: &mut PartReader<'_, R>, manifest: &Manifest) -> Result<Vec<UnpackedPart>, BundleError> {
+    let Some(base) = &manifest.base else { return Ok(Vec::new()) };
+    let (mut order, mut copied, mut inserted) = (Vec::new(), 0, 0);
+    parts.each(PartKind::Order, |part, records| {
+        match ScriptStep::read(records, 8, base.listings as usize)? {
+            ScriptStep::Copy(range) => copied += range.len() as u64,
+            ScriptStep::Insert(count, _) => inserted += u64::from(count),
+        }
+        // So that nothing too long is built later.
+        if copied + inserted > manifest.listings {
+            return Err(BundleError::disagrees("listings", &manifest.listings, &"more"));
+        }
+        if records.rest.is_empty() {
+            order.push(part.clone());
+        }
+        Ok(())
+    })?;
+    agree("listings", manifest.listings, copied + inserted)?;
+    agree("added listings", base.added, inserted)?;
+    Ok(order)
+}
+
+fn read_summaries<R: Read>(
+    parts: &mut PartReader<'_, R>,
+    manifest: &Manifest,
+    known: Option<&Dataset>,
+) -> Result<Vec<Summary>, BundleError> {
+    let (mut summaries, mut first) = (Vec::new(), 0);
+    parts.each(PartKind::Summaries, |part, records| {
+        summaries.push(records.summary(&part.raw)?);
+        if !records.rest.is_empty() {
+            return Ok(());
+        }
+        if let Some(known) = known {
+            share(&mut summaries[first..], known);
+        }
+        first = summaries.len();
+        let most = manifest.listings.max(first as u64);
+        agree("summaries at most", manifest.listings, most)
+    })?;
+    Ok(summaries)
 }
 
 /// Takes the texts of the summaries of a part from known equal ones. If most are known, the others get texts of their
@@ -249,184 +403,73 @@ fn share(summaries: &mut [Summary], known: &Dataset) {
     }
 }
 
-fn disagrees(what: &'static str, manifest: &impl ToString, found: &impl ToString) -> BundleError {
-    BundleError::Disagrees { what, manifest: manifest.to_string(), found: found.to_string() }
-}
-
-fn agree(what: &'static str, manifest: u64, found: u64) -> Result<(), BundleError> {
-    if manifest == found { Ok(()) } else { Err(disagrees(what, &manifest, &found)) }
-}
-
-fn read_manifest(part: &Part) -> Result<Manifest, BundleError> {
-    Manifest::read(&part.raw).map_err(|wrong| part.malformed(wrong))
-}
-
-fn read_envelope(part: &Part) -> Result<Envelope, BundleError> {
-    let envelope: Envelope = serde_json::from_slice(&part.raw).map_err(|error| part.malformed(error.to_string()))?;
-    check_envelope(&envelope).map_err(|wrong| part.malformed(wrong))?;
-    Ok(envelope)
-}
-
-/// The envelope is copied into answers as it is.
-pub(super) fn check_envelope(envelope: &Envelope) -> Result<(), String> {
-    if envelope.fields.len() > Envelope::MAX_FIELDS {
-        return Err(format!("{} fields are more than an envelope has", envelope.fields.len()));
-    }
-    json::check(&envelope.empty_filters).map_err(|error| error.to_string())?;
-    envelope.empty_numbers.check()?;
-    envelope.fields.iter().try_for_each(|field| match field {
-        EnvelopeField::Carried { key, value } => json::check(value).map_err(|error| format!("{key:?}: {error}")),
-        _ => Ok(()),
-    })
-}
-
-fn full(
-    manifest: &Manifest,
-    envelope: Envelope,
-    taxonomies: &[Part; 3],
-    summaries: Vec<Summary>,
-) -> Result<Content, BundleError> {
-    agree("listings", manifest.listings, summaries.len() as u64)?;
-    let mut texts: [Arc<str>; 3] = Default::default();
-    for (text, part) in texts.iter_mut().zip(taxonomies) {
-        let read = std::str::from_utf8(&part.raw).ok().filter(|read| read.len() <= MAX_TEXT);
-        *text = read.ok_or_else(|| part.malformed(format!("it is not UTF-8, or longer than {MAX_TEXT} bytes")))?.into();
-    }
-    let content = Content { envelope, taxonomies: texts, summaries };
-    let id = content.id();
-    if id == manifest.snapshot { Ok(content) } else { Err(disagrees("is the snapshot id", &manifest.snapshot, &id)) }
-}
-
-fn read_order<R: Read>(parts: &mut PartReader<R>, manifest: &Manifest, base: &Base) -> Result<Vec<Bytes>, BundleError> {
-    let (mut order, mut copied, mut inserted) = (Vec::new(), 0, 0);
-    while let Some(part) = some(parts, Kind::Order)? {
-        let mut reader = Reader(&part.raw);
-        let wrong = |wrong| part.malformed(wrong);
-        while !reader.0.is_empty() {
-            match Step::read(&mut reader, 8).map_err(wrong)? {
-                Step::Copy { from, count } => {
-                    Step::range(from, count, base.listings as usize).map_err(wrong)?;
-                    copied += u64::from(count);
-                }
-                Step::Insert { count, .. } => inserted += u64::from(count),
-            }
-        }
-        // So that nothing too long is built later.
-        if copied + inserted > manifest.listings {
-            return Err(disagrees("listings", &manifest.listings, &"more"));
-        }
-        order.push(part.raw);
-    }
-    agree("listings", manifest.listings, copied + inserted)?;
-    agree("added listings", base.added, inserted)?;
-    Ok(order)
-}
-
-fn read_evidence<R: Read>(parts: &mut PartReader<R>) -> Result<Evidence, BundleError> {
+fn read_evidence<R: Read>(parts: &mut PartReader<'_, R>) -> Result<Evidence, BundleError> {
     let mut evidence = Evidence::new();
-    while let Some(part) = some(parts, Kind::Evidence)? {
-        let mut reader = Reader(&part.raw);
-        while !reader.0.is_empty() {
-            parts.hold(part.at, held::TERM)?;
-            let (term, listed) = records::term(&mut reader).map_err(|wrong| part.malformed(wrong))?;
-            if evidence.last_key_value().is_some_and(|(last, _)| *last >= term) {
-                return Err(part.malformed(format!("the term {:?} is out of order", term.1)));
-            }
-            evidence.insert(term, listed);
+    parts.each(PartKind::Evidence, |part, records| {
+        let (term, listed) = records.term()?;
+        if evidence.last_key_value().is_some_and(|(last, _)| *last >= term) {
+            return Err(part.malformed(format!("the term {:?} is out of order", term.1)));
         }
-    }
+        evidence.insert(term, listed);
+        Ok(())
+    })?;
     Ok(evidence)
 }
 
-/// Lessons are applied to answers: they are checked as if an origin had taught them.
-fn read_lessons(part: &Part) -> Result<Learned, BundleError> {
-    let learned: Learned = serde_json::from_slice(&part.raw).map_err(|error| part.malformed(error.to_string()))?;
-    learned.check().map_err(|wrong| part.malformed(wrong))?;
-    Ok(learned)
-}
-
-type Found = (Vec<DetailHash>, Vec<Known>);
-
+/// `listed`: the ids of the bundle's summaries, ascending.
 fn read_details<R: Read>(
-    parts: &mut PartReader<R>,
+    parts: &mut PartReader<'_, R>,
     manifest: &Manifest,
-    listed: Option<&[ListingId]>,
-    progress: Progress<'_>,
-) -> Result<Found, BundleError> {
-    let (mut details, mut known): Found = Default::default();
-    let mut counts = Counts::default();
-    loop {
-        let before = parts.chain();
-        let Some(part) = some(parts, Kind::Details)? else { break };
-        let (mut reader, wrong) = (Reader(&part.raw), |wrong: String| part.malformed(wrong));
-        while !reader.0.is_empty() {
-            let body = Body::read(&mut reader).map_err(wrong)?;
-            let (id, state, text) = (body.id, body.state, body.check().map_err(wrong)?);
-            if details.last().is_some_and(|last: &DetailHash| last.id >= id) {
-                return Err(wrong(format!("the detail of listing {id} is out of order")));
-            }
-            if listed.is_some_and(|ids| ids.binary_search(&id).is_err()) {
-                return Err(wrong(format!("listing {id} is not in the snapshot")));
-            }
-            let hash = match state {
-                DetailState::Present => {
-                    counts.present += 1;
-                    manifest.volatile.hash(text)
-                }
-                DetailState::Gone => {
-                    counts.gone += 1;
-                    ContentHash::default()
-                }
-            };
-            parts.hold(part.at, held::DETAIL)?;
-            details.push(DetailHash { id, state, hash });
+    listed: &[ListingId],
+) -> Result<(Vec<DetailHash>, Vec<PartSeal>), BundleError> {
+    let (mut details, mut counts): (Vec<DetailHash>, Counts) = Default::default();
+    let seals = parts.each(PartKind::Details, |part, records| {
+        let body = records.body()?;
+        let (id, state, text) = (body.id, body.state, body.check().map_err(|wrong| part.malformed(wrong))?);
+        if details.last().is_some_and(|last| last.id >= id) {
+            return Err(part.malformed(format!("the detail of listing {id} is out of order")));
         }
-        let (done, of) = parts.progress();
-        known.push(Known::of(&part, before, done));
-        progress(done, of);
-    }
+        if manifest.base.is_none() && listed.binary_search(&id).is_err() {
+            return Err(part.malformed(format!("listing {id} is not in the snapshot")));
+        }
+        counts.add(state);
+        let hash = match state {
+            DetailState::Present => manifest.volatile.hash(text),
+            DetailState::Gone => ContentHash::default(),
+        };
+        details.push(DetailHash { id, state, hash });
+        Ok(())
+    })?;
     agree("details", manifest.details.present, counts.present)?;
     agree("details that are gone", manifest.details.gone, counts.gone)?;
-    Ok((details, known))
+    Ok((details, seals))
 }
 
 fn read_validators<R: Read>(
-    parts: &mut PartReader<R>,
+    parts: &mut PartReader<'_, R>,
     details: &[DetailHash],
-    progress: Progress<'_>,
-) -> Result<Vec<Known>, BundleError> {
-    let (mut known, mut ids) = (Vec::new(), details.iter().map(|detail| detail.id));
-    loop {
-        let before = parts.chain();
-        let Some(part) = some(parts, Kind::Validators)? else { break };
-        let (mut reader, wrong) = (Reader(&part.raw), |wrong: String| part.malformed(wrong));
-        while !reader.0.is_empty() {
-            let id = Validators::read(&mut reader).map_err(wrong)?.id;
-            if ids.next() != Some(id) {
-                return Err(wrong(format!("the validators of listing {id} are out of order")));
-            }
-        }
-        let (done, of) = parts.progress();
-        known.push(Known::of(&part, before, done));
-        progress(done, of);
-    }
+) -> Result<Vec<PartSeal>, BundleError> {
+    let mut ids = details.iter().map(|detail| detail.id);
+    let seals = parts.each(PartKind::Validators, |part, records| match records.validators()?.id {
+        id if ids.next() == Some(id) => Ok(()),
+        id => Err(part.malformed(format!("the validators of listing {id} are out of order"))),
+    })?;
     match ids.len() {
-        0 => Ok(known),
-        missing => Err(disagrees("details, so many validators", &details.len(), &(details.len() - missing))),
+        0 => Ok(seals),
+        missing => {
+            Err(BundleError::disagrees("details, so many validators", &details.len(), &(details.len() - missing)))
+        }
     }
 }
 
-fn read_end<R: Read>(parts: &mut PartReader<R>, digest: &Digest) -> Result<(), BundleError> {
-    let (count, raw) = parts.totals();
-    let part = parts.one(Kind::End)?;
-    let mut reader = Reader(&part.raw);
-    let mut read = || -> Result<_, String> {
-        let read = (reader.u32()?, reader.u64()?, reader.take(32)?);
-        reader.end().map(|()| read)
-    };
-    if read().map_err(|wrong| part.malformed(wrong))? == (count, raw, digest.as_bytes().as_slice()) {
-        Ok(())
-    } else {
-        Err(part.malformed("it is the end of another bundle"))
+fn read_end<R: Read>(parts: &mut PartReader<'_, R>, digest: &Digest) -> Result<(), BundleError> {
+    let totals = (parts.count, parts.raw, digest.0);
+    let part = parts.one(PartKind::End)?;
+    let mut records = part.records(0);
+    let end = (records.u32()?, records.u64()?, records.array()?);
+    match records.rest.len() {
+        0 if end == totals => Ok(()),
+        0 => Err(part.malformed("it is the end of another bundle")),
+        more => Err(part.malformed(format!("{more} bytes follow the last record"))),
     }
 }

@@ -1,73 +1,76 @@
-//! Reads a bundle part by part: each is verified before it is used.
+//! The parts of a file in turn: written, and read and verified before they are used.
 //!
-//! Callers check the contents: `open` for the whole, `details` for the second reading.
+//! The contents are checked by [`super::open`]. Callers: [`super::write`], [`super::open`].
 
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 
 use bytes::Bytes;
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::compress_bound;
 
-use super::error::BundleError;
-use super::frame::{self, Unpacker};
-use super::part::{self, Digest, HEAD_LEN, Head, Kind, PartPosition, START_LEN};
-use super::{FORMAT, MAGIC, held, most_unpacked};
+use super::part::{self, HEAD_LEN, PartHead, PartKind, PartPosition, START_LEN, most_memory, most_unpacked};
+use super::records::Records;
+use super::{BundleError, FORMAT, MAGIC, MAX_PART, Progress, WriteError, unwritable};
+use crate::api::hash::Digest;
+
+/// A part ends before the record that would exceed this.
+pub(super) const PART: usize = 1 << 20;
 
 /// A verified, decompressed part.
-pub(super) struct Part {
-    pub at: PartPosition,
-    pub hash: Digest,
+#[derive(Clone)]
+pub(super) struct UnpackedPart {
+    pub seal: PartSeal,
     pub raw: Bytes,
 }
 
-impl Part {
+/// What a verified part must be when it is read again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartSeal {
+    pub at: PartPosition,
+    /// The hash of the part before it.
+    before: Digest,
+    head: PartHead,
+}
+
+impl UnpackedPart {
     pub(super) fn malformed(&self, what: impl Into<String>) -> BundleError {
-        BundleError::Malformed { at: self.at, what: what.into() }
+        BundleError::Malformed { at: self.seal.at, what: what.into() }
+    }
+
+    /// Its records from a byte on.
+    pub(super) fn records(&self, from: usize) -> Records<'_> {
+        Records { rest: &self.raw[from..], at: self.seal.at }
+    }
+}
+
+impl std::fmt::Debug for UnpackedPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.seal.at)
     }
 }
 
 /// Reads parts in turn.
-pub(super) struct PartReader<R> {
+pub(super) struct PartReader<'p, R> {
     file: R,
-    format: u16,
+    pub format: u16,
+    /// Whether the bundle is full, which its manifest says.
+    pub is_full: bool,
     length: u64,
     offset: u64,
-    chain: Digest,
-    parts: u32,
-    raw: u64,
+    /// The hash of the last part.
+    pub chain: Digest,
+    /// The number of parts read.
+    pub count: u32,
+    /// Their raw length.
+    pub raw: u64,
     /// Bytes in memory so far.
     held: u64,
     /// The head of the next part, if already read.
-    ahead: Option<Head>,
-    unpacker: Unpacker,
+    ahead: Option<PartHead>,
+    unpacker: Decompressor<'static>,
     /// The hash of all bytes read.
     whole: blake3::Hasher,
-}
-
-impl<R: Read + Seek> PartReader<R> {
-    /// Reads the start of a file.
-    pub(super) fn begin(mut file: R) -> Result<Self, BundleError> {
-        let length = file.seek(SeekFrom::End(0))?;
-        file.rewind()?;
-        let mut start = [0; START_LEN];
-        let there = usize::try_from(length).unwrap_or(START_LEN).min(START_LEN);
-        file.read_exact(&mut start[..there])?;
-        let format = check_start(&start[..there], length)?;
-        let mut whole = blake3::Hasher::new();
-        whole.update(&start);
-        let (offset, chain) = (START_LEN as u64, part::first(format));
-        Ok(Self {
-            file,
-            format,
-            length,
-            offset,
-            chain,
-            parts: 0,
-            raw: 0,
-            held: 0,
-            ahead: None,
-            unpacker: Unpacker::new()?,
-            whole,
-        })
-    }
+    progress: Progress<'p>,
 }
 
 /// Checks the first bytes of a file, even if only a few arrived.
@@ -105,54 +108,88 @@ fn check_start(start: &[u8], length: u64) -> Result<u16, BundleError> {
     }
 }
 
-impl<R: Read> PartReader<R> {
+impl<'p, R: Read + Seek> PartReader<'p, R> {
+    /// Reads the start of a file. `progress` gets bytes.
+    pub(super) fn begin(mut file: R, progress: Progress<'p>) -> Result<Self, BundleError> {
+        let length = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
+        let mut start = [0; START_LEN];
+        let there = usize::try_from(length).unwrap_or(START_LEN).min(START_LEN);
+        file.read_exact(&mut start[..there])?;
+        let format = check_start(&start[..there], length)?;
+        let mut whole = blake3::Hasher::new();
+        whole.update(&start);
+        Ok(Self {
+            file,
+            format,
+            is_full: true,
+            length,
+            offset: START_LEN as u64,
+            chain: part::first(format),
+            count: 0,
+            raw: 0,
+            held: 0,
+            ahead: None,
+            unpacker: Decompressor::new()?,
+            whole,
+            progress,
+        })
+    }
+}
+
+impl<R: Read> PartReader<'_, R> {
     /// The next part, which must be of that kind.
-    pub(super) fn one(&mut self, wanted: Kind) -> Result<Part, BundleError> {
+    pub(super) fn one(&mut self, wanted: PartKind) -> Result<UnpackedPart, BundleError> {
         match self.another(wanted)? {
             Some(part) => Ok(part),
-            None => Err(match self.ahead.and_then(|head| Kind::of(head.kind)) {
+            None => Err(match self.ahead.and_then(|head| PartKind::of(head.kind)) {
                 Some(kind) => BundleError::Unexpected { at: self.at(kind), wanted },
-                None => BundleError::Ends { length: self.length, after: self.parts, wanted: wanted.as_str() },
+                None => self.ends_before(wanted),
             }),
         }
     }
 
     /// The next part if it is of that kind.
-    pub(super) fn another(&mut self, wanted: Kind) -> Result<Option<Part>, BundleError> {
+    pub(super) fn another(&mut self, wanted: PartKind) -> Result<Option<UnpackedPart>, BundleError> {
         let head = match self.ahead {
             Some(head) => head,
-            None => self.head(wanted)?,
+            None if self.left() < HEAD_LEN as u64 => return Err(self.ends_before(wanted)),
+            None => {
+                let bytes = filled(&mut self.file, [0; HEAD_LEN])?;
+                self.whole.update(&bytes);
+                *self.ahead.insert(PartHead::of_bytes(&bytes))
+            }
         };
-        self.ahead = Some(head);
-        let offset = self.offset;
-        let kind =
-            Kind::of(head.kind).ok_or(BundleError::UnknownKind { part: self.parts + 1, offset, kind: head.kind })?;
+        let unknown = BundleError::UnknownKind { part: self.count + 1, offset: self.offset, kind: head.kind };
+        let kind = PartKind::of(head.kind).ok_or(unknown)?;
         if kind != wanted {
             return Ok(None);
         }
         let part = self.body(self.at(kind), head)?;
         self.ahead = None;
+        (self.progress)(self.offset, self.length);
         Ok(Some(part))
     }
 
-    /// The format of the file.
-    pub(super) const fn format(&self) -> u16 {
-        self.format
-    }
-
-    /// Progress: bytes done, and in all.
-    pub(super) const fn progress(&self) -> (u64, u64) {
-        (self.offset, self.length)
-    }
-
-    /// The hash of the last part.
-    pub(super) const fn chain(&self) -> Digest {
-        self.chain
-    }
-
-    /// The number of parts read, and their raw length.
-    pub(super) const fn totals(&self) -> (u32, u64) {
-        (self.parts, self.raw)
+    /// Reads the next parts of a kind, record by record; their seals.
+    pub(super) fn each(
+        &mut self,
+        kind: PartKind,
+        mut read: impl FnMut(&UnpackedPart, &mut Records<'_>) -> Result<(), BundleError>,
+    ) -> Result<Vec<PartSeal>, BundleError> {
+        let mut seals = Vec::new();
+        while let Some(part) = self.another(kind)? {
+            let mut records = part.records(0);
+            if records.rest.is_empty() {
+                return Err(part.malformed("it is empty"));
+            }
+            while !records.rest.is_empty() {
+                self.hold(part.seal.at, kind.record_memory())?;
+                read(&part, &mut records)?;
+            }
+            seals.push(part.seal);
+        }
+        Ok(seals)
     }
 
     /// Checks that the file ends here; the hash of the whole file.
@@ -165,32 +202,26 @@ impl<R: Read> PartReader<R> {
     }
 
     /// Counts memory before it is used.
-    pub(super) fn hold(&mut self, at: PartPosition, bytes: u64) -> Result<(), BundleError> {
+    fn hold(&mut self, at: PartPosition, bytes: u64) -> Result<(), BundleError> {
         self.held = self.held.saturating_add(bytes);
-        let most = held::most(self.length);
+        let most = most_memory(self.length);
         if self.held > most { Err(BundleError::Heavy { at, most }) } else { Ok(()) }
     }
 
-    const fn at(&self, kind: Kind) -> PartPosition {
-        PartPosition { part: self.parts + 1, kind, offset: self.offset }
+    const fn at(&self, kind: PartKind) -> PartPosition {
+        PartPosition { part: self.count + 1, kind, offset: self.offset }
     }
 
     const fn left(&self) -> u64 {
         self.length.saturating_sub(self.offset)
     }
 
-    fn head(&mut self, wanted: Kind) -> Result<Head, BundleError> {
-        if self.left() < HEAD_LEN as u64 {
-            return Err(BundleError::Ends { length: self.length, after: self.parts, wanted: wanted.as_str() });
-        }
-        let mut bytes = [0; HEAD_LEN];
-        self.file.read_exact(&mut bytes).map_err(shrunk)?;
-        self.whole.update(&bytes);
-        Ok(Head::of_bytes(&bytes))
+    const fn ends_before(&self, wanted: PartKind) -> BundleError {
+        BundleError::Ends { length: self.length, after: self.count, wanted: wanted.as_str() }
     }
 
     /// Nothing is reserved before the lengths are known to be possible.
-    fn body(&mut self, at: PartPosition, head: Head) -> Result<Part, BundleError> {
+    fn body(&mut self, at: PartPosition, head: PartHead) -> Result<UnpackedPart, BundleError> {
         if head.flags != [0; 3] {
             return Err(BundleError::UnknownFlags(at));
         }
@@ -201,66 +232,139 @@ impl<R: Read> PartReader<R> {
         if sum > most {
             return Err(BundleError::Bomb { at, raw: sum, most });
         }
-        self.hold(at, held::part(at.kind, raw))?;
-        if head.packed as usize > frame::longest(len) {
+        self.hold(at, at.kind.memory(raw, self.is_full))?;
+        if head.packed as usize > compress_bound(len) {
             return Err(BundleError::Frame { at, raw });
         }
         if u64::from(head.packed) > self.left() - HEAD_LEN as u64 {
             return Err(BundleError::Truncated { length: self.length, at });
         }
-        let mut packed = vec![0; head.packed as usize];
-        self.file.read_exact(&mut packed).map_err(shrunk)?;
+        let seal = PartSeal { at, before: self.chain, head };
+        let packed = filled(&mut self.file, vec![0; head.packed as usize])?;
         self.whole.update(&packed);
-        if head.chained(&self.chain, &packed) != head.hash {
+        if head.chained(&seal.before, &packed) != head.hash {
             return Err(BundleError::Altered(at));
         }
-        let unpacked = self.unpacker.unpack(&packed, len).ok_or(BundleError::Frame { at, raw })?;
-        self.chain = head.hash;
+        let unpacked = part::unpack(&mut self.unpacker, &packed, len).ok_or(BundleError::Frame { at, raw })?;
+        (self.chain, self.raw) = (head.hash, sum);
         self.offset += (HEAD_LEN + packed.len()) as u64;
-        self.parts += 1;
-        self.raw = sum;
-        Ok(Part { at, hash: head.hash, raw: unpacked.into() })
+        self.count += 1;
+        Ok(UnpackedPart { seal, raw: unpacked.into() })
     }
 }
 
-/// The file became shorter meanwhile.
-pub(super) fn shrunk(error: std::io::Error) -> BundleError {
-    if error.kind() == ErrorKind::UnexpectedEof { BundleError::Changed } else { BundleError::Io(error) }
+/// Reads so many bytes. A file that has fewer became shorter meanwhile.
+fn filled<B: AsMut<[u8]>>(file: &mut impl Read, mut buffer: B) -> Result<B, BundleError> {
+    match file.read_exact(buffer.as_mut()) {
+        Ok(()) => Ok(buffer),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(BundleError::Changed),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Reads a verified part again: it must be the same.
-pub(super) fn again<R: Read + Seek>(file: &mut R, known: &Known, unpacker: &mut Unpacker) -> Result<Part, BundleError> {
-    file.seek(SeekFrom::Start(known.at.offset))?;
-    let mut bytes = [0; HEAD_LEN];
-    file.read_exact(&mut bytes).map_err(shrunk)?;
-    let head = Head::of_bytes(&bytes);
-    if (head.hash, head.raw, head.packed) != (known.hash, known.raw, known.packed) {
+pub(super) fn again(file: &mut (impl Read + Seek), seal: &PartSeal) -> Result<UnpackedPart, BundleError> {
+    file.seek(SeekFrom::Start(seal.at.offset))?;
+    let head = PartHead::of_bytes(&filled(file, [0; HEAD_LEN])?);
+    if head != seal.head {
         return Err(BundleError::Changed);
     }
-    let mut packed = vec![0; head.packed as usize];
-    file.read_exact(&mut packed).map_err(shrunk)?;
-    if head.chained(&known.before, &packed) != known.hash {
+    let packed = filled(file, vec![0; head.packed as usize])?;
+    if head.chained(&seal.before, &packed) != head.hash {
         return Err(BundleError::Changed);
     }
-    let raw = unpacker.unpack(&packed, head.raw as usize).ok_or(BundleError::Changed)?;
-    Ok(Part { at: known.at, hash: head.hash, raw: raw.into() })
+    let raw = part::unpack(&mut Decompressor::new()?, &packed, head.raw as usize).ok_or(BundleError::Changed)?;
+    Ok(UnpackedPart { seal: *seal, raw: raw.into() })
 }
 
-/// A part that was verified.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    pub at: PartPosition,
-    before: Digest,
-    hash: Digest,
-    raw: u32,
-    packed: u32,
+/// Writes parts in turn.
+pub(super) struct PartWriter<W> {
+    pub out: W,
+    pub packer: Compressor<'static>,
+    is_full: bool,
+    /// The hash of the last part.
+    pub chain: Digest,
+    /// The number of parts written.
+    pub count: u32,
+    /// Their raw length.
+    pub raw: u64,
+    /// The memory that a reader needs for it, in bytes.
+    pub held: u64,
+    /// The length of the file.
+    pub bytes: u64,
+    /// Records that do not fill a part yet.
+    waiting: Vec<u8>,
 }
 
-impl Known {
-    /// `before`: the hash of the part before it; `end`: where the next one begins.
-    pub(super) fn of(part: &Part, before: Digest, end: u64) -> Self {
-        let packed = end - part.at.offset - HEAD_LEN as u64;
-        // Both were read from 32 bits.
-        Self { at: part.at, before, hash: part.hash, raw: part.raw.len() as u32, packed: packed as u32 }
+impl<W: Write> PartWriter<W> {
+    pub(super) fn begin(mut out: W, level: i32, format: u16, is_full: bool) -> io::Result<Self> {
+        out.write_all(&part::start(format))?;
+        Ok(Self {
+            out,
+            packer: part::packer(level)?,
+            is_full,
+            chain: part::first(format),
+            count: 0,
+            raw: 0,
+            held: 0,
+            bytes: START_LEN as u64,
+            waiting: Vec::new(),
+        })
+    }
+
+    pub(super) fn json<E>(&mut self, kind: PartKind, value: &impl serde::Serialize) -> Result<(), WriteError<E>> {
+        let raw = serde_json::to_vec(value).map_err(|error| unwritable("JSON", error.to_string()))?;
+        if raw.len() > kind.most_raw() {
+            let why = format!("{} bytes are too much; the limit is {}", raw.len(), kind.most_raw());
+            return Err(unwritable(format!("the {}", kind.as_str()), why));
+        }
+        Ok(self.part(kind, &raw)?)
+    }
+
+    pub(super) fn part(&mut self, kind: PartKind, raw: &[u8]) -> io::Result<()> {
+        let packed = self.packer.compress(raw)?;
+        self.packed(kind, raw.len() as u32, &packed)
+    }
+
+    pub(super) fn packed(&mut self, kind: PartKind, raw: u32, packed: &[u8]) -> io::Result<()> {
+        let head = PartHead::following(&self.chain, kind, raw, packed);
+        self.out.write_all(&head.to_bytes())?;
+        self.out.write_all(packed)?;
+        self.chain = head.hash;
+        self.count += 1;
+        self.raw += u64::from(raw);
+        self.held += kind.memory(u64::from(raw), self.is_full);
+        self.bytes += (HEAD_LEN + packed.len()) as u64;
+        Ok(())
+    }
+
+    /// Adds a record to the part of this kind; see [`PartWriter::flush`].
+    pub(super) fn push<E>(
+        &mut self,
+        kind: PartKind,
+        record: &[u8],
+        name: impl FnOnce() -> String,
+    ) -> Result<(), WriteError<E>> {
+        if record.len() > MAX_PART {
+            return Err(unwritable(name(), format!("{} bytes are more than a part has", record.len())));
+        }
+        if self.waiting.len() + record.len() > PART {
+            self.flush(kind)?;
+        }
+        self.waiting.extend_from_slice(record);
+        self.held += kind.record_memory();
+        Ok(())
+    }
+
+    /// Writes the records that wait. They are all of one kind: it is called before records of another one.
+    pub(super) fn flush(&mut self, kind: PartKind) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let mut raw = std::mem::take(&mut self.waiting);
+        self.part(kind, &raw)?;
+        raw.clear();
+        self.waiting = raw;
+        Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! Encodes and decodes records. Decoding trusts nothing.
 //!
-//! Callers: `write`, `open`, `apply`, `details`.
+//! Callers: `write`, `open`, `delta`.
 
 use bytes::Bytes;
 
-use super::MAX_TEXT;
+use super::part::PartPosition;
+use super::{BundleError, MAX_TEXT};
 use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::listing::{DetailState, ListingId, Summary, SummaryFields};
@@ -15,61 +16,109 @@ use crate::snapshot::membership::ListedTerm;
 pub(super) type Wrong = String;
 
 /// Reads fields off the front of a part.
-pub(super) struct Reader<'a>(pub &'a [u8]);
+pub(super) struct Records<'a> {
+    pub rest: &'a [u8],
+    /// The part, for messages.
+    pub at: PartPosition,
+}
 
-impl<'a> Reader<'a> {
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or("a length reaches beyond the part")?;
-        self.0 = rest;
+impl<'a> Records<'a> {
+    pub(super) fn malformed(&self, what: impl Into<String>) -> BundleError {
+        BundleError::Malformed { at: self.at, what: what.into() }
+    }
+
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], BundleError> {
+        let split = self.rest.split_at_checked(len);
+        let (taken, rest) = split.ok_or_else(|| self.malformed("a length reaches beyond the part"))?;
+        self.rest = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or("a record reaches beyond the part")?;
-        self.0 = rest;
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], BundleError> {
+        let split = self.rest.split_first_chunk();
+        let (taken, rest) = split.ok_or_else(|| self.malformed("a record reaches beyond the part"))?;
+        self.rest = rest;
         Ok(*taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Wrong> {
+    fn u8(&mut self) -> Result<u8, BundleError> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Wrong> {
+    pub(super) fn u32(&mut self) -> Result<u32, BundleError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Wrong> {
+    pub(super) fn u64(&mut self) -> Result<u64, BundleError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Result<&'a str, Wrong> {
+    fn text(&mut self) -> Result<&'a str, BundleError> {
         let len = self.u32()? as usize;
-        std::str::from_utf8(self.take(len)?).map_err(|_| "a text is not UTF-8".to_owned())
+        std::str::from_utf8(self.take(len)?).map_err(|_| self.malformed("a text is not UTF-8"))
     }
 
-    fn optional_text(&mut self) -> Result<Option<&'a str>, Wrong> {
+    fn optional_text(&mut self) -> Result<Option<&'a str>, BundleError> {
         match self.u8()? {
             0 => Ok(None),
             1 => self.text().map(Some),
-            tag => Err(format!("{tag} does not say whether a text is there")),
+            tag => Err(self.malformed(format!("{tag} does not say whether a text is there"))),
         }
     }
 
-    pub(super) fn end(&self) -> Result<(), Wrong> {
-        if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes follow the last record", self.0.len())) }
+    /// A summary of this part, whose text is a slice of it.
+    pub(super) fn summary(&mut self, part: &Bytes) -> Result<Summary, BundleError> {
+        let len = self.u32()? as usize;
+        summary_of(part.slice_ref(self.take(len)?)).map_err(|wrong| self.malformed(wrong))
+    }
+
+    pub(super) fn term(&mut self) -> Result<((TaxonomyKind, String), ListedTerm), BundleError> {
+        let kind = self.u8()?;
+        let known = TaxonomyKind::ALL.get(usize::from(kind));
+        let kind = *known.ok_or_else(|| self.malformed(format!("the taxonomy {kind} is unknown")))?;
+        let (slug, snapshot) = (self.text()?.to_owned(), self.text()?.to_owned());
+        let fingerprint = self.array()?;
+        let count = self.u32()? as usize;
+        let (ids, _) = self.take(count.saturating_mul(8))?.as_chunks::<8>();
+        let ids: Vec<ListingId> = ids.iter().map(|id| ListingId(u64::from_le_bytes(*id))).collect();
+        if !ids.is_sorted_by(|a, b| a < b) {
+            return Err(self.malformed(format!("the listings of {slug:?} are not in ascending order")));
+        }
+        Ok(((kind, slug), ListedTerm { ids, fingerprint, snapshot }))
+    }
+
+    /// The body of a detail, not checked.
+    pub(super) fn body(&mut self) -> Result<Body<'a>, BundleError> {
+        let id = ListingId(self.u64()?);
+        let state = match self.u8()? {
+            0 => DetailState::Present,
+            1 => DetailState::Gone,
+            state => return Err(self.malformed(format!("the detail of listing {id} has the unknown state {state}"))),
+        };
+        let len = self.u32()? as usize;
+        Ok(Body { id, state, text: self.take(len)? })
+    }
+
+    /// The validators of a detail, checked.
+    pub(super) fn validators(&mut self) -> Result<Validators<'a>, BundleError> {
+        let id = ListingId(self.u64()?);
+        let current = match self.u8()? {
+            0 => false,
+            1 => true,
+            tag => {
+                let what = format!("{tag} does not say whether the detail of listing {id} is current");
+                return Err(self.malformed(what));
+            }
+        };
+        let own = Validators { id, current, etag: self.optional_text()?, last_modified: self.optional_text()? };
+        own.check().map(|()| own).map_err(|wrong| self.malformed(wrong))
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+/// Puts a text with its length.
+pub(super) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
-    out.push(u8::from(text.is_some()));
-    if let Some(text) = text {
-        put_text(out, text);
-    }
+    out.extend_from_slice(text);
 }
 
 /// Checks that a text has at most [`MAX_TEXT`] bytes and is UTF-8.
@@ -100,43 +149,18 @@ fn summary_of(raw: Bytes) -> Result<Summary, Wrong> {
     Ok(Summary { id, hash: ContentHash::of(&raw), raw })
 }
 
-pub(super) fn put_summary(out: &mut Vec<u8>, summary: &Summary) {
-    out.extend_from_slice(&(summary.raw.len() as u32).to_le_bytes());
-    out.extend_from_slice(&summary.raw);
-}
-
-/// A summary of a part, whose text is a slice of it.
-pub(super) fn summary(part: &Bytes, reader: &mut Reader<'_>) -> Result<Summary, Wrong> {
-    let len = reader.u32()? as usize;
-    summary_of(part.slice_ref(reader.take(len)?))
-}
-
 pub(super) fn put_term(out: &mut Vec<u8>, (kind, slug): &(TaxonomyKind, String), listed: &ListedTerm) {
     let mut ids = listed.ids.clone();
     ids.sort_unstable();
     ids.dedup();
     out.push(kind.index() as u8);
-    put_text(out, slug);
-    put_text(out, &listed.snapshot);
+    put_text(out, slug.as_bytes());
+    put_text(out, listed.snapshot.as_bytes());
     out.extend_from_slice(&listed.fingerprint);
     out.extend_from_slice(&(ids.len() as u32).to_le_bytes());
     for id in ids {
         out.extend_from_slice(&id.0.to_le_bytes());
     }
-}
-
-pub(super) fn term(reader: &mut Reader<'_>) -> Result<((TaxonomyKind, String), ListedTerm), Wrong> {
-    let kind = reader.u8()?;
-    let kind = *TaxonomyKind::ALL.get(usize::from(kind)).ok_or_else(|| format!("the taxonomy {kind} is unknown"))?;
-    let (slug, snapshot) = (reader.text()?.to_owned(), reader.text()?.to_owned());
-    let fingerprint = reader.array()?;
-    let count = reader.u32()? as usize;
-    let mut listed = Reader(reader.take(count.saturating_mul(8))?);
-    let ids = (0..count).map(|_| listed.u64().map(ListingId)).collect::<Result<Vec<_>, _>>()?;
-    if !ids.is_sorted_by(|a, b| a < b) {
-        return Err(format!("the listings of {slug:?} are not in ascending order"));
-    }
-    Ok(((kind, slug), ListedTerm { ids, fingerprint, snapshot }))
 }
 
 /// A detail without its validators; the text is its body, a slice of the part.
@@ -146,28 +170,14 @@ pub(super) struct Body<'a> {
     pub text: &'a [u8],
 }
 
-pub(super) const BODY_HEAD: usize = 8 + 1 + 4;
-
-pub(super) fn put_body(out: &mut Vec<u8>, id: ListingId, state: DetailState, body: &[u8]) {
-    out.extend_from_slice(&id.0.to_le_bytes());
-    out.push(match state {
-        DetailState::Present => 0,
-        DetailState::Gone => 1,
-    });
-    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
-    out.extend_from_slice(body);
-}
-
 impl<'a> Body<'a> {
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
-        let id = ListingId(reader.u64()?);
-        let state = match reader.u8()? {
-            0 => DetailState::Present,
-            1 => DetailState::Gone,
-            state => return Err(format!("the detail of listing {id} has the unknown state {state}")),
-        };
-        let len = reader.u32()? as usize;
-        Ok(Self { id, state, text: reader.take(len)? })
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        out.push(match self.state {
+            DetailState::Present => 0,
+            DetailState::Gone => 1,
+        });
+        put_text(out, self.text);
     }
 
     /// The checked text of a present detail; empty for a gone one.
@@ -193,23 +203,16 @@ pub(super) struct Validators<'a> {
     pub last_modified: Option<&'a str>,
 }
 
-impl<'a> Validators<'a> {
+impl Validators<'_> {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.push(u8::from(self.current));
-        put_optional_text(out, self.etag);
-        put_optional_text(out, self.last_modified);
-    }
-
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
-        let id = ListingId(reader.u64()?);
-        let current = match reader.u8()? {
-            0 => false,
-            1 => true,
-            tag => return Err(format!("{tag} does not say whether the detail of listing {id} is current")),
-        };
-        let own = Self { id, current, etag: reader.optional_text()?, last_modified: reader.optional_text()? };
-        own.check().map(|()| own)
+        for text in [self.etag, self.last_modified] {
+            out.push(u8::from(text.is_some()));
+            if let Some(text) = text {
+                put_text(out, text.as_bytes());
+            }
+        }
     }
 
     /// Checks them: they may be sent to an origin later.

@@ -1,18 +1,23 @@
-//! Signatures of bundles: detached, as the `minisign` tool writes and verifies them.
+//! Signatures of bundles: detached, as the `minisign` tool writes and verifies them; and opening a bundle file, if its
+//! signature suffices.
 //!
-//! It signs and verifies any file; [`super::Bundle::file_hash`] ties the file to the opened bundle.
+//! It signs and verifies any file; [`super::Bundle::file_hash`] ties the file to the opened bundle. The signature is
+//! verified before the content is read.
 //!
-//! Only the prehashed form is accepted: see the end of [the format](super). Callers: [`super::trust`],
-//! [`crate::fleet`], [`crate::cli`], [`crate::admin`], [`crate::app`].
+//! Only the prehashed form is accepted: see the end of [the format](super). Callers: [`crate::fleet`], [`crate::cli`],
+//! [`crate::admin`], [`crate::app`].
 
 use std::fmt;
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
+use rustix::fs::OFlags;
 
-use super::regular;
+use super::{Bundle, BundleError, Progress};
 
 /// The longest signature in bytes, with its comments.
 pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
@@ -96,7 +101,7 @@ pub(crate) fn path_of(bundle: &Path) -> PathBuf {
 pub(crate) fn text_beside(bundle: &Path) -> Result<Option<Vec<u8>>, SignatureError> {
     let path = path_of(bundle);
     let mut text = Vec::new();
-    let read = regular::open(&path).and_then(|file| file.take(MAX_SIGNATURE + 1).read_to_end(&mut text));
+    let read = open_regular(&path).and_then(|file| file.take(MAX_SIGNATURE + 1).read_to_end(&mut text));
     match read {
         Ok(_) if text.len() as u64 > MAX_SIGNATURE => Err(SignatureError::NotASignature("it is too long".to_owned())),
         Ok(_) => Ok(Some(text)),
@@ -152,7 +157,7 @@ impl Signature {
     /// When it is not.
     pub(crate) fn check_key(&self, trusted: &TrustedKeys) -> Result<(), SignatureError> {
         let found = self.key();
-        let is_trusted = trusted.0.iter().any(|known| KeyId::of(known.keynum()) == found);
+        let is_trusted = trusted.of(found).next().is_some();
         if is_trusted { Ok(()) } else { Err(SignatureError::Untrusted { found, trusted: trusted.ids() }) }
     }
 
@@ -162,10 +167,9 @@ impl Signature {
     /// When none did, or the file cannot be read.
     pub(crate) fn verify(&self, file: impl Read + Seek, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
         let key = self.key();
-        let of_that_id: Vec<&PublicKey> = trusted.0.iter().filter(|known| KeyId::of(known.keynum()) == key).collect();
         let mut file = Hashed { file, hasher: blake3::Hasher::new() };
         let mut verified = Err(SignatureError::Untrusted { found: key, trusted: trusted.ids() });
-        for known in of_that_id {
+        for known in trusted.of(key) {
             file.file.rewind()?;
             file.hasher.reset();
             verified = match minisign::verify(known, &self.0, &mut file, true, false, false) {
@@ -226,6 +230,11 @@ impl TrustedKeys {
         Ok(Self(self.0.iter().cloned().chain([signer.public()?]).collect()))
     }
 
+    /// The keys with this id: more than one only if somebody made them so.
+    fn of(&self, id: KeyId) -> impl Iterator<Item = &PublicKey> {
+        self.0.iter().filter(move |known| KeyId::of(known.keynum()) == id)
+    }
+
     fn ids(&self) -> Vec<String> {
         self.0.iter().map(|key| KeyId::of(key.keynum()).to_string()).collect()
     }
@@ -269,7 +278,7 @@ impl Signer {
     pub(crate) fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
         const LONGEST: u64 = 4096;
         let mut text = String::new();
-        let read = std::fs::File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+        let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
         read.map_err(|source| SignatureError::Io { path: path.to_owned(), source })?;
         let not_a_key = || SignatureError::NotASecretKey(path.to_owned());
         let key = text.lines().nth(1).ok_or_else(not_a_key)?;
@@ -343,6 +352,128 @@ pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
         ));
     }
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Why a bundle file is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrustError {
+    /// The file cannot be opened.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// The file is larger than the limit.
+    #[error("{} has {length} bytes, more than bundle.max_size ({most})", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        length: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// The required signature is missing.
+    #[error("{} is not signed, but bundle.trusted_keys requires a signature beside it (.minisig)", .0.display())]
+    Unsigned(PathBuf),
+    /// The signature is not accepted.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// The bundle is not accepted.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+}
+
+/// The result of checking the signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Voucher {
+    /// There is no signature, and none is required.
+    Nobody,
+    /// The signature names this key; it was not verified, because no key is trusted.
+    Unverified(KeyId),
+    /// The signature cannot be read, and none is required.
+    Unreadable(String),
+    /// A trusted key signed it.
+    Signed(Signed),
+}
+
+/// A bundle that may be used.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The file, for [`Bundle::details`].
+    pub file: File,
+    pub bundle: Bundle,
+    pub voucher: Voucher,
+}
+
+/// Verifies signature and bundle. `most`: the most bytes that the file may have. `progress` gets bytes of the bundle.
+///
+/// # Errors
+/// When either is refused. An unsigned bundle is refused if any key is trusted.
+pub(crate) fn open(
+    path: &Path,
+    trusted: &TrustedKeys,
+    most: u64,
+    progress: Progress<'_>,
+) -> Result<Opened, TrustError> {
+    let file = open_file(path)?;
+    let length = file.metadata().map_err(|source| TrustError::Io { path: path.to_owned(), source })?.len();
+    if length > most {
+        return Err(TrustError::TooLarge { path: path.to_owned(), length, most });
+    }
+    let voucher = vouch(path, &file, trusted)?;
+    let bundle = Bundle::open(&file, progress)?;
+    match &voucher {
+        Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
+        _ => Ok(Opened { file, bundle, voucher }),
+    }
+}
+
+/// Opens a file for reading, more than once.
+///
+/// # Errors
+/// When it is no regular file, or cannot be opened.
+pub(crate) fn open_file(path: &Path) -> Result<File, TrustError> {
+    open_regular(path).map_err(|source| TrustError::Io { path: path.to_owned(), source })
+}
+
+/// Verifies the signature beside a file alone.
+///
+/// # Errors
+/// As for [`open`].
+pub(crate) fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
+    Ok(match (Signature::beside(path), trusted.is_empty()) {
+        (Ok(None), true) => Voucher::Nobody,
+        (Ok(None), false) => return Err(TrustError::Unsigned(path.to_owned())),
+        (Ok(Some(signature)), true) => Voucher::Unverified(signature.key()),
+        (Ok(Some(signature)), false) => Voucher::Signed(signature.verify(file, trusted)?),
+        (Err(error), true) => Voucher::Unreadable(error.to_string()),
+        (Err(error), false) => return Err(error.into()),
+    })
+}
+
+/// Opens a file by the path that an operator gave: regular files only, but not for what lies in the data directory.
+///
+/// A FIFO would be waited for, and a device has no end; both are refused before they are opened. Symbolic links are
+/// followed: the path is the operator's.
+fn open_regular(path: &Path) -> io::Result<File> {
+    // Before it is opened: opening a device may do something.
+    expect_regular(fs::metadata(path)?.file_type())?;
+    // And afterwards: another one may have the name by now.
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    expect_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+fn expect_regular(kind: FileType) -> io::Result<()> {
+    let what = match kind {
+        _ if kind.is_file() => return Ok(()),
+        _ if kind.is_dir() => "a directory",
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("this is {what}, and a regular file is needed")))
 }
 
 #[cfg(test)]

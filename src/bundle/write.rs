@@ -3,25 +3,20 @@
 //! In memory: one part of each kind, and the packed validators of all details, some tens of bytes for each. Callers:
 //! exports.
 
-use std::io::{self, Write};
+use std::io::Write;
 
-use super::details::Detail;
-use super::error::WriteError;
-use super::frame::{self, Packer};
 use super::manifest::{self, Base, Counts, Manifest};
-use super::part::{self, Digest, Head, Kind, START_LEN};
-use super::records::{self, BODY_HEAD, Body, Validators};
-use super::{FORMAT, MAX_PART, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS, held, most_unpacked, open, script};
+use super::part::{self, PartKind, most_memory, most_unpacked};
+use super::parts::{PART, PartWriter};
+use super::records::{self, Body, Validators};
+use super::{Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS, WriteError, delta, open, unwritable};
 use crate::api::edges::Case;
 use crate::api::edges::lesson::Learned;
-use crate::api::hash::ContentHash;
-use crate::api::listing::{DetailState, ListingId, Summary};
+use crate::api::hash::{ContentHash, Digest};
+use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
-
-/// A part ends before the record that would exceed this.
-const PART: usize = 1 << 20;
 
 /// The content to write, without the details.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +56,7 @@ pub(crate) fn write<W: Write, E>(
     details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
     progress: Progress<'_>,
 ) -> Result<Written, WriteError<E>> {
-    write_with(out, export, details, progress, frame::LEVEL)
+    write_with(out, export, details, progress, part::LEVEL)
 }
 
 pub(super) fn write_with<W: Write, E>(
@@ -72,35 +67,34 @@ pub(super) fn write_with<W: Write, E>(
     level: i32,
 ) -> Result<Written, WriteError<E>> {
     let format = lowest_format(export);
-    let mut parts = PartWriter::begin(out, level, format)?;
+    let mut parts = PartWriter::begin(out, level, format, export.base.is_none())?;
     let before = export.base.map(Hashes::of);
     let manifest = manifest_of(export, before.as_ref());
     manifest.check().map_err(|why| unwritable("the manifest", why))?;
-    parts.json(Kind::Manifest, &manifest)?;
+    parts.json(PartKind::Manifest, &manifest)?;
     content(&mut parts, export, before.as_ref())?;
     drop(before);
-    let mut evidence = Batch::new(Kind::Evidence);
     for (term, listed) in export.evidence {
         let mut record = Vec::new();
         records::put_term(&mut record, term, listed);
-        parts.push(&mut evidence, &record, || format!("what the origin listed for {:?}", term.1))?;
+        parts.push(PartKind::Evidence, &record, || format!("what the origin listed for {:?}", term.1))?;
     }
-    parts.flush(&mut evidence)?;
+    parts.flush(PartKind::Evidence)?;
     if let Some(learned) = export.learned {
         learned.check().map_err(|why| unwritable("what was learned of odd requests", why))?;
-        parts.json(Kind::Lessons, learned)?;
+        parts.json(PartKind::Lessons, learned)?;
     }
     let validators = write_details(&mut parts, export, details, progress)?;
     let digest = parts.chain;
     for (raw, packed) in validators {
-        parts.packed(Kind::Validators, raw, &packed)?;
+        parts.packed(PartKind::Validators, raw, &packed)?;
     }
-    let end = [&parts.count.to_le_bytes()[..], &parts.raw.to_le_bytes(), digest.as_bytes()].concat();
-    parts.part(Kind::End, &end)?;
+    let end = [&parts.count.to_le_bytes()[..], &parts.raw.to_le_bytes(), &digest.0].concat();
+    parts.part(PartKind::End, &end)?;
     if parts.raw > most_unpacked(parts.bytes) {
         return Err(unwritable("the bundle", format!("{} bytes would unpack to {}", parts.bytes, parts.raw)));
     }
-    if parts.held > held::most(parts.bytes) {
+    if parts.held > most_memory(parts.bytes) {
         let why = format!("{} bytes would take {} bytes of memory", parts.bytes, parts.held);
         return Err(unwritable("the bundle", why));
     }
@@ -122,10 +116,6 @@ fn lowest_format(export: &Export<'_>) -> u16 {
         Some(_) => WITH_LESSONS,
         None => WITHOUT_LESSONS,
     }
-}
-
-fn unwritable<E>(what: impl Into<String>, why: impl Into<String>) -> WriteError<E> {
-    WriteError::Unwritable { what: what.into(), why: why.into() }
 }
 
 fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
@@ -184,45 +174,40 @@ fn content<W: Write, E>(
 ) -> Result<(), WriteError<E>> {
     let Export { content, base, .. } = *export;
     open::check_envelope(&content.envelope).map_err(|why| unwritable("the envelope", why))?;
-    parts.json(Kind::Envelope, &content.envelope)?;
+    parts.json(PartKind::Envelope, &content.envelope)?;
     for (n, text) in content.taxonomies.iter().enumerate() {
         if text.len() > MAX_TEXT {
             return Err(unwritable("a taxonomy", format!("{} bytes are too much", text.len())));
         }
         match base {
-            None => {
-                parts.held += held::terms(text.len() as u64);
-                parts.part(Kind::Taxonomy, text.as_bytes())?;
-            }
-            Some(base) => parts.part(Kind::Taxonomy, &script::text(&base.taxonomies[n], text))?,
+            None => parts.part(PartKind::Taxonomy, text.as_bytes())?,
+            Some(base) => parts.part(PartKind::Taxonomy, &delta::text(&base.taxonomies[n], text))?,
         }
     }
     if listed(content).windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(unwritable("the snapshot", "it has a listing twice"));
     }
     if let Some(base) = base {
-        let mut order = Batch::new(Kind::Order);
         let mut result = Ok(());
-        script::order(&base.summaries, &content.summaries, |step| {
+        delta::order(&base.summaries, &content.summaries, |step| {
             let mut record = Vec::new();
             step.put(&mut record);
             if result.is_ok() {
-                result = parts.push(&mut order, &record, || "the order".to_owned());
+                result = parts.push(PartKind::Order, &record, || "the order".to_owned());
             }
         });
         result?;
-        parts.flush(&mut order)?;
+        parts.flush(PartKind::Order)?;
     }
     let is_known = |summary: &Summary| before.and_then(|before| before.get(summary.id)) == Some(summary.hash);
-    let mut summaries = Batch::new(Kind::Summaries);
     for summary in content.summaries.iter().filter(|summary| !is_known(summary)) {
         let name = || format!("the summary of listing {}", summary.id);
         records::check_summary(summary).map_err(|why| unwritable(name(), why))?;
         let mut record = Vec::with_capacity(4 + summary.raw.len());
-        records::put_summary(&mut record, summary);
-        parts.push(&mut summaries, &record, name)?;
+        records::put_text(&mut record, &summary.raw);
+        parts.push(PartKind::Summaries, &record, name)?;
     }
-    parts.flush(&mut summaries)
+    Ok(parts.flush(PartKind::Summaries)?)
 }
 
 /// The ids of all listings, ascending.
@@ -242,130 +227,36 @@ fn write_details<W: Write, E>(
     progress: Progress<'_>,
 ) -> Result<Packed, WriteError<E>> {
     let mut listed = listed(export.content).into_iter();
-    let (mut bodies, mut validators, mut packed) = (Batch::new(Kind::Details), Vec::new(), Packed::new());
-    let mut counts = Counts::default();
+    let (mut validators, mut packed, mut counts) = (Vec::new(), Packed::new(), Counts::default());
     for detail in details {
-        let (id, detail) = detail.map_err(WriteError::Details)?;
+        let (id, Detail { state, body, current, etag, last_modified }) = detail.map_err(WriteError::Details)?;
         if !listed.any(|listed| listed == id) {
             return Err(WriteError::OutOfTurn(id));
         }
         let name = || format!("the detail of listing {id}");
-        let Detail { state, body, current, .. } = &detail;
-        Body { id, state: *state, text: body }.check().map_err(|why| unwritable(name(), why))?;
-        let (etag, last_modified) = (detail.etag.as_deref(), detail.last_modified.as_deref());
-        let own = Validators { id, current: *current, etag, last_modified };
-        own.check().map_err(|why| unwritable(name(), why))?;
-        let mut record = Vec::with_capacity(BODY_HEAD + body.len());
-        records::put_body(&mut record, id, *state, body);
-        parts.push(&mut bodies, &record, name)?;
+        let body = Body { id, state, text: &body };
+        let own = Validators { id, current, etag: etag.as_deref(), last_modified: last_modified.as_deref() };
+        body.check().and_then(|_| own.check()).map_err(|why| unwritable(name(), why))?;
+        let mut record = Vec::with_capacity(16 + body.text.len());
+        body.put(&mut record);
+        parts.push(PartKind::Details, &record, name)?;
         let start = validators.len();
         own.put(&mut validators);
         if validators.len() > PART && start > 0 {
             let last = validators.split_off(start);
-            packed.push((validators.len() as u32, parts.packer.pack(&validators)?));
+            packed.push((validators.len() as u32, parts.packer.compress(&validators)?));
             validators = last;
         }
-        match state {
-            DetailState::Present => counts.present += 1,
-            DetailState::Gone => counts.gone += 1,
-        }
+        counts.add(state);
         progress(counts.all(), export.details.all());
     }
-    parts.flush(&mut bodies)?;
+    parts.flush(PartKind::Details)?;
     if !validators.is_empty() {
-        packed.push((validators.len() as u32, parts.packer.pack(&validators)?));
+        packed.push((validators.len() as u32, parts.packer.compress(&validators)?));
     }
     if counts == export.details {
         return Ok(packed);
     }
     let told = |counts: Counts| format!("{} present and {} gone", counts.present, counts.gone);
     Err(WriteError::Counts { announced: told(export.details), found: told(counts) })
-}
-
-/// Records of one kind, until they fill a part.
-struct Batch {
-    kind: Kind,
-    raw: Vec<u8>,
-}
-
-impl Batch {
-    const fn new(kind: Kind) -> Self {
-        Self { kind, raw: Vec::new() }
-    }
-}
-
-struct PartWriter<W> {
-    out: W,
-    packer: Packer,
-    chain: Digest,
-    count: u32,
-    raw: u64,
-    /// The memory that a reader needs for it, in bytes.
-    held: u64,
-    bytes: u64,
-}
-
-impl<W: Write> PartWriter<W> {
-    fn begin(mut out: W, level: i32, format: u16) -> io::Result<Self> {
-        out.write_all(&part::start(format))?;
-        let packer = Packer::new(level)?;
-        Ok(Self { out, packer, chain: part::first(format), count: 0, raw: 0, held: 0, bytes: START_LEN as u64 })
-    }
-
-    fn json<E>(&mut self, kind: Kind, value: &impl serde::Serialize) -> Result<(), WriteError<E>> {
-        let raw = serde_json::to_vec(value).map_err(|error| unwritable("JSON", error.to_string()))?;
-        if raw.len() > kind.most_raw() {
-            let why = format!("{} bytes are too much; the limit is {}", raw.len(), kind.most_raw());
-            return Err(unwritable(format!("the {}", kind.as_str()), why));
-        }
-        Ok(self.part(kind, &raw)?)
-    }
-
-    fn part(&mut self, kind: Kind, raw: &[u8]) -> io::Result<()> {
-        let packed = self.packer.pack(raw)?;
-        self.packed(kind, raw.len() as u32, &packed)
-    }
-
-    fn packed(&mut self, kind: Kind, raw: u32, packed: &[u8]) -> io::Result<()> {
-        let head = Head::following(&self.chain, kind, raw, packed);
-        let bytes = head.to_bytes();
-        self.out.write_all(&bytes)?;
-        self.out.write_all(packed)?;
-        self.chain = head.hash;
-        self.count += 1;
-        self.raw += u64::from(raw);
-        self.held += held::part(kind, u64::from(raw));
-        self.bytes += (bytes.len() + packed.len()) as u64;
-        Ok(())
-    }
-
-    fn push<E>(
-        &mut self,
-        batch: &mut Batch,
-        record: &[u8],
-        name: impl FnOnce() -> String,
-    ) -> Result<(), WriteError<E>> {
-        if record.len() > MAX_PART {
-            return Err(unwritable(name(), format!("{} bytes are more than a part has", record.len())));
-        }
-        if batch.raw.len() + record.len() > PART {
-            self.flush(batch)?;
-        }
-        batch.raw.extend_from_slice(record);
-        self.held += match batch.kind {
-            Kind::Summaries => held::SUMMARY,
-            Kind::Evidence => held::TERM,
-            Kind::Details => held::DETAIL,
-            _ => 0,
-        };
-        Ok(())
-    }
-
-    fn flush<E>(&mut self, batch: &mut Batch) -> Result<(), WriteError<E>> {
-        if !batch.raw.is_empty() {
-            self.part(batch.kind, &batch.raw)?;
-            batch.raw.clear();
-        }
-        Ok(())
-    }
 }

@@ -7,7 +7,8 @@ use std::io::Cursor;
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::{BundleKey, Digest, Key, ShortDigest};
+use super::keys::Key;
+use crate::api::hash::Digest;
 use crate::bundle::signature::{KeyId, MAX_SIGNATURE, Signature, SignatureError, Signer, TrustedKeys};
 use crate::clock::WallTime;
 use crate::snapshot::content::SnapshotId;
@@ -20,7 +21,7 @@ pub(crate) const MOST_DELTAS: usize = 64;
 /// The largest number of a head: every reader of JSON takes it exactly.
 pub(crate) const MOST_NUMBER: u64 = (1 << 53) - 1;
 
-const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 /// 9999-12-31T23:59:59.999Z.
 const LAST_MS: i64 = 253_402_300_799_999;
 
@@ -58,50 +59,86 @@ pub(crate) fn is_ahead(sequence: u64, clock: WallTime) -> bool {
     sequence > u64::try_from(clock.as_millis()).unwrap_or(0).saturating_add(DAY_MS)
 }
 
+/// The length and the hash of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileHash {
+    pub bytes: u64,
+    pub blake3: Digest,
+}
+
+impl FileHash {
+    pub(crate) fn of(file: &[u8]) -> Self {
+        Self { bytes: file.len() as u64, blake3: blake3::hash(file).into() }
+    }
+}
+
 /// A bundle that a head names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct NamedBundle {
-    /// The digest of the bundle before it in the chain; `None`: a full bundle.
-    pub base: Option<Digest>,
+    /// Its name in the object store, which follows from the rest: see [`NamedBundle::key`].
+    key: String,
+    /// The length of the file.
+    pub bytes: u64,
+    /// The hash of the file.
+    pub blake3: Digest,
     /// The bundle's digest.
     pub digest: Digest,
     /// The snapshot that it leads to.
     pub snapshot: SnapshotId,
-    /// The length of the file.
-    pub bytes: u64,
-    /// The hash of the file.
-    pub blake3: Digest,
+    /// The digest of the bundle before it in the chain; `None`: a full bundle.
+    #[serde(default, rename = "base_digest", skip_serializing_if = "Option::is_none")]
+    pub base: Option<Digest>,
 }
 
 impl NamedBundle {
+    pub(crate) fn new(base: Option<Digest>, digest: Digest, snapshot: SnapshotId, file: FileHash) -> Self {
+        let mut named = Self { key: String::new(), bytes: file.bytes, blake3: file.blake3, digest, snapshot, base };
+        named.key = named.key().to_string();
+        named
+    }
+
     /// Its name in the object store.
-    pub(crate) fn key(&self) -> BundleKey {
+    pub(crate) fn key(&self) -> Key {
         match &self.base {
-            None => BundleKey::Full(self.snapshot.clone(), self.digest.short()),
-            Some(base) => BundleKey::Delta(base.short(), self.digest.short()),
+            None => Key::Full(self.snapshot.clone(), self.digest.short()),
+            Some(base) => Key::Delta(base.short(), self.digest.short()),
         }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_snapshot(&self.snapshot)?;
+        check_file(self.bytes, &self.key, &self.key())
     }
 }
 
 /// The journal that a head names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct NamedJournal {
-    /// The length of the file.
+    /// Its name in the object store, which follows from the hash.
+    key: String,
     pub bytes: u64,
-    /// The hash of the file.
     pub blake3: Digest,
 }
 
 impl NamedJournal {
+    pub(crate) fn new(FileHash { bytes, blake3 }: FileHash) -> Self {
+        Self { key: Key::Journal(blake3.short()).to_string(), bytes, blake3 }
+    }
+
     /// Its name in the object store.
-    pub(crate) fn key(&self) -> ShortDigest {
-        self.blake3.short()
+    pub(crate) fn key(&self) -> Key {
+        Key::Journal(self.blake3.short())
     }
 }
 
 /// A head, checked: its chain is without gaps, and its keys are ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Head {
+    /// [`FORMAT`].
+    pub format: u64,
     /// Rises with each head.
     pub sequence: u64,
     /// When it was written, by the publisher's clock; milliseconds since the epoch.
@@ -140,39 +177,16 @@ impl Head {
     pub(crate) fn names(&self, key: &Key) -> bool {
         match key {
             Key::Head => true,
-            Key::Journal(digest) => self.journal.key() == *digest,
-            Key::Bundle(key) | Key::Signature(key) => self.chain().any(|bundle| bundle.key() == *key),
+            Key::Journal(_) => self.journal.key() == *key,
+            Key::Signature(bundle) => self.names(bundle),
+            Key::Full(..) | Key::Delta(..) => self.chain().any(|bundle| bundle.key() == *key),
         }
     }
 
     /// The text of the head, which is signed.
     pub(crate) fn text(&self) -> String {
-        let entry = |bundle: &NamedBundle| Entry {
-            key: bundle.key().to_string(),
-            bytes: bundle.bytes,
-            blake3: bundle.blake3.to_string(),
-            digest: bundle.digest.to_string(),
-            snapshot: bundle.snapshot.to_string(),
-            base_digest: bundle.base.map(|base| base.to_string()),
-        };
-        let journal = JournalEntry {
-            key: Key::Journal(self.journal.key()).to_string(),
-            bytes: self.journal.bytes,
-            blake3: self.journal.blake3.to_string(),
-        };
-        let inner = HeadText {
-            format: FORMAT,
-            sequence: self.sequence,
-            written_ms: self.written_ms,
-            confirmed_ms: self.confirmed_ms,
-            certificate: self.certificate,
-            snapshot: self.snapshot.to_string(),
-            full: entry(&self.full),
-            deltas: self.deltas.iter().map(entry).collect(),
-            journal,
-        };
         // Numbers and texts always have a JSON form.
-        serde_json::to_string(&inner).unwrap_or_default()
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// The file: the text, signed by `signer` if there is one.
@@ -209,7 +223,6 @@ impl Head {
         let mut signed_by = None;
         if !trusted.is_empty() {
             let signature = Signature::parse(signature.ok_or(HeadError::Unsigned)?.as_bytes())?;
-            signature.check_key(trusted)?;
             signed_by = Some(signature.verify(Cursor::new(head.as_bytes()), trusted)?.key);
         }
         let head = Self::read_text(&head)?;
@@ -220,13 +233,52 @@ impl Head {
     }
 
     fn read_text(text: &str) -> Result<Self, HeadError> {
+        /// The format number alone.
+        #[derive(Deserialize)]
+        struct FormatNumber {
+            format: u64,
+        }
         // Before all else, so that a newer format gets the right message.
-        let Format { format } = parse(text.as_bytes())?;
+        let FormatNumber { format } = parse(text.as_bytes())?;
         if format != FORMAT {
             return Err(HeadError::Format(format));
         }
-        let inner: HeadText = parse(text.as_bytes())?;
-        inner.checked().map_err(HeadError::Malformed)
+        let head: Self = parse(text.as_bytes())?;
+        head.check().map(|()| head).map_err(HeadError::Malformed)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.sequence > MOST_NUMBER {
+            return Err(format!("sequence {} is beyond 2^53 - 1", self.sequence));
+        }
+        for (name, at_ms) in [("written_ms", self.written_ms), ("confirmed_ms", self.confirmed_ms)] {
+            if !(-LAST_MS..=LAST_MS).contains(&at_ms) {
+                return Err(format!("{name} is {at_ms}, which is no instant"));
+            }
+        }
+        if self.deltas.len() > MOST_DELTAS {
+            return Err(format!("it names {} deltas; at most {MOST_DELTAS} are read", self.deltas.len()));
+        }
+        check_snapshot(&self.snapshot)?;
+        self.full.check()?;
+        if self.full.base.is_some() {
+            return Err("the full bundle has a base_digest".to_owned());
+        }
+        for (at, (before, delta)) in self.chain().zip(&self.deltas).enumerate() {
+            delta.check()?;
+            if delta.base != Some(before.digest) {
+                return Err(format!("delta {} does not follow {}", delta.digest, before.digest));
+            }
+            if self.chain().take(at + 1).any(|other| other.digest == delta.digest) {
+                return Err(format!("it names {} twice", delta.digest));
+            }
+        }
+        check_file(self.journal.bytes, &self.journal.key, &self.journal.key())?;
+        let end = &self.end().snapshot;
+        if *end != self.snapshot {
+            return Err(format!("its chain ends with {end}, not with its snapshot {}", self.snapshot));
+        }
+        Ok(())
     }
 }
 
@@ -261,122 +313,17 @@ struct Outer {
     signature: Option<String>,
 }
 
-/// The format number alone.
-#[derive(Deserialize)]
-struct Format {
-    format: u64,
-}
-
-/// The text.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HeadText {
-    format: u64,
-    sequence: u64,
-    written_ms: i64,
-    confirmed_ms: i64,
-    certificate: Certificate,
-    snapshot: String,
-    full: Entry,
-    deltas: Vec<Entry>,
-    journal: JournalEntry,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    key: String,
-    bytes: u64,
-    blake3: String,
-    digest: String,
-    snapshot: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    base_digest: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JournalEntry {
-    key: String,
-    bytes: u64,
-    blake3: String,
-}
-
-impl HeadText {
-    fn checked(self) -> Result<Head, String> {
-        if self.sequence > MOST_NUMBER {
-            return Err(format!("sequence {} is beyond 2^53 - 1", self.sequence));
-        }
-        for (name, at_ms) in [("written_ms", self.written_ms), ("confirmed_ms", self.confirmed_ms)] {
-            if !(-LAST_MS..=LAST_MS).contains(&at_ms) {
-                return Err(format!("{name} is {at_ms}, which is no instant"));
-            }
-        }
-        if self.deltas.len() > MOST_DELTAS {
-            return Err(format!("it names {} deltas; at most {MOST_DELTAS} are read", self.deltas.len()));
-        }
-        let snapshot = snapshot(&self.snapshot)?;
-        let full = self.full.checked()?;
-        if full.base.is_some() {
-            return Err("the full bundle has a base_digest".to_owned());
-        }
-        let (mut deltas, mut before): (Vec<NamedBundle>, Digest) = (Vec::new(), full.digest);
-        for entry in self.deltas {
-            let delta = entry.checked()?;
-            if delta.base != Some(before) {
-                return Err(format!("delta {} does not follow {before}", delta.digest));
-            }
-            if delta.digest == full.digest || deltas.iter().any(|other| other.digest == delta.digest) {
-                return Err(format!("it names {} twice", delta.digest));
-            }
-            before = delta.digest;
-            deltas.push(delta);
-        }
-        let JournalEntry { key, bytes, blake3 } = self.journal;
-        let journal = NamedJournal { bytes: length(bytes)?, blake3: digest(&blake3)? };
-        expect_key(&key, &Key::Journal(journal.key()))?;
-        let (sequence, written_ms, confirmed_ms) = (self.sequence, self.written_ms, self.confirmed_ms);
-        let certificate = self.certificate;
-        let head = Head { sequence, written_ms, confirmed_ms, certificate, snapshot, full, deltas, journal };
-        if head.end().snapshot != head.snapshot {
-            return Err(format!(
-                "its chain ends with {}, not with its snapshot {}",
-                head.end().snapshot,
-                head.snapshot
-            ));
-        }
-        Ok(head)
+/// A length, and a name that must be the one that follows from the rest.
+fn check_file(bytes: u64, key: &str, expected: &Key) -> Result<(), String> {
+    if !(1..=MOST_NUMBER).contains(&bytes) {
+        return Err(format!("{bytes} is not the length of a file"));
     }
+    if key == expected.to_string() { Ok(()) } else { Err(format!("the key {key:?} must be {expected}")) }
 }
 
-impl Entry {
-    fn checked(self) -> Result<NamedBundle, String> {
-        let named = NamedBundle {
-            base: self.base_digest.as_deref().map(digest).transpose()?,
-            digest: digest(&self.digest)?,
-            snapshot: snapshot(&self.snapshot)?,
-            bytes: length(self.bytes)?,
-            blake3: digest(&self.blake3)?,
-        };
-        expect_key(&self.key, &named.key().into())?;
-        Ok(named)
-    }
-}
-
-fn expect_key(found: &str, expected: &Key) -> Result<(), String> {
-    if found == expected.to_string() { Ok(()) } else { Err(format!("the key {found:?} must be {expected}")) }
-}
-
-fn digest(text: &str) -> Result<Digest, String> {
-    Digest::parse(text).ok_or_else(|| format!("{text:?} is not a hash of 64 hexadecimal digits"))
-}
-
-fn snapshot(text: &str) -> Result<SnapshotId, String> {
-    SnapshotId::parse(text).ok_or_else(|| format!("{text:?} is not a snapshot id"))
-}
-
-fn length(bytes: u64) -> Result<u64, String> {
-    if (1..=MOST_NUMBER).contains(&bytes) { Ok(bytes) } else { Err(format!("{bytes} is not the length of a file")) }
+fn check_snapshot(id: &SnapshotId) -> Result<(), String> {
+    let text = id.as_str();
+    SnapshotId::parse(text).map(drop).ok_or_else(|| format!("{text:?} is not a snapshot id"))
 }
 
 #[cfg(test)]

@@ -1,59 +1,43 @@
 //! The place: one prefix of an object store, with deadlines.
 //!
-//! Reads, writes, lists and removes objects by their [`Key`], without knowing what they mean. Each call ends in bounded
-//! time, and bodies are streamed. The client is that of `object_store`; [`open`] makes it from the configuration.
-//! Callers: publisher and replica.
+//! Reads, writes, lists and removes objects by their [`Key`], without knowing what they mean. Small objects are read and
+//! written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The client is that
+//! of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica.
 
 mod error;
 mod open;
-mod read;
-mod sweep;
 #[cfg(test)]
 mod tests;
-mod write;
 
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, UpdateVersion};
+use object_store::{GetOptions, GetRange, GetResult, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::time::timeout;
 
+use super::head::FileHash;
 use super::keys::Key;
+use crate::tasks::blocking;
 
 pub(crate) use error::PlaceError;
-pub(crate) use read::Found;
-pub(crate) use write::Condition;
+/// When an object may be written, and one version of it, as the object store tells versions apart.
+pub(crate) use object_store::{PutMode, UpdateVersion};
 
-/// How long calls may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// A call with a small answer, with all its retries.
-    pub call: Duration,
-    /// The next piece of an object that is being read, or the next page of a list.
-    pub piece: Duration,
-    /// An object that is being read must bring [`read::FLOOR`] a second in each time of this length.
-    pub pace: Duration,
-    /// One part of an object that is being written.
-    pub part: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            call: Duration::from_secs(20),
-            piece: Duration::from_secs(30),
-            pace: Duration::from_secs(60),
-            part: Duration::from_secs(120),
-        }
-    }
-}
-
-/// One version of an object, as the object store tells versions apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Version(UpdateVersion);
+/// The longest time of a call with a small answer, with all its retries.
+const CALL: Duration = Duration::from_secs(20);
+/// The longest time until the next piece of an object that is being read, or the next page of a list.
+const PIECE: Duration = Duration::from_secs(30);
+/// The longest time of one part of an object that is being written.
+const PART_TIME: Duration = Duration::from_secs(120);
+/// An object that is being read must bring [`FLOOR`] a second in each time of this length.
+const PACE: Duration = Duration::from_secs(60);
 
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +58,16 @@ const MOST_LISTED: usize = 100_000;
 /// The longest time of a list. Foreign objects below the prefix cost nothing but time.
 const LONGEST_LIST: Duration = Duration::from_secs(60);
 
+/// The size of the parts of a large object: at least this, and at most so many parts.
+const PART: u64 = 8 << 20;
+const MOST_PARTS: u64 = 5000;
+
+/// The least bytes a second of a download.
+const FLOOR: u64 = 4 << 10;
+
+/// The directories of objects; the head lies above them.
+const DIRECTORIES: [&str; 4] = ["", "full", "delta", "journal"];
+
 /// A prefix of an object store; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Place {
@@ -81,7 +75,75 @@ pub(crate) struct Place {
     prefix: Path,
     /// The directory, of an object store of files.
     directory: Option<PathBuf>,
-    patience: Patience,
+    /// [`PACE`], but in tests.
+    period: Duration,
+}
+
+/// What has come in the present period, and how long it was waited for. The reader's own pauses do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pace {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Pace {
+    /// After another piece, or a wait without one. `None`: too little has come.
+    fn after(self, waited: Duration, bytes: usize, period: Duration) -> Option<Self> {
+        let pace = Self { waited: self.waited + waited, bytes: self.bytes + bytes as u64 };
+        if pace.waited < period {
+            return Some(pace);
+        }
+        (pace.bytes >= FLOOR * period.as_secs()).then(Self::default)
+    }
+}
+
+/// An object that is being read.
+pub(crate) struct Download {
+    /// The length of the whole object.
+    pub bytes: u64,
+    key: String,
+    pieces: BoxStream<'static, object_store::Result<Bytes>>,
+    /// [`PACE`], but in tests.
+    period: Duration,
+    pace: Pace,
+}
+
+impl Download {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When the object store fails, sends nothing for too long, or less than [`FLOOR`].
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PlaceError> {
+        let period = self.period;
+        let mut silence = Duration::ZERO;
+        loop {
+            let begin = Instant::now();
+            let limit = PIECE.saturating_sub(silence).min(period.saturating_sub(self.pace.waited));
+            let piece = timeout(limit, self.pieces.next()).await;
+            let waited = begin.elapsed().max(if piece.is_err() { limit } else { Duration::ZERO });
+            let piece = piece.ok();
+            let bytes = piece.as_ref().and_then(|piece| piece.as_ref()?.as_ref().ok()).map_or(0, Bytes::len);
+            let all = self.pace.bytes + bytes as u64;
+            let Some(pace) = self.pace.after(waited, bytes, period) else {
+                return Err(PlaceError::Drips { key: self.key.clone(), bytes: all, seconds: period.as_secs() });
+            };
+            self.pace = pace;
+            if let Some(piece) = piece {
+                return piece.transpose().map_err(|error| PlaceError::of(&self.key, &error));
+            }
+            silence += waited;
+            if silence >= PIECE {
+                return Err(PlaceError::slow(&self.key, PIECE));
+            }
+        }
+    }
+}
+
+/// Only over a version that cannot exist. An object store that supports conditions refuses this, so it shows whether it
+/// does.
+pub(crate) fn impossible() -> PutMode {
+    let e_tag = Some("\"00000000000000000000000000000000\"".to_owned());
+    PutMode::Update(UpdateVersion { e_tag, version: Some("1".to_owned()) })
 }
 
 impl Place {
@@ -101,8 +163,8 @@ impl Place {
         let (mut listed, mut seen) = (Vec::new(), 0_u64);
         let end = Instant::now() + LONGEST_LIST;
         loop {
-            let next = timeout(self.patience.piece, objects.next()).await;
-            let Some(object) = next.map_err(|_elapsed| PlaceError::slow("a list", self.patience.piece))? else {
+            let next = timeout(PIECE, objects.next()).await;
+            let Some(object) = next.map_err(|_elapsed| PlaceError::slow("a list", PIECE))? else {
                 return Ok(listed);
             };
             let object = object.map_err(|error| PlaceError::of("the list of objects", &error))?;
@@ -129,10 +191,167 @@ impl Place {
     /// When the object store fails.
     pub(crate) async fn delete(&self, key: &Key) -> Result<(), PlaceError> {
         let path = self.path(key);
-        match self.within(key, self.patience.call, self.store.delete(&path)).await {
+        match self.within(key, CALL, self.store.delete(&path)).await {
             Err(PlaceError::Missing(_)) => Ok(()),
             deleted => deleted,
         }
+    }
+
+    /// Reads an object of at most `most` bytes, and its version; `None`: it still is the version `known`.
+    ///
+    /// # Errors
+    /// When it is missing or longer, or the object store fails.
+    pub(crate) async fn read(
+        &self,
+        key: &Key,
+        most: u64,
+        known: Option<&UpdateVersion>,
+    ) -> Result<Option<(Bytes, UpdateVersion)>, PlaceError> {
+        let if_none_match = known.and_then(|known| known.e_tag.clone());
+        let is_conditional = if_none_match.is_some();
+        let options = GetOptions { if_none_match, ..GetOptions::default() };
+        let path = self.path(key);
+        let answer = timeout(CALL, self.store.get_opts(&path, options)).await;
+        let answer = match answer.map_err(|_elapsed| PlaceError::slow(&key.to_string(), CALL))? {
+            Err(object_store::Error::NotModified { .. }) if is_conditional => return Ok(None),
+            Err(object_store::Error::NotModified { .. }) => {
+                return Err(PlaceError::Failed(format!("it answered 304 to an unconditional request for {key}")));
+            }
+            answer => answer.map_err(|error| PlaceError::of(&key.to_string(), &error))?,
+        };
+        let (e_tag, version) = (answer.meta.e_tag.clone(), answer.meta.version.clone());
+        let version = UpdateVersion { e_tag, version };
+        // A server that ignores the condition, of the same version.
+        if is_conditional && known == Some(&version) {
+            return Ok(None);
+        }
+        let too_large = || PlaceError::TooLarge { key: key.to_string(), most };
+        if answer.meta.size > most {
+            return Err(too_large());
+        }
+        let (mut download, mut read) = (self.downloading(key, answer), BytesMut::new());
+        while let Some(piece) = download.next().await? {
+            read.extend_from_slice(&piece);
+            if read.len() as u64 > most {
+                return Err(too_large());
+            }
+        }
+        Ok(Some((read.freeze(), version)))
+    }
+
+    /// Whether an object has this length and this hash; an object that is missing has not. Its bytes go `into` a file, if
+    /// there is one.
+    ///
+    /// # Errors
+    /// When the object store fails, or the file cannot be written.
+    pub(crate) async fn matches<E: From<PlaceError> + From<io::Error>>(
+        &self,
+        key: &Key,
+        known: FileHash,
+        mut into: Option<File>,
+    ) -> Result<bool, E> {
+        let mut download = match self.download(key, 0).await {
+            Err(PlaceError::Missing(_)) => return Ok(false),
+            download => download?,
+        };
+        let (mut hasher, mut read) = (blake3::Hasher::new(), 0);
+        while let Some(piece) = download.next().await? {
+            read += piece.len() as u64;
+            if read > known.bytes {
+                return Ok(false);
+            }
+            hasher.update(&piece);
+            if let Some(mut file) = into.take() {
+                into = Some(blocking(move || file.write_all(&piece).map(|()| file)).await?);
+            }
+        }
+        Ok(known == FileHash { bytes: read, blake3: hasher.finalize().into() })
+    }
+
+    /// Reads an object from the byte `from` on, as a stream.
+    ///
+    /// # Errors
+    /// When it is missing, or the object store fails, or does not send parts of objects.
+    pub(crate) async fn download(&self, key: &Key, from: u64) -> Result<Download, PlaceError> {
+        let range = (from > 0).then_some(GetRange::Offset(from));
+        let options = GetOptions { range, ..GetOptions::default() };
+        let path = self.path(key);
+        let answer = self.within(key, CALL, self.store.get_opts(&path, options)).await?;
+        Ok(self.downloading(key, answer))
+    }
+
+    fn downloading(&self, key: &Key, answer: GetResult) -> Download {
+        let (bytes, pieces) = (answer.meta.size, answer.into_stream());
+        Download { bytes, key: key.to_string(), pieces, period: self.period, pace: Pace::default() }
+    }
+
+    /// Writes a small object.
+    ///
+    /// # Errors
+    /// [`PlaceError::Changed`] when the condition does not hold, [`PlaceError::Unsupported`] when there is no such
+    /// condition; or the object store fails.
+    pub(crate) async fn write(&self, key: &Key, bytes: Bytes, mode: PutMode) -> Result<UpdateVersion, PlaceError> {
+        let path = self.path(key);
+        // Journals can be some MiB.
+        let limit = CALL + Duration::from_secs(bytes.len() as u64 >> 16);
+        let put = self.store.put_opts(&path, PutPayload::from_bytes(bytes), mode.into());
+        let written = self.within(key, limit, put).await?;
+        Ok(written.into())
+    }
+
+    /// Writes the first `bytes` bytes of a file, from its current position, in parts. The object shows when it is whole.
+    ///
+    /// # Errors
+    /// When the object store fails, or the file cannot be read.
+    pub(crate) async fn write_file(&self, key: &Key, mut file: File, bytes: u64) -> Result<(), PlaceError> {
+        let path = self.path(key);
+        if bytes <= PART {
+            let (_, whole) = piece(file, bytes).await?;
+            let put = self.store.put_opts(&path, whole, PutMode::Overwrite.into());
+            return self.within(key, PART_TIME, put).await.map(drop);
+        }
+        let mut upload = self.within(key, CALL, self.store.put_multipart(&path)).await?;
+        let size = PART.max(bytes.div_ceil(MOST_PARTS));
+        let mut left = bytes;
+        let written = async {
+            while left > 0 {
+                let (again, part) = piece(file, left.min(size)).await?;
+                file = again;
+                left -= left.min(size);
+                self.within(key, PART_TIME, upload.put_part(part)).await?;
+            }
+            self.within(key, PART_TIME, upload.complete()).await.map(drop)
+        };
+        let written = written.await;
+        if written.is_err() {
+            // Stored parts cost money. If the object store does not answer, they stay there.
+            let _ = self.within(key, CALL, upload.abort()).await;
+        }
+        written
+    }
+
+    /// Removes the unfinished files, older than this, that a killed publisher leaves in a directory. Blocks.
+    ///
+    /// The client writes an object to `<name>#<number>` first, and no list shows that. Other object stores have parts of
+    /// large objects instead, which rules of the bucket remove.
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub(crate) fn sweep(&self, older: Duration) -> Result<(), PlaceError> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        for below in DIRECTORIES {
+            // It is made with its first object.
+            let Ok(entries) = fs::read_dir(directory.join(below)) else { continue };
+            for entry in entries.flatten() {
+                let modified = entry.metadata().and_then(|meta| meta.modified()).ok();
+                let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+                let is_old = age.is_some_and(|age| age > older);
+                if is_old && is_unfinished(below, &entry.file_name().to_string_lossy()) {
+                    fs::remove_file(entry.path()).map_err(|error| PlaceError::Failed(error.to_string()))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Waits for an answer of the object store, at most so long.
@@ -145,4 +364,19 @@ impl Place {
         let answer = timeout(limit, call).await.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?;
         answer.map_err(|error| PlaceError::of(&key.to_string(), &error))
     }
+}
+
+fn is_unfinished(below: &str, name: &str) -> bool {
+    let Some((name, number)) = name.rsplit_once('#') else { return false };
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && PathBuf::from(below).join(name).to_str().is_some_and(|key| Key::parse(key).is_some())
+}
+
+/// The next bytes of a file, and the file again.
+async fn piece(mut file: File, bytes: u64) -> Result<(File, PutPayload), PlaceError> {
+    let read = blocking(move || {
+        let mut piece = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        file.read_exact(&mut piece).map(|()| (file, PutPayload::from(piece)))
+    });
+    Ok(read.await?)
 }

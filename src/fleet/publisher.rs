@@ -5,14 +5,9 @@
 //! failure it tries again, with growing pauses. The source of a snapshot (crawl, bundle, another object store,
 //! rollback) makes no difference. Callers: [`crate::app`].
 
-mod chores;
-mod error;
 mod ledger;
-mod offer;
 mod plan;
-mod read_back;
 pub(crate) mod status;
-mod store_head;
 mod tidy;
 mod write;
 
@@ -20,27 +15,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::head::is_ahead;
-use super::place::Place;
+use super::place::{Place, PlaceError};
 use crate::bundle::signature::{Signer, TrustedKeys};
 use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
+use crate::config::{Config, PublishConfig};
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
-use crate::tasks;
+use crate::tasks::blocking;
 
-use error::PublishError;
 pub(crate) use ledger::release;
 use ledger::{Ledger, Whose};
-use plan::{Facts, Offer, PAUSE_MS, Step};
-use read_back::ReadBack;
-use status::PublishStatus;
-use store_head::{Conditions, InStore};
+use plan::{Facts, NextWrite, Offer, PAUSE_MS};
+use status::{PublishError, PublishFacts, PublishStatus};
+use tidy::ReadBack;
+use write::InStore;
 
 /// How often the task looks whether details have arrived, objects must be checked, or `publish.full_every` has passed.
 /// A new snapshot wakes it at once.
@@ -55,28 +51,13 @@ const KEY_PAUSE: Duration = Duration::from_secs(600);
 /// A plan has fewer steps than this: two publishers that write at once must not keep each other busy.
 const MOST_STEPS: u32 = 4;
 
-/// The settings of a publisher.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// The address of the object store, for messages and the ledger.
-    pub url: String,
-    /// The key that signs; `None`: nothing is signed.
-    pub sign_key: Option<PathBuf>,
-    /// The file with its password.
-    pub sign_password_file: Option<PathBuf>,
-    /// `bundle.trusted_keys`: the keys of other publishers on the prefix. Of use to one that signs.
-    pub trusted: TrustedKeys,
-    /// `publish.full_every`.
-    pub full_every: Duration,
-    /// `publish.keep`.
-    pub keep: Duration,
-    /// Where bundles are written before they are sent.
-    pub data_dir: PathBuf,
-}
-
 /// The publisher, before it runs.
 pub(crate) struct Publisher {
-    settings: Settings,
+    settings: PublishConfig,
+    /// `bundle.trusted_keys`: the keys of other publishers on the prefix. Of use to one that signs.
+    others: TrustedKeys,
+    /// Where bundles are written before they are sent.
+    data_dir: PathBuf,
     place: Place,
     snapshots: Snapshots,
     details: Option<Details>,
@@ -93,9 +74,11 @@ pub(crate) struct Publisher {
     sequence: Option<u64>,
     /// The head in the object store, as last read.
     stored: Option<InStore>,
-    conditions: Conditions,
+    /// Whether a conditional write that had to be refused was refused; `None`: not tried yet. Else the object store has no
+    /// conditions, or ignores them: the last write wins.
+    has_conditions: Option<bool>,
     /// What could be written of the current snapshot, by its epoch, with the journal.
-    offered: Option<(u64, Offer, Arc<Vec<u8>>)>,
+    offered: Option<(u64, Offer, Bytes)>,
     /// The revision of the details when the chain was known to have all of them.
     seen_details: Option<u64>,
     /// Whether the object store has lost an object of the chain.
@@ -113,18 +96,27 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher that does nothing before [`Publisher::run`], but whose snapshot is kept from now on.
-    pub(crate) fn new(
-        settings: Settings,
-        place: Place,
+    /// A publisher that does nothing before [`Publisher::run`], but whose snapshot is kept from now on; `None`: nothing is
+    /// written to an object store.
+    ///
+    /// # Errors
+    /// When the options of the object store do not make a client.
+    pub(crate) fn open(
+        config: &Config,
+        others: TrustedKeys,
         snapshots: Snapshots,
         details: Option<Details>,
         clock: Clock,
         status: PublishStatus,
-    ) -> Self {
+    ) -> Result<Option<Self>, PlaceError> {
+        let settings = config.publish.clone();
+        let Some(url) = &settings.url else { return Ok(None) };
+        let (place, url) = (Place::open(url, &settings.options)?, url.to_string());
         let mut publisher = Self {
-            whose: Whose { url: settings.url.clone(), signed_by: None },
+            whose: Whose { url: url.clone(), signed_by: None },
             settings,
+            others,
+            data_dir: config.data_dir.clone(),
             place,
             snapshots,
             details,
@@ -136,7 +128,7 @@ impl Publisher {
             ledger: None,
             sequence: None,
             stored: None,
-            conditions: Conditions::Unknown,
+            has_conditions: None,
             offered: None,
             seen_details: None,
             is_broken: false,
@@ -147,10 +139,12 @@ impl Publisher {
             settled: None,
         };
         // The mirror may drop old snapshots before the key is open.
-        publisher.snapshots.keep_for_chain(ledger::end_of(publisher.snapshots.store(), &publisher.settings.url));
-        publisher.sequence = ledger::sequence(publisher.snapshots.store(), &publisher.settings.url);
-        publisher.status.began_with(publisher.sequence);
-        publisher
+        let last = ledger::last_head(publisher.store(), &publisher.whose.url);
+        publisher.sequence = last.as_ref().map(|head| head.sequence);
+        let shown = PublishFacts { url: Some(url), sequence: publisher.sequence, ..PublishFacts::default() };
+        publisher.status.lock().facts = shown;
+        publisher.snapshots.keep_for_chain(last.map(|head| head.snapshot));
+        Ok(Some(publisher))
     }
 
     /// Publishes until the process ends.
@@ -194,16 +188,16 @@ impl Publisher {
 
     /// Opens the key and reads the ledger.
     async fn prepare(&mut self) -> Result<(), PublishError> {
-        let Settings { sign_key, sign_password_file, .. } = self.settings.clone();
+        let PublishConfig { sign_key, sign_password_file, .. } = self.settings.clone();
         if let Some(key) = sign_key {
-            self.status.lacks(self.clock.now_mono());
-            let signer = tasks::blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
+            self.status.lock().lacks(self.clock.now_mono());
+            let signer = blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
             self.whose.signed_by = Some(signer.key().to_string());
-            self.trusted = self.settings.trusted.and(&signer)?;
+            self.trusted = self.others.and(&signer)?;
             self.signer = Some(Arc::new(signer));
         }
         let (store, whose) = (self.snapshots.store().clone(), self.whose.clone());
-        let (sequence, ledger) = tasks::blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
+        let (sequence, ledger) = blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
         (self.sequence, self.ledger) = (self.sequence.max(sequence), ledger);
         Ok(())
     }
@@ -227,7 +221,7 @@ impl Publisher {
         let clock = self.clock.now_wall();
         let Some(sequence) = self.sequence.filter(|sequence| is_ahead(*sequence, clock)) else { return Ok(()) };
         let (store, whose) = (self.store().clone(), self.whose.clone());
-        let (kept, _) = tasks::blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
+        let (kept, _) = blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
         if kept.is_some() {
             return Err(PublishError::Ahead { sequence, clock });
         }
@@ -240,17 +234,17 @@ impl Publisher {
         self.check_number().await?;
         for _ in 0..MOST_STEPS {
             let Some(served) = self.snapshots.current().get() else { return Ok(()) };
-            let journal = self.offer(&served).await?;
+            self.offer(&served).await?;
             let step = self.plan(&served).await?;
-            if let Step::Nothing | Step::Later(_) = step {
+            if let NextWrite::Nothing | NextWrite::Later(_) = step {
                 self.settled = Some(served.epoch);
-                if self.status.succeeded(self.clock.now_wall()) {
-                    tracing::info!(url = self.settings.url, "publishing works again");
+                if self.status.lock().succeeded(self.clock.now_wall()) {
+                    tracing::info!(url = self.whose.url, "publishing works again");
                 }
                 return Ok(());
             }
-            self.status.lacks(self.clock.now_mono());
-            match self.act(step, &served, &journal).await {
+            self.status.lock().lacks(self.clock.now_mono());
+            match self.act(step, &served).await {
                 Ok(()) => {}
                 // Another publisher has written: read the head again.
                 Err(error) if error.is_conflict() => self.stored = None,
@@ -264,23 +258,19 @@ impl Publisher {
         Err(PublishError::Busy)
     }
 
-    /// The journal of what is served; the offer is kept for the plan.
-    async fn offer(&mut self, served: &Arc<Snapshot>) -> Result<Arc<Vec<u8>>, PublishError> {
-        if let Some((epoch, _, journal)) = &self.offered
-            && *epoch == served.epoch
-        {
-            return Ok(journal.clone());
+    /// Notes what could be written of what is served.
+    async fn offer(&mut self, served: &Arc<Snapshot>) -> Result<(), PublishError> {
+        if self.offered.as_ref().is_none_or(|(epoch, ..)| *epoch != served.epoch) {
+            let (snapshots, published) = (self.snapshots.clone(), served.clone());
+            let offer = blocking(move || Ok::<_, PublishError>(Offer::of(&snapshots, &published)));
+            let (offer, journal) = offer.await?;
+            self.offered = Some((served.epoch, offer, journal));
         }
-        let (snapshots, published) = (self.snapshots.clone(), served.clone());
-        let (offer, journal) =
-            tasks::blocking(move || Ok::<_, PublishError>(offer::of(&snapshots, &published))).await?;
-        let journal = Arc::new(journal);
-        self.offered = Some((served.epoch, offer, journal.clone()));
-        Ok(journal)
+        Ok(())
     }
 
     /// Looks at the object store and decides.
-    async fn plan(&mut self, served: &Arc<Snapshot>) -> Result<Step, PublishError> {
+    async fn plan(&mut self, served: &Arc<Snapshot>) -> Result<NextWrite, PublishError> {
         if self.stored.is_none() || self.looked.is_none_or(|(epoch, _)| epoch != served.epoch) || self.is_time_to_look()
         {
             self.look().await?;
@@ -300,12 +290,12 @@ impl Publisher {
                 settle(details.as_ref());
                 Ok::<_, PublishError>(snapshots.has_more_details(&served, &end)?)
             };
-            has_more_details = tasks::blocking(compare).await?;
+            has_more_details = blocking(compare).await?;
             if !has_more_details {
                 self.seen_details = revision;
             }
         }
-        let Some((_, offer, _)) = &self.offered else { return Ok(Step::Nothing) };
+        let Some((_, offer, _)) = &self.offered else { return Ok(NextWrite::Nothing) };
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.end.is_some());
         let step = plan::next(&Facts {
             now_ms,
@@ -342,9 +332,9 @@ impl Publisher {
     }
 
     fn fail(&self, error: &PublishError, pause: Duration) {
-        self.status.lacks(self.clock.now_mono());
-        let why = Excerpt(format!("publishing to {} fails: {error}", self.settings.url)).to_string();
-        if self.status.failed(error.as_str(), why.clone()) {
+        self.status.lock().lacks(self.clock.now_mono());
+        let why = Excerpt(format!("publishing to {} fails: {error}", self.whose.url)).to_string();
+        if self.status.lock().failed(error.as_str(), why.clone()) {
             tracing::warn!(pause = ?pause, "{why}");
         }
     }

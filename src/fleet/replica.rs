@@ -1,25 +1,25 @@
 //! A replica: polls the head of an object store, fetches and verifies the bundles that it lacks, and imports them.
 //!
-//! It never stops serving: a failure is logged, shown in `/status`, and tried again. [`super::follow`] decides what to
-//! do about a head; [`take`] carries it out; [`fetch`] moves bytes; [`crate::snapshots::follow`] writes. Callers:
+//! It never stops serving: a failure is logged, shown in `/status`, and tried again. [`mod@decide`] says what to do about
+//! a head; [`take`] carries it out; [`fetch`] moves bytes; [`crate::snapshots::follow`] writes. A mirror with an empty
+//! disk takes its first data in the same way, once; after that it asks its origin, as any mirror. Callers:
 //! [`crate::app`].
 
-mod bad;
-mod error;
-pub(crate) mod fetch;
-mod seed;
+mod decide;
+mod fetch;
 pub(crate) mod status;
 mod take;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
+use url::Url;
 
-use super::follow::{Decision, believed_ms, decide, taken};
 use super::head::{self, Head};
 use super::keys::Key;
-use super::place::{Found, PlaceError, Version};
+use super::place::{Place, PlaceError, UpdateVersion};
 use crate::bundle::signature::TrustedKeys;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
@@ -27,18 +27,21 @@ use crate::config::Settings;
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::{Snapshots, follow};
+use crate::snapshots::Snapshots;
+use crate::snapshots::follow::{self, Stand, Took};
 use crate::tasks::blocking;
 
-use bad::BadObject;
-use error::FollowError;
-use fetch::{FetchError, Fetcher};
-use status::{Outcome, Stamps};
+use decide::{BadObject, Decision, FollowError, believed_ms, decide, taken};
+use status::{PollOutcome, ReplicaStatus, Stamps};
 
 /// The longest pause after failures, unless polls are further apart.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The pause between two log lines about the same failure.
 const REPEATED: Duration = Duration::from_secs(60);
+
+/// Tries of a mirror to get its first data before it crawls instead, and the pause between them.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// A head is read with a conditional request only after it was read again, unchanged, this long after the first time.
 /// The `ETag`s of some web servers are made from the length and the second of the file, so two heads of one second
@@ -49,7 +52,7 @@ const SETTLED: Duration = Duration::from_secs(3);
 struct Newest {
     head: Arc<Head>,
     /// Its `ETag` or version in the object store.
-    version: Version,
+    version: UpdateVersion,
     /// When it was first seen.
     since: Monotonic,
     /// Whether it was read again so much later that another head of the same length would have another version.
@@ -58,13 +61,27 @@ struct Newest {
 
 /// Follows an object store.
 pub(crate) struct Follower {
-    pub fetcher: Fetcher,
+    pub place: Place,
+    /// Where downloaded files go.
+    pub data_dir: PathBuf,
+    /// The largest bundle, in bytes.
+    pub most: u64,
+    /// A bundle shares equal texts with the newest data here.
     pub snapshots: Snapshots,
     /// Details in memory.
     pub details: Option<Details>,
     /// The keys of accepted heads; none: every head is accepted.
     pub trusted: TrustedKeys,
     pub clock: Clock,
+    pub status: ReplicaStatus,
+    /// A command interrupts a download, so that a slow one does not hold the replica.
+    pub commands: Commands,
+    pub state: FollowState,
+}
+
+/// What a follower remembers.
+#[derive(Default)]
+pub(crate) struct FollowState {
     newest: Option<Newest>,
     /// Whether files of an earlier process were removed.
     is_tidy: bool,
@@ -76,37 +93,27 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// A follower that has read nothing yet.
-    pub(crate) fn new(
-        fetcher: Fetcher,
-        snapshots: Snapshots,
-        details: Option<Details>,
-        trusted: TrustedKeys,
-        clock: Clock,
-    ) -> Self {
-        let (newest, is_tidy, bad, journal, jitter) = Default::default();
-        Self { fetcher, snapshots, details, trusted, clock, newest, is_tidy, bad, journal, jitter }
-    }
-
     /// Follows until the process ends. The head is read every `replica.poll`, and at once when the configuration
     /// changes.
-    pub(crate) async fn run(mut self, settings: Settings, commands: Commands) {
-        let status = self.fetcher.status.clone();
+    pub(crate) async fn run(mut self, settings: Settings) {
+        let (status, commands) = (self.status.clone(), self.commands.clone());
         let (every, mut changes) = (|| settings.load().replica.poll, settings.changes());
         match self.snapshots.stand() {
-            Ok(stand) => status.starts_at(stand.taken.sequence),
+            Ok(stand) => {
+                let taken = stand.taken.sequence;
+                status.lock().facts.sequence = (taken > 0).then_some(taken);
+            }
             Err(error) => tracing::warn!(%error, "the record of the last head that this replica took cannot be read"),
         }
         let (mut failures, mut said): (u32, Option<(String, Monotonic)>) = (0, None);
         loop {
             if commands.take().forget_sequence {
                 let store = self.snapshots.store().clone();
-                match blocking(move || Ok::<_, FetchError>(follow::forget_taken(&store))).await {
-                    Ok(Ok(())) => {
-                        status.starts_at(0);
+                match blocking(move || Ok::<_, FollowError>(follow::forget_taken(&store)?)).await {
+                    Ok(()) => {
+                        status.lock().facts.sequence = None;
                         tracing::warn!("the number of the last head was forgotten; any head is newer now");
                     }
-                    Ok(Err(error)) => tracing::error!(%error, "the number of the last head could not be forgotten"),
                     Err(error) => tracing::error!(%error, "the number of the last head could not be forgotten"),
                 }
             }
@@ -117,13 +124,13 @@ impl Follower {
                         tracing::info!(sequence, "following the object store again");
                     }
                     failures = 0;
-                    status.is_level(sequence, outcome, now);
+                    status.lock().is_level(sequence, outcome, now);
                     // A fleet that was started at once does not poll at once.
-                    every().mul_f64(0.9) + self.jitter.jittered(every() / 10)
+                    every().mul_f64(0.9) + self.state.jitter.jittered(every() / 10)
                 }
                 // The head is read again at once, and the download goes on.
-                Err(FollowError::Fetch(FetchError::Interrupted)) => {
-                    self.bad = None;
+                Err(FollowError::Interrupted) => {
+                    self.state.bad = None;
                     continue;
                 }
                 Err(error) => {
@@ -137,15 +144,15 @@ impl Follower {
                         );
                         said = Some((why.clone(), now));
                     }
-                    status.failed(why, error.outcome());
+                    status.lock().failed(why, error.outcome());
                     let longest = LONGEST.max(every());
                     let pause = doubled(every(), failures.saturating_sub(1), longest);
-                    if failures > 0 { self.jitter.jittered(pause) } else { every() }
+                    if failures > 0 { self.state.jitter.jittered(pause) } else { every() }
                 }
             };
             tokio::select! {
                 () = sleep(pause) => {}
-                () = commands.wait() => self.bad = None,
+                () = commands.wait() => self.state.bad = None,
                 // Another rhythm, perhaps.
                 Ok(()) = changes.changed() => {}
             }
@@ -153,33 +160,35 @@ impl Follower {
     }
 
     /// Reads the head once, and takes what it names.
-    pub(crate) async fn round(&mut self) -> Result<(u64, Outcome), FollowError> {
+    pub(crate) async fn round(&mut self) -> Result<(u64, PollOutcome), FollowError> {
         let head = self.look().await?;
         let snapshots = self.snapshots.clone();
-        let stand = blocking(move || Ok::<_, FetchError>(snapshots.stand())).await??;
+        let stand = blocking(move || Ok::<_, FollowError>(snapshots.stand()?)).await?;
         let decision = decide(&stand, &head);
         if !matches!(decision, Decision::Refuse(_)) {
             let [written, confirmed] = [head.written_ms, head.confirmed_ms].map(WallTime::from_millis);
-            self.fetcher.status.saw(Stamps { written, confirmed });
+            self.status.lock().head = Some(Stamps { written, confirmed });
         }
-        if matches!(decision, Decision::Nothing | Decision::Renew) && !std::mem::replace(&mut self.is_tidy, true) {
-            self.fetcher.tidy(&[]);
+        if matches!(decision, Decision::Nothing | Decision::Renew) && !std::mem::replace(&mut self.state.is_tidy, true)
+        {
+            self.tidy(&[]);
         }
         match decision {
-            Decision::Nothing => return Ok((head.sequence, Outcome::Unchanged)),
+            Decision::Nothing => return Ok((head.sequence, PollOutcome::Unchanged)),
             Decision::Renew => {
                 let (snapshots, confirmed_ms) = (self.snapshots.clone(), self.believed(head.confirmed_ms));
                 let head = head.clone();
                 let renewed = move || {
-                    Ok::<_, FetchError>(snapshots.follow_renewed(&taken(&head), head.certificate, confirmed_ms))
+                    let renewed = snapshots.follow_renewed(&taken(&head), head.certificate, confirmed_ms);
+                    renewed.map_err(FollowError::from)
                 };
-                blocking(renewed).await??;
+                blocking(renewed).await?;
             }
             Decision::Deltas(missing) => self.take_deltas(&head, &stand, missing).await?,
             Decision::Full(..) => self.take_all(&head, &stand).await?,
             Decision::Refuse(refusal) => return Err(refusal.into()),
         }
-        Ok((head.sequence, Outcome::Taken))
+        Ok((head.sequence, PollOutcome::Taken))
     }
 
     /// The instant of confirmation as it is believed here.
@@ -189,18 +198,18 @@ impl Follower {
 
     /// The newest head, read again only if it has changed.
     pub(crate) async fn look(&mut self) -> Result<Arc<Head>, FollowError> {
-        let known = self.newest.as_ref().filter(|newest| newest.is_settled).map(|newest| &newest.version);
-        let found = self.fetcher.place.read(&Key::Head, head::MOST_BYTES, known).await;
+        let known = self.state.newest.as_ref().filter(|newest| newest.is_settled).map(|newest| &newest.version);
+        let found = self.place.read(&Key::Head, head::MOST_BYTES, known).await;
         let found = found.map_err(|error| match error {
             PlaceError::Missing(_) => FollowError::NoHead,
             error => FollowError::Place(error),
         })?;
-        self.fetcher.status.answered(self.clock.now_wall());
-        let before = self.newest.take();
+        self.status.lock().facts.last_poll = self.clock.now_wall().rfc3339();
+        let before = self.state.newest.take();
         let newest = match (found, before) {
-            (Found::Unchanged, Some(before)) => before,
-            (Found::Unchanged, None) => return Err(FollowError::NoHead),
-            (Found::Changed(file, version), before) => {
+            (None, Some(before)) => before,
+            (None, None) => return Err(FollowError::NoHead),
+            (Some((file, version)), before) => {
                 let (head, _key) = Head::read(&file, &self.trusted, self.clock.now_wall())?;
                 let now = self.clock.now_mono();
                 let since = before.filter(|before| *before.head == head).map_or(now, |before| before.since);
@@ -209,7 +218,63 @@ impl Follower {
             }
         };
         let head = newest.head.clone();
-        self.newest = Some(newest);
+        self.state.newest = Some(newest);
         Ok(head)
+    }
+
+    /// Imports the data of the object store, if nothing is stored here yet.
+    pub(crate) async fn seed(mut self) {
+        const CRAWLS: &str = "the object store gave no first data; everything is fetched from the origin";
+        if self.snapshots.newest().load().is_some() {
+            return;
+        }
+        for left in (0..TRIES).rev() {
+            match self.seed_once().await {
+                Ok(()) => tracing::info!("the first data came from the object store; the origin confirms it now"),
+                Err(error @ (FollowError::NoHead | FollowError::Head(_) | FollowError::Foreign(_))) => {
+                    tracing::warn!(%error, "{CRAWLS}");
+                }
+                Err(error) if left > 0 => {
+                    tracing::warn!(%error, left, "the first data could not be fetched from the object store; trying again");
+                    sleep(PAUSE).await;
+                    continue;
+                }
+                Err(error) => tracing::warn!(%error, "{CRAWLS}"),
+            }
+            break;
+        }
+        self.tidy(&[]);
+    }
+
+    async fn seed_once(&mut self) -> Result<(), FollowError> {
+        let head = self.look().await?;
+        let chain: Vec<_> = head.chain().collect();
+        self.tidy(&chain.iter().map(|named| named.blake3).collect::<Vec<_>>());
+        let (steps, failure) = self.fetch_all(&head, &chain).await;
+        match failure {
+            // The origin knows the rest.
+            Some(FollowError::Bad(error)) if !steps.is_empty() => {
+                tracing::warn!(
+                    error,
+                    "the newest data in the object store cannot be taken; the mirror takes the data before it"
+                );
+            }
+            Some(error) => return Err(error),
+            None => {}
+        }
+        let theirs = steps.last().and_then(|last| last.bundle.manifest().origin.clone());
+        if let Some(theirs) = theirs.filter(|theirs| !self.is_ours(theirs)) {
+            return Err(FollowError::Foreign(theirs));
+        }
+        let journal = if steps.len() == chain.len() { self.journal_for(&head, &chain).await } else { None };
+        let (usable, steps) = (steps.len(), Arc::new(steps));
+        self.import(&head, &Stand::default(), &steps, usable, Took::Seed, journal).await
+    }
+
+    /// Whether an address is the origin's, or an alias of it.
+    fn is_ours(&self, address: &str) -> bool {
+        let url = Url::parse(address).ok();
+        let is_it = |own: &String| own == address || Url::parse(own).ok() == url;
+        self.snapshots.policy().origins.iter().any(is_it)
     }
 }

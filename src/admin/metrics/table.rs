@@ -6,8 +6,8 @@ use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::admin::process::Process;
 use crate::admin::status::Status;
 use crate::clock::Monotonic;
-use crate::fleet::publisher::status::{KINDS, PublishStatus, View as Publishing};
-use crate::fleet::replica::status::{Picture as Following, ReplicaStatus};
+use crate::fleet::publisher::status::{ObjectKind, PublishState};
+use crate::fleet::replica::status::{PollOutcome, ReplicaState};
 use crate::telemetry::timing::Histogram;
 
 /// The type of a metric.
@@ -53,8 +53,8 @@ pub(super) struct Scrape<'a> {
     facts: StatusFacts,
     status: &'a Status,
     now: Monotonic,
-    publish: Option<Publishing>,
-    replica: Option<Following>,
+    publish: Option<PublishState>,
+    replica: Option<ReplicaState>,
     process: Process,
 }
 
@@ -75,8 +75,8 @@ impl<'a> Scrape<'a> {
             facts: status.facts(),
             status,
             now: status.clock.now_mono(),
-            publish: status.publish.as_ref().map(PublishStatus::view),
-            replica: status.replica.as_ref().map(ReplicaStatus::picture),
+            publish: status.publish.as_ref().map(|publish| publish.lock().clone()),
+            replica: status.replica.as_ref().map(|replica| replica.lock().clone()),
             process: Process::now(),
         }
     }
@@ -218,7 +218,7 @@ table! {
     Gauge "grandstand_replica_behind_seconds" [] "seconds" "For how long the replica has lacked something that the object store has; 0: nothing is missing"
         = at => at.replica.as_ref().and_then(|replica| replica.behind(at.now)).map(|behind| behind.as_secs_f64());
     Counter "grandstand_replica_polls" ["outcome"] "" "Reads of head.json by the replica, by outcome: unchanged, taken, refused, failed"
-        = at => by(at.replica.iter().flat_map(|replica| replica.polls.counts()));
+        = at => by(at.replica.iter().flat_map(|replica| PollOutcome::ALL.map(PollOutcome::as_str).into_iter().zip(replica.polls)));
     Counter "grandstand_replica_received_bytes" [] "bytes" "Bytes of bundles and journals that the replica received"
         = at => at.replica.as_ref().map(|replica| replica.received);
     Gauge "grandstand_publish_sequence" [] "" "Number of the last head.json that was written"
@@ -226,7 +226,7 @@ table! {
     Gauge "grandstand_publish_behind_seconds" [] "seconds" "For how long the object store has lacked something that clients get; 0: nothing is missing"
         = at => at.facts.publish.as_ref().map(|publish| publish.behind_seconds);
     Counter "grandstand_publish_objects" ["kind"] "" "New bundles and heads written to the object store, by kind: full, delta, head"
-        = at => by(at.publish.iter().flat_map(|publish| KINDS.into_iter().zip(publish.written)));
+        = at => by(at.publish.iter().flat_map(|publish| ObjectKind::ALL.map(ObjectKind::as_str).into_iter().zip(publish.written)));
     Counter "grandstand_publish_bytes" [] "bytes" "Bytes of bundles that were written to the object store"
         = at => at.publish.as_ref().map(|publish| publish.bytes);
     Counter "grandstand_publish_failures" ["reason"] "" "Failed attempts to write to the object store, by reason"

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::{Cursor, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -144,4 +146,22 @@ fn what_is_no_key_and_no_signature_is_named() {
     short.truncate(short.len() - 20);
     fs::write(dir.path().join("short.key"), short).unwrap();
     assert!(Signer::open(&dir.path().join("short.key"), never).is_err());
+}
+
+#[test]
+fn only_a_regular_file_is_opened_by_whatever_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, link, fifo, socket, none] = ["file", "link", "fifo", "socket", "none"].map(|name| dir.path().join(name));
+    fs::write(&file, "x").unwrap();
+    symlink(&file, &link).unwrap();
+    open_regular(&link).unwrap();
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let _listener = UnixListener::bind(&socket).unwrap();
+    for (path, what) in
+        [(dir.path(), "a directory"), (&fifo, "a FIFO"), (&socket, "a socket"), (Path::new("/dev/zero"), "a device")]
+    {
+        let refused = open_regular(path).unwrap_err().to_string();
+        assert!(refused.contains(what), "{what}: {refused}");
+    }
+    assert_eq!(open_regular(&none).unwrap_err().kind(), io::ErrorKind::NotFound);
 }

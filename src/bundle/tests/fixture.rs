@@ -36,7 +36,7 @@ fn bundles_of_format_1_open_and_mean_what_they_meant() {
     assert_eq!(bundle.digest().to_string(), DELTA);
     let base = bundle.manifest().base.clone().unwrap();
     assert_eq!((base.snapshot, base.added, base.changed, base.removed), (old.content.id(), 1, 1, 1));
-    assert_eq!(bundle.apply(&old.content).unwrap(), new.content);
+    assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content);
     let details = details_of(&bundle, &delta).unwrap();
     assert_eq!(details.keys().map(|id| id.0).collect::<Vec<_>>(), [1, 20]);
     assert!(details.iter().all(|(id, detail)| new.details[id] == *detail));

@@ -1,8 +1,7 @@
 //! Bundles that somebody put together by hand, with every hash right.
 
-use super::super::frame::Packer;
-use super::super::part::{self, HEAD_LEN, Head, Kind, START_LEN};
-use super::super::{MAX_PART, frame};
+use super::super::MAX_PART;
+use super::super::part::{self, HEAD_LEN, LEVEL, PartHead as Head, PartKind as Kind, START_LEN};
 use super::*;
 
 /// A part as it is put together.
@@ -24,7 +23,7 @@ impl Made {
 }
 
 fn pack(raw: &[u8]) -> Vec<u8> {
-    Packer::new(frame::LEVEL).unwrap().pack(raw).unwrap()
+    part::packer(LEVEL).unwrap().compress(raw).unwrap()
 }
 
 /// The parts of a bundle but the end.
@@ -62,7 +61,7 @@ fn put_together(parts: &[Made]) -> Vec<u8> {
             digest = chain;
         }
     }
-    let end = [&(parts.len() as u32).to_le_bytes()[..], &sum.to_le_bytes(), digest.as_bytes()].concat();
+    let end = [&(parts.len() as u32).to_le_bytes()[..], &sum.to_le_bytes(), &digest.0].concat();
     add(&Made::new(Kind::End, &end), &mut chain);
     out
 }
@@ -274,7 +273,7 @@ fn a_delta_whose_script_makes_no_sense_is_refused_when_it_is_read_or_applied() {
         let mut parts = parts.clone();
         let at = first(&parts, kind);
         parts[at].raw = raw.to_vec();
-        open(&put_together(&parts)).and_then(|bundle| bundle.apply(&old.content)).unwrap_err().to_string()
+        open(&put_together(&parts)).and_then(|bundle| bundle.content_over(Some(&old.content))).unwrap_err().to_string()
     };
     let copy = |from: u32, count: u32| [from.to_le_bytes(), count.to_le_bytes()].concat();
     let nine = [&[0xff; 4][..], &1_u32.to_le_bytes(), &9_u64.to_le_bytes()].concat();

@@ -61,12 +61,12 @@ fn a_delta_names_its_base_and_refuses_any_other() {
     let (bytes, _) = new.bundle(Some(&old));
     let bundle = open(&bytes).unwrap();
     assert_eq!((bundle.content(), bundle.base()), (None, Some(&old.content.id())));
-    assert_eq!(bundle.apply(&old.content).unwrap(), new.content);
-    let wrong = bundle.apply(&World::of(1..59).content).unwrap_err().to_string();
+    assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content);
+    let wrong = bundle.content_over(Some(&World::of(1..59).content)).unwrap_err().to_string();
     assert!(wrong.contains(old.content.id().as_str()), "{wrong}");
     let none = bundle.content_over(None).unwrap_err().to_string();
     assert!(none.contains(old.content.id().as_str()), "{none}");
-    let again = bundle.apply(&new.content).unwrap_err();
+    let again = bundle.content_over(Some(&new.content)).unwrap_err();
     assert!(matches!(again, BundleError::WrongBase { .. }), "{again}");
 }
 
@@ -101,7 +101,7 @@ fn an_empty_snapshot_travels_too() {
     assert_eq!(open(&bytes).unwrap().content(), Some(&world.content));
     let some = World::of(1..3);
     let emptied = world.bundle(Some(&some)).0;
-    assert_eq!(open(&emptied).unwrap().apply(&some.content).unwrap(), world.content);
+    assert_eq!(open(&emptied).unwrap().content_over(Some(&some.content)).unwrap(), world.content);
 }
 
 #[test]
@@ -202,7 +202,7 @@ proptest! {
     fn a_delta_leads_from_its_base_to_its_snapshot((old, new) in edits()) {
         let (bytes, _) = new.bundle(Some(&old));
         let bundle = open(&bytes).unwrap();
-        prop_assert_eq!(bundle.apply(&old.content).unwrap(), new.content.clone());
+        prop_assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content.clone());
         prop_assert_eq!(new.bundle(Some(&old)).0, bytes.clone());
         let there = details_of(&bundle, &bytes).unwrap();
         let mut details = old.details.clone();

@@ -58,12 +58,12 @@ async fn five_changes_in_seven_hundred_listings_are_at_most_a_twentieth_of_the_w
     let bundle = open(&delta).unwrap();
     assert_eq!(bundle.manifest().base.as_ref().unwrap().changed, 5);
     assert_eq!(bundle.manifest().details.all(), 5);
-    assert_eq!(bundle.apply(&old.content).unwrap(), new.content);
+    assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content);
     println!("full {}, delta {}", full.len(), delta.len());
     assert!(delta.len() * 20 <= full.len(), "{} of {} bytes", delta.len(), full.len());
 }
 
-/// `cargo test --lib levels_of_compression -- --ignored --nocapture` shows what `frame::LEVEL` was chosen by.
+/// `cargo test --lib levels_of_compression -- --ignored --nocapture` shows what `part::LEVEL` was chosen by.
 #[tokio::test]
 #[ignore = "it measures"]
 async fn levels_of_compression() {

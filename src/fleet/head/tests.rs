@@ -28,22 +28,17 @@ fn snapshot_id(n: u8) -> SnapshotId {
 }
 
 fn hash(n: u8) -> Digest {
-    Digest::new([n; 32])
+    Digest([n; 32])
 }
 
 fn bundle(base: Option<u8>, n: u8, snapshot: u8) -> NamedBundle {
-    NamedBundle {
-        base: base.map(hash),
-        digest: hash(n),
-        snapshot: snapshot_id(snapshot),
-        bytes: 100,
-        blake3: hash(200),
-    }
+    NamedBundle::new(base.map(hash), hash(n), snapshot_id(snapshot), FileHash { bytes: 100, blake3: hash(200) })
 }
 
 /// A full bundle, a delta of content, and one of details.
 fn head() -> Head {
     Head {
+        format: FORMAT,
         sequence: 1_790_000_000_001,
         written_ms: 1_790_000_000_000,
         confirmed_ms: 1_789_999_999_000,
@@ -51,7 +46,7 @@ fn head() -> Head {
         snapshot: snapshot_id(2),
         full: bundle(None, 10, 1),
         deltas: vec![bundle(Some(10), 11, 2), bundle(Some(11), 12, 2)],
-        journal: NamedJournal { bytes: 9, blake3: hash(77) },
+        journal: NamedJournal::new(FileHash { bytes: 9, blake3: hash(77) }),
     }
 }
 
@@ -99,12 +94,12 @@ fn a_reader_needs_what_follows_its_digest() {
 fn it_names_what_belongs_to_it_and_nothing_else() {
     let head = head();
     for bundle in head.chain() {
-        assert!(head.names(&Key::Bundle(bundle.key())) && head.names(&Key::Signature(bundle.key())));
+        assert!(head.names(&bundle.key()) && head.names(&bundle.key().signature()));
     }
     assert!(head.names(&Key::Head) && head.names(&Key::Journal(hash(77).short())));
     assert!(!head.names(&Key::Journal(hash(78).short())));
-    assert!(!head.names(&Key::Bundle(BundleKey::Delta(hash(10).short(), hash(12).short()))));
-    assert!(!head.names(&Key::Bundle(BundleKey::Full(snapshot_id(2), hash(10).short()))));
+    assert!(!head.names(&Key::Delta(hash(10).short(), hash(12).short())));
+    assert!(!head.names(&Key::Full(snapshot_id(2), hash(10).short())));
 }
 
 #[test]

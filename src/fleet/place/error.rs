@@ -66,6 +66,12 @@ pub(crate) enum PlaceError {
     File(String),
 }
 
+impl From<io::Error> for PlaceError {
+    fn from(error: io::Error) -> Self {
+        Self::File(error.to_string())
+    }
+}
+
 impl PlaceError {
     /// The word for metrics.
     pub(crate) const fn as_str(&self) -> &'static str {

@@ -17,7 +17,7 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use url::Position;
 
-use super::{Patience, Place, PlaceError};
+use super::{CALL, PACE, Place, PlaceError};
 use crate::config::{ObjectStoreUrl, StoreKind, StoreOptions};
 
 const USER_AGENT: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));
@@ -87,7 +87,7 @@ impl Place {
             }
         };
         let prefix = Path::from_url_path(url.url().path()).map_err(|error| wrong(&error))?;
-        Ok(Self { store, prefix, directory: url.directory(), patience: Patience::default() })
+        Ok(Self { store, prefix, directory: url.directory(), period: PACE })
     }
 }
 
@@ -174,7 +174,7 @@ fn follow(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action 
 
 fn retries() -> RetryConfig {
     let backoff = BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: Duration::from_secs(2), base: 2.0 };
-    RetryConfig { backoff, max_retries: RETRIES, retry_timeout: Patience::default().call }
+    RetryConfig { backoff, max_retries: RETRIES, retry_timeout: CALL }
 }
 
 /// The library's messages about options may show their values; its keys are enough.

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use super::*;
+use crate::api::hash::Digest;
 use crate::config::Config;
 
 fn place(directory: &std::path::Path) -> Place {
@@ -22,10 +23,8 @@ fn journal(n: u8) -> Key {
 }
 
 async fn text(place: &Place, key: &Key) -> String {
-    match place.read(key, 100, None).await.unwrap() {
-        Found::Changed(bytes, _) => String::from_utf8(bytes.to_vec()).unwrap(),
-        Found::Unchanged => panic!("there was no condition"),
-    }
+    let (bytes, _) = place.read(key, 100, None).await.unwrap().expect("there was no condition");
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[tokio::test]
@@ -34,7 +33,7 @@ async fn an_object_is_written_read_listed_and_removed() {
     let place = place(dir.path());
     assert_eq!(place.list().await.unwrap(), []);
     assert!(matches!(place.read(&Key::Head, 100, None).await, Err(PlaceError::Missing(key)) if key == "head.json"));
-    place.write(&journal(1), Bytes::from_static(b"one"), Condition::Always).await.unwrap();
+    place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let before = SystemTime::now();
     assert_eq!(text(&place, &journal(1)).await, "one");
     fs::write(dir.path().join("a/store/journal/foreign"), "x").unwrap();
@@ -71,11 +70,10 @@ async fn an_object_that_comes_in_drops_is_given_up() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = object_store::ClientOptions::new().with_allow_http(true);
     let store = object_store::http::HttpBuilder::new().with_url(url).with_client_options(options).build().unwrap();
-    let pace = Duration::from_secs(2);
-    let patience = Patience { pace, ..Patience::default() };
-    let place = Place { store: Arc::new(store), prefix: Path::default(), directory: None, patience };
+    let period = Duration::from_secs(2);
+    let place = Place { store: Arc::new(store), prefix: Path::default(), directory: None, period };
     let drips = |error| matches!(error, PlaceError::Drips { seconds: 2, bytes: 1.., .. });
-    let read = place.matches(&journal(1), 60_000, &crate::fleet::keys::Digest::new([0; 32])).await;
+    let read = place.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
     assert!(drips(read.unwrap_err()));
     assert!(drips(place.read(&Key::Head, 60_000, None).await.unwrap_err()), "small objects, too");
 }
@@ -86,9 +84,8 @@ async fn foreign_objects_below_the_prefix_do_not_hide_ours() {
     for n in 0..=MOST_LISTED {
         store.put(&Path::from(format!("a/foreign/{n}")), "x".into()).await.unwrap();
     }
-    let place =
-        Place { store: Arc::new(store), prefix: Path::from("a"), directory: None, patience: Patience::default() };
-    place.write(&journal(1), Bytes::from_static(b"one"), Condition::Always).await.unwrap();
+    let place = Place { store: Arc::new(store), prefix: Path::from("a"), directory: None, period: PACE };
+    place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let listed = place.list().await.unwrap();
     assert_eq!((listed.len(), &listed[0].key), (1, &journal(1)));
 }
@@ -97,14 +94,12 @@ async fn foreign_objects_below_the_prefix_do_not_hide_ours() {
 async fn a_known_version_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let place = place(dir.path());
-    let written = place.write(&Key::Head, Bytes::from_static(b"one"), Condition::Always).await.unwrap();
-    let Found::Changed(_, read) = place.read(&Key::Head, 100, None).await.unwrap() else { panic!() };
+    let written = place.write(&Key::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
+    let (_, read) = place.read(&Key::Head, 100, None).await.unwrap().unwrap();
     assert_eq!(read, written);
-    assert_eq!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), Found::Unchanged);
-    place.write(&Key::Head, Bytes::from_static(b"another"), Condition::Always).await.unwrap();
-    assert!(
-        matches!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), Found::Changed(bytes, _) if bytes == "another")
-    );
+    assert_eq!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), None);
+    place.write(&Key::Head, Bytes::from_static(b"another"), PutMode::Overwrite).await.unwrap();
+    assert!(matches!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), Some((bytes, _)) if bytes == "another"));
     assert!(matches!(place.read(&Key::Head, 6, None).await, Err(PlaceError::TooLarge { most: 6, .. })));
 }
 
@@ -113,9 +108,9 @@ async fn a_directory_creates_conditionally_and_does_not_replace_conditionally() 
     let dir = tempfile::tempdir().unwrap();
     let place = place(dir.path());
     let one = || Bytes::from_static(b"one");
-    let version = place.write(&Key::Head, one(), Condition::Absent).await.unwrap();
-    assert!(matches!(place.write(&Key::Head, one(), Condition::Absent).await, Err(PlaceError::Changed(_))));
-    for condition in [Condition::Over(version), Condition::Impossible] {
+    let version = place.write(&Key::Head, one(), PutMode::Create).await.unwrap();
+    assert!(matches!(place.write(&Key::Head, one(), PutMode::Create).await, Err(PlaceError::Changed(_))));
+    for condition in [PutMode::Update(version), impossible()] {
         assert!(matches!(place.write(&Key::Head, one(), condition).await, Err(PlaceError::Unsupported(_))));
     }
 }
@@ -146,6 +141,22 @@ async fn a_file_is_written_in_parts_and_read_from_anywhere() {
 async fn a_directory_that_must_not_be_written_is_forbidden() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "a file where a directory must be").unwrap();
-    let error = place(dir.path()).write(&Key::Head, Bytes::new(), Condition::Always).await.unwrap_err();
+    let error = place(dir.path()).write(&Key::Head, Bytes::new(), PutMode::Overwrite).await.unwrap_err();
     assert!(!error.to_string().is_empty() && !matches!(error, PlaceError::Missing(_)), "{error:?}");
+}
+
+#[test]
+fn each_period_must_bring_its_share() {
+    let (period, share) = (Duration::from_secs(60), 60 * FLOOR);
+    let of = |seconds, bytes| Pace { waited: Duration::from_secs(seconds), bytes };
+    for (pace, seconds, bytes, expected) in [
+        (of(0, 0), 59, 1, Some(of(59, 1))),
+        (of(59, 1), 1, 1, None),
+        (of(59, share - 2), 1, 1, None),
+        (of(59, share - 1), 1, 1, Some(of(0, 0))),
+        (of(59, share), 1, 0, Some(of(0, 0))),
+        (of(0, 0), 60, 0, None),
+    ] {
+        assert_eq!(pace.after(Duration::from_secs(seconds), bytes, period), expected, "{pace:?} {seconds} {bytes}");
+    }
 }

@@ -6,13 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Chain, SignatureFile};
+use super::plan::Chain;
 use crate::api::hash::ContentHash;
+use crate::api::hash::Digest;
 use crate::api::listing::ListingId;
 use crate::clock::WallTime;
 use crate::fleet::head::{Head, is_ahead};
-use crate::fleet::keys::Digest;
-use crate::snapshot::content::SnapshotId;
 use crate::snapshots::chain::{ChainEnd, ExportedDetail};
 use crate::store::{States, Store, StoreError};
 
@@ -31,43 +30,44 @@ pub(super) struct Ledger {
 
 /// The JSON of the ledger.
 #[derive(Serialize, Deserialize)]
-struct Written {
-    /// The object store: a chain does not continue in another one.
-    url: String,
-    /// The key that signed the chain; `None`: it is not signed.
-    signed_by: Option<String>,
-    /// The file of the head, without a signature.
-    head: String,
-    content: String,
-    full_ms: i64,
-    last_ms: i64,
-    /// Length and hash of the signature of each bundle.
-    #[serde(default)]
-    signatures: Vec<(u64, String)>,
+struct LedgerText {
+    #[serde(flatten)]
+    whose: Whose,
+    #[serde(flatten)]
+    chain: Chain,
 }
 
-/// The object store of a chain, and the key that signed it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The object store of a chain, and the key that signed it: a chain does not continue in another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Whose {
     /// The address of the object store.
     pub url: String,
-    /// The id of the key that signs.
+    /// The id of the key that signs; `None`: nothing is signed.
     pub signed_by: Option<String>,
 }
 
-/// The snapshot at the end of the chain in an object store, signed with any key.
-pub(super) fn end_of(store: &Store, url: &str) -> Option<SnapshotId> {
-    head_of(store, url).map(|head| head.snapshot)
+/// A head as the text of its file, without a signature.
+pub(super) mod head_file {
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use crate::fleet::head::Head;
+
+    pub(crate) fn serialize<S: Serializer>(head: &Head, to: S) -> Result<S::Ok, S::Error> {
+        let file = head.to_file(None).map_err(S::Error::custom)?;
+        to.serialize_str(&String::from_utf8_lossy(&file))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Head, D::Error> {
+        Head::read_unverified(String::deserialize(from)?.as_bytes()).map_err(D::Error::custom)
+    }
 }
 
-/// The highest number of a head ever used for an object store, with any key.
-pub(super) fn sequence(store: &Store, url: &str) -> Option<u64> {
-    head_of(store, url).map(|head| head.sequence)
-}
-
-fn head_of(store: &Store, url: &str) -> Option<Head> {
-    let written = store.state_json::<Written>(LEDGER).ok().flatten().filter(|written| written.url == url)?;
-    Head::read_unverified(written.head.as_bytes()).ok()
+/// The last head for an object store, signed with any key.
+pub(super) fn last_head(store: &Store, url: &str) -> Option<Head> {
+    let text = store.state_json::<LedgerText>(LEDGER).ok().flatten()?;
+    (text.whose.url == url).then_some(text.chain.head)
 }
 
 /// Removes a ledger whose number is too far ahead of the clock: the publisher then begins again at the clock, with a
@@ -76,9 +76,8 @@ fn head_of(store: &Store, url: &str) -> Option<Head> {
 /// # Errors
 /// When the store cannot be read or written.
 pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError> {
-    let written = store.state_json::<Written>(LEDGER)?;
-    let head = written.and_then(|written| Head::read_unverified(written.head.as_bytes()).ok());
-    let is_due = head.is_some_and(|head| is_ahead(head.sequence, clock));
+    let text = store.state_json::<LedgerText>(LEDGER)?;
+    let is_due = text.is_some_and(|text| is_ahead(text.chain.head.sequence, clock));
     if is_due {
         store.remove_state(LEDGER)?;
     }
@@ -91,25 +90,17 @@ pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError
 /// # Errors
 /// When the store cannot be read.
 pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<Ledger>), StoreError> {
-    let Some(written) = store.state_json::<Written>(LEDGER)?.filter(|written| written.url == whose.url) else {
-        return Ok((None, None));
-    };
-    let Ok(head) = Head::read_unverified(written.head.as_bytes()) else { return Ok((None, None)) };
-    let sequence = head.sequence;
-    let Some(content) = Digest::parse(&written.content).filter(|_| written.signed_by == whose.signed_by) else {
-        return Ok((Some(sequence), None));
-    };
-    let end = store.state(DETAILS)?.and_then(|bytes| details(&bytes, &head.end().digest));
-    let end = end.map(|details| ChainEnd { snapshot: head.snapshot.clone(), details });
-    let signature = |(bytes, hash): &(u64, String)| Some(SignatureFile { bytes: *bytes, blake3: Digest::parse(hash)? });
-    let signatures: Option<Vec<SignatureFile>> = written.signatures.iter().map(signature).collect();
-    let bundles = if whose.signed_by.is_some() { head.chain().count() } else { 0 };
+    let text = store.state_json::<LedgerText>(LEDGER)?.filter(|text| text.whose.url == whose.url);
+    let Some(LedgerText { whose: theirs, chain }) = text else { return Ok((None, None)) };
+    let sequence = Some(chain.head.sequence);
     // Without them, altered signatures could not be noticed.
-    let Some(signatures) = signatures.filter(|signatures| signatures.len() == bundles) else {
-        return Ok((Some(sequence), None));
-    };
-    let chain = Chain { head, content, full_ms: written.full_ms, last_ms: written.last_ms, signatures };
-    Ok((Some(sequence), Some(Ledger { chain, end })))
+    let signatures = if whose.signed_by.is_some() { chain.head.chain().count() } else { 0 };
+    if theirs != *whose || chain.signatures.len() != signatures {
+        return Ok((sequence, None));
+    }
+    let end = store.state(DETAILS)?.and_then(|bytes| details(&bytes, &chain.head.end().digest));
+    let end = end.map(|details| ChainEnd { snapshot: chain.head.snapshot.clone(), details });
+    Ok((sequence, Some(Ledger { chain, end })))
 }
 
 /// Writes the ledger; with `end`, also the details of a new end of the chain.
@@ -117,20 +108,10 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
 /// # Errors
 /// When the write fails.
 pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain, end: Option<&ChainEnd>) -> Result<(), StoreError> {
-    let head = chain.head.to_file(None).unwrap_or_default();
-    let written = Written {
-        url: whose.url.clone(),
-        signed_by: whose.signed_by.clone(),
-        head: String::from_utf8(head).unwrap_or_default(),
-        content: chain.content.to_string(),
-        full_ms: chain.full_ms,
-        last_ms: chain.last_ms,
-        signatures: chain.signatures.iter().map(|one| (one.bytes, one.blake3.to_string())).collect(),
-    };
     let mut states = States::default();
-    states.put_json(LEDGER, &written)?;
+    states.put_json(LEDGER, &LedgerText { whose: whose.clone(), chain: chain.clone() })?;
     if let Some(end) = end {
-        let mut bytes = chain.head.end().digest.as_bytes().to_vec();
+        let mut bytes = chain.head.end().digest.0.to_vec();
         bytes.reserve(end.details.len() * DETAIL_BYTES);
         for detail in &end.details {
             bytes.extend_from_slice(&detail.id.0.to_le_bytes());
@@ -150,5 +131,5 @@ fn details(bytes: &[u8], digest: &Digest) -> Option<Vec<ExportedDetail>> {
         let id = ListingId(u64::from_le_bytes(id.try_into().ok()?));
         Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
     };
-    if of == digest.as_bytes() && rest.is_empty() { entries.iter().map(read).collect() } else { None }
+    if of == &digest.0 && rest.is_empty() { entries.iter().map(read).collect() } else { None }
 }

@@ -1,11 +1,19 @@
 //! What a publisher writes next.
 //!
-//! Pure: facts in, a step out. Callers: [`super`] acts on it.
+//! Pure: facts in, a step out; but making the offer hashes evidence and journal, and blocks. Callers: [`super`] acts on
+//! it.
 
-use crate::fleet::head::{Head, MOST_DELTAS};
-use crate::fleet::keys::{Digest, Key};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::api::hash::Digest;
+use crate::fleet::head::{FORMAT, FileHash, Head, MOST_DELTAS, NamedBundle, NamedJournal};
+use crate::fleet::journal;
+use crate::fleet::keys::Key;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::meta::Certificate;
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshots::Snapshots;
 
 /// Without another snapshot, a bundle follows the one before it after this time, in milliseconds.
 pub(super) const PAUSE_MS: i64 = 60_000;
@@ -21,14 +29,71 @@ pub(super) struct Offer {
     pub certificate: Certificate,
     /// The instant for which it is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// The hash of the journal's file.
-    pub journal: Digest,
+    /// Length and hash of the journal's file.
+    pub journal: FileHash,
+}
+
+impl Offer {
+    /// The current snapshot, and the file of its journal.
+    pub(super) fn of(snapshots: &Snapshots, served: &Snapshot) -> (Self, Bytes) {
+        let snapshot = served.dataset.id.clone();
+        let journal = journal::encode(&snapshots.journal(), &snapshot);
+        let offer = Self {
+            snapshot,
+            content: content(served),
+            certificate: served.meta.certificate,
+            confirmed_ms: served.meta.confirmed_ms,
+            journal: FileHash::of(&journal),
+        };
+        (offer, journal.into())
+    }
+
+    /// A head that names these bundles, and says the rest.
+    fn head(&self, sequence: u64, written_ms: i64, full: NamedBundle, deltas: Vec<NamedBundle>) -> Head {
+        Head {
+            format: FORMAT,
+            sequence,
+            written_ms,
+            confirmed_ms: self.confirmed_ms,
+            certificate: self.certificate,
+            snapshot: self.snapshot.clone(),
+            full,
+            deltas,
+            journal: NamedJournal::new(self.journal),
+        }
+    }
+}
+
+/// A hash of what a bundle of this snapshot carries: not details, which are compared one by one; not the confirmation,
+/// which the head carries; not the last values of volatile fields, which go along with the next bundle.
+fn content(served: &Snapshot) -> Digest {
+    let meta = &served.meta;
+    let mut hasher = blake3::Hasher::new();
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    part(served.dataset.id.as_str().as_bytes());
+    let told = (&meta.volatile, &meta.left_out, &meta.open_points, &meta.disproved, &meta.origin);
+    // Texts always have a JSON form.
+    part(&serde_json::to_vec(&told).unwrap_or_default());
+    for ((taxonomy, slug), listed) in &served.dataset.evidence() {
+        part(&[taxonomy.index() as u8]);
+        part(slug.as_bytes());
+        part(listed.snapshot.as_bytes());
+        part(&listed.fingerprint);
+        let mut ids: Vec<u64> = listed.ids.iter().map(|id| id.0).collect();
+        ids.sort_unstable();
+        part(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>());
+    }
+    hasher.finalize().into()
 }
 
 /// The chain of bundles in the object store, and the last head that names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Chain {
     /// The head, which may not have reached the object store.
+    #[serde(with = "super::ledger::head_file")]
     pub head: Head,
     /// [`Offer::content`] at the end of the chain.
     pub content: Digest,
@@ -37,37 +102,54 @@ pub(super) struct Chain {
     /// When its last bundle was written.
     pub last_ms: i64,
     /// The signatures of its bundles, in their order; empty: they are not signed.
-    pub signatures: Vec<SignatureFile>,
+    #[serde(default)]
+    pub signatures: Vec<FileHash>,
 }
 
 impl Chain {
-    /// Its signatures, with their keys.
-    pub(super) fn signatures(&self) -> impl Iterator<Item = (Key, SignatureFile)> {
-        let keys = self.head.chain().map(|bundle| Key::Signature(bundle.key()));
-        keys.zip(self.signatures.iter().copied())
+    /// The same chain with another head, and with a bundle more: a delta after the others, or a new full bundle.
+    pub(super) fn with(
+        before: Option<&Self>,
+        bundle: Option<(NamedBundle, Option<FileHash>)>,
+        offer: &Offer,
+        sequence: u64,
+        now_ms: i64,
+    ) -> Option<Self> {
+        let head = |full, deltas| offer.head(sequence, now_ms, full, deltas);
+        match (before.cloned(), bundle) {
+            (
+                Some(Self { head: Head { full, mut deltas, .. }, mut signatures, full_ms, .. }),
+                Some((named, signature)),
+            ) if named.base.is_some() => {
+                deltas.push(named);
+                signatures.extend(signature);
+                Some(Self { head: head(full, deltas), content: offer.content, full_ms, last_ms: now_ms, signatures })
+            }
+            (_, Some((named, signature))) => Some(Self {
+                head: head(named, Vec::new()),
+                content: offer.content,
+                full_ms: now_ms,
+                last_ms: now_ms,
+                signatures: signature.into_iter().collect(),
+            }),
+            (Some(before), None) => {
+                let (full, deltas) = (before.head.full.clone(), before.head.deltas.clone());
+                Some(Self { head: head(full, deltas), ..before })
+            }
+            (None, None) => None,
+        }
     }
 
     /// Its objects, each with its length and hash. The small ones are read back first.
-    pub(super) fn objects(&self) -> impl Iterator<Item = (Key, u64, Digest)> {
+    pub(super) fn objects(&self) -> impl Iterator<Item = (Key, FileHash)> {
+        let bundles = || self.head.chain();
         let journal = &self.head.journal;
-        let journal = (Key::Journal(journal.key()), journal.bytes, journal.blake3);
-        let signatures = self.signatures().map(|(key, file)| (key, file.bytes, file.blake3));
-        let bundles = self.head.chain().rev().map(|bundle| (Key::Bundle(bundle.key()), bundle.bytes, bundle.blake3));
+        let journal = (journal.key(), FileHash { bytes: journal.bytes, blake3: journal.blake3 });
+        let keys = bundles().map(|bundle| bundle.key().signature());
+        let signatures = keys.zip(self.signatures.iter().copied());
+        let file = |bundle: &NamedBundle| FileHash { bytes: bundle.bytes, blake3: bundle.blake3 };
+        let bundles = bundles().rev().map(move |bundle| (bundle.key(), file(bundle)));
         std::iter::once(journal).chain(signatures).chain(bundles)
-    }
-}
-
-/// The file of a signature. The head does not name its hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SignatureFile {
-    pub bytes: u64,
-    pub blake3: Digest,
-}
-
-impl SignatureFile {
-    /// The file with this text.
-    pub(super) fn of(text: &str) -> Self {
-        Self { bytes: text.len() as u64, blake3: blake3::hash(text.as_bytes()).into() }
     }
 }
 
@@ -99,43 +181,28 @@ pub(super) struct Facts<'a> {
     pub has_more_details: bool,
 }
 
-/// Why a full bundle is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a full bundle is written, in words for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Why {
-    /// There is no chain.
+    #[error("there is no chain of bundles yet")]
     First,
-    /// The object store has no head.
+    #[error("the object store has no head")]
     NoHead,
-    /// The object store has lost an object.
+    #[error("the object store has lost a bundle")]
     Broken,
-    /// The last one is older than `publish.full_every`.
+    #[error("the last full bundle is older than publish.full_every")]
     Age,
-    /// There are as many deltas as a head may name.
+    #[error("the head names as many deltas as it may")]
     Deltas,
-    /// The deltas together would be more than half of it.
+    #[error("the deltas would be more than half of the full bundle")]
     Size,
-    /// The snapshot that the delta would build on is not kept any more.
+    #[error("the snapshot that a delta would build on is no longer kept")]
     NoBase,
-}
-
-impl Why {
-    /// The reason for the log.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "there is no chain of bundles yet",
-            Self::NoHead => "the object store has no head",
-            Self::Broken => "the object store has lost a bundle",
-            Self::Age => "the last full bundle is older than publish.full_every",
-            Self::Deltas => "the head names as many deltas as it may",
-            Self::Size => "the deltas would be more than half of the full bundle",
-            Self::NoBase => "the snapshot that a delta would build on is no longer kept",
-        }
-    }
 }
 
 /// What to write next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum NextWrite {
     /// The object store has everything.
     Nothing,
     /// Write something, but not before this instant; milliseconds since the epoch.
@@ -149,19 +216,19 @@ pub(super) enum Step {
 }
 
 /// The next step.
-pub(super) fn next(facts: &Facts<'_>) -> Step {
-    let Some(chain) = facts.chain else { return Step::Full(Why::First) };
+pub(super) fn next(facts: &Facts<'_>) -> NextWrite {
+    let Some(chain) = facts.chain else { return NextWrite::Full(Why::First) };
     if facts.stored == Stored::Missing {
-        return Step::Full(Why::NoHead);
+        return NextWrite::Full(Why::NoHead);
     }
     if facts.is_broken {
-        return Step::Full(Why::Broken);
+        return NextWrite::Full(Why::Broken);
     }
     // A clock that jumps by more than the period has the same effect as the period.
     if facts.now_ms.abs_diff(chain.full_ms) >= facts.full_every_ms.unsigned_abs() {
-        return Step::Full(Why::Age);
+        return NextWrite::Full(Why::Age);
     }
-    let bundle = if chain.head.deltas.len() < MOST_DELTAS { Step::Delta } else { Step::Full(Why::Deltas) };
+    let bundle = if chain.head.deltas.len() < MOST_DELTAS { NextWrite::Delta } else { NextWrite::Full(Why::Deltas) };
     if chain.head.snapshot != facts.offer.snapshot {
         return bundle;
     }
@@ -172,11 +239,12 @@ pub(super) fn next(facts: &Facts<'_>) -> Step {
     }
     let Offer { certificate, confirmed_ms, journal, .. } = facts.offer;
     let head = &chain.head;
-    let is_said = (head.certificate, head.confirmed_ms, head.journal.blake3) == (*certificate, *confirmed_ms, *journal);
+    let is_said =
+        (head.certificate, head.confirmed_ms, head.journal.blake3) == (*certificate, *confirmed_ms, journal.blake3);
     match facts.stored {
-        Stored::Own if is_said && waits => Step::Later(chain.last_ms.saturating_add(PAUSE_MS)),
-        Stored::Own if is_said => Step::Nothing,
-        _ => Step::Head,
+        Stored::Own if is_said && waits => NextWrite::Later(chain.last_ms.saturating_add(PAUSE_MS)),
+        Stored::Own if is_said => NextWrite::Nothing,
+        _ => NextWrite::Head,
     }
 }
 

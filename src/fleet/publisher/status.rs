@@ -1,4 +1,4 @@
-//! The state of the publisher, for `/status`, metrics and the log.
+//! The state of the publisher, for `/status`, metrics and the log; and why an attempt failed.
 //!
 //! Callers: [`super`] writes it, [`crate::admin`] shows it.
 
@@ -6,27 +6,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
+use crate::bundle::signature::SignatureError;
 use crate::clock::{Monotonic, WallTime};
+use crate::fleet::place::PlaceError;
+use crate::snapshots::export::ExportError;
+use crate::store::StoreError;
+use crate::tasks::Aborted;
+use crate::words::named;
+
+/// The publisher, as `/status` shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PublishFacts {
+    pub url: Option<String>,
+    /// The number of the last head in the object store.
+    pub sequence: Option<u64>,
+    /// When the object store last had everything.
+    pub last_success: Option<String>,
+    /// For how long the object store has not been known to have everything.
+    pub behind_seconds: u64,
+    /// Why the object store lacks something, or may lack something, as a sentence; `None`: it is being written, or
+    /// nothing is missing.
+    pub why: Option<String>,
+}
 
 /// The state of the publisher; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PublishStatus(Arc<Mutex<View>>);
+pub(crate) type PublishStatus = Arc<Mutex<PublishState>>;
 
 /// The same at one instant.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct View {
-    /// The number of the last head in the object store; `None`: none was written yet.
-    pub sequence: Option<u64>,
-    /// When the object store last had everything.
-    pub last_success: Option<WallTime>,
+pub(crate) struct PublishState {
+    pub(super) facts: PublishFacts,
     /// Since when the object store lacks something, or cannot be asked; `None`: it has everything.
     pub behind_since: Option<Monotonic>,
-    /// Why the last attempt failed, as a sentence; `None`: it did not.
-    why: Option<String>,
     /// What was found missing or altered, as a sentence, until everything was read back; `None`: nothing.
-    broken: Option<String>,
-    /// Objects written, by kind: full bundles, deltas, heads.
+    pub(super) broken: Option<String>,
+    /// Objects written, by [`ObjectKind`].
     pub written: [u64; 3],
     /// Bytes of bundles.
     pub bytes: u64,
@@ -34,84 +51,116 @@ pub(crate) struct View {
     pub failures: Vec<(&'static str, u64)>,
 }
 
-/// The kinds of [`View::written`].
-pub(crate) const KINDS: [&str; 3] = ["full", "delta", "head"];
-
-/// A kind of object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Full = 0,
-    Delta = 1,
-    Head = 2,
-}
-
-impl View {
-    /// For how many seconds the object store has not been known to have everything.
-    pub(crate) fn behind_seconds(&self, now: Monotonic) -> u64 {
-        self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs()
-    }
-
-    /// Why the object store lacks something, or may lack something, as a sentence; `None`: it is being written, or
-    /// nothing is missing.
-    pub(crate) fn why(&self) -> Option<&str> {
-        self.why.as_deref().or(self.broken.as_deref())
+named! {
+    /// A kind of object that is written.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum ObjectKind, as_str {
+        Full = "full",
+        Delta = "delta",
+        Head = "head",
     }
 }
 
-impl PublishStatus {
-    /// The state now.
-    pub(crate) fn view(&self) -> View {
-        self.0.lock().clone()
-    }
-
-    /// The number of the last head.
-    pub(super) fn began_with(&self, sequence: Option<u64>) {
-        self.0.lock().sequence = sequence;
+impl PublishState {
+    /// The facts at this instant.
+    pub(crate) fn facts(&self, now: Monotonic) -> PublishFacts {
+        let facts = self.facts.clone();
+        let behind_seconds = self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs();
+        PublishFacts { behind_seconds, why: facts.why.or_else(|| self.broken.clone()), ..facts }
     }
 
     /// Something is to be written, or the object store cannot be asked.
-    pub(super) fn lacks(&self, now: Monotonic) {
-        self.0.lock().behind_since.get_or_insert(now);
+    pub(super) fn lacks(&mut self, now: Monotonic) {
+        self.behind_since.get_or_insert(now);
     }
 
     /// An object was written.
-    pub(super) fn wrote(&self, kind: Kind, bytes: u64) {
-        let mut view = self.0.lock();
-        view.written[kind as usize] += 1;
-        view.bytes = view.bytes.saturating_add(bytes);
-    }
-
-    /// A head is in the object store.
-    pub(super) fn is_at(&self, sequence: u64) {
-        self.0.lock().sequence = Some(sequence);
-    }
-
-    /// An object was found missing or altered. `/status` says so until every object was read back.
-    pub(super) fn is_broken(&self, broken: String) {
-        self.0.lock().broken = Some(broken);
-    }
-
-    /// Every object was found as it was written.
-    pub(super) fn is_whole(&self) {
-        self.0.lock().broken = None;
+    pub(super) fn wrote(&mut self, kind: ObjectKind, bytes: u64) {
+        self.written[kind as usize] += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// The object store has everything; returns whether it lacked something with a reason.
-    pub(super) fn succeeded(&self, now: WallTime) -> bool {
-        let mut view = self.0.lock();
-        view.last_success = Some(now);
-        view.behind_since = None;
-        view.why.take().is_some()
+    pub(super) fn succeeded(&mut self, now: WallTime) -> bool {
+        self.facts.last_success = now.rfc3339();
+        self.behind_since = None;
+        self.facts.why.take().is_some()
     }
 
     /// An attempt failed. Returns whether the reason is another one than before.
-    pub(super) fn failed(&self, word: &'static str, why: String) -> bool {
-        let mut view = self.0.lock();
-        match view.failures.iter_mut().find(|(own, _)| *own == word) {
+    pub(super) fn failed(&mut self, word: &'static str, why: String) -> bool {
+        match self.failures.iter_mut().find(|(own, _)| *own == word) {
             Some((_, count)) => *count += 1,
-            None => view.failures.push((word, 1)),
+            None => self.failures.push((word, 1)),
         }
-        view.why.replace(why.clone()) != Some(why)
+        self.facts.why.replace(why.clone()) != Some(why)
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PublishError {
+    /// The object store fails.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The bundle cannot be written.
+    #[error("the bundle cannot be written: {0}")]
+    Export(#[from] ExportError),
+    /// The key cannot be opened.
+    #[error("{0}")]
+    Signature(#[from] SignatureError),
+    /// The key needs a password.
+    #[error("the key needs a password: set publish.sign_password_file")]
+    NoPassword,
+    /// The data directory fails.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// A temporary file cannot be written or read.
+    #[error("a temporary file in the data directory: {0}")]
+    File(#[from] std::io::Error),
+    /// The head was written by a newer version of this program.
+    #[error("{0}; it is not replaced")]
+    Newer(String),
+    /// Replicas would refuse heads with a higher number.
+    #[error(
+        "the number of the last head that this server wrote ({sequence}) is more than a day ahead of this machine's clock ({clock}, \
+         {} ms since 1970); set the clock if it is wrong, else run `grandstand snapshot release` to begin again at the clock",
+        clock.as_millis()
+    )]
+    Ahead {
+        sequence: u64,
+        /// This machine's.
+        clock: WallTime,
+    },
+    /// Other publishers write all the time.
+    #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]
+    Busy,
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
+}
+
+impl PublishError {
+    /// The word for metrics.
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Place(error) => error.as_str(),
+            Self::Export(_) => "export",
+            Self::Signature(_) | Self::NoPassword => "key",
+            Self::Store(_) | Self::File(_) => "disk",
+            Self::Newer(_) | Self::Ahead { .. } => "head",
+            Self::Busy => "busy",
+            Self::Aborted(_) => "internal",
+        }
+    }
+
+    /// Whether the key cannot be opened.
+    pub(super) const fn is_of_key(&self) -> bool {
+        matches!(self, Self::Signature(_) | Self::NoPassword)
+    }
+
+    /// Whether another publisher has written the head meanwhile.
+    pub(super) const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Place(PlaceError::Changed(_)))
     }
 }
 
@@ -121,32 +170,33 @@ mod tests {
 
     #[test]
     fn the_store_is_behind_from_the_first_lack_to_the_success() {
-        let status = PublishStatus::default();
+        let mut state = PublishState::default();
         let at = Monotonic::from_seconds;
-        assert_eq!(status.view().behind_seconds(at(9)), 0);
-        status.lacks(at(10));
-        status.lacks(at(15));
-        assert!(status.failed("full", "the store is full".to_owned()));
-        assert!(!status.failed("full", "the store is full".to_owned()));
-        assert_eq!((status.view().behind_seconds(at(20)), status.view().failures), (10, vec![("full", 2)]));
-        assert!(status.succeeded(WallTime::from_seconds(5)));
-        assert!(!status.succeeded(WallTime::from_seconds(6)));
-        let view = status.view();
-        assert_eq!((view.behind_seconds(at(30)), view.why()), (0, None));
-        assert_eq!(view.last_success, Some(WallTime::from_seconds(6)));
+        assert_eq!(state.facts(at(9)).behind_seconds, 0);
+        state.lacks(at(10));
+        state.lacks(at(15));
+        assert!(state.failed("full", "the store is full".to_owned()));
+        assert!(!state.failed("full", "the store is full".to_owned()));
+        assert_eq!((state.facts(at(20)).behind_seconds, state.failures.clone()), (10, vec![("full", 2)]));
+        assert!(state.succeeded(WallTime::from_seconds(5)));
+        assert!(!state.succeeded(WallTime::from_seconds(6)));
+        let facts = state.facts(at(30));
+        assert_eq!((facts.behind_seconds, facts.why), (0, None));
+        assert_eq!(facts.last_success, WallTime::from_seconds(6).rfc3339());
     }
 
     #[test]
     fn a_broken_store_is_told_until_everything_was_read_back() {
-        let status = PublishStatus::default();
-        status.is_broken("an object is missing".to_owned());
-        assert_eq!(status.view().why(), Some("an object is missing"));
-        status.failed("full", "the store is full".to_owned());
-        assert_eq!(status.view().why(), Some("the store is full"), "the more urgent one");
+        let mut state = PublishState::default();
+        let why = |state: &PublishState| state.facts(Monotonic::from_seconds(1)).why;
+        state.broken = Some("an object is missing".to_owned());
+        assert_eq!(why(&state).as_deref(), Some("an object is missing"));
+        state.failed("full", "the store is full".to_owned());
+        assert_eq!(why(&state).as_deref(), Some("the store is full"), "the more urgent one");
         // It was written again, which proves nothing yet.
-        assert!(status.succeeded(WallTime::from_seconds(5)));
-        assert_eq!(status.view().why(), Some("an object is missing"));
-        status.is_whole();
-        assert_eq!(status.view().why(), None);
+        assert!(state.succeeded(WallTime::from_seconds(5)));
+        assert_eq!(why(&state).as_deref(), Some("an object is missing"));
+        state.broken = None;
+        assert_eq!(why(&state), None);
     }
 }

@@ -1,6 +1,7 @@
-//! Carries out a step: exports a bundle, signs it, sends it, and writes the head.
+//! Carries out a plan: exports a bundle, signs it, sends it, and reads and writes the head.
 //!
-//! It writes objects, then the ledger, then the head. Callers: [`super`].
+//! It writes objects, then the ledger, then the head. The head is read before each decision, and written with a condition
+//! if the object store can do that. Callers: [`super`].
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
@@ -9,17 +10,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::error::PublishError;
 use super::ledger::{self, Ledger};
-use super::plan::{self, Chain, SignatureFile, Step, Why};
-use super::status::Kind;
+use super::plan::{self, Chain, NextWrite, Stored, Why};
+use super::status::{ObjectKind, PublishError};
 use super::{Publisher, settle};
+use crate::api::hash::Digest;
 use crate::bundle::signature::Signer;
-use crate::fleet::head::{Head, NamedBundle, NamedJournal};
-use crate::fleet::keys::{Digest, Key};
-use crate::fleet::place::Condition;
+use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
+use crate::fleet::keys::Key;
+use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
+use crate::mirror::details::Details;
+use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::pointer::Snapshot;
-use crate::snapshots::chain::{ChainEnd, Link, lacks_base};
+use crate::snapshots::chain::{ChainEnd, lacks_base};
 use crate::store::nameless;
 use crate::tasks::blocking;
 
@@ -29,60 +32,54 @@ pub(super) struct Made {
     pub named: NamedBundle,
     /// Its `.minisig`.
     pub signature: Option<String>,
-    pub link: Link,
+    pub end: ChainEnd,
+}
+
+/// The head in the object store, when it was last read.
+#[derive(Clone, Debug)]
+pub(super) enum InStore {
+    /// There is none.
+    Missing,
+    /// There is one; `None`: it cannot be read, or is not believed.
+    Head(Option<Box<Head>>, UpdateVersion),
 }
 
 impl Publisher {
     /// Carries out a step.
-    pub(super) async fn act(
-        &mut self,
-        step: Step,
-        served: &Arc<Snapshot>,
-        journal: &Arc<Vec<u8>>,
-    ) -> Result<(), PublishError> {
-        let revision = self.details.as_ref().map(crate::mirror::details::Details::revision);
+    pub(super) async fn act(&mut self, step: NextWrite, served: &Arc<Snapshot>) -> Result<(), PublishError> {
+        let revision = self.details.as_ref().map(Details::revision);
         let made = match step {
-            Step::Nothing | Step::Later(_) | Step::Head => None,
-            Step::Delta => Some(self.delta(served).await?),
-            Step::Full(why) => Some(self.full(served, why).await?),
+            NextWrite::Nothing | NextWrite::Later(_) | NextWrite::Head => None,
+            NextWrite::Delta => Some(self.delta(served).await?),
+            NextWrite::Full(why) => Some(self.full(served, why).await?),
         };
         if let Some(made) = &made {
             self.send(made).await?;
         }
+        let Some((_, offer, journal)) = &self.offered else { return Ok(()) };
         let now_ms = self.clock.now_wall().as_millis();
-        let named_journal =
-            NamedJournal { bytes: journal.len() as u64, blake3: blake3::hash(journal.as_slice()).into() };
         let before = self.ledger.as_ref().map(|ledger| &ledger.chain);
+        let sequence = plan::next_sequence(self.stored_head().map(|head| head.sequence), self.sequence, now_ms);
+        let signature = |made: &Made| made.signature.as_ref().map(|text| FileHash::of(text.as_bytes()));
+        let bundle = made.as_ref().map(|made| (made.named.clone(), signature(made)));
+        let Some(chain) = Chain::with(before, bundle, offer, sequence, now_ms) else { return Ok(()) };
         let is_anew = made.as_ref().is_some_and(|made| made.named.base.is_none());
-        if is_anew || before.is_none_or(|chain| chain.head.journal != named_journal) {
-            let key = Key::Journal(named_journal.key());
-            self.place.write(&key, Bytes::from(journal.as_ref().clone()), Condition::Always).await?;
+        if is_anew || before.is_none_or(|before| before.head.journal != chain.head.journal) {
+            self.place.write(&chain.head.journal.key(), journal.clone(), PutMode::Overwrite).await?;
         }
-        let stored = self.stored_head().map(|head| head.sequence);
-        let sequence = plan::next_sequence(stored, self.sequence, now_ms);
-        let Some((_, offer, _)) = &self.offered else { return Ok(()) };
-        let said = (sequence, now_ms, &**served, named_journal);
-        let chain = match (&made, before) {
-            (Some(made), before) => grown(before, made, offer.content, said),
-            (None, Some(before)) => {
-                let head = head(before.head.full.clone(), before.head.deltas.clone(), said);
-                Chain { head, ..before.clone() }
-            }
-            (None, None) => return Ok(()),
-        };
-        let end = made.as_ref().map(|made| made.link.end.clone());
+        let end = made.map(|made| made.end);
         self.record(&chain, end.as_ref()).await;
         self.sequence = Some(sequence);
-        let known = self.ledger.take().and_then(|ledger| ledger.end);
-        self.ledger = Some(Ledger { chain: chain.clone(), end: end.or(known) });
-        if made.is_some() {
+        if end.is_some() {
             self.is_broken = false;
             self.seen_details = revision;
             self.snapshots.keep_for_chain(Some(chain.head.snapshot.clone()));
         }
-        self.put_head(&chain).await?;
-        self.status.wrote(Kind::Head, 0);
-        self.status.is_at(sequence);
+        let known = self.ledger.take().and_then(|ledger| ledger.end);
+        self.ledger = Some(Ledger { chain: chain.clone(), end: end.or(known) });
+        self.put_head(&chain.head).await?;
+        self.status.lock().wrote(ObjectKind::Head, 0);
+        self.status.lock().facts.sequence = Some(sequence);
         Ok(())
     }
 
@@ -100,14 +97,14 @@ impl Publisher {
     }
 
     async fn full(&self, served: &Arc<Snapshot>, why: Why) -> Result<Made, PublishError> {
-        tracing::info!(url = self.settings.url, snapshot = %served.dataset.id, why = why.as_str(), "publishing a full bundle");
+        tracing::info!(url = self.whose.url, snapshot = %served.dataset.id, why = why.to_string(), "publishing a full bundle");
         self.make(served, None).await
     }
 
     /// Exports a bundle into a file, hashes and signs it.
     async fn make(&self, served: &Arc<Snapshot>, base: Option<(ChainEnd, Digest)>) -> Result<Made, PublishError> {
         let (snapshots, served) = (self.snapshots.clone(), served.clone());
-        let (signer, data_dir) = (self.signer.clone(), self.settings.data_dir.clone());
+        let (signer, data_dir) = (self.signer.clone(), self.data_dir.clone());
         let details = self.details.clone();
         blocking(move || {
             settle(details.as_ref());
@@ -120,14 +117,10 @@ impl Publisher {
             let sign = |signer: &Signer| signer.sign(&file, &comment(&served));
             let signature = signer.as_deref().map(sign).transpose()?;
             file.rewind()?;
-            let named = NamedBundle {
-                base: base.map(|(_, digest)| digest),
-                digest: Digest::new(*link.written.digest.as_bytes()),
-                snapshot: served.dataset.id.clone(),
-                bytes: link.written.bytes,
-                blake3: hasher.finalize().into(),
-            };
-            Ok(Made { file, named, signature, link })
+            let hash = FileHash { bytes: link.written.bytes, blake3: hasher.finalize().into() };
+            let snapshot = served.dataset.id.clone();
+            let named = NamedBundle::new(base.map(|(_, digest)| digest), link.written.digest, snapshot, hash);
+            Ok(Made { file, named, signature, end: link.end })
         })
         .await
     }
@@ -136,13 +129,13 @@ impl Publisher {
     async fn send(&self, made: &Made) -> Result<(), PublishError> {
         let key = made.named.key();
         let file = made.file.try_clone()?;
-        self.place.write_file(&Key::Bundle(key.clone()), file, made.named.bytes).await?;
+        self.place.write_file(&key, file, made.named.bytes).await?;
         if let Some(signature) = &made.signature {
             let text = Bytes::from(signature.clone().into_bytes());
-            self.place.write(&Key::Signature(key), text, Condition::Always).await?;
+            self.place.write(&key.signature(), text, PutMode::Overwrite).await?;
         }
-        let kind = if made.named.base.is_some() { Kind::Delta } else { Kind::Full };
-        self.status.wrote(kind, made.named.bytes);
+        let kind = if made.named.base.is_some() { ObjectKind::Delta } else { ObjectKind::Full };
+        self.status.lock().wrote(kind, made.named.bytes);
         Ok(())
     }
 
@@ -155,43 +148,105 @@ impl Publisher {
             tracing::warn!(%error, "the record of what is in the object store could not be written; after a restart a full bundle is written");
         }
     }
-}
 
-/// The text of a head: its number, when it is written, the data and the journal.
-type Said<'a> = (u64, i64, &'a Snapshot, NamedJournal);
-
-fn head(full: NamedBundle, deltas: Vec<NamedBundle>, (sequence, written_ms, served, journal): Said<'_>) -> Head {
-    Head {
-        sequence,
-        written_ms,
-        confirmed_ms: served.meta.confirmed_ms,
-        certificate: served.meta.certificate,
-        snapshot: served.dataset.id.clone(),
-        full,
-        deltas,
-        journal,
+    /// Reads the head, each time as a whole: whoever alters it may keep what tells its versions apart.
+    pub(super) async fn look(&mut self) -> Result<(), PublishError> {
+        let found = match self.place.read(&Key::Head, head::MOST_BYTES, None).await {
+            Ok(None) | Err(PlaceError::Missing(_)) => InStore::Missing,
+            Ok(Some((file, version))) => {
+                let head = match Head::read(&file, &self.trusted, self.clock.now_wall()) {
+                    Ok((head, _key)) => Some(Box::new(head)),
+                    Err(error @ HeadError::Format(_)) => return Err(PublishError::Newer(error.to_string())),
+                    Err(error) => {
+                        self.disbelieve(&error.to_string());
+                        None
+                    }
+                };
+                InStore::Head(head, version)
+            }
+            Err(error @ PlaceError::TooLarge { .. }) => {
+                self.disbelieve(&error.to_string());
+                InStore::Missing
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.stored = Some(found);
+        Ok(())
     }
-}
 
-/// The chain with a bundle more, or a new one.
-fn grown(before: Option<&Chain>, made: &Made, content: Digest, said: Said<'_>) -> Chain {
-    let now_ms = said.1;
-    let named = made.named.clone();
-    let signature = made.signature.as_deref().map(SignatureFile::of);
-    match before {
-        Some(before) if named.base.is_some() => {
-            let deltas = before.head.deltas.iter().cloned().chain([named]).collect();
-            Chain {
-                head: head(before.head.full.clone(), deltas, said),
-                content,
-                full_ms: before.full_ms,
-                last_ms: now_ms,
-                signatures: before.signatures.iter().copied().chain(signature).collect(),
+    /// Says that the head in the object store is not believed. The plan replaces it.
+    fn disbelieve(&self, why: &str) {
+        self.status.lock().lacks(self.clock.now_mono());
+        let url = &self.whose.url;
+        let why = Excerpt(format!("{url}: head.json is not believed and is replaced: {why}")).to_string();
+        if self.status.lock().failed("head", why.clone()) {
+            tracing::warn!("{why}");
+        }
+    }
+
+    /// The head in the object store, if it can be read.
+    pub(super) fn stored_head(&self) -> Option<&Head> {
+        match &self.stored {
+            Some(InStore::Head(Some(head), _)) => Some(head),
+            _ => None,
+        }
+    }
+
+    /// The head in the object store as the plan sees it. `is_settled`: ours was there already; two publishers must not
+    /// replace each other's heads without end, so a later one stays until there is something new to say. An earlier one
+    /// is an old copy, which replicas refuse.
+    pub(super) fn stored_for_plan(&self, is_settled: bool) -> Stored {
+        let own = self.ledger.as_ref().map(|ledger| &ledger.chain.head);
+        match &self.stored {
+            Some(InStore::Missing) => Stored::Missing,
+            Some(InStore::Head(Some(head), _)) if own == Some(&**head) => Stored::Own,
+            Some(InStore::Head(Some(head), _)) if is_settled && own.is_none_or(|own| own.sequence <= head.sequence) => {
+                Stored::Own
+            }
+            _ => Stored::Other,
+        }
+    }
+
+    /// Writes the head.
+    ///
+    /// # Errors
+    /// With a conflict when another publisher has written since the head was read.
+    async fn put_head(&mut self, head: &Head) -> Result<(), PublishError> {
+        let (signer, signed) = (self.signer.clone(), head.clone());
+        let file = blocking(move || Ok::<_, PublishError>(signed.to_file(signer.as_deref())?)).await?;
+        let file = Bytes::from(file);
+        if self.has_conditions.is_none() {
+            // The condition can only hold where it is ignored: then this is the write, too.
+            match self.put(&file, impossible()).await {
+                Ok(version) => {
+                    self.has_conditions = Some(false);
+                    self.stored = Some(InStore::Head(Some(Box::new(head.clone())), version));
+                    return Ok(());
+                }
+                Err(PlaceError::Changed(_) | PlaceError::Missing(_)) => self.has_conditions = Some(true),
+                Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        _ => {
-            let head = head(named, Vec::new(), said);
-            Chain { head, content, full_ms: now_ms, last_ms: now_ms, signatures: signature.into_iter().collect() }
+        let mode = match &self.stored {
+            _ if self.has_conditions != Some(true) => PutMode::Overwrite,
+            Some(InStore::Head(_, version)) => PutMode::Update(version.clone()),
+            Some(InStore::Missing) => PutMode::Create,
+            None => PutMode::Overwrite,
+        };
+        let version = self.put(&file, mode).await?;
+        self.has_conditions.get_or_insert(false);
+        self.stored = Some(InStore::Head(Some(Box::new(head.clone())), version));
+        Ok(())
+    }
+
+    async fn put(&self, file: &Bytes, mode: PutMode) -> Result<UpdateVersion, PlaceError> {
+        match self.place.write(&Key::Head, file.clone(), mode.clone()).await {
+            // It replaces conditionally and does not create conditionally.
+            Err(PlaceError::Unsupported(_)) if mode == PutMode::Create => {
+                self.place.write(&Key::Head, file.clone(), PutMode::Overwrite).await
+            }
+            written => written,
         }
     }
 }

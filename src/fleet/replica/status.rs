@@ -1,38 +1,48 @@
 //! The state of a replica and its object store, for `/status`, `/readyz` and metrics.
 //!
-//! Pure but for its memory. Callers: [`super`] and [`super::seed`] write, [`crate::admin`] reads.
+//! Pure but for its memory. Callers: [`super`] writes, [`crate::admin`] reads.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
-use crate::words::counted;
+use crate::words::{counted, named};
+
+/// The object store that a replica follows, as `/status` shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ReplicaFacts {
+    pub url: Option<String>,
+    /// The highest head that was taken.
+    pub sequence: Option<u64>,
+    /// When the store last answered.
+    pub last_poll: Option<String>,
+    /// For how long something is missing that the store has, or the store is not known; 0: nothing is missing.
+    pub behind_seconds: Option<u64>,
+    /// Why the data is not the newest, in plain words; `None`: nothing is wrong.
+    pub why: Option<String>,
+}
 
 /// The state of a replica and its object store; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReplicaStatus(Arc<Mutex<Picture>>);
+pub(crate) type ReplicaStatus = Arc<Mutex<ReplicaState>>;
 
 /// The same at one instant.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Picture {
-    /// The highest head that was taken; 0: none.
-    pub sequence: u64,
-    /// When the object store last answered.
-    pub last_poll: Option<WallTime>,
+pub(crate) struct ReplicaState {
+    pub(crate) facts: ReplicaFacts,
     /// When this replica last had everything that the newest head names.
     level: Option<Monotonic>,
     /// Whether it has everything now.
     is_level: bool,
-    /// The instants in the newest head.
-    head: Option<Stamps>,
-    /// Why the newest head, or any, could not be taken; `None`: it was.
-    failure: Option<String>,
+    /// The instants in the newest head, whether it is accepted or not.
+    pub(super) head: Option<Stamps>,
     /// What is being downloaded.
     download: Option<Download>,
-    /// Polls by outcome.
-    pub polls: Polls,
+    /// Polls by [`PollOutcome`].
+    pub polls: [u64; 4],
     /// Bytes of bundles and journals that were received.
     pub received: u64,
 }
@@ -64,97 +74,48 @@ impl std::fmt::Display for Download {
     }
 }
 
-/// How a poll ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// There is nothing new.
-    Unchanged,
-    /// A head was taken.
-    Taken,
-    /// A head was refused: it is older, unsigned, or not a head.
-    Refused,
-    /// The object store or an object in it could not be read, or the disk could not be written.
-    Failed,
-}
-
-impl Outcome {
-    const ALL: [Self; 4] = [Self::Unchanged, Self::Taken, Self::Refused, Self::Failed];
-
-    /// The word for metrics.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unchanged => "unchanged",
-            Self::Taken => "taken",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
+named! {
+    /// How a poll ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum PollOutcome, as_str {
+        /// There is nothing new.
+        Unchanged = "unchanged",
+        /// A head was taken.
+        Taken = "taken",
+        /// A head was refused: it is older, unsigned, or not a head.
+        Refused = "refused",
+        /// The object store or an object in it could not be read, or the disk could not be written.
+        Failed = "failed",
     }
 }
 
-/// Polls by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Polls([u64; 4]);
-
-impl Polls {
-    /// The number of each.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Outcome::ALL.map(Outcome::as_str).into_iter().zip(self.0)
-    }
-}
-
-impl ReplicaStatus {
-    /// The state now.
-    pub(crate) fn picture(&self) -> Picture {
-        self.0.lock().clone()
-    }
-
-    /// The highest head that was taken, as the data directory says at start.
-    pub(crate) fn starts_at(&self, sequence: u64) {
-        self.0.lock().sequence = sequence;
-    }
-
-    /// The object store answered.
-    pub(crate) fn answered(&self, now: WallTime) {
-        self.0.lock().last_poll = Some(now);
-    }
-
-    /// A head was read, whether it is accepted or not.
-    pub(crate) fn saw(&self, stamps: Stamps) {
-        self.0.lock().head = Some(stamps);
-    }
-
+impl ReplicaState {
     /// A poll ended well: everything of head `sequence` is here.
-    pub(crate) fn is_level(&self, sequence: u64, outcome: Outcome, now: Monotonic) {
-        let mut picture = self.0.lock();
-        (picture.sequence, picture.failure, picture.download) = (sequence, None, None);
-        (picture.is_level, picture.level) = (true, Some(now));
-        picture.polls.0[outcome as usize] += 1;
+    pub(crate) fn is_level(&mut self, sequence: u64, outcome: PollOutcome, now: Monotonic) {
+        (self.facts.sequence, self.facts.why, self.download) = (Some(sequence), None, None);
+        (self.is_level, self.level) = (true, Some(now));
+        self.polls[outcome as usize] += 1;
     }
 
     /// A poll failed. The instant at which the replica last had everything stays.
-    pub(crate) fn failed(&self, why: String, outcome: Outcome) {
-        let mut picture = self.0.lock();
-        (picture.failure, picture.is_level, picture.download) = (Some(why), false, None);
-        picture.polls.0[outcome as usize] += 1;
+    pub(crate) fn failed(&mut self, why: String, outcome: PollOutcome) {
+        (self.facts.why, self.is_level, self.download) = (Some(why), false, None);
+        self.polls[outcome as usize] += 1;
     }
 
     /// What is being downloaded, and how far it is.
-    pub(crate) fn downloads(&self, download: Download) {
-        let mut picture = self.0.lock();
-        (picture.download, picture.is_level) = (Some(download), false);
+    pub(crate) fn downloads(&mut self, download: Download) {
+        (self.download, self.is_level) = (Some(download), false);
     }
 
     /// Bytes arrived.
-    pub(crate) fn received(&self, bytes: u64) {
-        let mut picture = self.0.lock();
-        picture.received += bytes;
-        if let Some(download) = &mut picture.download {
+    pub(crate) fn received(&mut self, bytes: u64) {
+        self.received += bytes;
+        if let Some(download) = &mut self.download {
             download.done += bytes;
         }
     }
-}
 
-impl Picture {
     /// For how long this replica has lacked what the newest head names, or not known the newest head. `None`: it has not
     /// followed any since it runs.
     pub(crate) fn behind(&self, now: Monotonic) -> Option<Duration> {
@@ -165,10 +126,14 @@ impl Picture {
         }
     }
 
-    /// Why the data is not the newest, in plain words; `None`: nothing is wrong. `oldest`: how old a head and its data may
-    /// be.
-    pub(crate) fn why(&self, now: WallTime, oldest: Duration) -> Option<String> {
-        if let Some(failure) = &self.failure {
+    /// The facts at this instant. `oldest`: how old a head and its data may be.
+    pub(crate) fn facts(&self, mono: Monotonic, now: WallTime, oldest: Duration) -> ReplicaFacts {
+        let behind_seconds = self.behind(mono).map(|behind| behind.as_secs());
+        ReplicaFacts { behind_seconds, why: self.why(now, oldest), ..self.facts.clone() }
+    }
+
+    fn why(&self, now: WallTime, oldest: Duration) -> Option<String> {
+        if let Some(failure) = &self.facts.why {
             return Some(failure.clone());
         }
         let head = self.head?;
@@ -199,7 +164,7 @@ impl Picture {
 
     /// Why there is no data yet.
     pub(crate) fn not_ready(&self) -> String {
-        match (&self.download, &self.failure) {
+        match (&self.download, &self.facts.why) {
             (Some(download), _) => format!("the first data is being downloaded from the object store, {download}"),
             (None, Some(failure)) => format!("there is no data yet: {failure}"),
             (None, None) => "the object store has not been read yet".to_owned(),
@@ -219,24 +184,23 @@ mod tests {
 
     #[test]
     fn a_replica_is_behind_since_it_was_last_level() {
-        let (status, now) = (ReplicaStatus::default(), Monotonic::from_seconds);
-        assert_eq!(status.picture().behind(now(5)), None);
-        status.failed("down".into(), Outcome::Failed);
-        assert_eq!(status.picture().behind(now(6)), None);
-        status.is_level(7, Outcome::Taken, now(10));
-        assert_eq!(status.picture().behind(now(30)), Some(Duration::ZERO));
-        status.failed("down".into(), Outcome::Failed);
-        assert_eq!(status.picture().behind(now(40)), Some(Duration::from_secs(30)));
-        assert_eq!(status.picture().sequence, 7);
-        let polls: Vec<_> = status.picture().polls.counts().collect();
-        assert_eq!(polls, [("unchanged", 0), ("taken", 1), ("refused", 0), ("failed", 2)]);
+        let (mut state, now) = (ReplicaState::default(), Monotonic::from_seconds);
+        assert_eq!(state.behind(now(5)), None);
+        state.failed("down".into(), PollOutcome::Failed);
+        assert_eq!(state.behind(now(6)), None);
+        state.is_level(7, PollOutcome::Taken, now(10));
+        assert_eq!(state.behind(now(30)), Some(Duration::ZERO));
+        state.failed("down".into(), PollOutcome::Failed);
+        assert_eq!(state.behind(now(40)), Some(Duration::from_secs(30)));
+        assert_eq!(state.facts.sequence, Some(7));
+        assert_eq!(state.polls, [0, 1, 0, 2]);
     }
 
     #[test]
     fn what_is_wrong_is_said_in_plain_words() {
-        let status = ReplicaStatus::default();
-        let why = |now| status.picture().why(now, TTL);
-        assert_eq!(why(at(0)), None);
+        let mut state = ReplicaState::default();
+        let why = |state: &ReplicaState, now| state.why(now, TTL);
+        assert_eq!(why(&state, at(0)), None);
         for (written, confirmed, said) in [
             (at(-3), at(-9), None),
             (at(0), at(50), None),
@@ -248,25 +212,28 @@ mod tests {
                 Some("12 seconds ago; either the publisher does not write, or the object store shows an old state"),
             ),
         ] {
-            status.saw(Stamps { written, confirmed });
+            state.head = Some(Stamps { written, confirmed });
             match said {
-                None => assert_eq!(why(at(0)), None, "{written} {confirmed}"),
-                Some(said) => assert!(why(at(0)).is_some_and(|why| why.contains(said)), "{:?}", why(at(0))),
+                None => assert_eq!(why(&state, at(0)), None, "{written} {confirmed}"),
+                Some(said) => {
+                    let why = why(&state, at(0));
+                    assert!(why.as_ref().is_some_and(|why| why.contains(said)), "{why:?}");
+                }
             }
         }
-        status.failed("the store cannot be read".into(), Outcome::Failed);
-        assert_eq!(why(at(0)).as_deref(), Some("the store cannot be read"));
+        state.failed("the store cannot be read".into(), PollOutcome::Failed);
+        assert_eq!(why(&state, at(0)).as_deref(), Some("the store cannot be read"));
     }
 
     #[test]
     fn before_the_first_data_the_progress_is_told() {
-        let status = ReplicaStatus::default();
-        assert_eq!(status.picture().not_ready(), "the object store has not been read yet");
-        status.downloads(Download { what: "the full bundle".into(), done: 0, of: 200 });
-        status.received(71);
+        let mut state = ReplicaState::default();
+        assert_eq!(state.not_ready(), "the object store has not been read yet");
+        state.downloads(Download { what: "the full bundle".into(), done: 0, of: 200 });
+        state.received(71);
         let told = "the first data is being downloaded from the object store, the full bundle: 71 of 200 bytes (35 %)";
-        assert_eq!(status.picture().not_ready(), told);
-        status.failed("no head".into(), Outcome::Failed);
-        assert_eq!(status.picture().not_ready(), "there is no data yet: no head");
+        assert_eq!(state.not_ready(), told);
+        state.failed("no head".into(), PollOutcome::Failed);
+        assert_eq!(state.not_ready(), "there is no data yet: no head");
     }
 }

@@ -6,12 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bad::{Attempt, BadObject, Failure};
-use super::error::FollowError;
-use super::fetch::FetchError;
-use super::{Follower, taken};
+use super::Follower;
+use super::decide::{BadObject, FollowError, LONGEST, misfit, taken};
 use crate::fleet::head::{Head, NamedBundle};
-use crate::fleet::keys::Digest;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
@@ -40,7 +37,7 @@ impl Follower {
                 );
                 // Nothing builds on this data any more, also after a restart.
                 let store = self.snapshots.store().clone();
-                blocking(move || Ok::<_, FetchError>(follow::forget(&store))).await??;
+                blocking(move || Ok::<_, FollowError>(follow::forget(&store)?)).await?;
                 self.take_all(head, &Stand { digest: None, ..stand.clone() }).await
             }
             done => done,
@@ -58,22 +55,22 @@ impl Follower {
 
     /// Fetches these bundles, the last ones of a head, and makes them the newest snapshot.
     async fn take(&mut self, head: &Head, stand: &Stand, chain: &[&NamedBundle]) -> Result<(), FollowError> {
-        let attempt = Attempt { from: stand.digest.clone(), to: head.end().digest };
+        let attempt = (stand.digest.clone(), head.end().digest);
         let now = self.clock.now_mono();
-        if let Some(why) = self.bad.as_ref().and_then(|bad| bad.refuses_attempt(&attempt, now)) {
+        if let Some(why) = self.state.bad.as_ref().and_then(|bad| bad.refuses_attempt(&attempt, now)) {
             return Err(FollowError::Bad(why.to_owned()));
         }
-        self.fetcher.tidy(&chain.iter().map(|named| named.blake3).collect::<Vec<_>>());
+        self.tidy(&chain.iter().map(|named| named.blake3).collect::<Vec<_>>());
         let (steps, failure) = self.fetch_all(head, chain).await;
         let (steps, mut usable) = (Arc::new(steps), None);
         let error = if let Some(error) = failure {
             error
         } else {
-            let journal = self.journal(head, chain).await;
+            let journal = self.journal_for(head, chain).await;
             let took = Took::Head(taken(head));
             let Err(error) = self.import(head, stand, &steps, steps.len(), took, journal).await else {
-                self.bad = None;
-                self.fetcher.tidy(&[]);
+                self.state.bad = None;
+                self.tidy(&[]);
                 return Ok(());
             };
             match error.misfit() {
@@ -82,8 +79,7 @@ impl Follower {
                 Some((at, why)) => {
                     usable = Some(at);
                     let named = chain.get(at).copied().unwrap_or(head.end());
-                    let key = named.key().to_string();
-                    self.set_aside(named, &Failure::Misfit(&key, why))
+                    self.set_aside(named, (LONGEST, misfit(&named.key().to_string(), why)))
                 }
                 None => return Err(error),
             }
@@ -97,8 +93,8 @@ impl Follower {
                 );
                 self.import(head, stand, &steps, usable, Took::Part, None).await?;
             }
-            if let Some(bad) = &mut self.bad {
-                bad.ends(attempt);
+            if let Some(bad) = &mut self.state.bad {
+                bad.ended = Some(attempt);
             }
         }
         Err(error)
@@ -126,7 +122,7 @@ impl Follower {
     /// One bundle of a head. One that was of no use is left alone for a while.
     async fn fetch(&mut self, head: &Head, named: &NamedBundle) -> Result<Step, FollowError> {
         let now = self.clock.now_mono();
-        if let Some(why) = self.bad.as_ref().and_then(|bad| bad.refuses(&named.blake3, now)) {
+        if let Some(why) = self.state.bad.as_ref().and_then(|bad| bad.refuses(&named.blake3, now)) {
             return Err(FollowError::Bad(why.to_owned()));
         }
         let at = head.chain().position(|other| other.digest == named.digest).unwrap_or(0);
@@ -135,33 +131,32 @@ impl Follower {
             0 => "the full bundle".to_owned(),
             at => format!("delta {at} of {}", head.deltas.len()),
         };
-        match self.fetcher.bundle(named, before, &what).await {
-            Err(error) if error.is_bad_object() => Err(self.set_aside(named, &Failure::Object(&error))),
-            fetched => Ok(fetched?),
-        }
+        let fetched = self.bundle(named, before, &what).await;
+        fetched.map_err(|error| match error.of_bad_object() {
+            Some(failure) => self.set_aside(named, failure),
+            None => error,
+        })
     }
 
     /// Leaves a bundle alone for a while.
-    fn set_aside(&mut self, named: &NamedBundle, failure: &Failure<'_>) -> FollowError {
-        let now = self.clock.now_mono();
-        let bad = BadObject::after(self.bad.as_ref(), named.blake3, failure, now, &self.jitter);
-        let why = bad.why().to_owned();
-        self.bad = Some(bad);
-        FollowError::Bad(why)
+    fn set_aside(&mut self, named: &NamedBundle, failure: (Duration, String)) -> FollowError {
+        let (before, now) = (self.state.bad.as_ref(), self.clock.now_mono());
+        let bad = BadObject::after(before, named.blake3, failure, now, &self.state.jitter);
+        FollowError::Bad(self.state.bad.insert(bad).why.clone())
     }
 
     /// The publisher's journal, where it is worth its bytes; `None`: what changed is told by the bundles alone.
-    pub(super) async fn journal(&mut self, head: &Head, chain: &[&NamedBundle]) -> Option<Vec<Entry>> {
+    pub(super) async fn journal_for(&mut self, head: &Head, chain: &[&NamedBundle]) -> Option<Vec<Entry>> {
         let now = self.clock.now_mono();
         let bytes: u64 = chain.iter().map(|named| named.bytes).sum();
         let is_full = chain.iter().any(|named| named.base.is_none());
-        let is_due = self.journal.is_none_or(|at| now.since(at) >= JOURNAL_EVERY);
+        let is_due = self.state.journal.is_none_or(|at| now.since(at) >= JOURNAL_EVERY);
         if !is_full && !is_due && head.journal.bytes > bytes.max(SMALL_JOURNAL) {
             return None;
         }
-        match self.fetcher.journal(&head.journal, &head.snapshot).await {
+        match self.journal(&head.journal, &head.snapshot).await {
             Ok(journal) => {
-                self.journal = Some(now);
+                self.state.journal = Some(now);
                 Some(journal.entries().cloned().collect())
             }
             Err(error) => {
@@ -186,7 +181,7 @@ impl Follower {
         journal: Option<Vec<Entry>>,
     ) -> Result<(), FollowError> {
         let (snapshots, details, from) = (self.snapshots.clone(), self.details.clone(), stand.digest.clone());
-        let is_end = |last: &&Step| Digest::new(*last.bundle.digest().as_bytes()) == head.end().digest;
+        let is_end = |last: &&Step| last.bundle.digest() == head.end().digest;
         let (certificate, confirmed_ms) = match steps[..usable].last().filter(|last| !is_end(last)) {
             Some(last) => (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms),
             None => (head.certificate, head.confirmed_ms),
@@ -198,14 +193,11 @@ impl Follower {
             let committed = || steps.iter().for_each(|step| learn(details.as_ref(), step));
             let following =
                 Following { steps, certificate, confirmed_ms, took, from, journal, now_ms, committed: &committed };
-            let imported = snapshots.follow(&following);
-            if imported.is_ok() {
-                tidy(&snapshots, details.as_ref());
-            }
-            Ok::<_, FetchError>(imported)
+            snapshots.follow(&following)?;
+            tidy(&snapshots, details.as_ref());
+            Ok(())
         });
-        imported.await??;
-        Ok(())
+        imported.await
     }
 }
 

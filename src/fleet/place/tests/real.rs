@@ -43,15 +43,15 @@ async fn a_real_store_writes_reads_lists_and_removes() {
     assert_eq!(place.list().await.unwrap(), []);
     assert!(matches!(place.read(&Key::Head, 100, None).await, Err(PlaceError::Missing(key)) if key == "head.json"));
     assert!(matches!(place.download(&journal(1), 0).await, Err(PlaceError::Missing(_))));
-    let written = place.write(&Key::Head, Bytes::from_static(b"one"), Condition::Always).await.unwrap();
+    let written = place.write(&Key::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     assert_eq!(text(&place, &Key::Head).await, "one");
-    let Found::Changed(_, read) = place.read(&Key::Head, 100, None).await.unwrap() else { panic!() };
-    assert_eq!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), Found::Unchanged);
+    let (_, read) = place.read(&Key::Head, 100, None).await.unwrap().unwrap();
+    assert_eq!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), None);
     let first = tag(&place, &Key::Head).await;
-    place.write(&Key::Head, Bytes::from_static(b"another"), Condition::Always).await.unwrap();
+    place.write(&Key::Head, Bytes::from_static(b"another"), PutMode::Overwrite).await.unwrap();
     for known in [&read, &written] {
         let found = place.read(&Key::Head, 100, Some(known)).await.unwrap();
-        assert!(matches!(found, Found::Changed(bytes, _) if bytes == "another"));
+        assert!(matches!(found, Some((bytes, _)) if bytes == "another"));
     }
     assert!(matches!(place.read(&Key::Head, 6, None).await, Err(PlaceError::TooLarge { most: 6, .. })));
     let second = tag(&place, &Key::Head).await;
@@ -91,24 +91,24 @@ async fn a_real_store_takes_a_file_in_parts_and_gives_it_from_anywhere() {
 async fn a_real_store_has_the_conditions_that_it_is_known_for() {
     let (place, known) = (place(), given("CONDITIONS"));
     let one = || Bytes::from_static(b"one");
-    let first = place.write(&Key::Head, one(), Condition::Always).await.unwrap();
-    let refused = |written: Result<Version, PlaceError>| match written {
+    let first = place.write(&Key::Head, one(), PutMode::Overwrite).await.unwrap();
+    let refused = |written: Result<UpdateVersion, PlaceError>| match written {
         Err(PlaceError::Changed(_) | PlaceError::Missing(_)) => true,
         Ok(_) | Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => false,
         Err(error) => panic!("{error}"),
     };
-    let creates = refused(place.write(&Key::Head, one(), Condition::Absent).await);
+    let creates = refused(place.write(&Key::Head, one(), PutMode::Create).await);
     // This is how a publisher finds out.
-    let replaces = refused(place.write(&Key::Head, one(), Condition::Impossible).await);
+    let replaces = refused(place.write(&Key::Head, one(), impossible()).await);
     let found = [("create", creates), ("replace", replaces)].into_iter().filter(|(_, has)| *has);
     assert_eq!(found.map(|(name, _)| name).collect::<Vec<_>>().join(" "), known);
     if replaces {
-        let second = place.write(&Key::Head, Bytes::from_static(b"two"), Condition::Over(first.clone())).await.unwrap();
-        assert!(matches!(place.write(&Key::Head, one(), Condition::Over(first)).await, Err(PlaceError::Changed(_))));
+        let second = place.write(&Key::Head, Bytes::from_static(b"two"), PutMode::Update(first.clone())).await.unwrap();
+        assert!(matches!(place.write(&Key::Head, one(), PutMode::Update(first)).await, Err(PlaceError::Changed(_))));
         assert_eq!(text(&place, &Key::Head).await, "two");
-        place.write(&Key::Head, one(), Condition::Over(second)).await.unwrap();
+        place.write(&Key::Head, one(), PutMode::Update(second)).await.unwrap();
     }
     place.delete(&Key::Head).await.unwrap();
-    place.write(&Key::Head, one(), Condition::Absent).await.unwrap();
+    place.write(&Key::Head, one(), PutMode::Create).await.unwrap();
     place.delete(&Key::Head).await.unwrap();
 }

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fleet::head::{NamedBundle, NamedJournal};
 
 const DAY: i64 = 86_400_000;
 const NOW: i64 = 1_790_000_000_000;
@@ -13,17 +12,22 @@ fn snapshot(n: u8) -> SnapshotId {
 }
 
 fn digest(n: u8) -> Digest {
-    Digest::new([n; 32])
+    Digest([n; 32])
 }
 
 fn bundle(base: Option<u8>, n: u8, bytes: u64) -> NamedBundle {
-    NamedBundle { base: base.map(digest), digest: digest(n), snapshot: snapshot(1), bytes, blake3: digest(n) }
+    NamedBundle::new(base.map(digest), digest(n), snapshot(1), FileHash { bytes, blake3: digest(n) })
+}
+
+fn journal(n: u8) -> FileHash {
+    FileHash { bytes: 9, blake3: digest(n) }
 }
 
 /// A chain with so many deltas, written an hour ago.
 fn chain(deltas: u8) -> Chain {
     let deltas: Vec<NamedBundle> = (0..deltas).map(|n| bundle(Some(n), n + 1, 10)).collect();
     let head = Head {
+        format: FORMAT,
         sequence: 7,
         written_ms: NOW - 1000,
         confirmed_ms: NOW - 5000,
@@ -31,7 +35,7 @@ fn chain(deltas: u8) -> Chain {
         snapshot: snapshot(1),
         full: bundle(None, 0, 1000),
         deltas,
-        journal: NamedJournal { bytes: 9, blake3: digest(99) },
+        journal: NamedJournal::new(journal(99)),
     };
     Chain { head, content: digest(50), full_ms: NOW - 3_600_000, last_ms: NOW - 3_600_000, signatures: Vec::new() }
 }
@@ -42,7 +46,7 @@ fn offer() -> Offer {
         content: digest(50),
         certificate: Certificate::Full,
         confirmed_ms: NOW - 5000,
-        journal: digest(99),
+        journal: journal(99),
     }
 }
 
@@ -60,37 +64,37 @@ fn facts<'a>(offer: &'a Offer, chain: &'a Chain) -> Facts<'a> {
 
 #[test]
 fn nothing_is_written_while_nothing_changes() {
-    assert_eq!(next(&facts(&offer(), &chain(0))), Step::Nothing);
+    assert_eq!(next(&facts(&offer(), &chain(0))), NextWrite::Nothing);
 }
 
 #[test]
 fn without_a_chain_or_a_head_or_an_object_everything_is_written_again() {
     let (offer, chain) = (offer(), chain(3));
     let all = facts(&offer, &chain);
-    assert_eq!(next(&Facts { chain: None, stored: Stored::Other, ..all }), Step::Full(Why::First));
-    assert_eq!(next(&Facts { stored: Stored::Missing, ..all }), Step::Full(Why::NoHead));
-    assert_eq!(next(&Facts { is_broken: true, ..all }), Step::Full(Why::Broken));
+    assert_eq!(next(&Facts { chain: None, stored: Stored::Other, ..all }), NextWrite::Full(Why::First));
+    assert_eq!(next(&Facts { stored: Stored::Missing, ..all }), NextWrite::Full(Why::NoHead));
+    assert_eq!(next(&Facts { is_broken: true, ..all }), NextWrite::Full(Why::Broken));
 }
 
 #[test]
 fn another_snapshot_is_a_delta_at_once() {
     let (mut chain, other) = (chain(3), Offer { snapshot: snapshot(2), content: digest(51), ..offer() });
     chain.last_ms = NOW;
-    assert_eq!(next(&facts(&other, &chain)), Step::Delta);
+    assert_eq!(next(&facts(&other, &chain)), NextWrite::Delta);
     // Also when another publisher has written meanwhile, and with details.
     let all = Facts { stored: Stored::Other, has_more_details: true, ..facts(&other, &chain) };
-    assert_eq!(next(&all), Step::Delta);
+    assert_eq!(next(&all), NextWrite::Delta);
 }
 
 #[test]
 fn a_chain_has_at_most_64_deltas() {
     let other = Offer { snapshot: snapshot(2), ..offer() };
-    assert_eq!(next(&facts(&other, &chain(63))), Step::Delta);
-    assert_eq!(next(&facts(&other, &chain(64))), Step::Full(Why::Deltas));
+    assert_eq!(next(&facts(&other, &chain(63))), NextWrite::Delta);
+    assert_eq!(next(&facts(&other, &chain(64))), NextWrite::Full(Why::Deltas));
     let (offer, chain) = (offer(), chain(64));
     let all = Facts { has_more_details: true, ..facts(&offer, &chain) };
-    assert_eq!(next(&all), Step::Full(Why::Deltas));
-    assert_eq!(next(&facts(&offer, &chain)), Step::Nothing);
+    assert_eq!(next(&all), NextWrite::Full(Why::Deltas));
+    assert_eq!(next(&facts(&offer, &chain)), NextWrite::Nothing);
 }
 
 #[test]
@@ -107,27 +111,27 @@ fn details_alone_and_evidence_alone_wait_for_a_minute() {
     let (mut chain, same, evidence) = (chain(1), offer(), Offer { content: digest(51), ..offer() });
     let with =
         |offer: &Offer, chain: &Chain, has_more_details| next(&Facts { has_more_details, ..facts(offer, chain) });
-    assert_eq!(with(&same, &chain, true), Step::Delta);
-    assert_eq!(with(&evidence, &chain, false), Step::Delta);
+    assert_eq!(with(&same, &chain, true), NextWrite::Delta);
+    assert_eq!(with(&evidence, &chain, false), NextWrite::Delta);
     chain.last_ms = NOW - PAUSE_MS + 1;
-    assert_eq!(with(&same, &chain, true), Step::Later(NOW + 1));
-    assert_eq!(with(&evidence, &chain, false), Step::Later(NOW + 1));
+    assert_eq!(with(&same, &chain, true), NextWrite::Later(NOW + 1));
+    assert_eq!(with(&evidence, &chain, false), NextWrite::Later(NOW + 1));
     // The confirmation does not wait for them.
     let confirmed = Offer { confirmed_ms: NOW, ..offer() };
-    assert_eq!(with(&confirmed, &chain, true), Step::Head);
+    assert_eq!(with(&confirmed, &chain, true), NextWrite::Head);
     // A clock that was set back by more than a minute does not make them wait for long.
     chain.last_ms = NOW + PAUSE_MS;
-    assert_eq!(with(&same, &chain, true), Step::Delta);
+    assert_eq!(with(&same, &chain, true), NextWrite::Delta);
 }
 
 #[test]
 fn a_full_bundle_follows_after_its_period_and_after_a_jump_of_the_clock() {
     let offer = offer();
     for (age, step) in [
-        (7 * DAY - 1, Step::Nothing),
-        (7 * DAY, Step::Full(Why::Age)),
-        (-7 * DAY + 1, Step::Nothing),
-        (-8 * DAY, Step::Full(Why::Age)),
+        (7 * DAY - 1, NextWrite::Nothing),
+        (7 * DAY, NextWrite::Full(Why::Age)),
+        (-7 * DAY + 1, NextWrite::Nothing),
+        (-8 * DAY, NextWrite::Full(Why::Age)),
     ] {
         let chain = Chain { full_ms: NOW - age, ..chain(0) };
         assert_eq!(next(&facts(&offer, &chain)), step, "{age}");
@@ -142,11 +146,11 @@ fn a_head_follows_every_confirmation_and_certificate_and_journal_and_any_other_h
         // A rollback.
         Offer { confirmed_ms: NOW - DAY, ..offer() },
         Offer { certificate: Certificate::Incremental, ..offer() },
-        Offer { journal: digest(98), ..offer() },
+        Offer { journal: journal(98), ..offer() },
     ] {
-        assert_eq!(next(&facts(&offer, &chain)), Step::Head, "{offer:?}");
+        assert_eq!(next(&facts(&offer, &chain)), NextWrite::Head, "{offer:?}");
     }
-    assert_eq!(next(&Facts { stored: Stored::Other, ..facts(&offer(), &chain) }), Step::Head);
+    assert_eq!(next(&Facts { stored: Stored::Other, ..facts(&offer(), &chain) }), NextWrite::Head);
 }
 
 #[test]
@@ -184,21 +188,21 @@ proptest! {
         let stored = [Stored::Missing, Stored::Own, Stored::Other][usize::from(stored)];
         let all = Facts { stored, has_more_details: more, ..facts(&offer, &chain) };
         let step = next(&all);
-        if step == Step::Nothing || matches!(step, Step::Later(_)) {
+        if step == NextWrite::Nothing || matches!(step, NextWrite::Later(_)) {
             prop_assert!(!other && !confirmed && stored == Stored::Own);
             return Ok(());
         }
         chain.head.confirmed_ms = offer.confirmed_ms;
-        if step != Step::Head {
+        if step != NextWrite::Head {
             chain.head.snapshot = offer.snapshot.clone();
             (chain.content, chain.last_ms) = (offer.content, NOW);
         }
-        if let Step::Full(_) = step {
+        if let NextWrite::Full(_) = step {
             chain.full_ms = NOW;
             chain.head.deltas.clear();
         }
-        let more = more && step == Step::Head;
+        let more = more && step == NextWrite::Head;
         let after = next(&Facts { stored: Stored::Own, has_more_details: more, ..facts(&offer, &chain) });
-        prop_assert!(matches!(after, Step::Nothing | Step::Later(_)), "{step:?} {after:?}");
+        prop_assert!(matches!(after, NextWrite::Nothing | NextWrite::Later(_)), "{step:?} {after:?}");
     }
 }

@@ -1,0 +1,257 @@
+//! What a replica does about a head, and about a failure: pure decisions.
+//!
+//! A head is skipped, noted, followed by deltas, fetched as a whole, or refused. An object that is of no use - it is not
+//! what the head names, or does not fit the data before it - is left alone for a while, longer each time: the same bytes
+//! would come again. Callers: [`super`] and its parts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::status::PollOutcome;
+use crate::api::hash::Digest;
+use crate::bundle::BundleError;
+use crate::clock::backoff::{Jitter, doubled};
+use crate::clock::{Monotonic, WallTime};
+use crate::fleet::head::{Head, HeadError, NamedBundle};
+use crate::fleet::place::PlaceError;
+use crate::snapshots::SnapshotsError;
+use crate::snapshots::bundle::ImportError;
+use crate::snapshots::follow::{Stand, Taken};
+use crate::store::StoreError;
+use crate::tasks::Aborted;
+
+/// The publisher's clock may be this far ahead: such stamps count as now.
+const AHEAD_MS: i64 = 60_000;
+
+/// What is to be done about a head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision<'a> {
+    /// It was taken before, and its data is still here.
+    Nothing,
+    /// It only confirms the data that is here.
+    Renew,
+    /// These deltas are missing, in this order.
+    Deltas(&'a [NamedBundle]),
+    /// Everything: the full bundle, then these deltas.
+    Full(&'a NamedBundle, &'a [NamedBundle]),
+    /// It is older than one that was taken, or another one of the same number.
+    Refuse(HeadRefused),
+}
+
+/// Why a head is not taken. The data stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeadRefused {
+    /// An old copy of the object store was restored, or an attacker sends an old head.
+    #[error(
+        "the object store has head {found}, which is older than head {taken} that was taken here; an old copy of the object \
+         store was restored, or somebody sends an old one; if the publisher began its numbers again, send \
+         `POST /refresh?forget=sequence` to this replica"
+    )]
+    Older {
+        /// The number of the head in the object store.
+        found: u64,
+        /// The highest number that was taken.
+        taken: u64,
+    },
+    /// Another head with the same number: there are two publishers, or it is forged.
+    #[error(
+        "head {0} in the object store differs from the head {0} that this replica took before; do two publishers write there?"
+    )]
+    Rival(u64),
+}
+
+/// What marks a head as taken.
+pub(crate) fn taken(head: &Head) -> Taken {
+    Taken { sequence: head.sequence, text: blake3::hash(head.text().as_bytes()).to_hex().to_string() }
+}
+
+/// What a replica at `stand` does about a head.
+///
+/// A head that was taken is taken again only where its data is missing, after an import by hand or a repair.
+pub(crate) fn decide<'a>(stand: &Stand, head: &'a Head) -> Decision<'a> {
+    let (found, taken_before) = (head.sequence, stand.taken.sequence);
+    if found < taken_before {
+        return Decision::Refuse(HeadRefused::Older { found, taken: taken_before });
+    }
+    let again = found == taken_before;
+    if again && taken(head) != stand.taken {
+        return Decision::Refuse(HeadRefused::Rival(found));
+    }
+    let missing = stand.digest.as_deref().and_then(Digest::parse).and_then(|digest| head.after(&digest));
+    match missing {
+        Some([]) if again => Decision::Nothing,
+        Some([]) => Decision::Renew,
+        Some(deltas) => Decision::Deltas(deltas),
+        None => Decision::Full(&head.full, &head.deltas),
+    }
+}
+
+/// The instant of confirmation as it is believed here: a little ahead of our clock counts as now. Further ahead it
+/// stays, and confirms nothing.
+pub(crate) fn believed_ms(confirmed_ms: i64, now: WallTime) -> i64 {
+    let now_ms = now.as_millis();
+    if confirmed_ms > now_ms && confirmed_ms.saturating_sub(now_ms) <= AHEAD_MS { now_ms } else { confirmed_ms }
+}
+
+/// Why a round ended without the newest data.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FollowError {
+    /// The object store has no head.
+    #[error(
+        "there is no head.json in the object store; either no publisher has written there yet, or the address is wrong"
+    )]
+    NoHead,
+    /// The object store fails.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// It is not a head, or not signed by a trusted key.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// It is not newer.
+    #[error(transparent)]
+    Refused(#[from] HeadRefused),
+    /// An object is not what the head says.
+    #[error("{key} in the object store is not what the head names: {why}")]
+    Wrong {
+        /// The object.
+        key: String,
+        why: String,
+    },
+    /// It is larger than `bundle.max_size`.
+    #[error("{key} has {bytes} bytes, more than bundle.max_size ({most})")]
+    TooLarge {
+        /// The object.
+        key: String,
+        bytes: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// A downloaded file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// Somebody asked for another look at the head.
+    #[error("the download was interrupted by a request to refresh")]
+    Interrupted,
+    /// An object is of no use; it is fetched again later.
+    #[error("{0}")]
+    Bad(String),
+    /// A mirror does not begin with the data of another origin.
+    #[error("the data in the object store comes from {0}, which is neither origin.url nor one of origin.aliases")]
+    Foreign(String),
+    /// It cannot be imported.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The data directory fails.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// The head could not be recorded.
+    #[error(transparent)]
+    Snapshots(#[from] SnapshotsError),
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
+}
+
+impl FollowError {
+    pub(super) const fn outcome(&self) -> PollOutcome {
+        match self {
+            Self::Head(_) | Self::Refused(_) => PollOutcome::Refused,
+            _ => PollOutcome::Failed,
+        }
+    }
+
+    /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an
+    /// object that is fetched again later, cost nothing, and a better head may follow.
+    pub(super) const fn backs_off(&self) -> bool {
+        !matches!(
+            self,
+            Self::NoHead | Self::Head(_) | Self::Refused(_) | Self::Bad(_) | Self::Place(PlaceError::TooLarge { .. })
+        )
+    }
+
+    /// Which of several bundles does not fit the data before it, from 0, and why; `None`: that is not the failure.
+    pub(super) const fn misfit(&self) -> Option<(usize, &BundleError)> {
+        match self {
+            Self::Import(ImportError::Misfit { at, why }) => Some((*at, why)),
+            _ => None,
+        }
+    }
+
+    /// Whether the same object will be as bad the next time. Then: for how long it is left alone at most, and what
+    /// happened, to which object, and what helps.
+    pub(super) fn of_bad_object(&self) -> Option<(Duration, String)> {
+        let longest = match self {
+            Self::Place(PlaceError::Missing(_)) => LONGEST_MISSING,
+            Self::Wrong { .. } => LONGEST,
+            Self::TooLarge { .. } => return Some((LONGEST, self.to_string())),
+            _ => return None,
+        };
+        let text = format!(
+            "{self}; the publisher writes everything again after its next check of the objects; restart the publisher to \
+             check at once"
+        );
+        Some((longest, text))
+    }
+}
+
+/// What is said of an object that is what the head names, and does not fit the data before it.
+pub(super) fn misfit(key: &str, error: &BundleError) -> String {
+    format!(
+        "{key} does not fit the data before it ({error}); if this stays, remove head.json from the object store, and the \
+         publisher writes a full bundle"
+    )
+}
+
+/// The pause before the first further try of a bad object, doubled each time.
+const FIRST: Duration = Duration::from_secs(2);
+/// The longest pause where a try costs a download.
+pub(super) const LONGEST: Duration = Duration::from_secs(600);
+/// The longest pause where it costs one request.
+const LONGEST_MISSING: Duration = Duration::from_secs(60);
+
+/// What a replica tries: from the digest that it stands at to the last bundle of a chain.
+pub(super) type Attempt = (Option<String>, Digest);
+
+/// An object that is of no use.
+#[derive(Debug)]
+pub(super) struct BadObject {
+    /// The hash that the head names.
+    blake3: Digest,
+    /// What is wrong, and what helps.
+    pub why: String,
+    times: u32,
+    until: Monotonic,
+    /// The attempt that ended there, with all that could be taken before.
+    pub ended: Option<Attempt>,
+}
+
+impl BadObject {
+    /// An object that failed now. `before`: the last bad object.
+    pub(super) fn after(
+        before: Option<&Self>,
+        blake3: Digest,
+        (longest, why): (Duration, String),
+        now: Monotonic,
+        jitter: &Jitter,
+    ) -> Self {
+        let times = before.filter(|before| before.blake3 == blake3).map_or(0, |before| before.times);
+        let until = now.plus(jitter.jittered(doubled(FIRST, times, longest)));
+        Self { blake3, why, times: times.saturating_add(1), until, ended: None }
+    }
+
+    /// Why an object is not fetched now; `None`: it is.
+    pub(super) fn refuses(&self, blake3: &Digest, now: Monotonic) -> Option<&str> {
+        (self.blake3 == *blake3 && now < self.until).then_some(&*self.why)
+    }
+
+    /// Why an attempt is not made now: it would end as before.
+    pub(super) fn refuses_attempt(&self, attempt: &Attempt, now: Monotonic) -> Option<&str> {
+        (self.ended.as_ref() == Some(attempt) && now < self.until).then_some(&*self.why)
+    }
+}
+
+#[cfg(test)]
+mod tests;
