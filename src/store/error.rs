@@ -44,7 +44,7 @@ pub enum OpenError {
     NewerFormat {
         /// The file's format number.
         found: u64,
-        /// [`super::FORMAT`].
+        /// [`super::database::FORMAT`].
         supported: u64,
     },
     /// An older program wrote it. Nothing was changed.
@@ -56,7 +56,7 @@ pub enum OpenError {
     OlderFormat {
         /// The file's format number.
         found: u64,
-        /// [`super::FORMAT`].
+        /// [`super::database::FORMAT`].
         supported: u64,
     },
     /// The file is damaged.
