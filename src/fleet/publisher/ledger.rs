@@ -7,8 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::plan::Chain;
-use crate::api::hash::ContentHash;
-use crate::api::hash::Digest;
+use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::ListingId;
 use crate::clock::WallTime;
 use crate::fleet::head::{Head, is_ahead};
@@ -132,4 +131,39 @@ fn details(bytes: &[u8], digest: &Digest) -> Option<Vec<ExportedDetail>> {
         Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
     };
     if of == &digest.0 && rest.is_empty() { entries.iter().map(read).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::head::{FORMAT, FileHash, NamedBundle, NamedJournal};
+    use crate::snapshot::content::SnapshotId;
+    use crate::snapshot::meta::Certificate;
+
+    #[test]
+    fn a_ledger_is_read_as_it_was_written_also_by_an_earlier_version() {
+        let file = FileHash::of(b"x");
+        let snapshot = SnapshotId::parse(&"1".repeat(32)).unwrap();
+        let head = Head {
+            format: FORMAT,
+            sequence: 7,
+            written_ms: 5,
+            confirmed_ms: 4,
+            certificate: Certificate::Full,
+            snapshot: snapshot.clone(),
+            full: NamedBundle::new(None, file.blake3, snapshot, file),
+            deltas: Vec::new(),
+            journal: NamedJournal::new(file),
+        };
+        let chain = Chain { head, content: file.blake3, full_ms: 1, last_ms: 2, signatures: vec![file] };
+        let whose = Whose { url: "s3://bucket".to_owned(), signed_by: Some("A".to_owned()) };
+        let mut text = serde_json::to_value(LedgerText { whose: whose.clone(), chain: chain.clone() }).unwrap();
+        for signatures in [text["signatures"].clone(), json!([[1, file.blake3.to_string()]])] {
+            text["signatures"] = signatures;
+            let read: LedgerText = serde_json::from_slice(&serde_json::to_vec(&text).unwrap()).unwrap();
+            assert_eq!((&read.whose, &read.chain), (&whose, &chain));
+        }
+    }
 }
