@@ -2,32 +2,26 @@
 //!
 //! It knows nearly all other rooms. Callers: [`crate::cli`].
 
-mod access_log;
-pub(crate) mod activation;
 pub mod core;
-pub(crate) mod descriptors;
 pub(crate) mod error;
 mod fleet_limit;
-pub(crate) mod https;
 pub(crate) mod keeper;
-pub(crate) mod origin;
 pub(crate) mod publisher;
 pub(crate) mod reload;
 pub(crate) mod replica;
-mod rules;
-pub(crate) mod shutdown;
-mod sockets;
-mod systemd;
-mod tasks;
+pub(crate) mod signals;
+pub(crate) mod sockets;
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::configuration::ServerConf;
-use pingora::server::{RunArgs, Server};
-use pingora::services::background::background_service;
+use pingora::server::{RunArgs, Server, ShutdownWatch};
+use pingora::services::background::{BackgroundService, background_service};
 use pingora::services::listening::Service;
 use tokio::sync::Semaphore;
 
@@ -41,16 +35,22 @@ use crate::admin::reload::{Reloader, Reloads};
 use crate::admin::status::Status;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
+use crate::audit::Auditor;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, MOST_DRAIN, Settings, Use};
 use crate::dumps::Dumps;
+use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
+use crate::mirror::details::worker::DetailWorker;
+use crate::mirror::edges::EdgeLearner;
+use crate::mirror::sweep::Sweeper;
 use crate::serve::connections::Connections;
 use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
 use crate::serve::listener::Prebound;
 use crate::serve::proxy_header::ProxyHeaders;
 use crate::serve::public::Public;
+use crate::shared_limit::SharedLimit;
 use crate::snapshots::Snapshots;
 use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
@@ -61,12 +61,10 @@ use crate::telemetry::history::History;
 
 use self::core::Core;
 use self::error::AppError;
-use self::https::Https;
 use self::keeper::Keeper;
-use self::reload::{ConfigSource, Reload};
-use self::rules::Fixed;
-use self::systemd::Systemd;
-use self::tasks::{Task, add_tasks};
+use self::reload::{ConfigSource, Fixed, Reload};
+use self::signals::Systemd;
+use self::sockets::Https;
 
 pub use self::sockets::Sockets;
 
@@ -90,7 +88,7 @@ pub fn serve(
     settings.store(config.clone());
     let dumps = dumps(&settings, &core);
     let fixed = fixed(&core, dumps.is_some());
-    let access = InEffect::new(ArcSwapOption::new(access_log::open(config)?.map(Arc::new)));
+    let access = InEffect::new(ArcSwapOption::new(reload::open_access_log(config)?.map(Arc::new)));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
     let status = Status {
@@ -106,7 +104,7 @@ pub fn serve(
     let purger = Purger {
         cache: core.cache.clone(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
-        base_path: rules::base_path(config),
+        base_path: reload::base_path(config),
     };
     let bundles = bundles(config, &core, dumps.clone())?;
     let snapshots = core.snapshots.clone();
@@ -117,7 +115,7 @@ pub fn serve(
         in_flight: in_flight.clone(),
     };
     let public = Arc::new(public);
-    let (clients, operators) = rules::rooms(config);
+    let (clients, operators) = reload::rooms(config);
     let connections = Connections::new(clients, counters);
     let of_operators = Connections::new(operators, ConnectionCounters::default());
 
@@ -167,16 +165,18 @@ pub fn serve(
         server.add_service(Prebound::new(service, sockets.tls, beats()));
     }
     systemd.start(sampler.0.clone(), services);
-    server.add_service(background_service("history", Task::new(sampler.run())));
-    if let Some(shared) = shared {
-        server.add_service(background_service("limit", Task::new(shared.run())));
-    }
+    add_task(&mut server, "history", Some(sampler.run()));
+    add_task(&mut server, "limit", shared.map(SharedLimit::run));
     replica::keep_current(&mut server, &mut core);
-    add_tasks(&mut server, core.sweeper, core.auditor, core.learner, core.worker, publisher);
-    shutdown::watch(&server, in_flight, connections.clone(), settings, core.details, access)
+    add_task(&mut server, "sweep", core.sweeper.map(Sweeper::run));
+    add_task(&mut server, "audit", core.auditor.map(Auditor::run));
+    add_task(&mut server, "edges", core.learner.map(EdgeLearner::run));
+    add_task(&mut server, "details", core.worker.map(DetailWorker::run));
+    add_task(&mut server, "publish", publisher.map(Publisher::run));
+    signals::watch(&server, in_flight, connections.clone(), settings, core.details, access)
         .map_err(AppError::Thread)?;
-    let watched = Mutex::new(Some((hangups.map_or_else(shutdown::hangups, Ok)?, shutdown::stops()?)));
-    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { reload, connections, watched }) });
+    let watched = Mutex::new(Some((hangups.map_or_else(signals::hangups, Ok)?, signals::stops()?)));
+    server.run(RunArgs { shutdown_signal: Box::new(signals::Signals { reload, connections, watched }) });
     std::process::exit(0)
 }
 
@@ -185,7 +185,7 @@ fn server() -> Server {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let conf = ServerConf {
         threads,
-        // [`shutdown`] ends the process before that.
+        // [`signals`] ends the process before that.
         grace_period_seconds: Some(MOST_DRAIN.as_secs() + 5),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()
@@ -317,7 +317,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
             Some(snapshots) => Box::new(move || snapshots.journal()),
             None => Box::new(Arc::default),
         },
-        pages: ArcSwap::from_pointee(rules::pages(config)),
+        pages: ArcSwap::from_pointee(reload::pages(config)),
         rendering: Semaphore::new(2),
         kept: core.snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
@@ -332,11 +332,38 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
     Responder {
         rules: ArcSwap::from_pointee(fixed.rules(config)),
         finder,
-        constant_headers: ArcSwap::from_pointee(rules::constant_headers(config)),
+        constant_headers: ArcSwap::from_pointee(reload::constant_headers(config)),
         telemetry,
         access: InEffect::default(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,
         clock: core.clock.clone(),
+    }
+}
+
+/// A future that runs as a service until it ends or the process stops.
+pub(super) struct Task(Mutex<Option<BoxFuture<'static, ()>>>);
+
+impl Task {
+    pub(super) fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Mutex::new(Some(Box::pin(future))))
+    }
+}
+
+#[async_trait]
+impl BackgroundService for Task {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let Some(future) = self.0.lock().take() else { return };
+        tokio::select! {
+            () = future => {}
+            _ = shutdown.changed() => {}
+        }
+    }
+}
+
+/// Adds what is done beside serving, if it is.
+fn add_task(server: &mut Server, name: &str, task: Option<impl Future<Output = ()> + Send + 'static>) {
+    if let Some(task) = task {
+        server.add_service(background_service(name, Task::new(task)));
     }
 }

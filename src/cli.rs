@@ -6,30 +6,24 @@ mod audit;
 mod bundle;
 mod demo;
 mod generated;
-mod holder;
-mod logging;
 mod origin;
-mod progress;
-mod server_client;
+mod server;
 mod snapshot;
 mod status;
 mod sync;
-mod table;
 mod terminal;
-mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::app::activation::PassedSockets;
 use crate::app::core::Core;
 use crate::app::error::AppError;
-use crate::app::https::files;
 use crate::app::reload::ConfigSource;
-use crate::app::shutdown;
-use crate::app::{Sockets, serve};
+use crate::app::serve;
+use crate::app::signals;
+use crate::app::sockets::{PassedSockets, Sockets, files};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, Use};
 use crate::fleet::place::Place;
@@ -241,15 +235,12 @@ fn examine(sources: &Sources) -> Examined {
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();
-    if let Some(url) = &examined.config.replica.url
-        && let Err(error) = Place::open(url, &examined.config.replica.options)
-    {
-        examined.fail("replica.options", &error);
-    }
-    if let Some(url) = &examined.config.publish.url
-        && let Err(error) = Place::open(url, &examined.config.publish.options)
-    {
-        examined.fail("publish.options", &error);
+    let Config { replica, publish, .. } = &examined.config;
+    let places =
+        [("replica.options", &replica.url, &replica.options), ("publish.options", &publish.url, &publish.options)];
+    let open = |(key, url, options): (_, &Option<_>, _)| Some((key, Place::open(url.as_ref()?, options).err()?));
+    for (key, error) in places.into_iter().filter_map(open).collect::<Vec<_>>() {
+        examined.fail(key, &error);
     }
     let Some(tls) = &examined.config.tls else { return examined };
     match files(tls).certificate(&provider()) {
@@ -278,11 +269,11 @@ fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
 }
 
 fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
-    let hangups = shutdown::hangups()?;
+    let hangups = signals::hangups()?;
     let mut examined = examine_to_serve(&arguments.sources);
     let passed = PassedSockets::take(&mut examined);
     let Loaded { config, warnings } = examined.finish().map_err(Failure::Config)?;
-    let log = logging::start(config.log)?;
+    let log = terminal::start_log(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }

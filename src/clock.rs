@@ -206,14 +206,21 @@ pub struct Clock {
 #[derive(Clone, Debug)]
 enum Source {
     System { started: Instant },
-    Fake(Arc<Hands>),
-    Runtime { started: tokio::time::Instant, wall: Arc<AtomicI64> },
+    Hands(Arc<Hands>),
 }
 
+/// What both clocks showed when they began to follow the runtime's, or show for good.
 #[derive(Debug)]
 struct Hands {
     wall: AtomicI64,
     mono: AtomicU64,
+    follows: Option<tokio::time::Instant>,
+}
+
+impl Hands {
+    fn passed(&self) -> Duration {
+        self.follows.map_or(Duration::ZERO, |began| began.elapsed())
+    }
 }
 
 impl Clock {
@@ -226,26 +233,28 @@ impl Clock {
         Self::of(Source::System { started: Instant::now() })
     }
 
+    fn by_hand(wall: WallTime, follows: Option<tokio::time::Instant>) -> FakeClock {
+        let hands = Arc::new(Hands { wall: AtomicI64::new(wall.0), mono: AtomicU64::new(0), follows });
+        FakeClock(Self::of(Source::Hands(Arc::clone(&hands))), hands)
+    }
+
     /// A clock that stands still at `wall` until it is told otherwise, with monotonic time zero.
     pub fn fake(wall: WallTime) -> FakeClock {
-        let hands = Arc::new(Hands { wall: AtomicI64::new(wall.0), mono: AtomicU64::new(0) });
-        FakeClock(Clock::of(Source::Fake(Arc::clone(&hands))), hands)
+        Self::by_hand(wall, None)
     }
 
     /// A clock that follows tokio's own and shows `wall` now: where a test pauses the runtime's time, everything that
     /// reads this clock lives in the same virtual time as sleeps and timeouts do. The hand makes its wall time jump.
-    pub fn of_runtime(wall: WallTime) -> (Self, RuntimeHand) {
-        let wall = Arc::new(AtomicI64::new(wall.0));
-        let hand = RuntimeHand(Arc::clone(&wall));
-        (Self::of(Source::Runtime { started: tokio::time::Instant::now(), wall }), hand)
+    pub fn of_runtime(wall: WallTime) -> (Self, FakeClock) {
+        let hand = Self::by_hand(wall, Some(tokio::time::Instant::now()));
+        (hand.clock(), hand)
     }
 
     /// The wall time.
     pub fn now_wall(&self) -> WallTime {
         match &self.source {
             Source::System { .. } => WallTime::from_system(SystemTime::now()),
-            Source::Fake(hands) => WallTime(hands.wall.load(Ordering::SeqCst)),
-            Source::Runtime { started, wall } => WallTime(wall.load(Ordering::SeqCst)).plus(started.elapsed()),
+            Source::Hands(hands) => WallTime(hands.wall.load(Ordering::SeqCst)).plus(hands.passed()),
         }
     }
 
@@ -253,8 +262,7 @@ impl Clock {
     pub fn now_mono(&self) -> Monotonic {
         match &self.source {
             Source::System { started } => Monotonic(nanos(started.elapsed())),
-            Source::Fake(hands) => Monotonic(hands.mono.load(Ordering::SeqCst)),
-            Source::Runtime { started, .. } => Monotonic(nanos(started.elapsed())),
+            Source::Hands(hands) => Monotonic(hands.mono.load(Ordering::SeqCst)).plus(hands.passed()),
         }
     }
 
@@ -281,7 +289,7 @@ impl Clock {
     }
 }
 
-/// The hand that moves a fake [`Clock`]; clones move the same one.
+/// The hand that moves a [`Clock::fake`] or makes a [`Clock::of_runtime`] jump; clones move the same one.
 #[derive(Clone, Debug)]
 pub struct FakeClock(Clock, Arc<Hands>);
 
@@ -302,16 +310,10 @@ impl FakeClock {
     pub fn set_wall(&self, wall: WallTime) {
         self.1.wall.store(wall.0, Ordering::SeqCst);
     }
-}
 
-/// The hand that makes the wall time of a [`Clock::of_runtime`] jump; clones move the same one.
-#[derive(Clone, Debug)]
-pub struct RuntimeHand(Arc<AtomicI64>);
-
-impl RuntimeHand {
     /// Makes the wall clock jump by so many milliseconds, back when negative; monotonic time does not move.
     pub fn jump(&self, millis: i64) {
-        self.0.fetch_add(millis, Ordering::SeqCst);
+        self.1.wall.fetch_add(millis, Ordering::SeqCst);
     }
 }
 

@@ -185,7 +185,7 @@
 //! ledger survives a kill -9.
 //!
 //! `tests/wire/simulation` checks all this under edits, faults, aborts and jumping clocks, in virtual time. It enters
-//! through [`upstream::transport`] and [`clock::Clock::of_runtime`].
+//! through [`upstream::wire::Transport`] and [`clock::Clock::of_runtime`].
 //!
 //! # What is stored
 //!
@@ -239,7 +239,7 @@
 //! more to make: the rules for requests, the headers that are the same in every answer, the quotas, the certificate.
 //! The declaration of a key (`config::keys`) says whether it can change, or needs a restart.
 //!
-//! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. At a stop, the
+//! Listening sockets may come from a service manager ([`app::sockets`]) and outlive the process. At a stop, the
 //! process answers the requests that have arrived, and tells clients that their connection ends. Connections that it
 //! has not accepted yet are left to the next process.
 //!

@@ -40,8 +40,8 @@ use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, Valid
 use crate::semantics::hops::{Caller, Trail};
 use crate::tasks::single_flight::SingleFlight;
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::failures::Failures;
 use crate::upstream::forward::Forwarder;
+use crate::upstream::health::Failures;
 use crate::upstream::room::Room;
 use crate::upstream::wire::Listener;
 

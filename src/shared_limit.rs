@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, Decision, Limiter};
-use crate::upstream::log_throttle::LogThrottle;
+use crate::upstream::health::LogThrottle;
 
 use journal::{Entry, Journal};
 use known::KnownRefusals;

@@ -6,98 +6,60 @@
 pub(crate) mod access;
 pub(crate) mod counters;
 pub(crate) mod history;
-mod latency;
 pub(crate) mod recent;
-mod tally;
 pub(crate) mod timing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use counters::{ByLabels, ConnectionCounters};
+use crate::words::named;
+
+use counters::{ByLabels, ConnectionCounters, Tally};
 use history::Reading;
-use latency::BUCKETS;
-use tally::Tally;
-use timing::{Histogram, Timings};
+use timing::{BUCKETS, Histogram, Timings};
 
-pub(crate) use tally::Group;
+pub(crate) use counters::Group;
 
-/// The label of a request: its endpoint, or why it reached none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteLabel {
-    /// `/api/listings.json`
-    List,
-    /// `/api/listings/{id}.json`
-    Detail,
-    /// `/api/sports.json`
-    Sports,
-    /// `/api/states.json`
-    States,
-    /// `/api/cities.json`
-    Cities,
-    /// `/changes.json`
-    Changes,
-    /// `/dumps/…`
-    Dumps,
-    /// A page for people.
-    Page,
-    /// A document for programs.
-    Document,
-    /// What pages are made of.
-    Asset,
-    /// Any other path, and requests that cannot be read.
-    Other,
-    /// `OPTIONS` that is no preflight.
-    Options,
-    /// A CORS preflight.
-    Preflight,
-    /// Refused by the rate limit before its path was looked at.
-    Limit,
+named! {
+    /// The label of a request, for logs and metrics: its endpoint, or why it reached none.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RouteLabel, as_str {
+        /// `/api/listings.json`
+        List = "list",
+        /// `/api/listings/{id}.json`
+        Detail = "detail",
+        /// `/api/sports.json`
+        Sports = "sports",
+        /// `/api/states.json`
+        States = "states",
+        /// `/api/cities.json`
+        Cities = "cities",
+        /// `/changes.json`
+        Changes = "changes",
+        /// `/dumps/…`
+        Dumps = "dumps",
+        /// A page for people.
+        Page = "page",
+        /// A document for programs.
+        Document = "document",
+        /// What pages are made of.
+        Asset = "asset",
+        /// Any other path, and requests that cannot be read.
+        Other = "other",
+        /// `OPTIONS` that is no preflight.
+        Options = "options",
+        /// A CORS preflight.
+        Preflight = "preflight",
+        /// Refused by the rate limit before its path was looked at.
+        Limit = "limit",
+    }
 }
 
 impl RouteLabel {
-    /// Every label, in the order of their numbers.
-    pub(crate) const ALL: [Self; 14] = [
-        Self::List,
-        Self::Detail,
-        Self::Sports,
-        Self::States,
-        Self::Cities,
-        Self::Changes,
-        Self::Dumps,
-        Self::Page,
-        Self::Document,
-        Self::Asset,
-        Self::Other,
-        Self::Options,
-        Self::Preflight,
-        Self::Limit,
-    ];
-
     /// The endpoints that the snapshot answers, in the order of their numbers: each thread has its own counters for
     /// their hits.
     const HOT: [Self; 6] = [Self::List, Self::Detail, Self::Sports, Self::States, Self::Cities, Self::Changes];
-
-    /// The word for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::List => "list",
-            Self::Detail => "detail",
-            Self::Sports => "sports",
-            Self::States => "states",
-            Self::Cities => "cities",
-            Self::Changes => "changes",
-            Self::Dumps => "dumps",
-            Self::Page => "page",
-            Self::Document => "document",
-            Self::Asset => "asset",
-            Self::Other => "other",
-            Self::Options => "options",
-            Self::Preflight => "preflight",
-            Self::Limit => "limit",
-        }
-    }
 }
 
 /// Where an answer came from, for the hit ratio.
@@ -193,7 +155,7 @@ impl Telemetry {
     /// An answer was made within this time of its request's head being read.
     pub(crate) fn took(&self, route: RouteLabel, outcome: &str, time: Duration) {
         let shard = &self.answers.shards[shard()];
-        shard.latency[latency::bucket(time)].fetch_add(1, Ordering::Relaxed);
+        shard.latency[timing::bucket(time)].fetch_add(1, Ordering::Relaxed);
         shard.timings.count(route, Group::of(outcome), time);
     }
 
@@ -261,7 +223,7 @@ impl Telemetry {
         let (answers, not_modified) = self.answer_groups();
         let of_all =
             |at: usize| self.answers.shards.iter().map(|shard| shard.latency[at].load(Ordering::Relaxed)).sum();
-        Reading { answers, not_modified, latency: std::array::from_fn(of_all), ..Reading::default() }
+        Reading { answers, not_modified, latency: std::array::from_fn(of_all), ..Reading::ZERO }
     }
 
     /// Share of answers that needed no request to the origin; `None` before the first.

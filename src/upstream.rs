@@ -5,22 +5,15 @@
 //! forwards client requests, both over one [`wire`]. Callers: [`crate::mirror`], [`crate::audit`], [`crate::proxy`];
 //! [`crate::app`] builds it.
 
-pub(crate) mod answer;
-pub(crate) mod asker;
+pub(crate) mod ask;
 pub mod budget;
 pub mod client;
-mod collected;
 pub(crate) mod connector;
-pub(crate) mod error;
-pub(crate) mod eta;
-pub(crate) mod failures;
 pub(crate) mod forward;
 pub(crate) mod health;
 mod ledger;
-pub(crate) mod log_throttle;
 pub(crate) mod room;
 pub(crate) mod stamps;
 pub mod status;
-pub mod transport;
 pub(crate) mod window;
-pub(crate) mod wire;
+pub mod wire;

@@ -17,7 +17,7 @@ use http::{HeaderMap, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::api::route::DumpKind;
@@ -28,9 +28,9 @@ use crate::dumps::{DumpError, Dumps, Freshness, Ready};
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::Snapshots;
 use crate::snapshots::bundle::ImportError;
 use crate::snapshots::export::{ExportError, Exported};
+use crate::snapshots::{Imported, Snapshots};
 use crate::tasks::{Aborted, blocking};
 
 use self::dump::{Wanted, wanted};
@@ -213,15 +213,9 @@ impl Bundles {
             let learn = || details.iter().for_each(|details| learn(details, &bundle));
             let imported = snapshots.import_bundle(&bundle, &file, now_ms, allow_older, &learn)?;
             tidy(&snapshots, details.as_ref());
-            let value = json!({
-                "imported": imported.snapshot,
-                "listings": imported.listings,
-                "before": imported.before,
-                "older": imported.is_older,
-                "served": imported.is_served,
-                "details": bundle.manifest().details,
-                "signed_by": signed.map(|signed| signed.key.to_string()),
-            });
+            let mut value = self::imported(&imported);
+            value["details"] = json!(bundle.manifest().details);
+            value["signed_by"] = signed.map(|signed| signed.key.to_string()).into();
             Ok(json_reply(StatusCode::OK, &value))
         })
         .await
@@ -235,6 +229,17 @@ impl Bundles {
             tracing::warn!(%error, "an export could not be recorded; a delta from it may be impossible");
         }
     }
+}
+
+/// What an import did, as its answer.
+pub(crate) fn imported(imported: &Imported) -> Value {
+    json!({
+        "imported": imported.snapshot,
+        "listings": imported.listings,
+        "before": imported.before,
+        "older": imported.is_older,
+        "served": imported.is_served,
+    })
 }
 
 /// Tells the details what a bundle brought.

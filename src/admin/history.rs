@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::clock::WallTime;
 use crate::telemetry::Group;
-use crate::telemetry::history::{Reading, Sample, Span};
+use crate::telemetry::history::{Gauges, Reading, Sample, Span};
 use crate::upstream::budget::{Budget, BudgetView};
 use crate::upstream::status::OriginStatus;
 use crate::upstream::window::Class;
@@ -44,8 +44,9 @@ fn columns(samples: &[Option<Sample>], span: Span) -> Value {
     }
     let answers = Group::ALL.map(|group| (group.as_str(), column(samples, |sample| sample.answers[group as usize])));
     let sent = Class::ALL.map(|class| (class.as_str(), column(samples, |sample| sample.sent[class as usize])));
-    let budget = Class::ALL
-        .map(|class| (class.as_str(), column(samples, |sample| sample.budget.map(|budget| budget[class as usize]))));
+    let budget = Class::ALL.map(|class| {
+        (class.as_str(), column(samples, |sample| sample.gauges.budget.map(|budget| budget[class as usize])))
+    });
     let by_name = |columns: &[(&str, Value)]| -> Map<String, Value> {
         columns.iter().map(|(name, column)| ((*name).to_owned(), column.clone())).collect()
     };
@@ -58,11 +59,11 @@ fn columns(samples: &[Option<Sample>], span: Span) -> Value {
         "p99_microseconds": column(samples, |sample| sample.p99),
         "origin_requests": by_name(&sent),
         "origin_budget": by_name(&budget),
-        "age_seconds": column(samples, |sample| sample.age_seconds),
-        "pages": column(samples, |sample| sample.pages),
-        "details": column(samples, |sample| sample.details),
-        "parity": column(samples, |sample| sample.parity),
-        "memory_bytes": column(samples, |sample| sample.memory),
+        "age_seconds": column(samples, |sample| sample.gauges.age_seconds),
+        "pages": column(samples, |sample| sample.gauges.pages),
+        "details": column(samples, |sample| sample.gauges.details),
+        "parity": column(samples, |sample| sample.gauges.parity),
+        "memory_bytes": column(samples, |sample| sample.gauges.memory),
     })
 }
 
@@ -95,8 +96,7 @@ fn read(status: &Status) -> Reading {
     let details = published.as_ref().zip(status.details.as_ref());
     let budget = status.budget.as_ref().map(Budget::view).and_then(|BudgetView { used, .. }| used);
     let parity = status.audits.as_ref().and_then(|audits| audits.score().percent());
-    Reading {
-        sent,
+    let gauges = Gauges {
         budget: budget.map(|used| used.map(|used| u32::try_from(used).unwrap_or(u32::MAX))),
         age_seconds: published.as_ref().and_then(|published| published.age_seconds(status.clock.now())),
         pages: pass.map(|pass| share(pass.done, pass.of)),
@@ -105,8 +105,8 @@ fn read(status: &Status) -> Reading {
         }),
         parity: parity.map(|percent| (percent / 100.0) as f32),
         memory: Process::now().resident_bytes,
-        ..status.telemetry.reading()
-    }
+    };
+    Reading { sent, gauges, ..status.telemetry.reading() }
 }
 
 /// 0 to 1; of nothing everything is there.

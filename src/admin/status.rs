@@ -25,8 +25,7 @@ use crate::telemetry::history::History;
 use crate::telemetry::recent::Recent;
 use crate::telemetry::{Group, Telemetry};
 use crate::upstream::budget::Budget;
-use crate::upstream::eta;
-use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress};
+use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress, eta_seconds};
 use crate::words::counted;
 
 use super::advice::{self, RecentNote};
@@ -296,6 +295,6 @@ impl Status {
             return None;
         }
         let left = if all { left.saturating_add(missing) } else { left };
-        eta::seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
+        eta_seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
     }
 }

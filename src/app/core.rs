@@ -1,7 +1,8 @@
-//! The state behind the listeners: store, snapshot, origin, mirror. MirrorContext by the commands.
+//! The state behind the listeners: store, snapshot, the way to the origin, mirror. Also used by the commands.
 //!
 //! Callers: [`super`], [`crate::cli`].
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,15 +26,20 @@ use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task::Mirror;
+use crate::proxy::{Proxy, ProxyConfig};
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::{Policy, Snapshots, SnapshotsError, follow};
 use crate::store::{DataDir, OpenError, Store, StoreError};
 use crate::telemetry::recent::Recent;
+use crate::upstream::budget::Budget;
+use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
+use crate::upstream::forward::Forwarder;
 use crate::upstream::status::OriginStatus;
+use crate::upstream::wire::Wire;
 
 use super::error::AppError;
-use super::origin::{self, Origin};
+use super::reload::{bound, longest_pause};
 use super::{keeper, replica};
 
 /// The state behind the listeners.
@@ -92,12 +98,11 @@ impl Core {
         let cache = Cache::new(config.cache.max_bytes);
         let status = OriginStatus::default();
         let base = config.origin.url.as_ref().map(|url| address("origin.url", url.as_str())).transpose()?;
-        let aliases = config.origin.aliases.iter().map(|alias| address("origin.aliases", alias.as_str()));
-        let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
+        let aliases = aliases(config)?;
         let rewrite = Rewrite::new(base.as_ref(), &aliases, config.public_url.as_str());
         let origin = match base {
             Some(base) => {
-                let client = origin::client(config, base, &data_dir, status.clone(), &clock)?;
+                let client = origin_client(config, base, &data_dir, status.clone(), &clock)?;
                 let public = address("public_url", config.public_url.as_str())?;
                 let names = aliases.into_iter().chain([public]);
                 Some(Origin::new(config, &settings, client, names, &cache, &rewrite, &clock))
@@ -127,7 +132,7 @@ impl Core {
             settings,
         };
         if config.usage() == Use::Shield {
-            status.set_shield();
+            status.update(|picture| picture.shield = true);
         } else {
             core.open_store(config, &status)?;
         }
@@ -211,8 +216,7 @@ impl Core {
             None
         });
         let kept = kept.and_then(|bytes| Url::parse(&String::from_utf8(bytes).ok()?).ok());
-        let aliases = config.origin.aliases.iter().map(|alias| address("origin.aliases", alias.as_str()));
-        let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
+        let aliases = aliases(config)?;
         self.rewrite = Rewrite::new(kept.as_ref(), &aliases, config.public_url.as_str());
         Ok(())
     }
@@ -271,6 +275,10 @@ fn hopeless(error: AppError, path: &Path) -> AppError {
     }
 }
 
+fn aliases(config: &Config) -> Result<Vec<Url>, AppError> {
+    config.origin.aliases.iter().map(|alias| address("origin.aliases", alias.as_str())).collect()
+}
+
 fn address(key: &'static str, text: &str) -> Result<Url, AppError> {
     text.parse().map_err(|source| AppError::Address { key, source })
 }
@@ -294,5 +302,67 @@ fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<(Store, Option<
             Err(hopeless(AppError::Open(error), &path))
         }
         Err(error) => Err(AppError::Open(error)),
+    }
+}
+
+/// The way to the origin.
+pub struct Origin {
+    /// The polite client.
+    pub client: OriginClient,
+    /// Reads for clients.
+    pub proxy: Proxy,
+}
+
+/// The client of one origin, with the budget whose ledger is in `data_dir`.
+///
+/// # Errors
+/// When the CA file or the TLS library is unusable.
+fn origin_client(
+    config: &Config,
+    base: Url,
+    data_dir: &DataDir,
+    status: OriginStatus,
+    clock: &Clock,
+) -> Result<(OriginClient, Wire), ClientError> {
+    let path = data_dir.path().join("budget");
+    let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
+    let budget = Budget::open(limit, Some(&path), clock.clone());
+    let client = ClientConfig {
+        base,
+        timeout: config.origin.timeout,
+        max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
+        longest_pause: longest_pause(config),
+    };
+    let wire = Wire::new(client.timeout, &config.origin.user_agent, config.origin.ca_file.as_deref())?;
+    let client = OriginClient::over(Arc::new(wire.clone()), client, budget, status, clock.clone());
+    let client = client.with_cache_ttl(config.origin.cache_ttl);
+    bound(&client, config);
+    Ok((client, wire))
+}
+
+impl Origin {
+    /// A proxy over `client`. `names`: other addresses under which clients and the origin name resources.
+    pub fn new(
+        config: &Config,
+        settings: &Settings,
+        (client, wire): (OriginClient, Wire),
+        names: impl Iterator<Item = Url>,
+        cache: &Cache,
+        rewrite: &Rewrite,
+        clock: &Clock,
+    ) -> Self {
+        let bases = std::iter::once(client.base().clone()).chain(names).collect();
+        let bounds = ProxyConfig {
+            wait: config.origin.wait,
+            settings: settings.clone(),
+            max_body: config.origin.max_body,
+            allowed: config.passthrough.request_headers.clone(),
+            bases,
+            rewrite: rewrite.clone(),
+            public_url: config.public_url.as_str().to_owned(),
+        };
+        let upstream = Forwarder::new(client.clone(), wire, clock.clone());
+        let proxy = Proxy::new(upstream, cache.clone(), bounds, clock.clone());
+        Self { client, proxy }
     }
 }

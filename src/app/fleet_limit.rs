@@ -1,6 +1,6 @@
 //! Builds the shared limit, if it is configured.
 //!
-//! Callers: [`super::rules`].
+//! Callers: [`super::reload`].
 
 use std::sync::Arc;
 

@@ -1,13 +1,29 @@
-//! The listening sockets: those that a service manager passed, and those that are bound here.
+//! The listening sockets: those that a service manager passes (socket activation, `sd_listen_fds(3)`), those that are bound
+//! here, the certificate of the HTTPS listener, and how many connections the limit on open files allows.
 //!
-//! Callers: [`crate::cli`] makes them before anything else, [`super::serve`] hands them to the listeners.
+//! Passed sockets outlive this process, so that connections wait while it restarts. A socket named `http`, `https` or
+//! `admin` takes the place of the addresses of that kind; any other one takes the place of the address that it listens on.
+//! Running out of descriptors would block the admin listener, the origin's client and the store, so a part of them is never
+//! given to clients. Callers: [`crate::cli`] makes them before anything else, [`super::serve`] hands them to the listeners.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
-use crate::config::Config;
-use crate::serve::listener::{self, Bound};
+use listenfd::ListenFd;
+use pingora::services::listening::Service;
+use rustix::net::sockopt::socket_acceptconn;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::crypto::CryptoProvider;
 
-use super::activation::PassedSockets;
+use crate::admin::status::TlsStatus;
+use crate::clock::Clock;
+use crate::config::{Config, Examined, TlsConfig};
+use crate::serve::gate::Gate;
+use crate::serve::listener::{self, BindError, Bound};
+use crate::serve::tls::certificate::Files;
+use crate::serve::tls::renewal::{Renewal, Watched};
+use crate::serve::tls::{TlsGate, provider};
+
 use super::error::AppError;
 
 /// Sockets, bound before anything else starts.
@@ -31,11 +47,12 @@ impl Sockets {
     /// # Errors
     /// When an address is in use; then nothing was started.
     pub(crate) fn passed_or_bound(config: &Config, mut passed: PassedSockets) -> Result<Self, AppError> {
-        let bind = listener::bind;
+        let tls = config.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
         Ok(Self {
-            public: passed.http(config, bind)?,
-            tls: passed.https(config, bind)?,
-            admin: passed.admin(config, bind)?,
+            public: passed.of(SocketKind::Http, &config.listen)?,
+            tls: passed.of(SocketKind::Https, tls)?,
+            // There is one at least.
+            admin: passed.of(SocketKind::Admin, &[config.admin.listen])?.swap_remove(0),
         })
     }
 
@@ -52,5 +69,220 @@ impl Sockets {
     /// The operator's address with its real port.
     pub const fn admin(&self) -> SocketAddr {
         self.admin.address
+    }
+}
+
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SocketKind {
+    /// `listen`.
+    Http,
+    /// `tls.listen`.
+    Https,
+    /// `admin.listen`.
+    Admin,
+}
+
+impl SocketKind {
+    /// The kind that a name says; `None`: the address decides.
+    fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "http" => Some(Self::Http),
+            "https" => Some(Self::Https),
+            "admin" => Some(Self::Admin),
+            _ => None,
+        }
+    }
+
+    /// The kind of the listener with this address, if any.
+    fn of_address(address: SocketAddr, config: &Config) -> Option<Self> {
+        if config.listen.contains(&address) {
+            Some(Self::Http)
+        } else if config.tls.as_ref().is_some_and(|tls| tls.listen.contains(&address)) {
+            Some(Self::Https)
+        } else {
+            (config.admin.listen == address).then_some(Self::Admin)
+        }
+    }
+}
+
+/// One passed socket.
+#[derive(Debug)]
+struct Passed {
+    kind: SocketKind,
+    is_named: bool,
+    socket: Bound,
+}
+
+/// The sockets that were passed and belong to a listener of the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct PassedSockets(Vec<Passed>);
+
+impl PassedSockets {
+    /// Takes the sockets out of the environment. One that cannot be used is a mistake in the configuration.
+    pub(crate) fn take(examined: &mut Examined) -> Self {
+        // Before they are taken, which removes the other variables.
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
+        let (mut found, mut all) = (ListenFd::from_env(), Vec::new());
+        for index in 0..found.len() {
+            let name = names.next().unwrap_or_default();
+            let taken = found.take_tcp_listener(index).and_then(|socket| socket.map(listening).transpose());
+            match taken {
+                Ok(Some(socket)) => all.extend(belongs(name, socket, examined)),
+                Ok(None) => {}
+                Err(error) => {
+                    let problem = format!(
+                        "the passed socket \"{name}\" cannot be used: {error}; pass listening TCP sockets only (ListenStream= in the socket unit)"
+                    );
+                    examined.fail("listen", &problem);
+                }
+            }
+        }
+        if all.iter().filter(|passed: &&Passed| passed.kind == SocketKind::Admin).count() > 1 {
+            examined.fail("admin.listen", &"two passed sockets are for the admin listener; pass one");
+        }
+        Self(all)
+    }
+
+    /// The sockets of `kind`: the passed ones, and bound ones for addresses without one.
+    fn of(&mut self, kind: SocketKind, addresses: &[SocketAddr]) -> Result<Vec<Bound>, BindError> {
+        let (mine, others): (Vec<Passed>, Vec<Passed>) = self.0.drain(..).partition(|passed| passed.kind == kind);
+        self.0 = others;
+        let replaces_all = mine.iter().any(|passed| passed.is_named);
+        let mut sockets: Vec<Bound> = mine.into_iter().map(|passed| passed.socket).collect();
+        if !replaces_all {
+            for address in addresses {
+                if sockets.iter().all(|socket| socket.address != *address) {
+                    sockets.push(listener::bind(*address)?);
+                }
+            }
+            // The first listener gives the default of `public_url`.
+            sockets.sort_by_key(|socket| addresses.iter().position(|address| *address == socket.address));
+        }
+        Ok(sockets)
+    }
+}
+
+fn listening(socket: TcpListener) -> std::io::Result<Bound> {
+    if !socket_acceptconn(&socket)? {
+        return Err(std::io::Error::other("it does not listen"));
+    }
+    Bound::passed(socket)
+}
+
+/// The socket with its use; without one, that is a mistake.
+fn belongs(name: &str, socket: Bound, examined: &mut Examined) -> Option<Passed> {
+    let named = SocketKind::of_name(name);
+    let Some(kind) = named.or_else(|| SocketKind::of_address(socket.address, &examined.config)) else {
+        let problem = format!(
+            "the passed socket \"{name}\" on {} belongs to no listener. Name it http, https or admin \
+             (FileDescriptorName= in the socket unit), or add its address to listen, tls.listen or admin.listen",
+            socket.address
+        );
+        examined.fail("listen", &problem);
+        return None;
+    };
+    if kind == SocketKind::Https && examined.config.tls.is_none() {
+        let problem = "is missing: a socket named https was passed, so set tls.listen, tls.cert and tls.key";
+        examined.fail("tls.cert", &problem);
+    }
+    Some(Passed { kind, is_named: named.is_some(), socket })
+}
+
+/// A listener with a usable certificate.
+pub(crate) struct Https {
+    renewal: Renewal,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Https {
+    /// Reads the certificate.
+    ///
+    /// # Errors
+    /// With everything that is wrong with it.
+    pub(crate) fn new(config: &TlsConfig, clock: &Clock) -> Result<Self, AppError> {
+        let provider = provider();
+        let renewal = Renewal::new(files(config), provider.clone(), clock.clone()).map_err(|errors| {
+            let errors = errors.iter().map(|error| format!("{}: {error}", error.key));
+            AppError::Certificate(errors.collect::<Vec<_>>().join("; "))
+        })?;
+        Ok(Self { renewal, provider })
+    }
+
+    /// Its part of `/status`.
+    pub(crate) fn status(&self, listen: Vec<SocketAddr>) -> TlsStatus {
+        TlsStatus { listen, certificate: self.renewal.current() }
+    }
+
+    /// The service, and its certificate, which a reload looks at.
+    ///
+    /// # Errors
+    /// When the TLS library refuses.
+    pub(crate) fn start(self, gate: Gate) -> Result<(Service<TlsGate>, Watched), AppError> {
+        let gate = TlsGate::new(gate, self.provider, self.renewal.current());
+        let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
+        Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))
+    }
+}
+
+/// The files that a configuration names.
+pub(crate) fn files(config: &TlsConfig) -> Files {
+    Files { cert: config.cert.clone(), key: config.key.clone() }
+}
+
+/// The reserve for the admin listener, the origin and the store, and for accepted connections that are not yet checked:
+/// a half, within bounds.
+const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
+
+/// The limits on connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ConnectionShares {
+    pub clients: usize,
+    pub operators: usize,
+}
+
+/// Raises the soft limit to the hard one; returns the new limit. `None`: unlimited.
+pub(super) fn raise_descriptors() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return current;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(error) => {
+            tracing::warn!(%error, "the limit on open files could not be raised");
+            current
+        }
+    }
+}
+
+/// Each side's share of `files`, if clients shall have `wanted` connections.
+pub(super) fn share_descriptors(files: Option<u64>, wanted: u32) -> ConnectionShares {
+    let Some(files) = files else { return ConnectionShares { clients: wanted as usize, operators: 256 } };
+    let reserve = (files / 2).clamp(*RESERVE.start(), *RESERVE.end());
+    let clients = files.saturating_sub(reserve).max(1).min(u64::from(wanted));
+    // Less than a pointer's worth: `wanted` is.
+    ConnectionShares { clients: usize::try_from(clients).unwrap_or(usize::MAX), operators: (reserve / 4) as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_kept_for_what_is_not_a_client() {
+        for (files, wanted, clients, operators) in [
+            (None, 20_000, 20_000, 256),
+            (Some(1 << 20), 20_000, 20_000, 256),
+            (Some(20_000), 20_000, 18_976, 256),
+            (Some(4096), 20_000, 3072, 256),
+            (Some(1024), 20_000, 512, 128),
+            (Some(1024), 100, 100, 128),
+            (Some(256), 20_000, 128, 32),
+            (Some(10), 20_000, 1, 16),
+        ] {
+            assert_eq!(share_descriptors(files, wanted), ConnectionShares { clients, operators }, "{files:?}");
+        }
     }
 }

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use http::Method;
+
 use crate::app::core::Core;
-use crate::app::error::AppError;
-use crate::audit::job::{Job, Phase, Report};
-use crate::config::{Loaded, LogConfig, LogLevel, Secret};
-use crate::store::OpenError;
+use crate::audit::job::{Job, Report};
+use crate::config::{Loaded, LogConfig, LogLevel};
+use crate::upstream::status::Picture;
 use crate::words::counted;
 
-use super::progress::{Display, INTERVAL};
-use super::status::ask;
-use super::sync::{needs_mirror, no_origin};
-use super::table::{Align, Paint, Table};
-use super::{Failure, Sources, load, logging};
+use super::server::Server;
+use super::sync::{INTERVAL, needs_mirror, no_origin};
+use super::terminal::{Align, Display, Paint, start_log, table};
+use super::{Failure, Sources, load};
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -52,24 +52,21 @@ impl Audit {
         needs_mirror(&config, "audit")?;
         // No background samples.
         config.mirror.audit_per_hour = 0;
-        logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let job = match Core::open(&config) {
-            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                eprintln!(
-                    "{} is in use by a running server; using its admin listener {admin}",
-                    config.data_dir.display()
-                );
-                self.through(&format!("http://{admin}"), config.admin.secret())?
-            }
-            other => self.alone(other?, &config.data_dir.display().to_string())?,
+        start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
+        let job = match Server::or_core(&config)? {
+            Ok(core) => self.alone(core, &config.data_dir.display().to_string())?,
+            Err(server) => self.through(&server)?,
         };
+        let (report, is_parity) = (&job.report, job.report.is_parity());
         if self.json {
-            println!("{}", told(&job)?);
-            return Ok(if job.report.is_parity() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            let mut told = serde_json::to_value(report)?;
+            told["samples"] = job.samples.into();
+            told["parity"] = is_parity.into();
+            println!("{told}");
+        } else {
+            println!("{}{}", counts(report), report.text());
         }
-        print!("{}", table(&job.report));
-        println!("{}", job.report.text());
-        Ok(if job.report.is_parity() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if is_parity { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Opens the way to the origin itself.
@@ -83,25 +80,19 @@ impl Audit {
         let status = origin.client.status().clone();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.spawn(mirror.run());
+        let wait = |is_over: &dyn Fn(Picture) -> bool| {
+            let began = Instant::now();
+            while !is_over(status.picture()) && began.elapsed() < PATIENCE {
+                std::thread::sleep(INTERVAL);
+            }
+        };
         // Changes while nothing ran are expected: the mirror refreshes first.
-        let began = Instant::now();
-        while status.picture().refreshed_ms.is_none()
-            && status.picture().last_error.is_none()
-            && began.elapsed() < PATIENCE
-        {
-            std::thread::sleep(INTERVAL);
-        }
+        wait(&|picture| picture.refreshed_ms.is_some() || picture.last_error.is_some());
         runtime.spawn(auditor.run());
         let (asked, _) = core.audits.ask(self.samples);
         let result = follow(asked.id, || Ok(core.audits.job()));
         if let Ok(Job { awaits_pass: Some(before), .. }) = &result {
-            let began = Instant::now();
-            while status.picture().passes <= *before
-                && status.picture().health.failures() == 0
-                && began.elapsed() < PATIENCE
-            {
-                std::thread::sleep(INTERVAL);
-            }
+            wait(&|picture| picture.passes > *before || picture.health.failures() > 0);
         }
         if let Some(details) = &core.details {
             let _ = details.flush();
@@ -111,47 +102,31 @@ impl Audit {
     }
 
     /// Asks the server that holds the data directory.
-    fn through(&self, admin: &str, token: Option<&Secret>) -> Result<Job, Failure> {
-        let (_, text) = ask(http::Method::POST, &format!("{admin}/audit?samples={}", self.samples), token)?;
-        let accepted: serde_json::Value = serde_json::from_str(&text)?;
+    fn through(&self, server: &Server) -> Result<Job, Failure> {
+        let accepted = server.json(Method::POST, &format!("/audit?samples={}", self.samples))?;
         if accepted["joined"] == true {
             let samples = counted(accepted["samples"].as_u64().unwrap_or(0), "sample");
             eprintln!("an audit of {samples} is already running; waiting for it");
         }
         let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the answer of the server names no audit"))?;
-        follow(id, || {
-            let (_, text) = ask(http::Method::GET, &format!("{admin}/audit"), None)?;
-            Ok(serde_json::from_str(&text)?)
-        })
+        follow(id, || Ok(serde_json::from_value(server.json(Method::GET, "/audit")?)?))
     }
 }
 
-/// The report for scripts.
-fn told(job: &Job) -> Result<serde_json::Value, Failure> {
-    let mut told = serde_json::to_value(&job.report)?;
-    told["samples"] = job.samples.into();
-    told["parity"] = job.report.is_parity().into();
-    Ok(told)
-}
-
 /// How many samples came to what.
-fn table(report: &Report) -> String {
-    let paint = Paint::of_stdout();
-    let mut table = Table::new([("RESULT", Align::Left), ("SAMPLES", Align::Right)]);
-    for (what, count) in [
+fn counts(report: &Report) -> String {
+    let all = [
         ("equal", report.equal),
         ("different", report.different),
         ("undecided", report.undecided),
         ("not answered", report.not_answered),
         ("forwarded", report.read_through),
         ("different as documented", report.by_contract),
-    ] {
-        if count > 0 || what == "equal" || what == "different" {
-            table.row([what.to_owned(), count.to_string()]);
-        }
-    }
-    let mut text = String::new();
-    for (n, line) in table.to_string().lines().enumerate() {
+    ];
+    let rows = all.into_iter().enumerate().filter(|(at, (_, count))| *at < 2 || *count > 0);
+    let rows = rows.map(|(_, (what, count))| [what.to_owned(), count.to_string()]);
+    let (paint, mut text) = (Paint::of_stdout(), String::new());
+    for (n, line) in table([("RESULT", Align::Left), ("SAMPLES", Align::Right)], rows.collect()).lines().enumerate() {
         text.push_str(&match line {
             _ if n == 0 => paint.heading(line),
             _ if line.starts_with("different  ") && report.different > 0 => paint.verdict(false, line),
@@ -164,22 +139,16 @@ fn table(report: &Report) -> String {
 
 /// Shows the progress of an audit until it is done.
 fn follow(id: u64, look: impl Fn() -> Result<Job, Failure>) -> Result<Job, Failure> {
-    let mut display = Display::new();
+    let mut display = Display::default();
     loop {
         let job = look()?;
         if job.id != id {
             return Err(AuditError::GivenUp("the server was restarted, or another audit replaced this one").into());
         }
         if !job.is_running() {
-            display.finish();
             return Ok(job);
         }
-        let rank = match job.phase {
-            Phase::Confirming => 2,
-            Phase::Sampling => 1,
-            _ => 0,
-        };
-        display.count(rank, job.phase.as_str(), job.done, job.of);
+        display.count(job.phase.as_str(), job.done, job.of);
         std::thread::sleep(3 * INTERVAL);
     }
 }

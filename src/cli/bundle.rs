@@ -2,11 +2,8 @@
 //!
 //! Callers: [`super`].
 
-mod dump;
 mod export;
-mod for_scripts;
 mod import;
-mod remote;
 mod unfinished;
 
 use std::path::{Path, PathBuf};
@@ -15,8 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::progress::bytes_bar;
-use super::table::facts;
+use super::terminal::{bytes_bar, facts};
 use super::{Failure, Sources, load, plain};
 use crate::app::trusted_keys;
 use crate::bundle::signature::TrustedKeys;
@@ -48,13 +44,14 @@ enum Action {
     /// Check every byte of a bundle, and its signature if bundle.trusted_keys is set
     ///
     /// The signature is FILE.minisig. A delta is checked without its base.
-    Verify(Verify),
+    Verify(One),
     /// Show counts, dates, signature, licence and attribution of a bundle
-    Inspect(Inspect),
+    Inspect(One),
 }
 
+/// One bundle.
 #[derive(Debug, Args)]
-struct Verify {
+struct One {
     #[command(flatten)]
     sources: Sources,
     /// Print one JSON object
@@ -62,17 +59,6 @@ struct Verify {
     json: bool,
     /// Bundle file
     file: PathBuf,
-}
-
-#[derive(Debug, Args)]
-struct Inspect {
-    #[command(flatten)]
-    sources: Sources,
-    /// Bundle file
-    file: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// An intact and signed bundle whose snapshot cannot be served.
@@ -86,8 +72,8 @@ impl Bundle {
         match &self.action {
             Action::Export(export) => export.run(),
             Action::Import(import) => import.run(),
-            Action::Verify(verify) => verify.run(),
-            Action::Inspect(inspect) => inspect.run(),
+            Action::Verify(one) => one.verify(),
+            Action::Inspect(one) => one.inspect(),
         }
     }
 }
@@ -110,10 +96,7 @@ struct InFile {
 
 /// Opens a bundle of at most `most` bytes behind a bar.
 fn opened(path: &Path, keys: &TrustedKeys, most: u64) -> Result<Opened, Failure> {
-    let bar = bytes_bar("verifying");
-    let opened = trust::open(path, keys, most, &mut |done, of| bar.show(done, of));
-    bar.finish();
-    opened.map_err(|error| in_file(path, error))
+    trust::open(path, keys, most, &mut bytes_bar("verifying")).map_err(|error| in_file(path, error))
 }
 
 /// The same error, with the file's name.
@@ -125,8 +108,8 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
     }
 }
 
-impl Verify {
-    fn run(&self) -> Result<ExitCode, Failure> {
+impl One {
+    fn verify(&self) -> Result<ExitCode, Failure> {
         let config = load(&self.sources)?.config;
         let (keys, most) = (trusted(&config)?, config.bundle.max_size);
         let Opened { bundle, voucher, .. } = opened(&self.file, &keys, most)?;
@@ -135,7 +118,7 @@ impl Verify {
             Dataset::build(content, &evidence).map_err(Unservable)?;
         }
         if self.json {
-            println!("{}", for_scripts::told(&self.file, "intact", &manifest, &signature(&Ok(voucher)))?);
+            println!("{}", told(&self.file, "intact", &manifest, &signature(&Ok(voucher)))?);
             return Ok(ExitCode::SUCCESS);
         }
         println!("{}: intact, {}", self.file.display(), what(&manifest));
@@ -146,19 +129,15 @@ impl Verify {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
 
-impl Inspect {
     /// Shows a bundle that is intact, whoever signed it.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    fn inspect(&self) -> Result<ExitCode, Failure> {
         let keys = trusted(&load(&self.sources)?.config)?;
         let file = trust::open_file(&self.file)?;
         let length = file.metadata()?.len();
         let voucher = trust::vouch(&self.file, &file, &keys);
-        let bar = bytes_bar("reading");
-        let bundle = Opening::open(&file, &mut |done, of| bar.show(done, of));
-        bar.finish();
-        let bundle = bundle.map_err(|error| in_file(&self.file, error.into()))?;
+        let bundle =
+            Opening::open(&file, &mut bytes_bar("reading")).map_err(|error| in_file(&self.file, error.into()))?;
         let voucher = voucher.and_then(|voucher| match voucher {
             Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
             voucher => Ok(voucher),
@@ -227,6 +206,19 @@ impl Inspect {
             "manifest": serde_json::to_value(manifest)?,
         }))
     }
+}
+
+/// What was done with which file, and what is in it, for scripts. `done`: `"intact"`, `"exported"` or `"imported"`.
+fn told(file: &Path, done: &str, manifest: &Manifest, signature: &Value) -> Result<Value, Failure> {
+    Ok(json!({
+        done: true,
+        "file": file.display().to_string(),
+        "kind": manifest.kind(),
+        "snapshot": manifest.snapshot.to_string(),
+        "listings": manifest.listings,
+        "signature": signature,
+        "manifest": serde_json::to_value(manifest)?,
+    }))
 }
 
 /// What is known of a signature, for scripts.

@@ -2,24 +2,33 @@
 //!
 //! Callers: [`super`].
 
-mod directory;
-
 use std::fmt;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::fs::{self, DirBuilder};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Args;
+use rustix::process::geteuid;
 
 use crate::app::core::Core;
 use crate::app::error::AppError;
-use crate::app::{Sockets, serve};
+use crate::app::serve;
+use crate::app::sockets::Sockets;
 use crate::config::{BaseUrl, Config};
+use crate::store::DataDir;
 use crate::words::counted;
 
-use super::progress::{Display, INTERVAL, Stage, Watched};
-use super::{Failure, Sources, examine_to_serve, load_to_serve, logging, source};
+use super::sync::{INTERVAL, Stage, Watched};
+use super::terminal::{Display, start_log};
+use super::{Failure, Sources, examine_to_serve, load_to_serve, source};
+
+const ROOT: u32 = 0;
+const STICKY: u32 = 0o1000;
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Arguments of `grandstand demo`.
 #[derive(Debug, Args)]
@@ -36,6 +45,13 @@ pub(super) struct Demo {
 enum DemoError {
     #[error("the sample origin did not start")]
     NoOrigin,
+    #[error(
+        "other users can replace what is in {}: set TMPDIR to a directory that only you can write to, or use --set data_dir=DIR",
+        .0.display()
+    )]
+    OpenDirectory(PathBuf),
+    #[error("{}: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
 }
 
 impl Demo {
@@ -54,7 +70,7 @@ impl Demo {
         let port = sockets.public().first().map_or(0, SocketAddr::port);
         // One that a file names is a server's.
         let is_named = self.sources.sets.iter().any(|set| set.split('=').next().is_some_and(|key| key == "data_dir"));
-        let own = (!is_named).then(|| directory::choose(&std::env::temp_dir(), port)).transpose()?;
+        let own = (!is_named).then(|| choose(&std::env::temp_dir(), port)).transpose()?;
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let mut sets = vec![
             format!("origin.url={}", quoted(url)),
@@ -68,7 +84,7 @@ impl Demo {
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config;
-        let log = logging::start(config.log)?;
+        let log = start_log(config.log)?;
         let source = source(config.clone(), log.change, sources);
         let config = config.listening_on(sockets.public(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");
@@ -78,7 +94,7 @@ impl Demo {
         println!("sample origin  {url} ({venues}, pid {})", child.id());
         println!("data           {}", config.data_dir.display());
         if let Some(path) = &own {
-            directory::make(path)?;
+            make(path)?;
         }
         let core = Core { recent: log.recent, ..Core::open(&config)? };
         if let Some(watched) = Watched::of(&core) {
@@ -93,9 +109,7 @@ impl Demo {
         }
         match serve(&config, sockets, core, Some(source))? {}
     }
-}
 
-impl Demo {
     /// Binds the addresses of the configuration. If a default port is in use, another one is chosen.
     fn listen(&self) -> Result<Sockets, Failure> {
         let examined = examine_to_serve(&self.sources);
@@ -157,33 +171,22 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
 
 /// Shows the progress, then the commands to paste, then the end of mirroring.
 fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
-    let mut display = Display::new();
+    let mut display = Display::default();
+    let mut is_ready = false;
     loop {
         let stage = watched.look();
-        if !matches!(stage, Stage::Listing { .. }) {
-            break;
+        if !is_ready && !matches!(stage, Stage::Listing { .. }) {
+            is_ready = true;
+            drop(std::mem::take(&mut display));
+            let seconds = began.elapsed().as_secs_f32();
+            println!("ready          {} after {seconds:.1} s; details are still being fetched\n{lines}", lines.url());
         }
-        display.show(&stage);
-        std::thread::sleep(INTERVAL);
-    }
-    display.finish();
-    println!(
-        "ready          {} after {:.1} s; details are still being fetched",
-        lines.url(),
-        began.elapsed().as_secs_f32()
-    );
-    println!("{lines}");
-    let mut display = Display::new();
-    loop {
-        let stage = watched.look();
-        display.show(&stage);
+        let (word, done, of) = stage.count();
+        display.count(word, done, of);
         if let Stage::Complete { listings } = stage {
-            display.finish();
-            println!(
-                "complete       {} with details after {:.1} s; press Ctrl-C to stop",
-                counted(listings, "listing"),
-                began.elapsed().as_secs_f32()
-            );
+            drop(display);
+            let (all, seconds) = (counted(listings, "listing"), began.elapsed().as_secs_f32());
+            println!("complete       {all} with details after {seconds:.1} s; press Ctrl-C to stop");
             return;
         }
         std::thread::sleep(INTERVAL);
@@ -262,8 +265,51 @@ fn shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// The data directory for a demo on this port: for this user alone, below the directory for temporary files. It may not
+/// exist yet.
+///
+/// Its name is predictable, so that the next demo on the same port finds and empties it. If another user has put
+/// something there (a link, a directory), that is left alone, and a random name is used. The data stays after the end,
+/// so that `serve` can use it.
+///
+/// # Errors
+/// When `below` cannot be looked at, or others could replace what is in it.
+fn choose(below: &Path, port: u16) -> Result<PathBuf, DemoError> {
+    let meta = fs::metadata(below).map_err(|source| DemoError::Directory { path: below.to_owned(), source })?;
+    let is_trusted = [geteuid().as_raw(), ROOT].contains(&meta.uid());
+    if !is_trusted || (meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0) {
+        return Err(DemoError::OpenDirectory(below.to_owned()));
+    }
+    let path = below.join(format!("grandstand-demo-{port}"));
+    // This process has the port; but a demo in a container may have the same one.
+    let is_free = is_own(&path) && DataDir::holder(&path).is_none();
+    if is_free || fs::symlink_metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(path);
+    }
+    Ok(below.join(format!("grandstand-demo-{port}-{:016x}", rand::random::<u64>())))
+}
+
+/// Makes the directory, empty and for this user alone.
+///
+/// # Errors
+/// When that fails, also because another process was quicker.
+fn make(path: &Path) -> Result<(), DemoError> {
+    let failed = |source| DemoError::Directory { path: path.to_owned(), source };
+    if is_own(path) {
+        fs::remove_dir_all(path).map_err(failed)?;
+    }
+    DirBuilder::new().mode(0o700).create(path).map_err(failed)
+}
+
+/// Whether this is a directory of this user, and not a link. Then no other user can replace it.
+fn is_own(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == geteuid().as_raw())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
     use super::*;
 
     #[test]
@@ -282,5 +328,66 @@ mod tests {
         let command = r#"grandstand serve --set 'data_dir=/tmp/it'\''s here' --set 'listen=["[::1]:7001"]' --set admin.listen=127.0.0.1:7002"#;
         assert_eq!(lines.serve(), command);
         assert!(lines.to_string().contains("  curl 'http://[::1]:7001/api/listings.json?state=texas&per_page=2'\n"));
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o7777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_an_earlier_demonstration_left_is_replaced_by_a_directory_for_the_user_alone() {
+        let below = tempfile::tempdir().unwrap();
+        set_mode(below.path(), 0o1777);
+        let path = choose(below.path(), 7).unwrap();
+        assert_eq!(path, below.path().join("grandstand-demo-7"));
+        make(&path).unwrap();
+        fs::write(path.join("left"), "x").unwrap();
+        set_mode(&path, 0o755);
+        assert_eq!(choose(below.path(), 7).unwrap(), path);
+        make(&path).unwrap();
+        assert_eq!((mode(&path), fs::read_dir(&path).unwrap().count()), (0o700, 0));
+        let _holder = DataDir::open(&path).unwrap();
+        assert_ne!(choose(below.path(), 7).unwrap(), path, "another demonstration is at work there");
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_is_left_alone() {
+        let (below, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(target.path().join("mine"), "x").unwrap();
+        let foreseen = below.path().join("grandstand-demo-7");
+        symlink(target.path(), &foreseen).unwrap();
+        let other = choose(below.path(), 7).unwrap();
+        assert!(other != foreseen && other != choose(below.path(), 7).unwrap(), "{}", other.display());
+        make(&other).unwrap();
+        assert!(make(&foreseen).is_err() && target.path().join("mine").exists());
+        fs::remove_file(&foreseen).unwrap();
+        fs::write(&foreseen, "x").unwrap();
+        assert!(choose(below.path(), 7).unwrap() != foreseen && make(&foreseen).is_err());
+        // Only root can make directories of others.
+        if geteuid().is_root() {
+            fs::remove_file(&foreseen).unwrap();
+            fs::create_dir(&foreseen).unwrap();
+            chown(&foreseen, Some(12_345), None).unwrap();
+            assert!(choose(below.path(), 7).unwrap() != foreseen && make(&foreseen).is_err());
+        }
+    }
+
+    #[test]
+    fn a_directory_in_which_others_could_replace_it_is_refused() {
+        let below = tempfile::tempdir().unwrap();
+        set_mode(below.path(), 0o777);
+        let refused = choose(below.path(), 7).unwrap_err().to_string();
+        assert!(refused.contains("TMPDIR") && refused.contains(&below.path().display().to_string()), "{refused}");
+        set_mode(below.path(), 0o755);
+        choose(below.path(), 7).unwrap();
+        if geteuid().is_root() {
+            chown(below.path(), Some(12_345), None).unwrap();
+            assert!(choose(below.path(), 7).is_err());
+        }
+        assert!(choose(&below.path().join("none"), 7).is_err());
     }
 }

@@ -1,25 +1,36 @@
-//! `grandstand snapshot`: the kept snapshots, and which one is current.
+//! `grandstand snapshot`: the kept snapshots, which one is current, and the one that is held back.
 //!
 //! Executed by the server that holds the data directory, through its admin listener, or else here. Callers: [`super`].
 
-mod accept;
-mod json;
-
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use http::Method;
+use serde_json::{Value, json};
 
+use crate::admin::facts::StatusFacts;
 use crate::admin::snapshots::{self, Action};
 use crate::app::core::open_snapshots;
 use crate::clock::Clock;
 use crate::config::{LogConfig, LogLevel};
+use crate::upstream::status::Held;
 use crate::words::counted;
 
-use super::holder::Holder;
-use super::status::ask;
-use super::table::{Align, Paint, Table};
-use super::{Failure, Sources, load_for_snapshots, logging, plain};
+use super::server::{Holder, Server};
+use super::status::or_dash;
+use super::terminal::{Align, Paint, start_log, table};
+use super::{Failure, Sources, load_for_snapshots, plain};
+
+/// What is said of a published snapshot during a rollback.
+pub(super) const NOT_CURRENT: &str =
+    "not current yet, because a rollback is in effect; `grandstand snapshot release` makes the newest snapshot current";
+
+/// The longest time until an accepted snapshot is published.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// After so long without a held-back snapshot, the current one is the result.
+const SETTLES: Duration = Duration::from_secs(5);
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
@@ -77,85 +88,105 @@ enum SnapshotError {
     Nameless,
     #[error("{0} matches several kept snapshots ({1}); give more characters")]
     Ambiguous(String, String),
+    #[error("no server is running on {0}; start `grandstand serve` first")]
+    NoServer(String),
+    #[error("no snapshot is held back")]
+    NothingHeld,
+    #[error("snapshot {0} is still held back; see {1}/status")]
+    StillHeld(String, String),
+    #[error(
+        "snapshot {held} was not published, because the origin has changed again; current is {served} with {listings}"
+    )]
+    Another { held: String, served: String, listings: String },
 }
 
 impl Snapshot {
     /// Carries it out.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        if self.json {
-            return json::run(&self.command);
-        }
-        match &self.command {
-            Command::Accept(sources) => accept::run(sources, false),
+        let on = |One { id, sources }: &One, action: fn(String) -> Action| {
+            let holder = holder(sources)?;
+            holder.perform(&action(holder.resolve(id)?))
+        };
+        let told = match &self.command {
             Command::List(sources) => {
-                let shown = table(&Desk::open(sources)?.list()?);
-                let paint = Paint::of_stdout();
-                for (n, line) in shown.lines().map(plain).enumerate() {
-                    println!("{}", if n == 0 { paint.heading(&line) } else { line.as_str().into() });
-                }
-                Ok(ExitCode::SUCCESS)
+                self.print_list(&holder(sources)?.list()?)?;
+                return Ok(ExitCode::SUCCESS);
             }
-            Command::Verify(sources) => verify(&Desk::open(sources)?),
-            Command::Release(sources) => {
-                let told = Desk::open(sources)?.perform(&Action::Release)?;
+            Command::Accept(sources) => return accept(sources, self.json),
+            Command::Verify(sources) => holder(sources)?.perform(&Action::VerifyAll)?,
+            Command::Release(sources) => holder(sources)?.perform(&Action::Release)?,
+            Command::Rollback(one) => on(one, Action::Rollback)?,
+            Command::Pin(one) => on(one, Action::Pin)?,
+            Command::Unpin(one) => on(one, Action::Unpin)?,
+        };
+        if self.json {
+            println!("{}", plain(&told.to_string()));
+        } else {
+            self.command.print(&told);
+        }
+        let is_damaged = matches!(self.command, Command::Verify(_)) && told["intact"] != true;
+        Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn print_list(&self, list: &Value) -> Result<(), Failure> {
+        if self.json {
+            serde_json::to_string_pretty(list)?.lines().for_each(|line| println!("{}", plain(line)));
+        } else {
+            let paint = Paint::of_stdout();
+            for (n, line) in list_table(list).lines().map(plain).enumerate() {
+                println!("{}", if n == 0 { paint.heading(&line) } else { line.as_str().into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Command {
+    /// Says what was done.
+    fn print(&self, told: &Value) {
+        match self {
+            Self::List(_) | Self::Accept(_) => {}
+            Self::Verify(_) => print_damage(told),
+            Self::Release(_) => {
                 println!("current snapshot: {}, the newest one", text(&told["served"]));
                 if told["publisher_begins_again"] == true {
                     println!("the publisher begins again at the clock, with a full bundle");
                 }
-                Ok(ExitCode::SUCCESS)
             }
-            Command::Rollback(One { id, sources }) => {
-                let desk = Desk::open(sources)?;
-                let told = desk.perform(&Action::Rollback(desk.resolve(id)?))?;
+            Self::Rollback(_) => {
                 println!("current snapshot: {}, until `grandstand snapshot release`", text(&told["served"]));
                 if told["newest"] != told["served"] {
                     println!("the newest snapshot {} waits", text(&told["newest"]));
                 }
-                Ok(ExitCode::SUCCESS)
             }
-            Command::Pin(One { id, sources }) => {
-                let desk = Desk::open(sources)?;
-                let told = desk.perform(&Action::Pin(desk.resolve(id)?))?;
+            Self::Pin(_) => {
                 let id = text(&told["pinned"]);
                 println!("{id} is kept until `grandstand snapshot unpin {id}`");
-                Ok(ExitCode::SUCCESS)
             }
-            Command::Unpin(One { id, sources }) => {
-                let desk = Desk::open(sources)?;
-                let told = desk.perform(&Action::Unpin(desk.resolve(id)?))?;
-                println!("{} is unpinned; normal retention applies", text(&told["unpinned"]));
-                Ok(ExitCode::SUCCESS)
-            }
+            Self::Unpin(_) => println!("{} is unpinned; normal retention applies", text(&told["unpinned"])),
         }
     }
 }
 
-/// Where commands are executed: in the server that holds the data directory, or here.
-struct Desk(Holder);
+/// Who executes commands: the server that holds the data directory, or this process.
+fn holder(sources: &Sources) -> Result<Holder, Failure> {
+    let config = load_for_snapshots(sources)?;
+    start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
+    Holder::find(&config, open_snapshots)
+}
 
-impl Desk {
-    fn open(sources: &Sources) -> Result<Self, Failure> {
-        let config = load_for_snapshots(sources)?;
-        logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
-        Holder::find(&config, open_snapshots).map(Self)
-    }
-
+impl Holder {
     fn list(&self) -> Result<Value, Failure> {
-        match &self.0 {
-            Holder::There { admin, .. } => {
-                Ok(serde_json::from_str(&ask(http::Method::GET, &format!("{admin}/snapshots"), None)?.1)?)
-            }
-            Holder::Here(_, snapshots) => Ok(snapshots::list(snapshots, Clock::system().now_wall())),
+        match self {
+            Self::There(server) => server.json(Method::GET, "/snapshots"),
+            Self::Here(_, snapshots) => Ok(snapshots::list(snapshots, Clock::system().now_wall())),
         }
     }
 
     fn perform(&self, action: &Action) -> Result<Value, Failure> {
-        match &self.0 {
-            Holder::There { admin, token } => {
-                let url = format!("{admin}{}", action.path());
-                Ok(serde_json::from_str(&ask(http::Method::POST, &url, token.as_ref())?.1)?)
-            }
-            Holder::Here(_, snapshots) => Ok(action.perform(snapshots, Clock::system().now_wall())?),
+        match self {
+            Self::There(server) => server.json(Method::POST, &action.path()),
+            Self::Here(_, snapshots) => Ok(action.perform(snapshots, Clock::system().now_wall())?),
         }
     }
 
@@ -185,51 +216,90 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }
 
-fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
-    let told = desk.perform(&Action::VerifyAll)?;
-    if snapshots_of(&told).next().is_none() {
+fn print_damage(told: &Value) {
+    if snapshots_of(told).next().is_none() {
         println!("no snapshot is kept");
     }
-    for one in snapshots_of(&told) {
+    for one in snapshots_of(told) {
         let id = text(&one["id"]);
         match one["damage"].as_str() {
             None => println!("{id}  intact, {}", counted(one["listings"].as_u64().unwrap_or(0), "listing")),
             Some(damage) => println!("{id}  damaged: {damage}"),
         }
     }
-    let all_intact = snapshots_of(&told).all(|one| one["intact"] == true);
+    let all_intact = snapshots_of(told).all(|one| one["intact"] == true);
     if let Some(damage) = told["damage"].as_str().filter(|_| all_intact) {
         println!("the store is damaged: {damage}");
     }
-    Ok(code(&told))
-}
-
-/// The exit code of a check.
-fn code(told: &Value) -> ExitCode {
-    if told["intact"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The list as a table.
-fn table(list: &Value) -> String {
+fn list_table(list: &Value) -> String {
     let columns = ["SNAPSHOT", "LISTINGS", "CERTIFICATE", "CONFIRMED", ""];
-    let aligned = columns.map(|name| (name, if name == "LISTINGS" { Align::Right } else { Align::Left }));
-    let mut table = Table::new(aligned);
-    for one in snapshots_of(list) {
+    let rows = snapshots_of(list).map(|one| {
         let marks =
             ["served", "newest", "pinned", "exported", "unconfirmed"].into_iter().filter(|mark| one[mark] == true);
-        table.row([
+        [
             text(&one["id"]).to_owned(),
             one["listings"].to_string(),
             text(&one["certificate"]).to_owned(),
             text(&one["confirmed_at"]).to_owned(),
             marks.collect::<Vec<_>>().join(", "),
-        ]);
-    }
-    let mut out = table.to_string();
+        ]
+    });
+    let aligned = columns.map(|name| (name, if name == "LISTINGS" { Align::Right } else { Align::Left }));
+    let mut out = table(aligned, rows.collect());
     if list["rolled_back"] == true {
         out.push_str("rollback in effect: `grandstand snapshot release` makes the newest snapshot current\n");
     }
     out
+}
+
+/// Publishes the held-back snapshot.
+fn accept(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
+    let config = load_for_snapshots(sources)?;
+    let Some(server) = Server::running(&config)? else {
+        return Err(SnapshotError::NoServer(config.data_dir.display().to_string()).into());
+    };
+    let then = server.look()?.facts;
+    let before = newest(&then);
+    let Some(Held { snapshot, listings, serving, .. }) = &then.held else {
+        return Err(SnapshotError::NothingHeld.into());
+    };
+    eprintln!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing"));
+    server.ask(Method::POST, "/snapshots/accept")?;
+    let began = Instant::now();
+    let mut neither: Option<Instant> = None;
+    while began.elapsed() < PATIENCE {
+        let now = server.look()?.facts;
+        let newest = newest(&now);
+        if newest == snapshot {
+            if json {
+                println!("{}", json!({ "accepted": snapshot, "listings": listings }));
+                return Ok(ExitCode::SUCCESS);
+            }
+            println!("published {newest} with {}", counted(*listings, "listing"));
+            if now.rollback.is_some() {
+                println!("{NOT_CURRENT}");
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        // The held-back snapshot disappears before its successor is served, so both may be absent for a moment.
+        let since = now.held.is_none().then(|| *neither.get_or_insert_with(Instant::now));
+        if since.is_some_and(|since| newest != before || since.elapsed() > SETTLES) {
+            let listings = counted(now.listings.unwrap_or(0), "listing");
+            let served = or_dash(now.snapshot.map(|snapshot| snapshot.id));
+            return Err(SnapshotError::Another { held: snapshot.clone(), served, listings }.into());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Err(SnapshotError::StillHeld(snapshot.clone(), server.admin).into())
+}
+
+/// The last published snapshot: it is served, or waits for the end of a rollback.
+fn newest(facts: &StatusFacts) -> &str {
+    let served = facts.snapshot.as_ref().map(|snapshot| snapshot.id.as_str());
+    facts.rollback.as_ref().map_or(served, |rollback| rollback.newest.as_deref()).unwrap_or("-")
 }
 
 #[cfg(test)]
@@ -244,7 +314,7 @@ mod tests {
                     "served": served, "newest": newest, "pinned": served, "exported": false })
         };
         let list = json!({ "rolled_back": true, "snapshots": [one("bb", false, true), one("aa", true, false)] });
-        let text = table(&list);
+        let text = list_table(&list);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].starts_with("bb") && lines[1].ends_with("newest"), "{text}");
         assert!(lines[2].starts_with("aa") && lines[2].ends_with("served, pinned"), "{text}");

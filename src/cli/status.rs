@@ -1,26 +1,29 @@
-//! `grandstand status`: one screen about a running server, and commands to it.
+//! `grandstand status`: one screen about a running server; with `--watch` again and again until a signal comes.
 //!
-//! Callers: [`super`], and the commands that a running server carries out.
+//! On a terminal, `--watch` redraws one screen. Elsewhere and with `--json` it writes a line for each change. Callers:
+//! [`super`].
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use http::{HeaderMap, Method};
-use serde::Deserialize as _;
-use serde_json::Value;
+use http::Method;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::facts::{DetailFacts, StatusFacts};
-use crate::config::Secret;
+use crate::clock::Clock;
+use crate::tasks::blocking;
 use crate::words::{counted, seconds};
 
-use super::server_client::{self, ServerClient};
-use super::table::Paint;
-use super::watch::{self, Form};
-use super::{Failure, Sources, load, plain, sync};
+use super::server::{Server, ServerLook};
+use super::terminal::{Paint, Terminal};
+use super::{Failure, Sources, load, plain};
 
-/// The HTTP status of an unhealthy server's whole status.
-const UNHEALTHY: u16 = 503;
+/// How long to wait between two looks.
+const EVERY: Duration = Duration::from_secs(2);
 
 /// Arguments of `grandstand status`.
 #[derive(Debug, Args)]
@@ -40,39 +43,28 @@ pub(super) struct Status {
     watch: bool,
 }
 
-/// Why the status cannot be shown.
-#[derive(Debug, thiserror::Error)]
-enum StatusError {
-    #[error(
-        "no server answers at {url}: {reason}; start `grandstand serve`, or give the address of its admin listener with --admin"
-    )]
-    Unreachable { url: String, reason: String },
-    #[error("{0}")]
-    Refused(String),
-}
-
 impl Status {
     /// Prints the status; fails if no server answers, or it is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load(&self.sources)?.config;
-        let admin = match self.admin.clone() {
-            None => sync::running(&config.data_dir)?,
-            named => named,
+        let server = match &self.admin {
+            None => Server::running(&config)?,
+            Some(admin) => Some(Server::new(admin.clone(), &config)),
         };
-        let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        if self.watch {
-            let first = look(&admin)?;
-            let look = move || look(&admin).map_err(|failure| failure.to_string());
-            let form = if self.json { Form::Json } else { Form::Text };
-            return watch::watch(Ok(first), look, painted, form);
-        }
-        let (code, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
-        if self.json {
-            print!("{text}");
+        let server = server.unwrap_or_else(|| Server::new(format!("http://{}", config.admin.listen), &config));
+        let is_healthy = if self.watch {
+            let first = server.look()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let ended = runtime.block_on(watch(first, Arc::new(server), self.json));
+            // It does not wait for a look in progress.
+            runtime.shutdown_background();
+            ended?
         } else {
-            print!("{}", painted(&serde_json::from_str(&text)?));
-        }
-        Ok(if code == UNHEALTHY { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+            let (is_healthy, text) = server.ask(Method::GET, "/status")?;
+            print!("{}", if self.json { text } else { painted(&serde_json::from_str(&text)?) });
+            is_healthy
+        };
+        Ok(if is_healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
@@ -87,19 +79,122 @@ fn admin_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// One look at a server.
-pub(super) struct Look {
-    pub is_healthy: bool,
-    pub facts: StatusFacts,
-    /// The same as the server sent it, with what this version does not know.
-    pub json: Value,
+/// Shows the status until SIGINT, SIGTERM or SIGHUP, or until its output is closed. Returns whether the server was
+/// healthy at the last look.
+///
+/// # Errors
+/// When signals cannot be listened to.
+async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result<bool> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut canvas = (!json && Terminal::of_stdout().redraws).then(Canvas::open);
+    let mut seen: Result<ServerLook, Failure> = Ok(first);
+    let mut last = String::new();
+    loop {
+        let is_healthy = matches!(seen, Ok(ServerLook { is_healthy: true, .. }));
+        let shown = match &mut canvas {
+            Some(canvas) => canvas.draw(&match &seen {
+                Ok(look) => painted(&look.facts),
+                Err(why) => format!("unreachable: {}\n", plain(&why.to_string())),
+            }),
+            None => say_if_new(&seen, json, &mut last),
+        };
+        if shown.is_err() {
+            return Ok(is_healthy);
+        }
+        let next = async {
+            tokio::time::sleep(EVERY).await;
+            let server = server.clone();
+            blocking(move || server.look()).await
+        };
+        seen = tokio::select! {
+            next = next => next,
+            _ = interrupt.recv() => return Ok(is_healthy),
+            _ = terminate.recv() => return Ok(is_healthy),
+            _ = hang_up.recv() => return Ok(is_healthy),
+        };
+    }
 }
 
-/// Asks a server how it is.
-pub(super) fn look(admin: &str) -> Result<Look, Failure> {
-    let (code, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
-    let json: Value = serde_json::from_str(&text)?;
-    Ok(Look { is_healthy: code != UNHEALTHY, facts: StatusFacts::deserialize(&json)?, json })
+/// Writes a line unless it equals the last one.
+fn say_if_new(seen: &Result<ServerLook, Failure>, json: bool, last: &mut String) -> io::Result<()> {
+    let what = match seen {
+        Ok(look) => summary(&look.facts),
+        Err(why) => format!("unreachable: {why}"),
+    };
+    if what == *last {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    match seen {
+        _ if !json => writeln!(out, "{}  {}", Clock::system().now_wall(), plain(&what))?,
+        Ok(look) => writeln!(out, "{}", look.json)?,
+        Err(why) => writeln!(out, "{}", json!({ "state": "unreachable", "error": why.to_string() }))?,
+    }
+    *last = what;
+    out.flush()
+}
+
+/// The facts that rarely change: no age, cache or hit ratio.
+fn summary(facts: &StatusFacts) -> String {
+    let mut parts = vec![facts.state.clone()];
+    if facts.usage != "shield" {
+        parts.push(format!("snapshot {}", snapshot(facts)));
+        parts.push(format!("{} listings", or_dash(facts.listings)));
+        parts.push(format!("{} details", mirrored(facts.details.as_ref())));
+    }
+    if !facts.origin.state.is_empty() {
+        parts.push(format!("origin {}", facts.origin.state));
+    }
+    // Seconds in them would change with each look.
+    let reasons: Vec<String> = facts.reasons.iter().map(|reason| without_numbers(reason)).collect();
+    if !reasons.is_empty() {
+        parts.push(reasons.join("; "));
+    }
+    parts.join(", ")
+}
+
+/// The text up to its first number.
+fn without_numbers(text: &str) -> String {
+    let end = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
+    if end == text.len() { text.to_owned() } else { format!("{}...", &text[..end]) }
+}
+
+/// The terminal's alternate screen. At its end the normal screen comes back.
+struct Canvas {
+    text: String,
+}
+
+impl Canvas {
+    fn open() -> Self {
+        // Alternate screen, without a cursor. Nothing can be done about a closed terminal.
+        let _ = put("\x1b[?1049h\x1b[?25l");
+        Self { text: String::new() }
+    }
+
+    /// Overwrites the old text, so that nothing flickers.
+    fn draw(&mut self, text: &str) -> io::Result<()> {
+        self.text.clear();
+        self.text.push_str("\x1b[H");
+        for line in text.lines() {
+            self.text.push_str(line);
+            self.text.push_str("\x1b[K\r\n");
+        }
+        self.text.push_str("\x1b[K\r\nCtrl-C ends\x1b[K\x1b[J");
+        put(&self.text)
+    }
+}
+
+impl Drop for Canvas {
+    fn drop(&mut self) {
+        let _ = put("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// The screen in colours, where they are seen and wanted, without anything that steers the terminal.
@@ -230,38 +325,12 @@ fn screen(facts: &StatusFacts) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Asks a running server.
-pub(super) fn ask(method: Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
-    /// A command may wait for an import that runs; reading does not.
-    const COMMAND: Duration = Duration::from_secs(600);
-    const LOOK: Duration = Duration::from_secs(10);
-    let patience = if method == Method::GET { LOOK } else { COMMAND };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let unreachable = |reason: String| StatusError::Unreachable { url: url.to_owned(), reason };
-    let asking = async {
-        let answer = ServerClient::new(LOOK, token)?.send(method, url, HeaderMap::new(), None).await?;
-        Ok((answer.status().as_u16(), server_client::text(answer).await?))
-    };
-    let asked = runtime.block_on(async { tokio::time::timeout(patience, asking).await });
-    let asked = asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {} s", patience.as_secs())));
-    let (status, body) = asked.map_err(unreachable)?;
-    if status >= 400 && status != UNHEALTHY {
-        return Err(StatusError::Refused(refusal(url, status, &body)).into());
-    }
-    Ok((status, body))
-}
-
-/// The server's reason for a refusal.
-pub(super) fn refusal(url: &str, status: u16, body: &str) -> String {
-    let problem: Option<Value> = serde_json::from_str(body).ok();
-    let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
-    detail.map_or_else(|| format!("{url} answered {status}: {body}"), str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize as _;
+    use serde_json::Value;
+
     use super::*;
-    use serde_json::json;
 
     fn shown(status: &Value) -> String {
         screen(&StatusFacts::deserialize(status).unwrap())
@@ -347,5 +416,23 @@ mod tests {
         status["origin"]["budget"]["limit"] = Value::Null;
         let text = shown(&status);
         assert!(text.contains("snapshot") && text.contains("budget     no limit"), "{text}");
+    }
+
+    #[test]
+    fn a_line_names_what_changes_seldom() {
+        let summary = |status: &Value| summary(&StatusFacts::deserialize(status).unwrap());
+        let mut status = json!({
+            "state": "healthy", "use": "mirror", "listings": 7, "age_seconds": 4, "reasons": [],
+            "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "of": 7 },
+            "origin": { "state": "unchanged" },
+        });
+        let line = "healthy, snapshot ab (full), 7 listings, 6 of 7 details, origin unchanged";
+        assert_eq!(summary(&status), line);
+        status["age_seconds"] = 5.into();
+        assert_eq!(summary(&status), line);
+        status["reasons"] = json!(["not confirmed for 31 s (limit 3 s)", "no space"]);
+        assert_eq!(summary(&status), format!("{line}, not confirmed for ...; no space"));
+        status["use"] = "shield".into();
+        assert_eq!(summary(&status), "healthy, origin unchanged, not confirmed for ...; no space");
     }
 }

@@ -1,28 +1,36 @@
-//! `grandstand sync`: one full copy; exit code 0 if it is complete.
+//! `grandstand sync`: one full copy; exit code 0 if it is complete. The process that holds the data directory makes it.
 //!
-//! Callers: [`super`], and commands beside it.
+//! When a copy is complete, and what is said of one that is not, is the same in a server and without one. Callers:
+//! [`super`], and commands beside it.
 
-mod server;
-
-use std::path::Path;
+use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use http::Method;
 use serde_json::{Value, json};
 
+use crate::admin::facts::StatusFacts;
 use crate::app::core::Core;
-use crate::app::error::AppError;
-use crate::config::{Config, Finding, Loaded, LogConfig, LogLevel, Use};
-use crate::mirror::details::Details;
-use crate::store::{DataDir, Holder, OpenError};
+use crate::app::replica;
+use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
+use crate::mirror::details::{Covered, Details};
+use crate::snapshot::meta::Certificate;
+use crate::snapshot::pointer::SnapshotPointer;
+use crate::upstream::status::{LastError, OriginStatus, Progress};
 use crate::words::counted;
 
-use super::progress::{Display, INTERVAL, Stage, Watched};
-use super::{Failure, Sources, load, logging};
+use super::server::Server;
+use super::terminal::{Display, start_log};
+use super::{Failure, Sources, load};
 
+/// How often to look.
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 /// `sync` gives up after this long without progress: two windows of the budget, and a pause after failures.
 const PATIENCE: Duration = Duration::from_secs(150);
+/// Without any progress for this long a server's details are given up: it also sends requests for its clients.
+const PATIENCE_WITH_DETAILS: Duration = Duration::from_secs(3600);
 /// After so many failures in a row the origin is taken to be down.
 const MOST_FAILURES: u32 = 8;
 
@@ -35,6 +43,8 @@ enum SyncError {
         "the mirror is incomplete: some details could not be written to {0}; free disk space, then run `grandstand sync` again"
     )]
     NotStored(String),
+    #[error("the mirror is incomplete: no progress for an hour; see {0}/status")]
+    NoProgress(String),
 }
 
 /// Checks that the configuration is a mirror.
@@ -74,32 +84,77 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    /// Copies everything, in this process or in the process that holds the data directory.
+    /// Copies everything, in this process or in the server that holds the data directory.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        run(&self.sources, self.json)
+        let config = load(&self.sources)?.config;
+        needs_mirror(&config, "sync")?;
+        start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
+        let (told, text) = match Server::or_core(&config)? {
+            Ok(core) => alone(core, &config.data_dir.display().to_string())?,
+            Err(server) => through(&server)?,
+        };
+        println!("{}", if self.json { told.to_string() } else { text });
+        Ok(ExitCode::SUCCESS)
     }
 }
 
-/// What `--json` prints on success.
-pub(super) fn told(listings: u64, mirrored: Option<u64>, of: Option<u64>) -> Value {
-    json!({ "complete": mirrored == of, "listings": listings, "details": { "mirrored": mirrored, "of": of } })
+/// What is said of a complete copy, for scripts and for people.
+fn told(listings: u64, mirrored: Option<u64>, of: Option<u64>, text: String) -> (Value, String) {
+    let details = json!({ "mirrored": mirrored, "of": of });
+    (json!({ "complete": mirrored == of, "listings": listings, "details": details }), text)
 }
 
-fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
-    let Loaded { config, .. } = load(sources)?;
-    needs_mirror(&config, "sync")?;
-    logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
-    let core = match Core::open(&config) {
-        Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-            eprintln!("{} is in use by a running server; using its admin listener {admin}", config.data_dir.display());
-            return server::sync(&format!("http://{admin}"), config.admin.secret(), json);
+/// How a copy stands at one look.
+struct Standing {
+    stage: Stage,
+    pass: Option<Progress>,
+    /// The counted thing, how many of it are done, and how many there are.
+    shown: Option<(&'static str, u64, u64)>,
+    is_complete: bool,
+    /// Whether nothing more than a proof is awaited from a running server.
+    is_here: bool,
+    failures: u32,
+    last_error: Option<LastError>,
+}
+
+/// Shows the progress of a copy until it is complete. `server`: the address of the server that makes it.
+fn follow(
+    every: Duration,
+    server: Option<&str>,
+    mut look: impl FnMut() -> Result<Standing, Failure>,
+) -> Result<(), Failure> {
+    let mut display = Display::default();
+    let mut last = (None, Instant::now());
+    loop {
+        let now = look()?;
+        if let Some((word, done, of)) = now.shown {
+            display.count(word, done, of);
         }
-        other => other?,
-    };
+        if now.is_complete {
+            return Ok(());
+        }
+        // Checking many pages once more is progress, too.
+        let progress = Some((now.stage.clone(), now.pass));
+        if last.0 != progress {
+            last = (progress, Instant::now());
+        }
+        let more_comes = server.filter(|_| !now.is_here && now.failures < MOST_FAILURES);
+        let patience = if more_comes.is_some() { PATIENCE_WITH_DETAILS } else { PATIENCE };
+        if now.failures >= MOST_FAILURES || last.1.elapsed() > patience {
+            let last = now.last_error.map_or_else(|| "none".to_owned(), |error| error.message);
+            let incomplete = SyncError::Incomplete { stage: now.stage.to_string(), last };
+            return Err(more_comes.map_or(incomplete, |server| SyncError::NoProgress(server.to_owned())).into());
+        }
+        std::thread::sleep(every);
+    }
+}
+
+/// Copies everything in this process, and stores it.
+fn alone(core: Core, data_dir: &str) -> Result<(Value, String), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let watched = Watched::of(&core).ok_or_else(|| no_origin("sync"))?;
     if let Some(mirror) = core.mirror {
-        runtime.spawn(crate::app::replica::mirror(mirror, core.follower));
+        runtime.spawn(replica::mirror(mirror, core.follower));
     }
     if let Some(mut worker) = core.worker {
         // This command fetches all details, whatever the server is configured to fetch.
@@ -109,58 +164,243 @@ fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     if watched.look() != (Stage::Listing { done: 0, of: 0 }) {
         core.commands.pass();
     }
-    let result = wait(&watched);
+    let mut listings = 0;
+    let result = follow(INTERVAL, None, || {
+        let (stage, picture) = (watched.look(), watched.status.picture());
+        let mut is_complete = false;
+        if let Stage::Complete { listings: all } = stage {
+            // The requested pass must have ended: before that, `Complete` describes an older state.
+            is_complete = picture.pass.is_none() && picture.refreshed_ms.is_some();
+            listings = all;
+        }
+        Ok(Standing {
+            shown: Some(stage.count()),
+            stage,
+            pass: picture.pass,
+            is_complete,
+            is_here: true,
+            failures: picture.health.failures(),
+            last_error: picture.last_error,
+        })
+    });
     let stored = core.details.as_ref().is_none_or(Details::flush);
     runtime.shutdown_background();
-    let listings = result?;
-    if json && stored {
-        println!("{}", told(listings, Some(listings), Some(listings)));
-        return Ok(ExitCode::SUCCESS);
-    }
+    result?;
     if !stored {
-        return Err(SyncError::NotStored(config.data_dir.display().to_string()).into());
+        return Err(SyncError::NotStored(data_dir.to_owned()).into());
     }
-    println!("complete: {} with details, stored in {}", counted(listings, "listing"), config.data_dir.display());
-    Ok(ExitCode::SUCCESS)
+    let text = format!("complete: {} with details, stored in {data_dir}", counted(listings, "listing"));
+    Ok(told(listings, Some(listings), Some(listings), text))
 }
 
-fn wait(watched: &Watched) -> Result<u64, SyncError> {
-    let mut display = Display::new();
-    let mut last = (watched.look(), None, Instant::now());
-    loop {
-        let stage = watched.look();
-        display.show(&stage);
-        if let Stage::Complete { listings } = stage {
-            // The requested pass must have ended: before that, `Complete` describes an older state.
-            let picture = watched.status().picture();
-            if picture.pass.is_none() && picture.refreshed_ms.is_some() {
-                display.finish();
-                return Ok(listings);
+/// Asks a running server for a full pass, and waits until the copy is complete.
+fn through(server: &Server) -> Result<(Value, String), Failure> {
+    let before = server.look()?.facts.origin.passes;
+    server.ask(Method::POST, "/sync")?;
+    let (mut listings, mut details, mut on_demand) = (0, None, false);
+    follow(Duration::from_millis(500), Some(&server.admin), || {
+        let facts = server.look()?.facts;
+        let certificate = newest_certificate(server, &facts)?;
+        details.clone_from(&facts.details);
+        listings = facts.listings.unwrap_or(0);
+        // A server that fetches details on demand never has all of them.
+        on_demand = details.as_ref().and_then(|details| details.wanted.as_deref()) == Some("on-demand");
+        let is_whole = details.as_ref().is_some_and(|details| details.current() == details.of);
+        let is_here = facts.origin.passes > before && (on_demand || is_whole);
+        let shown = match (facts.origin.pass, &details) {
+            (Some(pass), _) => Some(("pages", pass.done, pass.of)),
+            (None, details) => details.as_ref().map(|details| ("details", details.current(), details.of)),
+        };
+        Ok(Standing {
+            stage: stage(&facts, certificate),
+            pass: facts.origin.pass,
+            shown,
+            is_complete: is_here && certificate.is_some_and(is_settled),
+            is_here,
+            failures: facts.origin.failures,
+            last_error: facts.last_error,
+        })
+    })?;
+    let (mirrored, of) = details.map(|details| (details.mirrored, details.of)).unzip();
+    let all = counted(listings, "listing");
+    let (stored, all_details) = (mirrored.unwrap_or(0), of.unwrap_or(0));
+    let text = if on_demand {
+        format!("complete: {all}; details are fetched on demand, {stored} of {all_details} are stored")
+    } else {
+        format!("complete: {all} with details")
+    };
+    Ok(told(listings, mirrored, of, text))
+}
+
+/// The certificate of the newest snapshot; `None`: there is no snapshot. During a rollback `/status` has another one's.
+fn newest_certificate(server: &Server, facts: &StatusFacts) -> Result<Option<Certificate>, Failure> {
+    let word = match facts.rollback.as_ref().and_then(|rollback| rollback.newest.as_deref()) {
+        None => facts.snapshot.as_ref().map(|snapshot| snapshot.certificate.as_str().into()),
+        Some(newest) => {
+            let list = server.json(Method::GET, "/snapshots")?;
+            let mut kept = list["snapshots"].as_array().into_iter().flatten();
+            kept.find(|one| one["id"] == newest).map(|one| one["certificate"].clone())
+        }
+    };
+    Ok(word.and_then(|word| serde_json::from_value(word).ok()))
+}
+
+/// The watched mirror.
+#[derive(Clone)]
+pub(super) struct Watched {
+    /// The newest snapshot.
+    newest: SnapshotPointer,
+    details: Option<Details>,
+    status: OriginStatus,
+}
+
+/// The state at one look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Pages and taxonomies come in.
+    Listing {
+        /// Requests done.
+        done: u64,
+        /// Requests in all, as far as known.
+        of: u64,
+    },
+    /// The list is published; details come in.
+    Details {
+        /// As new as their summaries.
+        done: u64,
+        /// Listings.
+        of: u64,
+        /// How sure we are of the list.
+        certificate: Certificate,
+    },
+    /// Everything is mirrored and certified.
+    Complete { listings: u64 },
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listing { of: 0, .. } => f.write_str("no page has been read"),
+            Self::Listing { done, of } => write!(f, "{done} of {}", counted(*of, "page")),
+            Self::Details { done, of, certificate } => {
+                write!(f, "{done} of {}, certificate {}", counted(*of, "detail"), certificate.as_str())
+            }
+            Self::Complete { listings } => {
+                write!(f, "{} with details, but not confirmed yet", counted(*listings, "listing"))
             }
         }
-        let picture = watched.status().picture();
-        // Checking many pages once more is progress, too.
-        if stage != last.0 || picture.pass != last.1 {
-            last = (stage.clone(), picture.pass, Instant::now());
-        }
-        if picture.health.failures() >= MOST_FAILURES || last.2.elapsed() > PATIENCE {
-            display.finish();
-            let last = picture.last_error.map_or_else(|| "none".to_owned(), |error| error.message);
-            return Err(SyncError::Incomplete { stage: stage.to_string(), last });
-        }
-        std::thread::sleep(INTERVAL);
     }
 }
 
-/// Address of the running server's admin listener; `None`: there is no server, or it has not announced its address.
-///
-/// # Errors
-/// When the directory belongs to a user that is not trusted.
-pub(super) fn running(data_dir: &Path) -> Result<Option<String>, OpenError> {
-    match DataDir::holder(data_dir) {
-        Some(Holder { pid, admin, untrusted: untrusted @ Some(_) }) => {
-            Err(OpenError::Held { path: data_dir.to_owned(), pid, admin, untrusted })
+impl Watched {
+    /// Watches a core; `None` when it mirrors nothing.
+    pub(super) fn of(core: &Core) -> Option<Self> {
+        let status = core.origin.as_ref()?.client.status().clone();
+        let newest = core.snapshots.as_ref()?.newest().clone();
+        Some(Self { newest, details: core.details.clone(), status })
+    }
+
+    /// The present state.
+    pub(super) fn look(&self) -> Stage {
+        let Some(published) = self.newest.get() else {
+            let pass = self.status.picture().pass.unwrap_or_default();
+            return Stage::Listing { done: pass.done, of: pass.of };
+        };
+        let covered = self.details.as_ref().map(|details| details.covered(&published.dataset));
+        Stage::of(published.dataset.len(), published.meta.certificate, covered)
+    }
+}
+
+impl Stage {
+    /// The counted thing, how many of it are done, and how many there are.
+    pub(super) const fn count(&self) -> (&'static str, u64, u64) {
+        match self {
+            Self::Listing { done, of } => ("pages", *done, *of),
+            Self::Details { done, of, .. } => ("details", *done, *of),
+            Self::Complete { listings } => ("complete", *listings, *listings),
         }
-        holder => Ok(holder.and_then(|holder| holder.admin).map(|admin| format!("http://{admin}"))),
+    }
+
+    /// The stage of a published list; `covered`: `None` without details.
+    fn of(listings: usize, certificate: Certificate, covered: Option<Covered>) -> Self {
+        let of = listings as u64;
+        match covered {
+            Some(Covered { current, .. }) if !is_settled(certificate) || current < listings => {
+                Self::Details { done: current as u64, of, certificate }
+            }
+            _ => Self::Complete { listings: of },
+        }
+    }
+}
+
+/// Whether a copy with this certificate can be complete.
+const fn is_settled(certificate: Certificate) -> bool {
+    matches!(certificate, Certificate::Full | Certificate::Incremental)
+}
+
+/// How far the server is.
+fn stage(facts: &StatusFacts, certificate: Option<Certificate>) -> Stage {
+    let details = facts.details.clone().unwrap_or_default();
+    let (current, of) = (details.current(), details.of);
+    match certificate {
+        Some(certificate) if facts.details.is_some() && current == of && is_settled(certificate) => {
+            Stage::Complete { listings: of }
+        }
+        Some(certificate) => Stage::Details { done: current, of, certificate },
+        None => {
+            let pass = facts.origin.pass.unwrap_or_default();
+            Stage::Listing { done: pass.done, of: pass.of }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn facts(status: Value) -> StatusFacts {
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn a_sync_counts_current_details_where_the_server_tells_them() {
+        for (details, expected) in [
+            (json!({ "mirrored": 60, "current": 41, "of": 60 }), Some(41)),
+            (json!({ "mirrored": 60, "of": 60 }), Some(60)),
+            (Value::Null, None),
+        ] {
+            let facts = facts(json!({ "details": details }));
+            assert_eq!(facts.details.map(|details| details.current()), expected, "{details}");
+        }
+    }
+
+    #[test]
+    fn how_far_a_server_is_is_said_as_without_a_server() {
+        let status = |current| {
+            let details = json!({ "mirrored": 5, "current": current, "of": 6 });
+            facts(json!({ "origin": { "pass": { "done": 3, "of": 7 } }, "details": details }))
+        };
+        for (certificate, current, said) in [
+            (None, 5, "3 of 7 pages"),
+            (Some(Certificate::Full), 5, "5 of 6 details, certificate full"),
+            (Some(Certificate::BestEffort), 6, "6 of 6 details, certificate best-effort"),
+            (Some(Certificate::Incremental), 6, "6 listings with details, but not confirmed yet"),
+        ] {
+            assert_eq!(stage(&status(current), certificate).to_string(), said);
+        }
+        assert_eq!(stage(&StatusFacts::default(), None).to_string(), "no page has been read");
+    }
+
+    #[test]
+    fn outdated_details_are_not_counted_as_done() {
+        let covered = |mirrored, current| Some(Covered { mirrored, current });
+        let certificate = Certificate::Full;
+        assert_eq!(Stage::of(3, certificate, covered(3, 1)), Stage::Details { done: 1, of: 3, certificate });
+        assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Complete { listings: 3 });
+        assert_eq!(Stage::of(3, certificate, None), Stage::Complete { listings: 3 });
+        let certificate = Certificate::Provisional;
+        assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Details { done: 3, of: 3, certificate });
     }
 }

@@ -1,8 +1,21 @@
-//! The abilities of standard error and standard output: colours, cursor movement, or plain lines only.
+//! Standard output and standard error: colours and tables, progress as bars or plain lines, and the log.
 //!
-//! Callers: [`super::logging`], [`super::progress`], [`super::table`], [`super::watch`].
+//! Words and values are the commands' own. Callers: the commands.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::fmt::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::config::{LogConfig, LogFormat};
+use crate::telemetry::recent::Recent;
 
 /// The abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +50,232 @@ impl Terminal {
     }
 }
 
+/// On which side of its column a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    /// For numbers.
+    Right,
+}
+
+/// A table with a heading. Columns are as wide as their widest cell.
+pub(super) fn table<const N: usize>(columns: [(&'static str, Align); N], mut rows: Vec<[String; N]>) -> String {
+    rows.insert(0, columns.map(|(name, _)| name.to_owned()));
+    let widths: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).zip(columns).map(|((cell, width), (_, align))| match align {
+            Align::Left => format!("{cell:<width$}"),
+            Align::Right => format!("{cell:>width$}"),
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Lines of a name and a value, one below the other.
+pub(super) fn facts(facts: &[(&str, String)]) -> String {
+    let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in facts {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name:>width$}  {value}");
+    }
+    text
+}
+
+/// Colours, where they are seen and wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint(bool);
+
+impl Paint {
+    /// For standard output of this process.
+    pub(super) fn of_stdout() -> Self {
+        Self(Terminal::of_stdout().colours)
+    }
+
+    fn in_colour<'a>(self, code: &str, text: &'a str) -> Cow<'a, str> {
+        if self.0 && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m").into() } else { text.into() }
+    }
+
+    /// A heading.
+    pub(super) fn heading(self, text: &str) -> Cow<'_, str> {
+        self.in_colour("1", text)
+    }
+
+    /// A verdict.
+    pub(super) fn verdict(self, is_good: bool, text: &str) -> Cow<'_, str> {
+        self.in_colour(if is_good { "1;32" } else { "1;31" }, text)
+    }
+
+    /// Something that needs a look.
+    pub(super) fn warning(self, text: &str) -> Cow<'_, str> {
+        self.in_colour("33", text)
+    }
+}
+
+/// A bar of a form where standard error is a terminal, nothing elsewhere. It goes when it is dropped.
+fn bar(template: &str) -> ProgressBar {
+    let bar = if Terminal::of_stderr().redraws { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    // The template is a constant; without it the default style is shown.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.with_key("rate", put_rate));
+    }
+    bar.with_finish(ProgressFinish::AndClear)
+}
+
+/// Shows activity of unknown length, until it is dropped.
+pub(super) fn spinner(what: &'static str) -> ProgressBar {
+    let bar = bar("{spinner} {msg}").with_message(what);
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// Shows how many bytes of all are done, until it is dropped; on a terminal only.
+pub(super) fn bytes_bar(word: &'static str) -> impl FnMut(u64, u64) {
+    let bar = bar("{msg:>10} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta:>4} left").with_message(word);
+    move |done, of| {
+        bar.set_length(of);
+        bar.set_position(done);
+    }
+}
+
+/// Shows how many of all are done, as [`Display`] does.
+pub(super) fn counting(word: &'static str) -> impl FnMut(u64, u64) {
+    let mut display = Display::default();
+    move |done, of| display.count(word, done, of)
+}
+
+/// Shows counts of one thing after another: a bar on a terminal, lines elsewhere. It goes when it is dropped.
+pub(super) struct Display {
+    bar: Option<ProgressBar>,
+    /// The word and the tenth of the last line.
+    last: Option<(&'static str, u64)>,
+    /// The counted thing, when the first count came, and the number done then.
+    began: Option<(&'static str, Instant, u64)>,
+}
+
+impl Default for Display {
+    fn default() -> Self {
+        let form = "{msg:>10} {wide_bar} {pos}/{len} {rate:>9} {eta:>4} left";
+        Self { bar: Terminal::of_stderr().redraws.then(|| bar(form)), last: None, began: None }
+    }
+}
+
+impl Display {
+    /// Shows a count. Lines come at every tenth, so that a log stays readable.
+    pub(super) fn count(&mut self, word: &'static str, done: u64, of: u64) {
+        if self.began.is_none_or(|(began, ..)| began != word) && of > 0 {
+            self.began = Some((word, Instant::now(), done));
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_length(of);
+            bar.set_position(done);
+            bar.set_message(word);
+            return;
+        }
+        let tenth = (done * 10).checked_div(of).unwrap_or(0);
+        if self.last != Some((word, tenth)) && of > 0 {
+            let (_, at, since) = self.began.unwrap_or((word, Instant::now(), done));
+            let rest = remaining(done.saturating_sub(since), of.saturating_sub(done), at.elapsed());
+            eprintln!("{word}: {done} of {of}{rest}");
+        }
+        self.last = Some((word, tenth));
+    }
+}
+
+/// The rate of a bar.
+fn put_rate(state: &ProgressState, out: &mut dyn fmt::Write) {
+    // Nothing can be done about a closed terminal.
+    let _ = out.write_str(&rate(state.per_sec()));
+}
+
+/// So many a second, or a minute where that is a better number.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if !rate.is_finite() || rate <= 0.0 => "-".to_owned(),
+        rate if rate >= 100.0 => format!("{rate:.0}/s"),
+        rate if rate >= 1.0 => format!("{rate:.1}/s"),
+        rate => format!("{:.1}/min", rate * 60.0),
+    }
+}
+
+/// The rate, and how long the rest takes if it goes on like this; nothing when that says nothing.
+fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
+    if done == 0 || left == 0 || elapsed < Duration::from_secs(1) {
+        return String::new();
+    }
+    let seconds = (elapsed.as_secs_f64() * left as f64 / done as f64).ceil() as u64;
+    let rate = rate(done as f64 / elapsed.as_secs_f64());
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    match (hours, minutes) {
+        (0, 0) => format!(", {rate}, about {seconds} s left"),
+        (0, _) => format!(", {rate}, about {minutes} min {} s left", seconds % 60),
+        _ => format!(", {rate}, about {hours} h {minutes} min left"),
+    }
+}
+
+/// A log that has been started.
+pub(super) struct Log {
+    /// What keeps the last warnings and errors, whatever the level.
+    pub recent: Recent,
+    /// Changes form and level.
+    pub change: Box<dyn Fn(&LogConfig) + Send + Sync>,
+}
+
+/// Logging was set up before.
+#[derive(Debug, thiserror::Error)]
+#[error("logging cannot be set up: {0}")]
+pub(super) struct LoggingError(String);
+
+/// Starts logging. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are shown,
+/// and nothing of those that report every client that leaves early.
+pub(super) fn start_log(config: LogConfig) -> Result<Log, LoggingError> {
+    quiet_caught_panics();
+    // The filter stays in place and is changed: a layer that brings a new one would not be registered.
+    let (lines, form) = reload::Layer::new(lines(config.format));
+    let (filtered, level) = reload::Layer::new(filter(config.level.as_str())?);
+    let recent = Recent::default();
+    let kept = recent.clone().with_filter(filter("warn")?);
+    let started = tracing_subscriber::registry().with(lines.with_filter(filtered)).with(kept);
+    started.try_init().map_err(|error| LoggingError(error.to_string()))?;
+    let change = move |config: &LogConfig| {
+        let changed = form.reload(self::lines(config.format)).map_err(|error| LoggingError(error.to_string()));
+        let changed = changed.and(filter(config.level.as_str()));
+        let changed = changed.and_then(|filter| level.reload(filter).map_err(|error| LoggingError(error.to_string())));
+        if let Err(error) = changed {
+            tracing::error!(%error, "the log could not be changed; its old settings stay in effect");
+        }
+    };
+    Ok(Log { recent, change: Box::new(change) })
+}
+
+/// What writes lines.
+fn lines(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    match format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines.with_ansi(Terminal::of_stderr().colours).boxed(),
+    }
+}
+
+fn filter(level: &str) -> Result<Targets, LoggingError> {
+    let directives = format!("error,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
+    directives.parse().map_err(|error: tracing_subscriber::filter::ParseError| LoggingError(error.to_string()))
+}
+
+/// Keeps panics that the store catches off standard error: they are reported as a damaged file.
+fn quiet_caught_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !crate::store::catches_panics() {
+            print(panic);
+        }
+    }));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +294,50 @@ mod tests {
         ] {
             let judged = Terminal::judge(is_terminal, no_color.map(OsStr::new), term.map(OsStr::new));
             assert_eq!(judged, Terminal { colours, redraws }, "{is_terminal} {no_color:?} {term:?}");
+        }
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let columns = [("NAME", Align::Left), ("LISTINGS", Align::Right), ("", Align::Left)];
+        let rows = [["a", "7", "served"], ["a longer one", "1234567890", ""], ["São", "12", ""]];
+        let expected = "\
+NAME            LISTINGS
+a                      7  served
+a longer one  1234567890
+São                   12
+";
+        assert_eq!(table(columns, rows.map(|row| row.map(str::to_owned)).to_vec()), expected);
+        assert_eq!(table([("NAME", Align::Left), ("LISTINGS", Align::Right)], Vec::new()), "NAME  LISTINGS\n");
+    }
+
+    #[test]
+    fn facts_stand_one_below_the_other() {
+        assert_eq!(facts(&[("a", "1".into()), ("long", "2".into())]), "   a  1\nlong  2\n");
+    }
+
+    #[test]
+    fn colours_go_where_they_are_wanted() {
+        assert_eq!(Paint(false).verdict(true, "healthy"), "healthy");
+        assert_eq!(Paint(true).verdict(true, "healthy"), "\x1b[1;32mhealthy\x1b[0m");
+        assert_eq!(Paint(true).verdict(false, "unhealthy"), "\x1b[1;31munhealthy\x1b[0m");
+        assert_eq!(Paint(true).warning("held"), "\x1b[33mheld\x1b[0m");
+        assert_eq!(Paint(true).heading(""), "");
+    }
+
+    #[test]
+    fn what_is_left_is_said_in_words_once_it_is_known() {
+        for (done, left, seconds, text) in [
+            (0, 10, 5, ""),
+            (10, 10, 0, ""),
+            (10, 0, 5, ""),
+            (100, 900, 5, ", 20.0/s, about 45 s left"),
+            (100, 900, 20, ", 5.0/s, about 3 min 0 s left"),
+            (60, 1_000_000, 60, ", 1.0/s, about 277 h 46 min left"),
+            (30, 60, 60, ", 30.0/min, about 2 min 0 s left"),
+            (50_000, 50_000, 2, ", 25000/s, about 2 s left"),
+        ] {
+            assert_eq!(remaining(done, left, Duration::from_secs(seconds)), text, "{done} {left} {seconds}");
         }
     }
 }

@@ -248,7 +248,8 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
 
 /// What is wrong with a variable that begins as ours do, with one underscore instead of two.
 fn unread(name: &str) -> Option<Finding> {
-    let rest = name.get(PREFIX.len() - 1..).filter(|_| !has_prefix(name) && has_prefix(&name.replacen('_', "__", 1)))?;
+    let rest =
+        name.get(PREFIX.len() - 1..).filter(|_| !has_prefix(name) && has_prefix(&name.replacen('_', "__", 1)))?;
     let spelled = |key: &String| key.replace('.', "_").eq_ignore_ascii_case(rest);
     let problem = match Config::keys().into_iter().find(spelled) {
         Some(key) => format!("is not read, did you mean {PREFIX}{}?", key.replace('.', "__").to_uppercase()),

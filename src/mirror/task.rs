@@ -153,7 +153,8 @@ impl Mirror {
         loop {
             self.hear();
             let facts = self.facts();
-            self.status.set_refresh_due(self.clock.now_mono().plus(facts.refresh_in));
+            let due = self.clock.now_mono().plus(facts.refresh_in);
+            self.status.update(|picture| picture.refresh_due = Some(due));
             let step = schedule::next(&facts);
             if let MirrorStep::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
@@ -162,7 +163,7 @@ impl Mirror {
             let result = Box::pin(self.perform(step)).await;
             self.account(step, result);
             if !self.work.is_begun() {
-                self.status.set_pass(None);
+                self.status.update(|picture| picture.pass = None);
             }
         }
     }
@@ -305,7 +306,7 @@ impl Mirror {
     /// Records the result of a step.
     fn account(&mut self, step: MirrorStep, result: Result<(), MirrorError>) {
         let Err(error) = result else {
-            self.status.set_disk(None);
+            self.status.update(|picture| picture.disk = None);
             if step == MirrorStep::Begin {
                 self.schedule.reading = Retry::default();
             }
@@ -327,18 +328,18 @@ impl Mirror {
             tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");
         } else {
             tracing::warn!(error = %Excerpt(&error), failures, "a step of the mirror failed; clients still get the current snapshot");
-            self.status.set_state(error.state());
+            self.status.update(|picture| picture.state = error.state());
             self.status.error(&error, self.clock.now_wall());
         }
         if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
-            self.status.set_disk(Some(error.to_string()));
+            self.status.update(|picture| picture.disk = Some(error.to_string()));
         }
     }
 
     /// Counts as a refresh: the next one is scheduled from here.
     fn looked(&mut self) {
         self.schedule.looked(self.clock.now_mono());
-        self.status.refreshed(self.clock.now_wall());
+        self.status.update(|picture| picture.refreshed_ms = Some(self.clock.now_wall().as_millis()));
     }
 
     /// The origin's answers agree with each other.

@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 use crate::cache::Key;
 use crate::clock::{Clock, Monotonic};
 use crate::tasks::single_flight::{Leader, Role};
-use crate::upstream::asker::Asker;
+use crate::upstream::ask::AskError;
+use crate::upstream::ask::Asker;
 use crate::upstream::budget::{Demand, Spent};
-use crate::upstream::error::AskError;
 
 use super::Proxy;
 use super::demand::Fetching;

@@ -1,12 +1,14 @@
-//! The access log: one line for each request, in a file of its own or on standard error.
+//! The access log: one line for each request, as text or as JSON, in a file of its own or on standard error.
 //!
 //! A thread of its own formats and writes the lines, so that a slow disk delays no answer: lines that find the queue full
-//! are dropped and counted. Callers: [`crate::answer`] hands in lines, [`crate::app`] opens it.
+//! are dropped and counted. Text is the combined format of Apache and nginx, then microseconds and outcome. No byte of a
+//! client ends a line or reaches a terminal as a control character. Callers: [`crate::answer`] hands in lines,
+//! [`crate::app`] opens it.
 
-mod line;
-
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,8 +16,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use http::{HeaderValue, Method, Version};
+use serde_json::json;
 
-pub(crate) use line::{Field, Line};
+use crate::clock::WallTime;
 
 /// How many lines may wait.
 const QUEUE: usize = 4096;
@@ -29,28 +33,28 @@ pub(crate) type InEffect = Arc<ArcSwapOption<AccessLog>>;
 #[derive(Clone)]
 pub(crate) struct AccessLog {
     queue: SyncSender<Message>,
-    shared: Arc<Shared>,
+    shared: Arc<QueueState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct QueueState {
     dropped: AtomicU64,
     reopens: AtomicBool,
 }
 
 enum Message {
     Line(Line),
-    /// Nothing but a reason to look at [`Shared::reopens`].
+    /// Nothing but a reason to look at [`QueueState::reopens`].
     Look,
     /// Everything before it is to be written.
     Flush(SyncSender<()>),
 }
 
-struct Writer {
+struct LogWriter {
     path: Option<PathBuf>,
     file: Option<File>,
     json: bool,
-    shared: Arc<Shared>,
+    shared: Arc<QueueState>,
     /// Whether the last write failed.
     fails: bool,
 }
@@ -63,8 +67,8 @@ impl AccessLog {
     pub(crate) fn open(path: Option<&Path>, json: bool) -> io::Result<Self> {
         let file = path.map(append).transpose()?;
         let (queue, lines) = sync_channel(QUEUE);
-        let shared = Arc::<Shared>::default();
-        let writer = Writer { path: path.map(Path::to_owned), file, json, shared: shared.clone(), fails: false };
+        let shared = Arc::<QueueState>::default();
+        let writer = LogWriter { path: path.map(Path::to_owned), file, json, shared: shared.clone(), fails: false };
         std::thread::Builder::new().name("access log".into()).spawn(move || writer.run(&lines))?;
         Ok(Self { queue, shared })
     }
@@ -98,7 +102,7 @@ impl AccessLog {
     }
 }
 
-impl Writer {
+impl LogWriter {
     fn run(mut self, messages: &Receiver<Message>) {
         let (mut text, mut lines) = (String::new(), 0);
         while let Ok(first) = messages.recv() {
@@ -161,9 +165,126 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
+/// The most bytes of a target, and of another field. The rest is cut off.
+const MOST: (usize, usize) = (2048, 512);
+
+/// A field of a request, cut to a bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field(Box<[u8]>);
+
+impl Field {
+    /// The target of a request.
+    pub(crate) fn target(target: &[u8]) -> Self {
+        Self(target[..target.len().min(MOST.0)].into())
+    }
+
+    /// A header's value.
+    pub(crate) fn value(value: &HeaderValue) -> Self {
+        Self(value.as_bytes()[..value.len().min(MOST.1)].into())
+    }
+}
+
+/// A request and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// When the answer was ready.
+    pub at: WallTime,
+    /// The client's address.
+    pub client: IpAddr,
+    /// Method and target; `None`: the request could not be read.
+    pub request: Option<(Method, Field, Version)>,
+    /// The status of the answer.
+    pub status: u16,
+    /// Bytes of its body.
+    pub bytes: usize,
+    /// `Referer`.
+    pub referer: Option<Field>,
+    /// `User-Agent`.
+    pub agent: Option<Field>,
+    /// How long the answer took.
+    pub micros: u64,
+    /// How it came about.
+    pub outcome: &'static str,
+}
+
+impl Line {
+    /// Appends the line with its end.
+    pub(super) fn write(&self, json: bool, out: &mut String) {
+        if json {
+            self.write_json(out);
+        } else {
+            self.write_text(out);
+        }
+        out.push('\n');
+    }
+
+    fn write_text(&self, out: &mut String) {
+        let at = jiff::Timestamp::from_millisecond(self.at.as_millis()).ok();
+        let at = at.and_then(|at| jiff::fmt::strtime::format("%d/%b/%Y:%H:%M:%S +0000", at).ok());
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{} - - [{}] ", self.client, at.as_deref().unwrap_or("-"));
+        match &self.request {
+            Some((method, target, version)) => {
+                let _ = write!(out, "\"{method} ");
+                escape(&target.0, out);
+                let _ = write!(out, " {version:?}\"");
+            }
+            None => out.push_str("\"-\""),
+        }
+        let _ = write!(out, " {} {}", self.status, self.bytes);
+        for field in [&self.referer, &self.agent] {
+            out.push_str(" \"");
+            escape(field.as_ref().map_or(&b"-"[..], |field| &field.0[..]), out);
+            out.push('"');
+        }
+        let _ = write!(out, " {} {}", self.micros, self.outcome);
+    }
+
+    fn write_json(&self, out: &mut String) {
+        let text = |field: &Field| String::from_utf8_lossy(&field.0).into_owned();
+        let (method, target, protocol) = match &self.request {
+            Some((method, target, version)) => {
+                (Some(method.as_str()), Some(text(target)), Some(format!("{version:?}")))
+            }
+            None => (None, None, None),
+        };
+        let line = json!({
+            "time": self.at.rfc3339(),
+            "client": self.client,
+            "method": method,
+            "target": target,
+            "protocol": protocol,
+            "status": self.status,
+            "bytes": self.bytes,
+            "referer": self.referer.as_ref().map(text),
+            "user_agent": self.agent.as_ref().map(text),
+            "microseconds": self.micros,
+            "outcome": self.outcome,
+        });
+        for character in line.to_string().chars() {
+            // JSON allows these as they are; terminals and editors act on them.
+            if matches!(character, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}') {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            } else {
+                out.push(character);
+            }
+        }
+    }
+}
+
+/// Visible ASCII as it is, everything else as nginx writes it: `\x0A`.
+fn escape(bytes: &[u8], out: &mut String) {
+    for &byte in bytes {
+        if (byte.is_ascii_graphic() || byte == b' ') && !matches!(byte, b'"' | b'\\') {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "\\x{byte:02X}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::line::tests::line;
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -214,5 +335,67 @@ mod tests {
         full.log(line("/of a full disk"));
         full.flush(PATIENCE);
         assert_eq!(full.dropped(), 1);
+    }
+
+    /// A hit, for this target.
+    fn line(target: &str) -> Line {
+        Line {
+            at: WallTime::from_millis(784_111_777_250),
+            client: [192, 0, 2, 1].into(),
+            request: Some((Method::GET, Field::target(target.as_bytes()), Version::HTTP_11)),
+            status: 200,
+            bytes: 1234,
+            referer: None,
+            agent: Some(Field::value(&HeaderValue::from_static("curl/8"))),
+            micros: 56,
+            outcome: "hit",
+        }
+    }
+
+    fn written(line: &Line, json: bool) -> String {
+        let mut text = String::new();
+        line.write(json, &mut text);
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
+        text.trim_end().to_owned()
+    }
+
+    #[test]
+    fn a_line_is_combined_with_microseconds_and_outcome_or_one_json_object() {
+        let line = line("/api/listings.json?page=2");
+        assert_eq!(
+            written(&line, false),
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /api/listings.json?page=2 HTTP/1.1\" 200 1234 \"-\" \
+             \"curl/8\" 56 hit"
+        );
+        let parsed: serde_json::Value = serde_json::from_str(&written(&line, true)).unwrap();
+        let wanted = json!({
+            "time": "1994-11-06T08:49:37.25Z", "client": "192.0.2.1", "method": "GET",
+            "target": "/api/listings.json?page=2", "protocol": "HTTP/1.1", "status": 200, "bytes": 1234,
+            "referer": null, "user_agent": "curl/8", "microseconds": 56, "outcome": "hit",
+        });
+        assert_eq!(parsed, wanted);
+        let unread = Line { request: None, agent: None, status: 400, ..line };
+        assert!(written(&unread, false).contains("] \"-\" 400 1234 \"-\" \"-\" 56"));
+        assert!(written(&unread, true).contains("\"method\":null"));
+    }
+
+    #[test]
+    fn nothing_of_a_client_forges_a_line_or_moves_a_cursor() {
+        let mut line = line("/\r\n\u{1b}[2J\"\\\u{9b}x\u{2028}");
+        line.agent = Some(Field::value(&HeaderValue::from_bytes(b"a\"\t\xff").unwrap()));
+        let text = written(&line, false);
+        assert!(text.contains(r#""GET /\x0D\x0A\x1B[2J\x22\x5C\xC2\x9Bx\xE2\x80\xA8 HTTP/1.1""#), "{text}");
+        assert!(text.contains(r#""a\x22\x09\xFF""#), "{text}");
+        let json = written(&line, true);
+        assert!(json.chars().all(|character| !character.is_control() && character != '\u{2028}'), "{json}");
+        let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(parsed["target"], "/\r\n\u{1b}[2J\"\\\u{9b}x\u{2028}");
+    }
+
+    #[test]
+    fn long_fields_are_cut() {
+        let mut line = line(&"x".repeat(100_000));
+        line.agent = Some(Field::value(&HeaderValue::from_str(&"y".repeat(100_000)).unwrap()));
+        assert!(written(&line, false).len() < 3000 && written(&line, true).len() < 3000);
     }
 }

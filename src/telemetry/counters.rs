@@ -1,12 +1,14 @@
-//! Counters by labels, and those of connections.
+//! Counters by labels, of connections, and of answers in a few groups, from which the charts are drawn.
 //!
-//! Callers: [`super`], [`crate::serve`].
+//! The counters for `/metrics` are finer, but cannot be read back. Callers: [`super`], [`crate::serve`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+
+use crate::words::named;
 
 /// Counters by the values of labels, each made when it is first counted; cheap to clone.
 #[derive(Clone, Debug)]
@@ -63,5 +65,87 @@ impl ConnectionCounters {
     /// How many were closed to make room.
     pub(crate) fn evictions(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
+    }
+}
+
+named! {
+    /// How an answer came about, in as many words as a chart has room for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Group, as_str {
+        /// From the snapshot or the cache, fresh.
+        Fresh = "fresh",
+        /// From the snapshot or the cache, stale.
+        Stale = "stale",
+        /// The origin was asked.
+        Origin = "origin",
+        /// Refused by the rate limit (429).
+        Refused = "refused",
+        /// An error of ours.
+        Error = "error",
+        /// A page, a preflight, or `OPTIONS`.
+        Other = "other",
+    }
+}
+
+impl Group {
+    /// The group of an outcome's word.
+    pub(super) fn of(outcome: &str) -> Self {
+        match outcome {
+            "hit" => Self::Fresh,
+            "hit-stale" | "stale-if-error" => Self::Stale,
+            "refused" => Self::Refused,
+            "problem" => Self::Error,
+            "document" | "preflight" | "options" => Self::Other,
+            _ => Self::Origin,
+        }
+    }
+}
+
+/// Answers since the start.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    groups: [AtomicU64; Group::ALL.len()],
+    not_modified: AtomicU64,
+}
+
+impl Tally {
+    /// Counts answers of one outcome and status.
+    pub(super) fn add(&self, outcome: &str, status: u16, count: u64) {
+        self.groups[Group::of(outcome) as usize].fetch_add(count, Ordering::Relaxed);
+        if status == 304 {
+            self.not_modified.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Answers by group, and those with status 304.
+    pub(super) fn read(&self) -> ([u64; Group::ALL.len()], u64) {
+        let groups = std::array::from_fn(|at| self.groups[at].load(Ordering::Relaxed));
+        (groups, self.not_modified.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_a_group() {
+        let tally = Tally::default();
+        for (outcome, status) in [
+            ("hit", 200),
+            ("hit", 304),
+            ("hit-stale", 200),
+            ("uri-miss", 304),
+            ("refused", 429),
+            ("problem", 404),
+            ("options", 204),
+            ("document", 200),
+        ] {
+            tally.add(outcome, status, 2);
+        }
+        assert_eq!(tally.read(), ([4, 2, 2, 2, 2, 4], 4));
+        for (at, group) in Group::ALL.into_iter().enumerate() {
+            assert_eq!(at, group as usize);
+        }
     }
 }

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 
 use crate::clock::Monotonic;
 
-use super::latency::{self, BUCKETS};
-use super::tally::Group;
+use super::counters::Group;
+use super::timing::{BUCKETS, percentile};
 
 /// How many kinds of requests to the origin are told apart.
 pub(crate) const CLASSES: usize = 5;
@@ -51,19 +51,11 @@ impl Span {
     }
 }
 
-/// What counters and gauges say at one instant; counters count from the start of the process.
-#[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    /// Answers by [`Group`].
-    pub answers: [u64; Group::ALL.len()],
-    /// Of these the ones with status 304.
-    pub not_modified: u64,
-    /// Requests to the origin by kind.
-    pub sent: [u64; CLASSES],
+/// What gauges say at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Gauges {
     /// Requests by kind that count in the origin's budget now; `None`: it has no limit.
     pub budget: Option<[u32; CLASSES]>,
-    /// Times of answers.
-    pub latency: [u64; BUCKETS],
     /// Seconds since the data was confirmed; `None`: no data, or nobody knows.
     pub age_seconds: Option<u32>,
     /// Pages of the pass that runs, 0 to 1; `None`: none runs.
@@ -76,21 +68,18 @@ pub(crate) struct Reading {
     pub memory: Option<u64>,
 }
 
-impl Default for Reading {
-    fn default() -> Self {
-        Self {
-            answers: [0; Group::ALL.len()],
-            not_modified: 0,
-            sent: [0; CLASSES],
-            budget: None,
-            latency: [0; BUCKETS],
-            age_seconds: None,
-            pages: None,
-            details: None,
-            parity: None,
-            memory: None,
-        }
-    }
+/// What counters and gauges say at one instant; counters count from the start of the process.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// Answers by [`Group`].
+    pub answers: [u64; Group::ALL.len()],
+    /// Of these the ones with status 304.
+    pub not_modified: u64,
+    /// Requests to the origin by kind.
+    pub sent: [u64; CLASSES],
+    /// Times of answers.
+    pub latency: [u64; BUCKETS],
+    pub gauges: Gauges,
 }
 
 /// What happened between two readings, and what the gauges said at its end.
@@ -102,22 +91,22 @@ pub(crate) struct Sample {
     pub not_modified: u32,
     /// Requests to the origin by kind.
     pub sent: [u32; CLASSES],
-    /// See [`Reading::budget`].
-    pub budget: Option<[u32; CLASSES]>,
     /// Half of the answers were given within so many microseconds; `None`: there were no answers.
     pub p50: Option<u32>,
     /// 99 of a hundred answers were given within so many microseconds.
     pub p99: Option<u32>,
-    /// See [`Reading::age_seconds`].
-    pub age_seconds: Option<u32>,
-    /// See [`Reading::pages`].
-    pub pages: Option<f32>,
-    /// See [`Reading::details`].
-    pub details: Option<f32>,
-    /// See [`Reading::parity`].
-    pub parity: Option<f32>,
-    /// See [`Reading::memory`].
-    pub memory: Option<u64>,
+    pub gauges: Gauges,
+}
+
+impl Reading {
+    /// Nothing has happened.
+    pub(super) const ZERO: Self = Self {
+        answers: [0; Group::ALL.len()],
+        not_modified: 0,
+        sent: [0; CLASSES],
+        latency: [0; BUCKETS],
+        gauges: Gauges { budget: None, age_seconds: None, pages: None, details: None, parity: None, memory: None },
+    };
 }
 
 impl Sample {
@@ -127,14 +116,9 @@ impl Sample {
             answers: difference(&before.answers, &after.answers).map(small),
             not_modified: small(after.not_modified.saturating_sub(before.not_modified)),
             sent: difference(&before.sent, &after.sent).map(small),
-            budget: after.budget,
-            p50: latency::percentile(&times, 0.5),
-            p99: latency::percentile(&times, 0.99),
-            age_seconds: after.age_seconds,
-            pages: after.pages,
-            details: after.details,
-            parity: after.parity,
-            memory: after.memory,
+            p50: percentile(&times, 0.5),
+            p99: percentile(&times, 0.99),
+            gauges: after.gauges,
         }
     }
 }
@@ -160,7 +144,7 @@ struct Ring {
 
 impl Ring {
     fn new(span: Span) -> Self {
-        Self { span, samples: VecDeque::with_capacity(span.samples()), step: 0, before: Box::default() }
+        Self { span, samples: VecDeque::with_capacity(span.samples()), step: 0, before: Box::new(Reading::ZERO) }
     }
 
     fn step_of(&self, now: Monotonic) -> u64 {
@@ -224,7 +208,7 @@ mod tests {
     use super::*;
 
     fn reading(fresh: u64) -> Reading {
-        let mut reading = Reading { age_seconds: Some(3), ..Reading::default() };
+        let mut reading = Reading { gauges: Gauges { age_seconds: Some(3), ..Gauges::default() }, ..Reading::ZERO };
         reading.answers[Group::Fresh as usize] = fresh;
         reading.latency[40] = fresh;
         reading
@@ -245,7 +229,7 @@ mod tests {
         assert_eq!(samples.len(), 90);
         assert_eq!(counts(&samples[85..]), [Some(7), Some(2), None, None, Some(10)], "one reading a step");
         assert!(samples[..85].iter().all(Option::is_none));
-        assert_eq!((samples[89].unwrap().p50, samples[89].unwrap().age_seconds), (Some(1280), Some(3)));
+        assert_eq!((samples[89].unwrap().p50, samples[89].unwrap().gauges.age_seconds), (Some(1280), Some(3)));
         let later = history.samples(Span::Minutes, at(71));
         assert_eq!(counts(&later[86..]), [None, Some(10), None, None], "nobody took readings since");
         assert!(history.samples(Span::Hours, at(52)).iter().all(Option::is_none), "the first minute is not over");

@@ -1,7 +1,7 @@
 //! The last warnings and errors of the log, for `/status`.
 //!
 //! A layer beside the log: what it keeps does not depend on `log.level`. At most 50 of them, each of at most 500 bytes,
-//! and a few from one place in the code, so that one kind of trouble does not hide another. Callers: `cli::logging`
+//! and a few from one place in the code, so that one kind of trouble does not hide another. Callers: `cli::terminal`
 //! installs it, `admin::status` shows it.
 
 use std::collections::VecDeque;
@@ -96,7 +96,7 @@ impl<S: Subscriber> Layer<S> for Recent {
         if *metadata.level() > Level::WARN {
             return;
         }
-        let mut said = Said::default();
+        let mut said = EventText::default();
         event.record(&mut said);
         let (text, same) = said.into_text();
         self.add(Note {
@@ -113,13 +113,13 @@ impl<S: Subscriber> Layer<S> for Recent {
 
 /// What an event says, put together.
 #[derive(Debug, Default)]
-struct Said {
+struct EventText {
     message: String,
     error: String,
     rest: String,
 }
 
-impl Visit for Said {
+impl Visit for EventText {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
     }
@@ -138,7 +138,7 @@ impl Visit for Said {
     }
 }
 
-impl Said {
+impl EventText {
     /// The text, and how much of it comes before the other values.
     fn into_text(self) -> (String, usize) {
         let mut text = self.message;

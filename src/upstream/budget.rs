@@ -5,12 +5,9 @@
 //! figures, [`crate::app`] opens it.
 
 mod choice;
-mod demand;
 mod dispatch;
-mod joined;
 mod promise;
 mod queue;
-mod refusals;
 mod state;
 
 use std::net::IpAddr;
@@ -22,14 +19,14 @@ use std::time::Duration;
 use crate::clock::{Clock, Monotonic};
 use crate::semantics::client_address;
 
-use dispatch::{Dispatcher, DispatcherState, Place};
+use dispatch::{Dispatcher, DispatcherState, QueuePlace};
 use queue::Waiting;
-use state::State;
+use state::BudgetState;
 
 use super::ledger::{LONGEST_PAUSE, Ledger};
 use super::window::{Class, Window};
 
-pub(crate) use demand::Demand;
+pub(crate) use queue::Demand;
 
 /// The shortest time that the disk gets to record a slot.
 const SHORTEST_WRITE: Duration = Duration::from_secs(1);
@@ -83,7 +80,7 @@ impl Budget {
         let mut window = limit.map(Window::new);
         let (now, wall) = (clock.now_mono(), clock.now_wall());
         let (ledger, pause) = path.map(|path| Ledger::open(path, window.as_mut(), now, wall)).unzip();
-        let state = State::new(window, ledger, pause.unwrap_or_default(), now);
+        let state = BudgetState::new(window, ledger, pause.unwrap_or_default(), now);
         Self { dispatcher: Arc::new(Dispatcher::new(state, clock)), ipv6_prefix: Arc::new(AtomicU8::new(64)) }
     }
 
@@ -155,7 +152,7 @@ impl Budget {
         let is_refused = demand.as_ref().is_some_and(Demand::is_refused);
         let client = client.filter(|_| !is_refused).map(|client| self.household(client));
         let until = patience.map(|patience| self.dispatcher.now().plus(patience));
-        let place = Place::enter(&self.dispatcher, Waiting { class, client, demand, until })?;
+        let place = QueuePlace::enter(&self.dispatcher, Waiting { class, client, demand, until })?;
         let permit = place.turn(until).await?;
         self.recorded(until).await?;
         Ok(permit.sent())

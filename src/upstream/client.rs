@@ -3,40 +3,31 @@
 //! It knows HTTP but not the API. Every request on the wire takes a slot, a followed redirect too. Callers:
 //! [`crate::audit`], [`crate::mirror::copies`], [`crate::mirror::details`], [`crate::proxy`].
 
-mod attempt;
-mod bounds;
-mod heed;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::header::{AGE, DATE, LOCATION};
 use http::{Method, Version};
 use url::Url;
 
+use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
-use super::answer::{is_refusal, judge, question, without_mark};
+use super::ask::{is_refusal, judge, question, without_mark};
 use super::budget::Budget;
-use super::collected::Collected;
-use super::log_throttle::LogThrottle;
+use super::health::{FEW, Judgement, LogThrottle, Witness};
 use super::room::{Held, Room};
 use super::stamps::StampWatch;
 use super::status::OriginStatus;
-use super::transport::{Arrival, Transport, TransportError};
 use super::window::Class;
-use crate::clock::backoff::Jitter;
+use super::wire::{Arrival, Transport, TransportError};
 
-use bounds::Bounds;
-
-pub(super) use attempt::Answered;
-
-pub(crate) use super::answer::{Answer, Validators};
-pub(crate) use super::asker::Asker;
-pub(crate) use super::error::{AskError, ClientError};
+pub(crate) use super::ask::{Answer, AskError, Asker, ClientError, Validators};
 
 /// How old copies of the origin's CDN can be by default.
 const CACHE_TTL: Duration = Duration::from_secs(300);
@@ -49,6 +40,12 @@ const MOST_IN_A_ROW: usize = 64 << 10;
 
 /// Bodies over this size, in bytes, are joined on a blocking thread: copying 32 MiB takes 10 ms and more.
 const MOST_JOINED_HERE: usize = 1 << 20;
+
+/// The size of a block of a collected body, in bytes.
+const BLOCK: usize = 64 << 10;
+
+/// How often one request is sent again, at most.
+const MOST_RETRIES: u32 = 2;
 
 /// How the origin is reached.
 #[derive(Clone, Debug)]
@@ -75,8 +72,23 @@ pub struct OriginClient {
     chance: Jitter,
     told: Arc<LogThrottle>,
     stamps: StampWatch,
-    bounds: Arc<Bounds>,
+    bounds: Arc<ArcSwap<Bounds>>,
     name: Pseudonym,
+}
+
+/// What a reload changes.
+struct Bounds {
+    room: Room,
+    bytes: u64,
+    longest_pause: Duration,
+}
+
+/// The head of an answer; when it was requested and arrived.
+#[derive(Debug)]
+pub(super) struct Answered<T> {
+    pub answer: T,
+    pub asked: WallTime,
+    pub received: WallTime,
 }
 
 impl OriginClient {
@@ -89,15 +101,19 @@ impl OriginClient {
         clock: Clock,
     ) -> Self {
         let stamps = StampWatch::new(status.clone(), CACHE_TTL);
-        let bounds = Arc::new(Bounds::new(ROOM, config.max_body, config.longest_pause));
+        let (room, longest_pause) = (Room::new(ROOM, config.max_body), config.longest_pause);
+        let bounds = Arc::new(ArcSwap::from_pointee(Bounds { room, bytes: ROOM, longest_pause }));
         let (chance, told, name) = (Jitter::default(), Arc::default(), Pseudonym::of(rand::random()));
         Self { transport, config, budget, status, clock, chance, told, stamps, bounds, name }
     }
 
     /// What a reload changes: how many bytes of bodies there may be at once (128 MiB otherwise), and the longest pause
     /// for a failing origin.
-    pub fn set_bounds(&self, room: u64, longest_pause: Duration) {
-        self.bounds.set(room, self.config.max_body, longest_pause);
+    pub fn set_bounds(&self, bytes: u64, longest_pause: Duration) {
+        let now = self.bounds.load();
+        // Bodies that are under way keep the room that they have: until they end, old and new room add up.
+        let room = if now.bytes == bytes { now.room.clone() } else { Room::new(bytes, self.config.max_body) };
+        self.bounds.store(Arc::new(Bounds { room, bytes, longest_pause }));
     }
 
     /// The name of this process on requests to the origin.
@@ -107,7 +123,7 @@ impl OriginClient {
 
     /// The room for bodies that are being received. A body keeps the room that it began with.
     pub fn room(&self) -> Room {
-        self.bounds.room()
+        self.bounds.load().room.clone()
     }
 
     /// The same client of an origin whose CDN sends copies of this age without `Age`; 5 minutes otherwise.
@@ -279,6 +295,153 @@ impl OriginClient {
         let body = without_mark(body);
         let stamps = Stamps { date, age };
         Ok((status, Answer { status, headers, body, stamps, asked, received, lag_ms, room: Arc::new(held) }))
+    }
+
+    /// Sends a request for `path`, again where that is safe, until the head of an answer arrives.
+    ///
+    /// # Errors
+    /// When no head arrives, or the budget is spent.
+    pub(super) async fn attempt<T, F>(
+        &self,
+        method: &Method,
+        path: &str,
+        asker: &Asker,
+        send: impl Fn() -> F,
+    ) -> Result<Answered<T>, AskError>
+    where
+        F: Future<Output = Result<T, TransportError>>,
+    {
+        let Asker { class, client, patience, .. } = *asker;
+        let mut tries = 0;
+        loop {
+            let permit = if asker.spare {
+                self.budget.acquire_spare().await?
+            } else {
+                self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?
+            };
+            self.status.sent(class);
+            let asked = self.clock.now_wall();
+            match send().await {
+                Ok(answer) => {
+                    // The head is the answer: the origin has counted the request by now.
+                    permit.answered();
+                    return Ok(Answered { answer, asked, received: self.clock.now_wall() });
+                }
+                Err(error) if tries < MOST_RETRIES && error.allows_another_try(method, asker.is_awaited()) => {
+                    tracing::debug!(%error, "an idle connection was closed while it was reused");
+                    tries += 1;
+                }
+                Err(error) => return Err(AskError::of(path, error, self.config.timeout)),
+            }
+        }
+    }
+
+    /// The origin gave an answer.
+    pub fn succeeded(&self) {
+        self.status.succeeded();
+        self.budget.try_gently(None);
+        if self.told.answered() {
+            tracing::info!("the origin answers again");
+        }
+    }
+
+    /// Whose request this is. `is_ours`: as in [`Witness`].
+    pub fn witness(&self, asker: &Asker, is_ours: bool) -> Witness {
+        let alone = asker.client.filter(|_| !asker.was_well);
+        Witness { class: asker.class, household: alone.map(|client| self.budget.household(client)), is_ours }
+    }
+
+    /// Pauses the origin for as long as it asks, or longer and longer, with jitter, while nothing works.
+    ///
+    /// A failure of only one resource, one household or one odd request never stops the rest
+    /// ([`super::health`]). Failures of requests that were on the wire together count once.
+    pub fn failed(&self, error: &AskError, witness: Witness) {
+        /// A hanging try delays the next one by at least this.
+        const SPACING: Duration = Duration::from_secs(1);
+        // A spent budget is nobody's failure.
+        if matches!(error, AskError::Spent(_)) {
+            return;
+        }
+        let paused = !self.budget.view().paused.is_zero();
+        let Judgement { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
+        let own = outage.map(|failures| {
+            // Its return shows within seconds, and the tries until then leave most of the budget.
+            let longest = self.bounds.load().longest_pause.min(Duration::from_secs(4));
+            let pause = doubled(Duration::from_millis(500), failures.saturating_sub(FEW), longest);
+            self.budget.try_gently(Some(pause.max(SPACING)));
+            pause + self.jittered(pause / 4)
+        });
+        let asked = asked.map(|asked| asked.unwrap_or_else(|| self.bounds.load().longest_pause));
+        // `Retry-After: 0` asks for no pause.
+        let span = asked.max(own).filter(|span| !span.is_zero());
+        self.tell(error, witness.class, span);
+        if let Some(span) = span {
+            self.budget.pause(span);
+        }
+    }
+
+    /// An answer to a request of this class came and is not usable.
+    pub fn unusable(&self, error: &AskError, class: Class) {
+        self.status.error(error, self.clock.now_wall());
+        self.tell(error, class, None);
+    }
+
+    fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
+        let now = self.clock.now_mono();
+        if let Some(span) = pause {
+            if let Some(failures) = self.told.left_alone(now) {
+                let pause_seconds = span.as_secs_f32();
+                tracing::warn!(%error, failures, pause_seconds, "requests to the origin are paused");
+            }
+        } else if class == Class::Client
+            && let Some(failures) = self.told.failed(now)
+        {
+            tracing::warn!(%error, failures, "the origin gave no usable answer to a client's request");
+        }
+    }
+}
+
+/// The body so far.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    full: Vec<Bytes>,
+    last: BytesMut,
+    length: usize,
+}
+
+impl Collected {
+    /// One more piece. It is copied: a small piece may hold on to the large buffer it came from.
+    pub(super) fn push(&mut self, mut piece: &[u8]) {
+        self.length += piece.len();
+        while !piece.is_empty() {
+            if self.last.capacity() == self.last.len() {
+                let full = std::mem::replace(&mut self.last, BytesMut::with_capacity(piece.len().clamp(4096, BLOCK)));
+                if !full.is_empty() {
+                    self.full.push(full.freeze());
+                }
+            }
+            let room = self.last.capacity() - self.last.len();
+            let (fits, rest) = piece.split_at(room.min(piece.len()));
+            self.last.extend_from_slice(fits);
+            piece = rest;
+        }
+    }
+
+    /// How many bytes there are.
+    pub(super) const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// All of it in one piece.
+    pub(super) fn into_bytes(self) -> Bytes {
+        if self.full.is_empty() {
+            return self.last.freeze();
+        }
+        let mut whole = BytesMut::with_capacity(self.length);
+        // Each block is freed once it is copied.
+        self.full.into_iter().for_each(|block| whole.extend_from_slice(&block));
+        whole.extend_from_slice(&self.last);
+        whole.freeze()
     }
 }
 

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
-use super::error::ClientError;
+use super::ask::ClientError;
 
 /// How long a connection may be silent before the system checks that its peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);

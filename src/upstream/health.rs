@@ -1,15 +1,23 @@
-//! What failures say about the origin as a whole: nothing, that it fails, or that it wants a pause.
+//! What failures say: of the origin as a whole (nothing, that it fails, or that it wants a pause), of single resources,
+//! and how often they are logged.
 //!
 //! What one client requests or sends must not make the origin count as down. A missing connection counts, whoever
-//! asked. Otherwise one household alone makes no outage, and other paths say nothing. Pure: values in, values out.
-//! [`super::failures`] pauses single resources. Callers: [`super::status`], [`super::client`].
+//! asked. Otherwise one household alone makes no outage, and other paths say nothing. A resource that failed lately is
+//! requested again after a pause, not at once by every client. Values in, values out: time is an argument, callers log.
+//! Callers: [`super::status`], [`super::client`], [`crate::mirror::details`], [`crate::proxy`].
 
+use std::collections::HashMap;
+use std::hash::{Hash as _, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::api::hash::ContentHash;
+use parking_lot::Mutex;
 
-use super::error::AskError;
+use crate::api::hash::ContentHash;
+use crate::cache::Key;
+use crate::clock::Monotonic;
+
+use super::ask::AskError;
 use super::window::Class;
 
 /// How many failures in a row mean that the origin fails, and not one resource of it.
@@ -35,7 +43,7 @@ impl Witness {
 
 /// The result of a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Judgement {
     /// The origin as a whole fails: after how many failures in a row.
     pub outage: Option<u32>,
     /// It asks for a pause; the inner `None` means that it does not say for how long.
@@ -83,7 +91,7 @@ impl Health {
     }
 
     /// The request failed. `paused`: the origin is paused, and this was on the wire already.
-    pub fn failed(&mut self, error: &AskError, witness: Witness, paused: bool) -> Verdict {
+    pub fn failed(&mut self, error: &AskError, witness: Witness, paused: bool) -> Judgement {
         let retry_after = match error {
             AskError::Status { retry_after, .. } => *retry_after,
             _ => None,
@@ -108,7 +116,7 @@ impl Health {
         let asked_for_all = matches!(error, AskError::Status { status: 500.., .. }) && !single;
         let asked = retry_after.filter(|_| asked_for_all).map(Some);
         if weight == Weight::Nothing {
-            return Verdict { outage: None, asked, counts: false };
+            return Judgement { outage: None, asked, counts: false };
         }
         let known_household = household.is_some() && self.failing.iter().any(|one| one.household == household);
         let many = self.failing.len() >= FEW as usize;
@@ -126,14 +134,14 @@ impl Health {
         // If all say how long, the shortest counts.
         let wanted = self.failing.iter().map(|one| one.asked).chain([retry_after]).min().flatten();
         let asked = asked.or(wanted.filter(|_| outage.is_some()).map(Some));
-        Verdict { outage, asked, counts: true }
+        Judgement { outage, asked, counts: true }
     }
 
     /// 429: it is about everything if the request was ours. With client fields, three resources and several households
     /// must get it.
-    fn limited(&mut self, failing: Failing, witness: Witness) -> Verdict {
+    fn limited(&mut self, failing: Failing, witness: Witness) -> Judgement {
         if witness.is_ours {
-            return Verdict { outage: None, asked: Some(failing.asked), counts: false };
+            return Judgement { outage: None, asked: Some(failing.asked), counts: false };
         }
         note(&mut self.limited, failing);
         let all = self.limited.len() >= FEW as usize && !is_one_household(&self.limited);
@@ -142,7 +150,7 @@ impl Health {
         if all {
             self.limited.clear();
         }
-        Verdict { outage: None, asked: all.then_some(asked), counts: false }
+        Judgement { outage: None, asked: all.then_some(asked), counts: false }
     }
 }
 
@@ -169,6 +177,153 @@ fn note(few: &mut Vec<Failing>, failing: Failing) -> bool {
 fn is_one_household(failing: &[Failing]) -> bool {
     let first = failing.first().and_then(|one| one.household);
     first.is_some() && failing.iter().all(|one| one.household == first)
+}
+
+/// The longest pause of a resource that keeps failing: its return shows within seconds.
+const LONGEST: Duration = Duration::from_secs(4);
+/// The longest pause that the origin may ask for: it may be well again much sooner.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
+/// How many failures in a row begin a pause.
+const BEGIN_A_PAUSE: u32 = 2;
+/// How many resources are remembered.
+const MOST: usize = 4096;
+
+#[derive(Debug)]
+struct FailedResource {
+    times: u32,
+    until: Monotonic,
+    error: AskError,
+}
+
+/// Recent failures.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(Mutex<HashMap<Name, FailedResource>>);
+
+/// 128 bits of the hash of a key, which may be long.
+type Name = [u8; 16];
+
+/// Collects a key's hash. No shorter hash would do: a collision could pause another's resource.
+struct Naming(blake3::Hasher);
+
+impl Hasher for Naming {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Never asked for.
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+fn name(key: &Key) -> Name {
+    let mut naming = Naming(blake3::Hasher::new());
+    key.hash(&mut naming);
+    let mut name = Name::default();
+    naming.0.finalize_xof().fill(&mut name);
+    name
+}
+
+impl Failures {
+    /// Why a resource is paused, if it is.
+    pub(crate) fn resting(&self, key: &Key, now: Monotonic) -> Option<AskError> {
+        let failing = self.0.lock();
+        let failing = failing.get(&name(key)).filter(|failing| failing.until > now)?;
+        let mut error = failing.error.clone();
+        if let AskError::Status { retry_after: Some(wait), .. } = &mut error {
+            *wait = failing.until.since(now);
+        }
+        Some(error)
+    }
+
+    /// The origin gave no answer. A spent budget does not count as a failure.
+    pub(crate) fn failed(&self, key: &Key, error: &AskError, now: Monotonic) {
+        if matches!(error, AskError::Spent(_)) {
+            return;
+        }
+        let mut all = self.0.lock();
+        if all.len() >= MOST {
+            all.retain(|_, failing| failing.until.plus(LONGEST) > now);
+            if all.len() >= MOST {
+                all.clear();
+            }
+        }
+        let name = name(key);
+        let times = all.get(&name).map_or(1, |failing| failing.times.saturating_add(1));
+        let own = times.checked_sub(BEGIN_A_PAUSE).map_or(Duration::ZERO, |more| Duration::from_secs(1 << more.min(2)));
+        let asked = match error {
+            AskError::Status { status: 429 | 500.., retry_after: Some(asked), .. } => (*asked).min(LONGEST_ASKED),
+            _ => Duration::ZERO,
+        };
+        let until = now.plus(own.min(LONGEST).max(asked));
+        all.insert(name, FailedResource { times, until, error: error.clone().shortened() });
+    }
+
+    /// The origin gave an answer.
+    pub(crate) fn answered(&self, key: &Key) {
+        self.0.lock().remove(&name(key));
+    }
+}
+
+/// How far apart lines of one kind are.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// One kind of line.
+#[derive(Debug, Default)]
+struct Lines {
+    last: Option<Monotonic>,
+    untold: u64,
+}
+
+impl Lines {
+    /// How many since the last line, with this one; `None` when no line is due.
+    fn one_more(&mut self, now: Monotonic) -> Option<u64> {
+        self.untold += 1;
+        if self.last.is_some_and(|last| now.since(last) < EVERY) {
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+/// Recent lines.
+#[derive(Debug, Default)]
+pub(crate) struct LogThrottle(Mutex<Memory>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    left_alone: bool,
+    outage: Lines,
+    others: Lines,
+}
+
+impl LogThrottle {
+    /// The origin is paused after a failure: the number of failures since the last line, if a line is due.
+    pub(crate) fn left_alone(&self, now: Monotonic) -> Option<u64> {
+        let mut memory = self.0.lock();
+        if !std::mem::replace(&mut memory.left_alone, true) {
+            memory.outage.last = None;
+        }
+        memory.outage.one_more(now)
+    }
+
+    /// A client's read failed, the origin as a whole may work: as above.
+    pub(crate) fn failed(&self, now: Monotonic) -> Option<u64> {
+        let mut memory = self.0.lock();
+        if memory.left_alone {
+            memory.outage.untold += 1;
+            return None;
+        }
+        memory.others.one_more(now)
+    }
+
+    /// The origin answered; `true` when it was paused until now.
+    pub(crate) fn answered(&self) -> bool {
+        let mut memory = self.0.lock();
+        memory.outage.untold = 0;
+        std::mem::take(&mut memory.left_alone)
+    }
 }
 
 #[cfg(test)]
@@ -204,7 +359,7 @@ mod tests {
         for number in 0..50 {
             let path = format!("/{number}");
             for error in [status(503, &path, Some(3600)), broken(&path, true)] {
-                assert_eq!(health.failed(&error, client(1), false), Verdict { counts: true, ..Verdict::default() });
+                assert_eq!(health.failed(&error, client(1), false), Judgement { counts: true, ..Judgement::default() });
             }
         }
         // Nor does it take room from what others see, or make that look worse.
@@ -218,7 +373,7 @@ mod tests {
         for number in 0..50_u8 {
             let path = format!("/{number}");
             for error in [status(500, &path, Some(60)), broken(&path, true)] {
-                assert_eq!(health.failed(&error, foreign(number), false), Verdict::default());
+                assert_eq!(health.failed(&error, foreign(number), false), Judgement::default());
             }
         }
         assert_eq!(health.failures(), 0);
@@ -254,7 +409,7 @@ mod tests {
         assert_eq!(Health::default().failed(&error("/a"), client(1), false).asked, asked);
         let mut health = Health::default();
         for number in 0..20 {
-            assert_eq!(health.failed(&error(&format!("/{number}")), foreign(1), false), Verdict::default());
+            assert_eq!(health.failed(&error(&format!("/{number}")), foreign(1), false), Judgement::default());
         }
         let shorter = status(429, "/x", Some(9));
         assert_eq!(
@@ -262,14 +417,104 @@ mod tests {
             Some(Some(Duration::from_secs(9))),
             "the shortest"
         );
-        assert_eq!(health.failed(&error("/y"), foreign(3), false), Verdict::default(), "the next one takes as many");
+        assert_eq!(health.failed(&error("/y"), foreign(3), false), Judgement::default(), "the next one takes as many");
     }
 
     #[test]
     fn what_was_on_the_wire_together_counts_once() {
         let mut health = Health::default();
         for path in ["/a", "/b", "/c", "/d"] {
-            assert_eq!(health.failed(&status(500, path, None), MIRROR, true), Verdict::default());
+            assert_eq!(health.failed(&status(500, path, None), MIRROR, true), Judgement::default());
         }
+    }
+
+    #[test]
+    fn a_resource_that_keeps_failing_is_left_alone_for_seconds_at_most() {
+        let failures = Failures::default();
+        let (key, other) = (Key::origin("/a"), Key::origin("/b"));
+        let error = AskError::nonsense("/a", "HTML");
+        let mut now = Monotonic::from_seconds(100);
+        failures.failed(&key, &error, now);
+        assert!(failures.resting(&key, now).is_none(), "once is not often");
+        for seconds in [1, 2, 4, 4, 4] {
+            failures.failed(&key, &error, now);
+            let rest = Duration::from_secs(seconds);
+            assert!(failures.resting(&key, now).is_some() && failures.resting(&other, now).is_none());
+            assert!(failures.resting(&key, now.plus(rest.saturating_sub(Duration::from_millis(1)))).is_some());
+            now = now.plus(rest);
+            assert!(failures.resting(&key, now).is_none(), "{seconds} s");
+        }
+        failures.failed(&key, &error, now);
+        failures.answered(&key);
+        assert!(failures.resting(&key, now).is_none());
+        failures.failed(&other, &AskError::Spent(super::super::budget::Spent::soon()), now);
+        failures.failed(&other, &AskError::Spent(super::super::budget::Spent::soon()), now);
+        assert!(failures.resting(&other, now).is_none(), "a spent budget is no failure");
+    }
+
+    /// As long as the origin asks for, but not so long that its recovery is noticed late.
+    #[test]
+    fn a_resource_rests_as_long_as_the_origin_asks_for_it_within_five_minutes() {
+        let (failures, now) = (Failures::default(), Monotonic::from_seconds(100));
+        let error = |status, seconds| AskError::Status {
+            status,
+            path: "/".into(),
+            retry_after: Some(Duration::from_secs(seconds)),
+        };
+        for (number, (status, asked, rests)) in [(503, 30, 30), (500, 3600, 300), (429, 30, 30)].into_iter().enumerate()
+        {
+            let key = Key::origin(format!("/{number}"));
+            failures.failed(&key, &error(status, asked), now);
+            let later = |seconds| now.plus(Duration::from_secs(seconds));
+            assert!(failures.resting(&key, later(rests)).is_none(), "{status} {asked}");
+            if let Some(just_before) = u64::checked_sub(rests, 1) {
+                let told = failures.resting(&key, later(just_before)).unwrap();
+                assert_eq!(told.retry_after(), Duration::from_secs(1), "what is left of it");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_failure_is_short_however_long_the_address() {
+        let (failures, now) = (Failures::default(), Monotonic::from_seconds(100));
+        let path = format!("/{}", "\u{e9}".repeat(30_000));
+        for _ in 0..2 {
+            failures.failed(&Key::origin(&path), &AskError::nonsense(&path, "HTML"), now);
+        }
+        let told = failures.resting(&Key::origin(&path), now).unwrap();
+        assert!(told.path().unwrap().len() <= 204, "{told}");
+        assert!(failures.resting(&Key::origin(format!("{path}x")), now).is_none());
+    }
+
+    #[test]
+    fn the_memory_is_bounded() {
+        let failures = Failures::default();
+        for number in 0..10_000 {
+            let key = Key::origin(format!("/{number}"));
+            failures.failed(&key, &AskError::nonsense("/", "x"), Monotonic::from_seconds(1));
+        }
+        assert!(failures.0.lock().len() <= MOST);
+    }
+
+    #[test]
+    fn an_outage_is_told_at_its_beginning_once_a_minute_and_at_its_end() {
+        let (told, at) = (LogThrottle::default(), Monotonic::from_seconds);
+        assert!(!told.answered());
+        assert_eq!(told.left_alone(at(100)), Some(1));
+        let lines: Vec<_> = (101..280).filter_map(|second| told.left_alone(at(second))).collect();
+        assert_eq!(lines, [60, 60]);
+        assert_eq!(told.failed(at(281)), None, "it is a part of it");
+        assert!(told.answered());
+        assert!(!told.answered(), "once");
+        assert_eq!(told.left_alone(at(282)), Some(1), "another one");
+    }
+
+    #[test]
+    fn other_failures_are_told_once_a_minute_with_their_number() {
+        let (told, at) = (LogThrottle::default(), Monotonic::from_seconds);
+        let lines: Vec<_> = (100..221).filter_map(|second| told.failed(at(second))).collect();
+        assert_eq!(lines, [1, 60, 60]);
+        assert!(!told.answered());
+        assert_eq!(told.failed(at(221)), None, "an answer between makes it no other kind of failure");
     }
 }

@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::store::files;
 
-use super::log_throttle::LogThrottle;
+use super::health::LogThrottle;
 use super::window::{Class, SPAN, UNANSWERED, Window};
 
 /// The mark of a slot whose request is on the wire.
@@ -44,10 +44,10 @@ const LAST_WRITE: Duration = Duration::from_secs(1);
 /// The ledger. It is changed under the dispatcher's lock, and written outside it: a disk that stalls delays only the
 /// requests that wait for [`Ledger::recording`].
 #[derive(Debug)]
-pub(crate) struct Ledger(Arc<Shared>);
+pub(crate) struct Ledger(Arc<LedgerFile>);
 
 #[derive(Debug)]
-struct Shared {
+struct LedgerFile {
     path: PathBuf,
     wanted: Mutex<Wanted>,
     /// The open file, locked by whoever writes; `None` while it cannot be written.
@@ -72,7 +72,7 @@ struct Wanted {
 /// Changes on their way to the disk.
 pub(crate) struct Recording {
     until: u64,
-    shared: Arc<Shared>,
+    shared: Arc<LedgerFile>,
 }
 
 impl Recording {
@@ -154,7 +154,7 @@ impl Ledger {
         let wanted = Wanted { image, changed: BTreeMap::new(), wants_sync: false, changes: 1, has_writer: true };
         let (wanted, logged) = (Mutex::new(wanted), LogThrottle::default());
         let (file, written) = (Mutex::default(), watch::Sender::new(0));
-        let shared = Arc::new(Shared { path: path.to_owned(), wanted, file, written, logged });
+        let shared = Arc::new(LedgerFile { path: path.to_owned(), wanted, file, written, logged });
         shared.write(&mut shared.file.lock());
         (Self(shared), left)
     }
@@ -197,7 +197,7 @@ impl Ledger {
                 return;
             }
         }
-        let writer = Writer(self.0.clone());
+        let writer = LedgerWriter(self.0.clone());
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || writer.write())),
             Err(_none) => writer.write(),
@@ -206,15 +206,15 @@ impl Ledger {
 }
 
 /// Who writes next, unless its runtime ends first.
-struct Writer(Arc<Shared>);
+struct LedgerWriter(Arc<LedgerFile>);
 
-impl Writer {
+impl LedgerWriter {
     fn write(&self) {
         self.0.write(&mut self.0.file.lock());
     }
 }
 
-impl Drop for Writer {
+impl Drop for LedgerWriter {
     fn drop(&mut self) {
         self.0.wanted.lock().has_writer = false;
     }
@@ -229,7 +229,7 @@ impl Drop for Ledger {
     }
 }
 
-impl Shared {
+impl LedgerFile {
     /// Writes until nothing is left to write.
     fn write(&self, file: &mut Option<File>) {
         loop {

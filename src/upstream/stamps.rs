@@ -31,8 +31,9 @@ use crate::api::json;
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::WallTime;
+use crate::words::named;
 
-use super::answer::Answer;
+use super::ask::Answer;
 use super::status::{OldCopy, OriginStatus};
 
 /// The longest that a CDN may send a copy without `Age`, if the origin's stamps are known to move.
@@ -110,28 +111,18 @@ pub(crate) enum Pulse {
     StandsStill,
 }
 
-/// How the latest stamp of a place is read; the words of `/status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// It is used as the time of the answer.
-    Used,
-    /// It stands still while the content changes.
-    StandsStill,
-    /// It is older than any CDN copy can be.
-    TooOld,
-    /// It is ahead of `Date`.
-    Ahead,
-}
-
-impl Reading {
-    /// The word for `/status`.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Used => "used",
-            Self::StandsStill => "stands-still",
-            Self::TooOld => "too-old",
-            Self::Ahead => "ahead",
-        }
+named! {
+    /// How the latest stamp of a place is read; the words of `/status`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum StampUse, as_str {
+        /// It is used as the time of the answer.
+        Used = "used",
+        /// It stands still while the content changes.
+        StandsStill = "stands-still",
+        /// It is older than any CDN copy can be.
+        TooOld = "too-old",
+        /// It is ahead of `Date`.
+        Ahead = "ahead",
     }
 }
 
@@ -166,9 +157,9 @@ pub struct Dated {
 struct Known {
     pulse: Pulse,
     run: u8,
-    reading: Option<Reading>,
+    reading: Option<StampUse>,
     /// The readings already logged: each once, or details of many ages would fill the log.
-    told: [bool; 4],
+    told: [bool; StampUse::ALL.len()],
 }
 
 impl Known {
@@ -180,7 +171,7 @@ impl Known {
         [sent, date]: [WallTime; 2],
         before: Option<Before>,
         cache_ttl: Duration,
-    ) -> Reading {
+    ) -> StampUse {
         let age_ms = sent.millis_since(stamp);
         let within = |span: Duration| age_ms <= millis(span);
         let ahead = stamp.millis_since(date.max(sent)) > GRAIN_MS;
@@ -197,11 +188,11 @@ impl Known {
             }
         }
         match self.pulse {
-            Pulse::StandsStill => Reading::StandsStill,
-            _ if ahead => Reading::Ahead,
-            Pulse::Unproven if !recent => Reading::TooOld,
-            Pulse::Moves if !within(DAY.max(bound(cache_ttl))) => Reading::TooOld,
-            Pulse::Unproven | Pulse::Moves => Reading::Used,
+            Pulse::StandsStill => StampUse::StandsStill,
+            _ if ahead => StampUse::Ahead,
+            Pulse::Unproven if !recent => StampUse::TooOld,
+            Pulse::Moves if !within(DAY.max(bound(cache_ttl))) => StampUse::TooOld,
+            Pulse::Unproven | Pulse::Moves => StampUse::Used,
         }
     }
 }
@@ -290,7 +281,7 @@ impl StampWatch {
         let (sent_ms, received_ms) = (answer.sent_ms(), answer.received.as_millis());
         let stamp = text.and_then(stamp);
         let seen = stamp.map(|stamp| (stamp, self.read(place, stamp, answer, before)));
-        let used = seen.filter(|(_, (reading, _))| *reading == Reading::Used);
+        let used = seen.filter(|(_, (reading, _))| *reading == StampUse::Used);
         let claimed_ms = used.map_or(sent_ms, |(stamp, _)| answer.kept_ms(stamp.min(sent)));
         let moves = used.is_some_and(|(_, (_, pulse))| pulse == Pulse::Moves);
         let latest_ms = if moves { claimed_ms } else { sent_ms };
@@ -301,7 +292,7 @@ impl StampWatch {
             self.saw_silent_copy(place);
         } else if may_be_silent && is_older {
             self.silent.by_stamp.fetch_or(bit, Ordering::Relaxed);
-        } else if seen.is_some_and(|(_, (reading, _))| matches!(reading, Reading::StandsStill | Reading::TooOld)) {
+        } else if seen.is_some_and(|(_, (reading, _))| matches!(reading, StampUse::StandsStill | StampUse::TooOld)) {
             // The old copies that this stamp indicated were none.
             self.silent.by_stamp.fetch_and(!bit, Ordering::Relaxed);
         }
@@ -311,7 +302,7 @@ impl StampWatch {
         let is_expired = |stamp| answer.by_header().millis_since(stamp) > millis(self.cache_ttl) + GRAIN_MS;
         if may_be_silent
             && self.silent.certain.load(Ordering::Relaxed) != 0
-            && seen.is_some_and(|(stamp, (reading, _))| reading != Reading::StandsStill && is_expired(stamp))
+            && seen.is_some_and(|(stamp, (reading, _))| reading != StampUse::StandsStill && is_expired(stamp))
         {
             self.silent.is_updating.store(true, Ordering::Relaxed);
         }
@@ -338,7 +329,7 @@ impl StampWatch {
     }
 
     /// Reads a stamp, and tells people what it is worth.
-    fn read(&self, place: Place, stamp: WallTime, answer: &Answer, before: Option<Before>) -> (Reading, Pulse) {
+    fn read(&self, place: Place, stamp: WallTime, answer: &Answer, before: Option<Before>) -> (StampUse, Pulse) {
         let sent = answer.by_header();
         let mut known = self.known.lock();
         let own = &mut known[place.index()];
@@ -348,7 +339,7 @@ impl StampWatch {
         let pulse = own.pulse;
         drop(known);
         if news {
-            self.status.set_stamp(place.as_str(), reading.as_str());
+            self.status.update(|picture| picture.stamps.insert(place.as_str(), reading.as_str()));
         }
         if unheard {
             self.tell(place, reading, stamp);
@@ -374,22 +365,23 @@ impl StampWatch {
         }
     }
 
-    fn tell(&self, place: Place, reading: Reading, stamp: WallTime) {
+    fn tell(&self, place: Place, reading: StampUse, stamp: WallTime) {
         let (place, stamp) = (place.as_str(), tracing::field::display(stamp));
+        let cache_ttl_seconds = self.cache_ttl.as_secs();
         match reading {
-            Reading::Used => tracing::debug!(place, stamp, "generated_at is used as the time of the origin's answers"),
-            Reading::StandsStill => {
+            StampUse::Used => tracing::debug!(place, stamp, "generated_at is used as the time of the origin's answers"),
+            StampUse::StandsStill => {
                 tracing::warn!(place, stamp, "generated_at does not change when the content does; it is ignored");
             }
-            Reading::TooOld => {
+            StampUse::TooOld => {
                 tracing::warn!(
                     place,
                     stamp,
-                    cache_ttl_seconds = self.cache_ttl.as_secs(),
+                    cache_ttl_seconds,
                     "generated_at is older than a copy in the CDN can be (origin.cache_ttl); it is ignored"
                 );
             }
-            Reading::Ahead => {
+            StampUse::Ahead => {
                 tracing::warn!(place, stamp, "generated_at is later than the origin's Date; it is ignored");
             }
         }

@@ -5,54 +5,40 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
 use crate::semantics::excerpt::Excerpt;
+use crate::words::named;
 
-use super::error::AskError;
-use super::eta::Pace;
-use super::health::{Health, Verdict, Witness};
+use super::ask::AskError;
+use super::health::{Health, Judgement, Witness};
 use super::window::Class;
 
-/// The origin's state, as last seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OriginState {
-    /// Not asked yet.
-    #[default]
-    NotAsked,
-    /// There is no origin.
-    Offline,
-    /// The first crawl is running.
-    Crawling,
-    /// It answers clients' reads; no mirror looks at it.
-    Answering,
-    /// It was asked, and nothing has changed.
-    Unchanged,
-    /// It was asked, and something had changed.
-    Changed,
-    /// Requests failed.
-    CouldNotBeAsked,
-    /// It sends unusable answers.
-    Nonsense,
-}
-
-impl OriginState {
-    /// The word for `/status` and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotAsked => "not-asked",
-            Self::Offline => "offline",
-            Self::Crawling => "crawling",
-            Self::Answering => "answering",
-            Self::Unchanged => "unchanged",
-            Self::Changed => "changed",
-            Self::CouldNotBeAsked => "could-not-be-asked",
-            Self::Nonsense => "nonsense",
-        }
+named! {
+    /// The origin's state, as last seen.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub enum OriginState, as_str {
+        /// Not asked yet.
+        #[default]
+        NotAsked = "not-asked",
+        /// There is no origin.
+        Offline = "offline",
+        /// The first crawl is running.
+        Crawling = "crawling",
+        /// It answers clients' reads; no mirror looks at it.
+        Answering = "answering",
+        /// It was asked, and nothing has changed.
+        Unchanged = "unchanged",
+        /// It was asked, and something had changed.
+        Changed = "changed",
+        /// Requests failed.
+        CouldNotBeAsked = "could-not-be-asked",
+        /// It sends unusable answers.
+        Nonsense = "nonsense",
     }
 }
 
@@ -180,9 +166,9 @@ impl OriginStatus {
         self.0.lock().clone()
     }
 
-    /// There is no mirror.
-    pub fn set_shield(&self) {
-        self.0.lock().shield = true;
+    /// Changes a part of it.
+    pub fn update<T>(&self, change: impl FnOnce(&mut Picture) -> T) -> T {
+        change(&mut self.0.lock())
     }
 
     /// A request is on the wire.
@@ -204,7 +190,7 @@ impl OriginStatus {
     }
 
     /// A request failed; returns what that says about the origin. `paused`: as in [`Health::failed`].
-    pub fn failed(&self, error: &AskError, witness: Witness, paused: bool, now: WallTime) -> Verdict {
+    pub fn failed(&self, error: &AskError, witness: Witness, paused: bool, now: WallTime) -> Judgement {
         let mut picture = self.0.lock();
         picture.last_error = Some(LastError::new(error, now));
         let verdict = picture.health.failed(error, witness, paused);
@@ -220,31 +206,6 @@ impl OriginStatus {
         self.0.lock().last_error = Some(LastError::new(message, now));
     }
 
-    /// How a look at the origin ended.
-    pub fn set_state(&self, state: OriginState) {
-        self.0.lock().state = state;
-    }
-
-    /// A refresh ended.
-    pub fn refreshed(&self, now: WallTime) {
-        self.0.lock().refreshed_ms = Some(now.as_millis());
-    }
-
-    /// When the next refresh is due.
-    pub fn set_refresh_due(&self, due: Monotonic) {
-        self.0.lock().refresh_due = Some(due);
-    }
-
-    /// A whole pass was completed.
-    pub fn passed(&self) {
-        self.0.lock().passes += 1;
-    }
-
-    /// How far the pass is; `None`: none runs.
-    pub fn set_pass(&self, pass: Option<Progress>) {
-        self.0.lock().pass = pass;
-    }
-
     /// One more request of the pass is done.
     pub fn pass_advanced(&self) {
         if let Some(pass) = &mut self.0.lock().pass {
@@ -252,25 +213,10 @@ impl OriginStatus {
         }
     }
 
-    /// Which details cannot be fetched.
-    pub fn set_details(&self, trouble: Option<DetailTrouble>) {
-        self.0.lock().details = trouble;
-    }
-
     /// A shield was allowed to store an answer, or the origin forbade it.
     pub fn stored(&self, allowed: bool) {
         let mut picture = self.0.lock();
         picture.unstored = if allowed { 0 } else { picture.unstored.saturating_add(1) };
-    }
-
-    /// What is held back.
-    pub fn set_held(&self, held: Option<Held>) {
-        self.0.lock().held = held;
-    }
-
-    /// How `generated_at` of one kind of answer is read.
-    pub fn set_stamp(&self, place: &'static str, reading: &'static str) {
-        self.0.lock().stamps.insert(place, reading);
     }
 
     /// A copy was far older than `origin.cache_ttl`; `true` if it is the first one.
@@ -280,9 +226,85 @@ impl OriginStatus {
         picture.old_copy = picture.old_copy.filter(|kept| kept.age_seconds >= copy.age_seconds).or(Some(copy));
         is_first
     }
+}
 
-    /// Why the data directory cannot be written, if so.
-    pub fn set_disk(&self, trouble: Option<String>) {
-        self.0.lock().disk = trouble;
+/// How long the pace is measured before it counts.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Requests per second, over the last ten seconds or so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// When the window began, and the requests since.
+    window: Option<(Instant, u64)>,
+    /// The pace one window ago.
+    before: Option<f64>,
+}
+
+impl Pace {
+    /// One more request.
+    pub fn count(&mut self, now: Instant) {
+        let (began, count) = self.window.get_or_insert((now, 0));
+        *count += 1;
+        let elapsed = now.saturating_duration_since(*began);
+        if elapsed >= WINDOW {
+            self.before = Some(*count as f64 / elapsed.as_secs_f64());
+            self.window = Some((now, 0));
+        }
+    }
+
+    /// Requests per second; `None` while too few are known.
+    pub fn per_second(&self, now: Instant) -> Option<f64> {
+        let (began, count) = self.window?;
+        let elapsed = now.saturating_duration_since(began);
+        // A window without requests shows a stop sooner than the window before.
+        let current = (elapsed >= Duration::from_secs(1) && count > 0).then(|| count as f64 / elapsed.as_secs_f64());
+        match self.before {
+            Some(before) if elapsed < WINDOW => Some(before),
+            _ => current,
+        }
+    }
+}
+
+/// Seconds for so many requests; `None` while the pace is unknown. `per_minute`: the budget's limit.
+pub(crate) fn eta_seconds(left: u64, per_minute: Option<usize>, per_second: Option<f64>) -> Option<u64> {
+    if left == 0 {
+        return Some(0);
+    }
+    let by_budget = per_minute.map(|limit| left.saturating_mul(60) / limit.max(1) as u64);
+    let by_pace = per_second.filter(|pace| *pace > 0.0).map(|pace| (left as f64 / pace).ceil() as u64);
+    by_budget.max(by_pace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_as_the_slower_of_budget_and_pace_says() {
+        for (left, per_minute, per_second, eta) in [
+            (0, None, None, Some(0)),
+            (600, Some(60), None, Some(600)),
+            (600, Some(60), Some(100.0), Some(600)),
+            (600, Some(60), Some(0.5), Some(1200)),
+            (600, None, Some(100.0), Some(6)),
+            (600, None, None, None),
+            (u64::MAX, Some(60), Some(1.0), Some(u64::MAX)),
+        ] {
+            assert_eq!(eta_seconds(left, per_minute, per_second), eta, "{left} {per_minute:?} {per_second:?}");
+        }
+    }
+
+    #[test]
+    fn a_pace_is_what_was_counted_lately() {
+        let start = Instant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let mut pace = Pace::default();
+        assert_eq!(pace.per_second(start), None);
+        (0..=100).for_each(|n| pace.count(at(n * 20)));
+        assert!((pace.per_second(at(2_000)).unwrap() - 50.5).abs() < 0.1);
+        (101..=500).for_each(|n| pace.count(at(n * 20)));
+        assert!((pace.per_second(at(10_500)).unwrap() - 50.1).abs() < 0.1, "the window before");
+        pace.count(at(12_000));
+        assert!(pace.per_second(at(30_000)).unwrap() < 0.1, "it has come to a stop");
     }
 }

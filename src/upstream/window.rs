@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::clock::Monotonic;
+use crate::words::named;
 
 /// How long an answered request counts: a little above the origin's 60 s, against rounding on its side.
 pub(crate) const SPAN: Duration = Duration::from_millis(60_050);
@@ -15,34 +16,20 @@ pub(crate) const SPAN: Duration = Duration::from_millis(60_050);
 /// Added for a request without an answer: it may still be on its way.
 pub(crate) const UNANSWERED: Duration = Duration::from_secs(1);
 
-/// What a slot is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// Refreshes.
-    Refresh,
-    /// Reads for clients.
-    Client,
-    /// Pages and taxonomies of a pass.
-    Crawl,
-    /// Details, evenly paced.
-    Details,
-    /// Sweeps, revalidation of details, audits: at most a tenth of the budget.
-    Background,
-}
-
-impl Class {
-    /// Every class, in the order of its discriminants.
-    pub const ALL: [Self; 5] = [Self::Refresh, Self::Client, Self::Crawl, Self::Details, Self::Background];
-
-    /// The word for metrics and `/status`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Refresh => "refresh",
-            Self::Client => "client",
-            Self::Crawl => "crawl",
-            Self::Details => "details",
-            Self::Background => "background",
-        }
+named! {
+    /// What a slot is used for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Class, as_str {
+        /// Refreshes.
+        Refresh = "refresh",
+        /// Reads for clients.
+        Client = "client",
+        /// Pages and taxonomies of a pass.
+        Crawl = "crawl",
+        /// Details, evenly paced.
+        Details = "details",
+        /// Sweeps, revalidation of details, audits: at most a tenth of the budget.
+        Background = "background",
     }
 }
 
@@ -58,7 +45,7 @@ enum Slot {
 }
 
 /// The window: one slot per request that the origin admits in 60 s. No operation looks at all slots.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     slots: Vec<Slot>,
     /// The free slots.
@@ -73,14 +60,8 @@ pub(crate) struct Window {
 impl Window {
     /// A window of `limit` free slots.
     pub(crate) fn new(limit: usize) -> Self {
-        let free = (0..limit).rev().collect();
-        Self {
-            slots: vec![Slot::Free; limit],
-            free,
-            ends: BTreeSet::new(),
-            used: [0; Class::ALL.len()],
-            on_wire: [0; Class::ALL.len()],
-        }
+        let slots = vec![Slot::Free; limit];
+        Self { slots, free: (0..limit).rev().collect(), ..Self::default() }
     }
 
     /// How many slots there are.

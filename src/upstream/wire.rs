@@ -1,42 +1,49 @@
 //! The wire: one HTTP client and one pool of connections for all requests to the origin.
 //!
-//! It knows nothing of budgets and never retries; it says whether a retry is safe. It is hyper, not pingora's
-//! connector, because pingora's (0.9.1) reads no interim answers over HTTP/2, replaces the system's authorities by a CA
-//! file instead of adding them, and does not verify the certificate of an origin named by its address. Callers:
+//! It knows nothing of budgets, redirects or what an answer means, and never retries; it says whether a retry is safe. It
+//! is hyper, not pingora's connector, because pingora's (0.9.1) reads no interim answers over HTTP/2, replaces the
+//! system's authorities by a CA file instead of adding them, and does not verify the certificate of an origin named by
+//! its address. With [`Transport`] a test can use an origin in its own process and its own time. Callers:
 //! [`super::client`] through [`Transport`], [`super::forward`].
 
-mod connection;
 mod decode;
-mod interim;
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, USER_AGENT};
 use http::uri::Scheme;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::legacy::{Client, Error as HyperError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
+use tower_service::Service;
 use url::Url;
 
 use crate::clock;
-use crate::semantics::framing;
+use crate::semantics::framing::{self, BadAnswer, check_interim};
 use crate::words::with_causes;
 
+use super::ask::ClientError;
 use super::connector;
-use super::error::ClientError;
-use super::transport::{Arrival, Transport, TransportError};
-
-use connection::{Answers, Connector};
-use interim::Interims;
 
 /// Why no TLS request is sent then: the library would panic.
 const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs the right time";
@@ -109,7 +116,7 @@ impl Wire {
         let answered = async {
             tokio::select! {
                 biased;
-                bad = interims.bad() => Err(malformed(&bad)),
+                Some(bad) = interims.bad() => Err(malformed(&bad)),
                 sent = self.http.request(request) => sent.map_err(|error| failure(&error, interims.came())),
             }
         };
@@ -127,15 +134,22 @@ impl Wire {
 
 /// What an error says of the request. `interims`: some came before.
 fn failure(error: &HyperError, interims: bool) -> TransportError {
-    if is_malformed(error) {
+    let source = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
+    let broken = source.and_then(|source| source.source()?.downcast_ref::<io::Error>()).map(io::Error::kind);
+    // Before the first byte of an answer.
+    let has_ended = source.is_some_and(hyper::Error::is_incomplete_message)
+        || matches!(broken, Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe));
+    let first: &(dyn Error + 'static) = error;
+    let mut causes = std::iter::successors(Some(first), |error| (**error).source());
+    if causes.any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)) {
         TransportError::Malformed(with_causes(error))
-    } else if has_ended(error) && interims {
+    } else if has_ended && interims {
         TransportError::Malformed("only interim answers came, and no final one".to_owned())
     } else if error.is_connect() {
         TransportError::Unreached(with_causes(error))
-    } else if was_not_sent(error) {
+    } else if source.is_some_and(hyper::Error::is_canceled) {
         TransportError::Unsent(with_causes(error))
-    } else if has_ended(error) && gave_answers(error) {
+    } else if has_ended && gave_answers(error) {
         TransportError::Idle(with_causes(error))
     } else {
         TransportError::Connection(with_causes(error))
@@ -190,26 +204,159 @@ async fn next_piece(
     }
 }
 
-/// Whether an error is that something came which is not HTTP.
-fn is_malformed(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    causes.any(|error| error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse))
+/// The decoded pieces after the head of an answer.
+pub(crate) type Body = BoxStream<'static, Result<Bytes, TransportError>>;
+
+/// The head of an answer, and its body as it arrives.
+pub struct Arrival {
+    /// The status.
+    pub status: u16,
+    /// The header as it came.
+    pub headers: HeaderMap,
+    /// The body, without content codings. Dropping it stops reading.
+    pub body: Body,
 }
 
-/// Whether the connection was gone before the request left.
-fn was_not_sent(error: &HyperError) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<hyper::Error>());
-    source.is_some_and(hyper::Error::is_canceled)
+/// Why there is no answer, or no more of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// No answer, or no next piece, in time.
+    #[error("no answer in time")]
+    Timeout,
+    /// No connection; the chain of causes.
+    #[error("{0}")]
+    Unreached(String),
+    /// The connection was gone before the request left; the chain of causes.
+    #[error("{0}")]
+    Unsent(String),
+    /// An idle connection was closed under the request; the chain of causes.
+    #[error("{0}")]
+    Idle(String),
+    /// A connection that broke; the chain of causes.
+    #[error("{0}")]
+    Connection(String),
+    /// The body is not in its declared coding; the chain of causes.
+    #[error("{0}")]
+    Decode(String),
+    /// Invalid HTTP.
+    #[error("{0}")]
+    Malformed(String),
 }
 
-/// Whether the connection ended before the first byte of an answer.
-fn has_ended(error: &HyperError) -> bool {
-    let Some(source) = std::error::Error::source(error).and_then(|source| source.downcast_ref::<hyper::Error>()) else {
-        return false;
-    };
-    let broken = std::error::Error::source(source).and_then(|source| source.downcast_ref::<std::io::Error>());
-    source.is_incomplete_message()
-        || broken.is_some_and(|error| {
-            matches!(error.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe)
-        })
+impl TransportError {
+    /// Whether a retry, which takes a slot of its own, does no harm: the origin cannot have acted upon the request (RFC
+    /// 9112 §9.3.1, §9.6). If the request may have arrived and counted there, a retry is worth it only if it
+    /// `is_awaited`.
+    pub(super) fn allows_another_try(&self, method: &Method, is_awaited: bool) -> bool {
+        match self {
+            Self::Unsent(_) => true,
+            Self::Idle(_) => method.is_safe() && is_awaited,
+            _ => false,
+        }
+    }
+}
+
+/// Carries requests. An implementation bounds the time of the whole answer, body included.
+#[async_trait]
+pub trait Transport: Send + Sync {
+    /// Sends GET or HEAD for `url` with these header fields; no redirect is followed.
+    ///
+    /// # Errors
+    /// When the head of an answer does not arrive.
+    async fn fetch(&self, method: &Method, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError>;
+}
+
+/// Whether a connection gave an answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers(Arc<AtomicBool>);
+
+impl Answers {
+    pub(super) fn came(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Opens such connections over TCP.
+#[derive(Clone, Debug)]
+pub(super) struct Connector(pub HttpConnector);
+
+impl Service<Uri> for Connector {
+    type Response = MarkedStream;
+    type Error = <HttpConnector as Service<Uri>>::Error;
+    type Future = BoxFuture<'static, Result<MarkedStream, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        self.0.call(uri).map_ok(|stream| MarkedStream { stream, answers: Answers::default() }).boxed()
+    }
+}
+
+pub(super) struct MarkedStream {
+    stream: TokioIo<TcpStream>,
+    answers: Answers,
+}
+
+impl Connection for MarkedStream {
+    fn connected(&self) -> Connected {
+        self.stream.connected().extra(self.answers.clone())
+    }
+}
+
+impl Read for MarkedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl Write for MarkedStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The interim answers to one request (RFC 9110 §15.2): how many came, and what is wrong with the first bad one.
+#[derive(Debug, Default)]
+struct Interims(watch::Sender<(usize, Option<BadAnswer>)>);
+
+impl Interims {
+    /// Receives one more; returns whether to pass it on.
+    fn hear(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        let mut passes = false;
+        self.0.send_modify(|(count, bad)| {
+            *bad = bad.or(check_interim(status, headers, *count).err());
+            *count += 1;
+            passes = bad.is_none();
+        });
+        passes
+    }
+
+    /// Whether any came.
+    fn came(&self) -> bool {
+        self.0.borrow().0 > 0
+    }
+
+    /// Waits for the first bad one.
+    async fn bad(&self) -> Option<BadAnswer> {
+        let mut heard = self.0.subscribe();
+        heard.wait_for(|(_, bad)| bad.is_some()).await.ok().and_then(|heard| heard.1)
+    }
 }

@@ -1,31 +1,37 @@
-//! `grandstand bundle export`: writes the current snapshot to one file, through the server that holds the data
-//! directory or directly.
+//! `grandstand bundle export`: writes the current snapshot to one file, as a bundle or for other tools, through the server
+//! that holds the data directory or directly.
 //!
 //! The file gets its name when it is complete. Callers: [`super`].
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, BufWriter, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::dump::{self, Format};
 use super::unfinished::{FileError, Unfinished, remove};
-use super::{Sources, for_scripts, in_file, remote, what};
+use super::{Sources, in_file, told, what};
+use crate::admin::bundle::{EXACT, WHOLE};
+use crate::api::listing::ListingId;
+use crate::api::route::DumpKind;
 use crate::app::core::open_snapshots;
 use crate::bundle::signature::{self, Signer};
 use crate::bundle::trust::open_file;
 use crate::bundle::{Bundle, Manifest};
-use crate::cli::holder::Holder;
-use crate::cli::progress::{Display, bytes_bar};
-use crate::cli::{Failure, load_for_snapshots, logging};
+use crate::cli::server::Holder;
+use crate::cli::terminal::{bytes_bar, counting, start_log};
+use crate::cli::{Failure, load_for_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
+use crate::dumps::{DumpError, write};
 use crate::snapshots::Snapshots;
 use crate::snapshots::export::Exported;
-use crate::store::DataDir;
+use crate::store::{DataDir, StoreError};
 use crate::words::counted;
 
 /// Arguments of `grandstand bundle export`.
@@ -56,6 +62,34 @@ pub(super) struct Export {
     sign: Option<PathBuf>,
 }
 
+/// `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A bundle, for another grandstand
+    Bundle,
+    /// Each listing on a line of its own, as the origin sent it
+    Ndjson,
+    /// Each detail on a line of its own, with the id of its listing
+    DetailsNdjson,
+    /// The listings as a table
+    Csv,
+    /// The listings as points on a map
+    Geojson,
+}
+
+impl Format {
+    /// The dump of that format; `None`: a bundle.
+    pub(super) const fn dump(self) -> Option<DumpKind> {
+        match self {
+            Self::Bundle => None,
+            Self::Ndjson => Some(DumpKind::Ndjson),
+            Self::DetailsNdjson => Some(DumpKind::Details),
+            Self::Csv => Some(DumpKind::Csv),
+            Self::Geojson => Some(DumpKind::Geojson),
+        }
+    }
+}
+
 /// Why no bundle was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
@@ -72,12 +106,12 @@ pub(super) enum ExportError {
 impl Export {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load_for_snapshots(&self.sources)?;
-        logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
+        start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {
             if self.since.is_some() || self.sign.is_some() {
                 return Err(Failure::usage(ExportError::NotForDumps));
             }
-            return dump::export(&config, kind, &self.file, self.json);
+            return export_dump(&config, kind, &self.file, self.json);
         }
         if self.file.as_os_str() == "-" {
             return Err(Failure::usage(ExportError::NoFile));
@@ -92,9 +126,7 @@ impl Export {
             wrong => wrong,
         })?;
         // Verified as an import will do it.
-        let bar = bytes_bar("verifying");
-        let bundle = Bundle::open(unfinished.file(), &mut |done, of| bar.show(done, of))?;
-        bar.finish();
+        let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
         let sign = |signer: &Signer| -> Result<_, Failure> {
             let path = signature::path_of(&self.file);
@@ -113,11 +145,15 @@ impl Export {
             Some((signature, path, key)) => signature.finish().map(|_| Some((path, key)))?,
             None => remove(&signature::path_of(&self.file)).map(|()| None)?,
         };
-        made.remember();
+        if let Some((_data_dir, snapshots, exported)) = made
+            && let Err(error) = snapshots.remember(exported)
+        {
+            eprintln!("warning: this export could not be recorded ({error}); a delta from it may be impossible");
+        }
         if self.json {
             let key = signed.map(|(_, key)| key.to_string());
             let state = if key.is_some() { "verified" } else { "none" };
-            let told = for_scripts::told(&self.file, "exported", manifest, &json!({ "state": state, "key": key }))?;
+            let told = told(&self.file, "exported", manifest, &json!({ "state": state, "key": key }))?;
             println!("{told}");
             return Ok(ExitCode::SUCCESS);
         }
@@ -130,42 +166,30 @@ impl Export {
     }
 }
 
-/// A written bundle.
-enum Made {
-    /// By a server, which records it.
-    There,
-    /// By this process, with the directory locked until it is recorded.
-    Here(Box<(DataDir, Snapshots, Exported)>),
-}
-
-impl Made {
-    /// Records the finished export.
-    fn remember(self) {
-        if let Self::Here(made) = self {
-            let (_data_dir, snapshots, exported) = *made;
-            if let Err(error) = snapshots.remember(exported) {
-                eprintln!("warning: this export could not be recorded ({error}); a delta from it may be impossible");
-            }
-        }
-    }
-}
-
-fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Failure> {
-    let (made, known) = match Holder::find(config, open_snapshots)? {
+/// Writes a bundle. If this process does, it holds the data directory until the export is recorded; a server records it.
+fn make(
+    config: &Config,
+    out: &mut File,
+    since: Option<&str>,
+) -> Result<Option<(DataDir, Snapshots, Exported)>, Failure> {
+    let (made, is_exact, is_whole) = match Holder::find(config, open_snapshots)? {
         Holder::Here(data_dir, snapshots) => {
-            let mut display = Display::new();
-            let exported = snapshots.export(out, since, &mut |done, of| display.count(0, "details", done, of));
-            display.finish();
-            let exported = exported?;
-            let known = remote::Known { is_exact: exported.is_exact, is_whole: exported.is_whole };
-            (Made::Here(Box::new((data_dir, snapshots, exported))), known)
+            let exported = snapshots.export(out, since, &mut counting("details"))?;
+            let (is_exact, is_whole) = (exported.is_exact, exported.is_whole);
+            (Some((data_dir, snapshots, exported)), is_exact, is_whole)
         }
-        Holder::There { admin, token } => (Made::There, remote::export(&admin, token.as_ref(), since, out)?),
+        Holder::There(server) => {
+            let query = since.map(|id| format!("?since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+            out.set_len(0).and_then(|()| out.rewind())?;
+            let head = server.download(&query.unwrap_or_default(), "the server is writing the bundle", out)?;
+            let unless_denied = |name| head.get(name).is_none_or(|told| told != "false");
+            (None, unless_denied(EXACT), unless_denied(WHOLE))
+        }
     };
-    if !known.is_whole {
+    if !is_whole {
         eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
-    if !known.is_exact {
+    if !is_exact {
         eprintln!(
             "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export"
         );
@@ -203,4 +227,82 @@ fn base(since: &str) -> Result<String, Failure> {
         return Ok(bundle.manifest().snapshot.to_string());
     }
     Ok(since.to_owned())
+}
+
+/// Writes a dump into a file, which has its name when it is whole, or to standard output.
+fn export_dump(config: &Config, kind: DumpKind, path: &Path, json: bool) -> Result<ExitCode, Failure> {
+    if path.as_os_str() == "-" {
+        let mut out = Watching { out: io::stdout().lock(), is_closed: false };
+        return match make_dump(config, kind, &mut out) {
+            // The reader has ended, as `head` does: the exit code that a shell gives for that.
+            Err(_) if out.is_closed => Ok(ExitCode::from(128 + 13)),
+            made => made.map(|_snapshot| ExitCode::SUCCESS),
+        };
+    }
+    let mut unfinished = Unfinished::beside(path)?;
+    let snapshot = make_dump(config, kind, unfinished.file())?;
+    let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
+    if json {
+        let told = json!({ "exported": true, "file": file, "format": format, "snapshot": snapshot, "bytes": bytes });
+        println!("{told}");
+    } else {
+        println!("{file}: snapshot {snapshot} as {format}, {bytes} bytes");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a dump; returns the id of its snapshot.
+fn make_dump(config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<String, Failure> {
+    let (_data_dir, snapshots) = match Holder::find(config, open_snapshots)? {
+        Holder::Here(data_dir, snapshots) => (data_dir, snapshots),
+        Holder::There(server) => {
+            let head = server.download(&format!("?format={}", kind.as_str()), "the server writes the dump", out)?;
+            let snapshot = head.get("mirror-snapshot").and_then(|id| id.to_str().ok());
+            return Ok(snapshot.unwrap_or("-").to_owned());
+        }
+    };
+    let published = snapshots.current().get().ok_or(DumpError::Nothing)?;
+    let damaged = Cell::new(0);
+    let body = |(_, read): (ListingId, Result<Option<Bytes>, StoreError>)| match read {
+        Err(StoreError::Damaged(_)) => {
+            damaged.set(damaged.get() + 1);
+            Ok(None)
+        }
+        // The origin has none.
+        read => Ok(read?.filter(|body| !body.is_empty())),
+    };
+    let ids = write::detailed(kind, &published.dataset);
+    let details = Box::new(snapshots.store().bodies_in_turn(&ids).map(body));
+    let mut out = BufWriter::with_capacity(1 << 18, out);
+    write::write(kind, &published.dataset, details, &mut out, &mut counting("listings"))?;
+    out.flush()?;
+    if damaged.get() > 0 {
+        eprintln!("warning: {} stored details are damaged and were left out", damaged.get());
+    }
+    Ok(published.dataset.id.to_string())
+}
+
+/// Notices that nobody reads what is written.
+struct Watching<W> {
+    out: W,
+    is_closed: bool,
+}
+
+impl<W: Write> Watching<W> {
+    fn noticed<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.is_closed |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl<W: Write> Write for Watching<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes);
+        self.noticed(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.out.flush();
+        self.noticed(flushed)
+    }
 }

@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::Value;
 use url::Url;
 
-use super::{Sources, for_scripts, opened, remote, signature, signed, trusted};
-use crate::admin::bundle::{learn, tidy};
+use super::{Sources, opened, signature, signed, told, trusted};
+use crate::admin::bundle::{imported, learn, tidy};
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
+use crate::bundle::signature::text_beside;
 use crate::bundle::trust::Opened;
-use crate::cli::holder::Holder;
-use crate::cli::{Failure, load_for_snapshots, logging};
+use crate::cli::server::Holder;
+use crate::cli::snapshot::NOT_CURRENT;
+use crate::cli::terminal::start_log;
+use crate::cli::{Failure, load_for_snapshots};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
@@ -46,44 +48,53 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load_for_snapshots(&self.sources)?;
-        logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
+        start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         let bundle = opened(&self.file, &trusted(&config)?, config.bundle.max_size)?;
         for doubt in doubts(&config, bundle.bundle.manifest(), Clock::system().now_wall()) {
             eprintln!("warning: {doubt}");
         }
-        let told = match Holder::find(&config, open_snapshots_anew)? {
+        let done = match Holder::find(&config, open_snapshots_anew)? {
             Holder::Here(_data_dir, snapshots) => {
                 let now_ms = Clock::system().now_wall().as_millis();
-                let imported =
-                    snapshots.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
+                let done = snapshots.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
                 let tidied = snapshots.tidy().and_then(|()| snapshots.store().forget_vanished());
                 if let Err(error) = tidied {
                     eprintln!("warning: data that is no longer needed could not be removed: {error}");
                 }
-                Told {
-                    snapshot: imported.snapshot.to_string(),
-                    listings: imported.listings as u64,
-                    before: imported.before.map(|before| before.to_string()),
-                    is_older: imported.is_older,
-                    is_served: imported.is_served,
-                }
+                imported(&done)
             }
-            Holder::There { admin, token } => {
-                let Import { file, allow_older, .. } = self;
-                Told::of(&remote::import(&admin, token.as_ref(), file, &bundle.file, *allow_older)?)
+            Holder::There(server) => {
+                // Whether it is a signature is for the server to say.
+                let signature = text_beside(&self.file)?;
+                let query = if self.allow_older { "?allow_older=true" } else { "" };
+                server.upload(query, signature.as_deref(), &bundle.file)?
             }
         };
+        let manifest = bundle.bundle.manifest();
         if self.json {
-            let told = told.json(for_scripts::told(
-                &self.file,
-                "imported",
-                bundle.bundle.manifest(),
-                &signature(&Ok(bundle.voucher)),
-            )?);
+            let signature = signature(&Ok(bundle.voucher));
+            let mut told = told(&self.file, "imported", manifest, &signature)?;
+            for key in ["before", "older", "served"] {
+                told[key] = done[key].clone();
+            }
             println!("{told}");
             return Ok(ExitCode::SUCCESS);
         }
-        told.print(&self.file, bundle.bundle.manifest().details.present, &signed(&bundle.voucher));
+        let (snapshot, listings) = (done["imported"].as_str().unwrap_or("-"), done["listings"].as_u64().unwrap_or(0));
+        let (listings, details) = (counted(listings, "listing"), counted(manifest.details.present, "detail"));
+        println!("imported {}: snapshot {snapshot} with {listings} and {details}", self.file.display());
+        println!("{}", signed(&bundle.voucher));
+        if let Some(before) = done["before"].as_str().filter(|before| *before != snapshot) {
+            println!(
+                "the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again"
+            );
+        }
+        if done["older"] == true {
+            eprintln!("warning: the imported data is older than the data before it");
+        }
+        if done["served"] != true {
+            println!("{NOT_CURRENT}");
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -112,56 +123,6 @@ fn doubts(config: &Config, manifest: &Manifest, now: WallTime) -> Vec<String> {
         }
     }
     doubts
-}
-
-/// The result of an import.
-struct Told {
-    snapshot: String,
-    listings: u64,
-    before: Option<String>,
-    is_older: bool,
-    is_served: bool,
-}
-
-impl Told {
-    /// The result from a server.
-    fn of(value: &Value) -> Self {
-        Self {
-            snapshot: value["imported"].as_str().unwrap_or("-").to_owned(),
-            listings: value["listings"].as_u64().unwrap_or(0),
-            before: value["before"].as_str().map(str::to_owned),
-            is_older: value["older"] == true,
-            is_served: value["served"] == true,
-        }
-    }
-
-    /// The same for scripts.
-    fn json(&self, mut told: Value) -> Value {
-        told["before"] = self.before.clone().into();
-        told["older"] = self.is_older.into();
-        told["served"] = self.is_served.into();
-        told
-    }
-
-    fn print(&self, file: &Path, details: u64, signed: &str) {
-        let Self { snapshot, listings, before, is_older, is_served } = self;
-        let (listings, details) = (counted(*listings, "listing"), counted(details, "detail"));
-        println!("imported {}: snapshot {snapshot} with {listings} and {details}", file.display());
-        println!("{signed}");
-        if let Some(before) = before.as_ref().filter(|before| *before != snapshot) {
-            println!(
-                "the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again"
-            );
-        }
-        if *is_older {
-            eprintln!("warning: the imported data is older than the data before it");
-        }
-        if !is_served {
-            println!(
-                "not current yet, because a rollback is in effect; `grandstand snapshot release` makes the newest snapshot current"
-            );
-        }
-    }
 }
 
 /// Imports a bundle before a server starts, unless the data directory is as new.

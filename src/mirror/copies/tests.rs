@@ -7,9 +7,8 @@ use crate::store::DataDir;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::ClientConfig;
 use crate::upstream::status::OriginStatus;
-use crate::upstream::transport::{Arrival, Transport, TransportError};
 use crate::upstream::window::Class;
-use crate::upstream::wire::Wire;
+use crate::upstream::wire::{Arrival, Transport, TransportError, Wire};
 use sample_origin::{Origin, Switches, World};
 
 use super::*;

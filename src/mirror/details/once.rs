@@ -13,7 +13,7 @@ use crate::store::DetailRecord;
 use crate::tasks::single_flight::{Role, SingleFlight};
 use crate::upstream::budget::Spent;
 use crate::upstream::client::{AskError, Asker, OriginClient};
-use crate::upstream::failures::Failures;
+use crate::upstream::health::Failures;
 
 use super::Details;
 

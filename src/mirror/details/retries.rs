@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::api::listing::ListingId;
 use crate::clock::backoff::doubled;
 use crate::clock::{Monotonic, WallTime};
-use crate::upstream::log_throttle::LogThrottle;
+use crate::upstream::health::LogThrottle;
 use crate::upstream::status::DetailTrouble;
 
 /// So many different details in a row fail: the origin gives none, and it is not about one listing.

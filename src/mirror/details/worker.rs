@@ -47,7 +47,8 @@ impl DetailWorker {
             if retries.has_ended() {
                 tracing::info!("the origin gives details again");
             }
-            self.shared.copies.client.status().set_details(retries.trouble());
+            let trouble = retries.trouble();
+            self.shared.copies.client.status().update(|picture| picture.details = trouble);
             let published = newest.filter(|_| !self.shared.details.0.arrivals.is_backed_up());
             if let Some(published) = published.filter(|_| retries.rests(now).is_none()) {
                 let (dataset, disturbed) =

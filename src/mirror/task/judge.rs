@@ -51,9 +51,9 @@ impl Mirror {
             (self.schedule.is_pass_asked, self.schedule.tried) = (false, Some(self.clock.now_mono()));
         }
         if newest.is_none() {
-            self.status.set_state(OriginState::Crawling);
+            self.status.update(|picture| picture.state = OriginState::Crawling);
         }
-        self.status.set_pass(Some(Progress { done: 0, of: 0 }));
+        self.status.update(|picture| picture.pass = Some(Progress { done: 0, of: 0 }));
         let now = (now_ms, self.clock.now_mono());
         let reading = Reading::new(purpose, started_ms, newest.as_deref(), now, expects_news);
         self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
@@ -66,7 +66,7 @@ impl Mirror {
         let Some(progress) = reading.fetch_batch(&self.copies, now_ms).await? else {
             return self.judge(reading).await;
         };
-        self.status.set_pass(Some(progress));
+        self.status.update(|picture| picture.pass = Some(progress));
         Ok(Next::Again(Duration::ZERO))
     }
 
@@ -182,7 +182,7 @@ impl Mirror {
             self.publish_assembled(assembled, Proof::of(Certificate::Provisional, pass.until_ms())).await?;
         }
         reading.next_round(unproven);
-        self.status.set_pass(Some(reading.progress()));
+        self.status.update(|picture| picture.pass = Some(reading.progress()));
         Ok(Next::Again(self.copies.lag()))
     }
 
@@ -227,7 +227,7 @@ impl Mirror {
         {
             return Ok(next);
         }
-        self.status.set_state(OriginState::Nonsense);
+        self.status.update(|picture| picture.state = OriginState::Nonsense);
         self.status.error(&text, self.clock.now_wall());
         let now_ms = self.clock.now_wall().as_millis();
         if reading.purpose == Purpose::Certify {
@@ -267,9 +267,11 @@ impl Mirror {
     /// The published data is as settled as it can be.
     pub(super) fn settled(&mut self, before: Option<&SnapshotId>) -> Result<Next, MirrorError> {
         let newest = self.newest().map(|newest| newest.dataset.id.clone());
-        self.status.set_state(if newest.as_ref() == before { OriginState::Unchanged } else { OriginState::Changed });
+        self.status.update(|picture| {
+            picture.state = if newest.as_ref() == before { OriginState::Unchanged } else { OriginState::Changed }
+        });
         self.answers_agree();
-        self.status.passed();
+        self.status.update(|picture| picture.passes += 1);
         self.store().remove_state(STARTED)?;
         self.looked();
         Ok(Next::Done)

@@ -79,7 +79,7 @@ impl ShrinkGuard {
     /// The origin no longer has the held list.
     pub(super) fn let_go(&mut self) {
         self.held = None;
-        self.status.set_held(None);
+        self.status.update(|picture| picture.held = None);
     }
 
     /// Nothing is held back or accepted any more.
@@ -120,7 +120,9 @@ impl ShrinkGuard {
             );
             tracing::warn!(reason, "a snapshot is held back");
             let snapshot = next.list.dataset.id.to_string();
-            self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: served as u64, reason }));
+            self.status.update(|picture| {
+                picture.held = Some(Held { snapshot, listings: then as u64, serving: served as u64, reason });
+            });
             self.held = Some(next.clone());
             return Ok(None);
         }

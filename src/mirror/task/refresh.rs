@@ -128,7 +128,7 @@ impl Mirror {
                     _ => "nothing is probed",
                 };
                 tracing::info!(what, "the origin has changed");
-                self.status.set_state(OriginState::Changed);
+                self.status.update(|picture| picture.state = OriginState::Changed);
                 let (left_out, volatile_values) = (newest.meta.left_out.clone(), newest.meta.volatile_values.clone());
                 let beside = Beside { left_out, volatile_values };
                 self.follow(&newest.dataset, &beside, &answers, started_ms).await?;
@@ -160,7 +160,7 @@ impl Mirror {
     }
 
     fn looked_at(&mut self, state: OriginState) {
-        self.status.set_state(state);
+        self.status.update(|picture| picture.state = state);
         self.looked();
     }
 
@@ -265,7 +265,7 @@ impl Mirror {
         self.publish(candidate.list.clone(), proof).await?;
         self.order.placed_by.clone_from(&candidate.placed_by);
         self.answers_agree();
-        self.status.set_state(OriginState::Changed);
+        self.status.update(|picture| picture.state = OriginState::Changed);
         Ok(Next::Done)
     }
 

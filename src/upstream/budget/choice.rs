@@ -27,7 +27,7 @@ pub(super) enum ClientTurn {
 
 /// The inputs of [`choose`].
 #[derive(Debug)]
-pub(super) struct View<'a> {
+pub(super) struct ChoiceView<'a> {
     /// All who wait.
     pub queue: &'a Queue,
     /// Free slots.
@@ -52,7 +52,7 @@ pub(super) struct View<'a> {
 }
 
 /// The next ticket; `None` when none may go.
-pub(super) fn choose(view: &View<'_>) -> Option<u64> {
+pub(super) fn choose(view: &ChoiceView<'_>) -> Option<u64> {
     if view.free == 0 {
         return None;
     }
@@ -105,7 +105,7 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
 
 /// A request's kind, as a test of whether a failing origin answers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Probe {
+pub(super) enum ProbeKind {
     Refresh,
     Crawl,
     /// A read behind a stale answer: the origin has answered it before.
@@ -115,7 +115,7 @@ pub(super) enum Probe {
     Background,
 }
 
-impl Probe {
+impl ProbeKind {
     const ALL: [Self; 6] = [Self::Refresh, Self::Crawl, Self::Stale, Self::Awaited, Self::Details, Self::Background];
 
     /// The kind of waiting request.
@@ -133,7 +133,7 @@ impl Probe {
 
 /// Who tests whether a failing origin answers again: all kinds in turns, because one kind may fail although everything
 /// else works.
-pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> {
+pub(super) fn choose_probe(view: &ChoiceView<'_>, last: Option<ProbeKind>) -> Option<u64> {
     if view.free == 0 {
         return None;
     }
@@ -141,14 +141,14 @@ pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> 
     let clients = spare && view.client_used < client_share(view.limit, view.crawl_has_work);
     let first = |class: Class| spare.then(|| view.queue.first_of(class)).flatten();
     let after = last.map_or(0, |last| last as usize + 1);
-    let mut turns = Probe::ALL.iter().cycle().skip(after).take(Probe::ALL.len());
+    let mut turns = ProbeKind::ALL.iter().cycle().skip(after).take(ProbeKind::ALL.len());
     turns.find_map(|probe| match probe {
-        Probe::Refresh => view.queue.first_of(Class::Refresh),
-        Probe::Crawl => first(Class::Crawl),
-        Probe::Stale => clients.then(|| view.queue.most_wanted(view.now))?,
-        Probe::Awaited => clients.then(|| view.queue.first_awaited().or_else(|| view.queue.most_refused()))?,
-        Probe::Details => first(Class::Details),
-        Probe::Background => first(Class::Background),
+        ProbeKind::Refresh => view.queue.first_of(Class::Refresh),
+        ProbeKind::Crawl => first(Class::Crawl),
+        ProbeKind::Stale => clients.then(|| view.queue.most_wanted(view.now))?,
+        ProbeKind::Awaited => clients.then(|| view.queue.first_awaited().or_else(|| view.queue.most_refused()))?,
+        ProbeKind::Details => first(Class::Details),
+        ProbeKind::Background => first(Class::Background),
     })
 }
 

@@ -12,12 +12,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use crate::clock::{Clock, Monotonic};
+
 use super::super::window::Class;
 use super::promise::Late;
+use super::queue::Demand;
 use super::queue::Waiting;
-use super::state::State;
+use super::state::{BudgetState, MOST_WANTED};
 use super::{Permit, Spent};
-use crate::clock::{Clock, Monotonic};
 
 /// How many turns are given under one lock: new requests wait for the lock.
 const TURNS_AT_ONCE: usize = 64;
@@ -39,31 +41,26 @@ pub(super) struct Dispatcher {
 
 /// Everything behind the lock.
 pub(super) struct DispatcherState {
-    pub(super) state: State,
+    pub(super) state: BudgetState,
     /// How to tell each waiting request.
     calls: HashMap<u64, oneshot::Sender<Call>>,
     /// Results to send once the lock is free.
-    said: Vec<Said>,
+    said: Vec<Message>,
     is_kept: bool,
     /// What the keeper sleeps until.
     alarm: Option<Monotonic>,
 }
 
 /// A result, and how to send it.
-struct Said {
-    to: Option<oneshot::Sender<Call>>,
-    what: Call,
-}
+type Message = (Option<oneshot::Sender<Call>>, Call);
 
-impl Said {
-    /// Sends it; returns a permit nobody takes.
-    fn say(self) -> Option<Permit> {
-        let untold = match self.to {
-            Some(to) => to.send(self.what).err()?,
-            None => self.what,
-        };
-        untold.ok()
-    }
+/// Sends a result; returns a permit nobody takes.
+fn say((to, what): Message) -> Option<Permit> {
+    let untold = match to {
+        Some(to) => to.send(what).err()?,
+        None => what,
+    };
+    untold.ok()
 }
 
 impl DispatcherState {
@@ -96,7 +93,7 @@ impl DispatcherState {
 
     /// Refuses a request that has left the queue.
     fn refuse(&mut self, ticket: u64, spent: Spent) {
-        self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
+        self.said.push((self.calls.remove(&ticket), Err(spent)));
     }
 
     /// Promises a slot to a read that has just entered the queue, and dismisses the reads that this makes late. Returns
@@ -117,7 +114,7 @@ impl DispatcherState {
 
 impl Dispatcher {
     /// A dispatcher without a keeper.
-    pub(super) fn new(state: State, clock: Clock) -> Self {
+    pub(super) fn new(state: BudgetState, clock: Clock) -> Self {
         let dispatch = DispatcherState { state, calls: HashMap::new(), said: Vec::new(), is_kept: false, alarm: None };
         Self { clock, dispatch: Mutex::new(dispatch), rearmed: Notify::new(), unkept: Notify::new() }
     }
@@ -145,7 +142,7 @@ impl Dispatcher {
         loop {
             let is_all = said.len() < TURNS_AT_ONCE;
             // A request that has just left takes no turn.
-            let mut unused: Vec<Permit> = said.into_iter().filter_map(Said::say).collect();
+            let mut unused: Vec<Permit> = said.into_iter().filter_map(say).collect();
             if is_all && unused.is_empty() {
                 return result;
             }
@@ -159,13 +156,13 @@ impl Dispatcher {
     }
 
     /// Gives turns, and makes the keeper wake in time; returns the results to send.
-    fn turns(self: &Arc<Self>, dispatch: &mut DispatcherState, now: Monotonic) -> Vec<Said> {
+    fn turns(self: &Arc<Self>, dispatch: &mut DispatcherState, now: Monotonic) -> Vec<Message> {
         dispatch.dismiss_taken_over(now);
         while dispatch.said.len() < TURNS_AT_ONCE
             && let Some(ticket) = dispatch.state.chosen(now)
         {
             let permit = Permit::unused(self, dispatch.state.give(ticket, now));
-            dispatch.said.push(Said { to: dispatch.calls.remove(&ticket), what: Ok(permit) });
+            dispatch.said.push((dispatch.calls.remove(&ticket), Ok(permit)));
         }
         if dispatch.is_kept && dispatch.state.queue.len() > 0 {
             let wake = dispatch.state.wake_at(now);
@@ -224,7 +221,7 @@ impl Drop for Keeper {
 }
 
 /// A place in the queue, left on drop.
-pub(super) struct Place {
+pub(super) struct QueuePlace {
     dispatcher: Arc<Dispatcher>,
     ticket: u64,
     call: oneshot::Receiver<Call>,
@@ -232,7 +229,7 @@ pub(super) struct Place {
     is_left: bool,
 }
 
-impl Place {
+impl QueuePlace {
     /// A place at the end of the queue; or at the front, with its turn.
     ///
     /// # Errors
@@ -313,13 +310,57 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         if !self.is_left {
             self.dispatcher.change(|dispatch, _| {
                 dispatch.calls.remove(&self.ticket);
                 dispatch.state.queue.remove(self.ticket);
             });
+        }
+    }
+}
+
+impl DispatcherState {
+    /// Judges a client whose shared fetch got no slot as if it asked now. `None`: it would be promised a slot.
+    pub(super) fn judge(&mut self, waiting: Waiting, now: Monotonic) -> Option<Spent> {
+        let is_over = waiting.until.is_some_and(|until| until <= now);
+        let refused = self.state.judge(waiting, now);
+        // It cannot wait any more, so a slot that is free now does not help.
+        refused.or_else(|| is_over.then(Spent::soon))
+    }
+
+    /// A client waits for a background fetch: the fetch takes the client's place in the queue, if that brings a slot in
+    /// time, and leaves the queue when the client's patience ends. `Some`: it does not bring one, and this is what the
+    /// client is told; the fetch keeps its place.
+    pub(super) fn take_over(&mut self, demand: &Demand, waiting: Waiting, now: Monotonic) -> Option<Spent> {
+        // Without a ticket, the fetch has its slot, or another client waits for it.
+        let ticket = self.state.queue.wanted_for(demand)?;
+        if self.state.has_no_place(&waiting) {
+            self.state.count_refusal(now);
+            return Some(self.state.told_of(demand, now));
+        }
+        let before = self.state.queue.remove(ticket)?;
+        let client = waiting.client;
+        self.state.queue.take_over(ticket, waiting);
+        if self.promise(ticket, client, now).is_some() {
+            self.state.queue.put(ticket, before);
+            return Some(self.state.told_of(demand, now));
+        }
+        // It is awaited now: clients that come later join it.
+        demand.sent();
+        None
+    }
+
+    /// Makes room for a read that more households were refused than another one that waits.
+    pub(super) fn make_room_for(&mut self, waiting: &Waiting, now: Monotonic) {
+        let Some(demand) = waiting.demand.as_ref().filter(|demand| demand.is_refused()) else { return };
+        if self.state.queue.wanted() >= MOST_WANTED
+            && let Some((least, votes)) = self.state.queue.least_refused()
+            && votes < demand.votes()
+        {
+            let spent = self.state.spent(Class::Client, now);
+            self.dismiss(least, spent);
         }
     }
 }

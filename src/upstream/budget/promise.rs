@@ -4,7 +4,7 @@
 //! the wire that time is not known yet: it is computed as if the answer came now. A read that was promised its slot
 //! goes before stale reads that come later. Only a client that was served longer ago may overtake it. If the overtaken
 //! read then comes too late, it is refused at that moment, not at the end of its patience. Pure: time is an argument.
-//! Callers: [`super::dispatch`], [`super::joined`].
+//! Callers: [`super::dispatch`].
 
 use std::iter::zip;
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ use crate::clock::Monotonic;
 use super::super::window::{Class, SPAN};
 use super::Spent;
 use super::choice::client_share;
-use super::demand::Demand;
+use super::queue::Demand;
 use super::queue::Waiting;
-use super::state::State;
+use super::state::BudgetState;
 
 /// At most this many clients that were served longer ago count in an estimate. More would not lengthen it: it ends
 /// after a minute at the latest, when every slot has been free once.
@@ -40,7 +40,7 @@ pub(super) struct Late {
     pub(super) spent: Spent,
 }
 
-impl State {
+impl BudgetState {
     /// Promises a slot to a read that has just entered the queue. Returns the reads that get none in time: this one, or
     /// others that it overtakes.
     pub(super) fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Vec<Late> {

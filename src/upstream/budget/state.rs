@@ -9,9 +9,8 @@ use crate::clock::{Monotonic, WallTime};
 
 use super::super::ledger::Ledger;
 use super::super::window::{Class, SPAN, Window};
-use super::choice::{ClientTurn, Probe, View, choose, choose_probe, client_share, refresh_reserve};
+use super::choice::{ChoiceView, ClientTurn, ProbeKind, choose, choose_probe, client_share, refresh_reserve};
 use super::queue::{Queue, Waiting};
-use super::refusals::Refusals;
 use super::{End, Spent};
 
 /// The shortest pause after each try on a failing origin: by then its result has been judged.
@@ -26,8 +25,8 @@ const MOST_OF_ONE: usize = 256;
 pub(super) const MOST_WANTED: usize = 1024;
 
 /// Everything that decides the next turn.
-#[derive(Debug)]
-pub(super) struct State {
+#[derive(Debug, Default)]
+pub(super) struct BudgetState {
     pub(super) window: Option<Window>,
     pub(super) ledger: Option<Ledger>,
     pub(super) queue: Queue,
@@ -40,7 +39,7 @@ pub(super) struct State {
     pub(super) left: Option<Monotonic>,
     pub(super) ended: Option<Monotonic>,
     /// What was sent last.
-    last_probe: Option<Probe>,
+    last_probe: Option<ProbeKind>,
     pub(super) last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
     /// Whether there are refreshes: their next slots stay free.
@@ -57,39 +56,23 @@ pub(super) struct State {
     pub(super) refusals: Refusals,
 }
 
-impl State {
+impl BudgetState {
     pub(super) fn new(window: Option<Window>, ledger: Option<Ledger>, pause: Duration, now: Monotonic) -> Self {
-        Self {
-            window,
-            ledger,
-            queue: Queue::default(),
-            paused_until: now.plus(pause),
-            on_wire: 0,
-            gentle: None,
-            left: None,
-            ended: None,
-            last_probe: None,
-            last_detail: None,
-            crawl_work: 0,
-            refreshes: false,
-            last_client: None,
-            stale_in_a_row: 0,
-            stale_turns: 0,
-            wanted_sent: VecDeque::new(),
-            spare_sent: VecDeque::new(),
-            refusals: Refusals::default(),
-        }
+        Self { window, ledger, paused_until: now.plus(pause), ..Self::default() }
+    }
+
+    /// How many slots there are.
+    fn limit(&self) -> usize {
+        self.window.as_ref().map_or(usize::MAX, Window::limit)
     }
 
     /// How many slots stay free for the next refresh.
     pub(super) fn reserve(&self) -> usize {
-        let limit = self.window.as_ref().filter(|_| self.refreshes).map(Window::limit);
-        limit.map_or(0, refresh_reserve)
+        self.window.as_ref().filter(|_| self.refreshes).map_or(0, |window| refresh_reserve(window.limit()))
     }
 
     fn pace(&self) -> Duration {
-        let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
-        Duration::from_secs(60) / u32::try_from(limit.max(1)).unwrap_or(u32::MAX)
+        Duration::from_secs(60) / u32::try_from(self.limit().max(1)).unwrap_or(u32::MAX)
     }
 
     fn detail_due(&self, now: Monotonic) -> bool {
@@ -99,8 +82,7 @@ impl State {
     /// Whether far more is asked for than the budget has: in the last minute, more cache misses were refused than twice
     /// its limit.
     pub(super) fn is_overloaded(&mut self, now: Monotonic) -> bool {
-        let limit = self.window.as_ref().map(Window::limit);
-        limit.is_some_and(|limit| self.refusals.lately(now) > 2 * limit)
+        self.refusals.lately(now) > self.limit().saturating_mul(2)
     }
 
     /// How many stale reads may have their turn between two awaited ones. Under overload those who wait are a few of
@@ -123,7 +105,7 @@ impl State {
 
     /// When `before` refused reads have had their turn, by their share of the window.
     pub(super) fn wanted_turn(&self, before: usize, now: Monotonic) -> Monotonic {
-        let share = share_of_wanted(self.window.as_ref().map_or(usize::MAX, Window::limit));
+        let share = share_of_wanted(self.limit());
         let room = share.saturating_sub(self.wanted_sent.len());
         match before.checked_sub(room) {
             None => now,
@@ -134,7 +116,7 @@ impl State {
     /// The time between other turns of clients under overload: the rest of the window, spread over a minute. Otherwise
     /// all slots would be used at once.
     pub(super) fn client_pace(&self) -> Duration {
-        let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
+        let limit = self.limit();
         let wanted = (self.wanted_sent.len() + self.queue.wanted()).min(share_of_wanted(limit));
         let rest = limit.saturating_sub(wanted + self.reserve()).max(1);
         Duration::from_secs(60) / u32::try_from(rest).unwrap_or(u32::MAX)
@@ -229,7 +211,7 @@ impl State {
         }
         let mut used = |class| self.window.as_mut().map_or(0, |window| window.used_by(class, now));
         let (client_used, background_used) = (used(Class::Client), used(Class::Background));
-        let view = View {
+        let view = ChoiceView {
             queue: &self.queue,
             free: self.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
             limit: limit.unwrap_or(usize::MAX / 3),
@@ -249,7 +231,7 @@ impl State {
     pub(super) fn give(&mut self, ticket: u64, now: Monotonic) -> Option<usize> {
         let chosen = self.queue.remove(ticket)?;
         (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
-        self.last_probe = Some(Probe::of(&chosen));
+        self.last_probe = Some(ProbeKind::of(&chosen));
         match (chosen.class, &chosen.demand) {
             (Class::Client, Some(demand)) => {
                 demand.sent();
@@ -342,4 +324,59 @@ impl State {
 /// How many slots of a window go at once to what clients were refused.
 fn share_of_wanted(limit: usize) -> usize {
     (limit / 4).max(1)
+}
+
+/// One bucket counts five seconds, all of them a minute.
+const BUCKET: u64 = 5_000_000_000;
+const BUCKETS: u64 = 12;
+
+/// The refusals of the last minute, to five seconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refusals {
+    counts: [usize; BUCKETS as usize],
+    /// The number of the newest bucket since the clock began.
+    newest: u64,
+}
+
+impl Refusals {
+    /// One more.
+    pub(super) fn note(&mut self, now: Monotonic) {
+        self.advance(now);
+        self.counts[(self.newest % BUCKETS) as usize] += 1;
+    }
+
+    /// How many there were in the last minute.
+    pub(super) fn lately(&mut self, now: Monotonic) -> usize {
+        self.advance(now);
+        self.counts.iter().sum()
+    }
+
+    /// Empties the buckets that begin again.
+    fn advance(&mut self, now: Monotonic) {
+        let newest = (now.as_nanos() / BUCKET).max(self.newest);
+        let passed = (newest - self.newest).min(BUCKETS);
+        for bucket in newest - passed..newest {
+            self.counts[((bucket + 1) % BUCKETS) as usize] = 0;
+        }
+        self.newest = newest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_count_for_a_minute() {
+        let at = Monotonic::from_seconds;
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.lately(at(1_000)), 0);
+        (0..30).for_each(|second| refusals.note(at(1_000 + second)));
+        assert_eq!(refusals.lately(at(1_030)), 30);
+        assert_eq!(refusals.lately(at(1_054)), 30);
+        assert_eq!(refusals.lately(at(1_070)), 15, "the first fifteen seconds are over");
+        assert_eq!(refusals.lately(at(1_500)), 0);
+        refusals.note(at(1_400));
+        assert_eq!(refusals.lately(at(1_500)), 1, "a clock that seems to go back does no harm");
+    }
 }

@@ -8,7 +8,7 @@ mod shares;
 
 use parking_lot::Mutex;
 
-use super::choice::{ClientTurn, Probe, View, choose, choose_probe, refresh_reserve};
+use super::choice::{ChoiceView, ClientTurn, ProbeKind, choose, choose_probe, refresh_reserve};
 use super::queue::Queue;
 use super::*;
 
@@ -25,8 +25,8 @@ fn queue<const N: usize>(all: [(Class, Option<u8>); N]) -> Queue {
     queue
 }
 
-fn view(queue: &Queue) -> View<'_> {
-    View {
+fn view(queue: &Queue) -> ChoiceView<'_> {
+    ChoiceView {
         queue,
         free: 60,
         limit: 60,
@@ -50,16 +50,16 @@ fn the_order_is_refresh_clients_crawl_then_the_rest() {
         (Class::Client, Some(1)),
         (Class::Refresh, None),
     ]);
-    assert_eq!(choose(&View { free: 0, ..view(&all) }), None);
+    assert_eq!(choose(&ChoiceView { free: 0, ..view(&all) }), None);
     for last in (1..=5).rev() {
-        assert_eq!(choose(&View { background_used: 3, ..view(&all) }), (last > 1).then_some(last));
+        assert_eq!(choose(&ChoiceView { background_used: 3, ..view(&all) }), (last > 1).then_some(last));
         all.remove(last);
     }
     // Background checks get a twentieth before details, and more only when nothing else waits.
     let both = queue([(Class::Background, None), (Class::Details, None)]);
     assert_eq!(choose(&view(&both)), Some(1));
     let one = queue([(Class::Background, None)]);
-    assert_eq!(choose(&View { background_used: 3, crawl_has_work: false, ..view(&one) }), Some(1));
+    assert_eq!(choose(&ChoiceView { background_used: 3, crawl_has_work: false, ..view(&one) }), Some(1));
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn one_greedy_client_starves_neither_another_client_nor_the_crawl() {
     let mut all = queue([(Class::Client, Some(1)), (Class::Client, Some(2)), (Class::Crawl, None)]);
     all.had_turn(IpAddr::from([10, 0, 0, 1]));
     assert_eq!(choose(&view(&all)), Some(2));
-    assert_eq!(choose(&View { client_used: 45, ..view(&all) }), Some(3));
-    let idle = View { client_used: 45, crawl_has_work: false, ..view(&all) };
+    assert_eq!(choose(&ChoiceView { client_used: 45, ..view(&all) }), Some(3));
+    let idle = ChoiceView { client_used: 45, crawl_has_work: false, ..view(&all) };
     assert_eq!(choose(&idle), Some(2));
 }
 
@@ -79,13 +79,13 @@ fn all_others_leave_the_slots_of_the_next_refresh_free() {
     {
         let one = queue([(class, client)]);
         for (free, reserve, expected) in [(5, 5, None), (6, 5, Some(1)), (1, 0, Some(1)), (1, 5, None), (0, 0, None)] {
-            let view = View { free, reserve, ..view(&one) };
+            let view = ChoiceView { free, reserve, ..view(&one) };
             assert_eq!(choose(&view), expected, "{class:?} {free} {reserve}");
             assert_eq!(choose_probe(&view, None), expected, "{class:?} {free} {reserve}");
         }
         let both = queue([(class, client), (Class::Refresh, None)]);
-        assert_eq!(choose(&View { free: 1, ..view(&both) }), Some(2), "a refresh takes them");
-        assert_eq!(choose_probe(&View { free: 1, ..view(&both) }, Some(Probe::Refresh)), Some(2));
+        assert_eq!(choose(&ChoiceView { free: 1, ..view(&both) }), Some(2), "a refresh takes them");
+        assert_eq!(choose_probe(&ChoiceView { free: 1, ..view(&both) }, Some(ProbeKind::Refresh)), Some(2));
     }
     for (limit, reserve) in [(0, 0), (1, 0), (3, 0), (4, 1), (12, 3), (19, 4), (20, 5), (60, 5), (6_000, 5)] {
         assert_eq!(refresh_reserve(limit), reserve, "{limit}");
@@ -95,9 +95,9 @@ fn all_others_leave_the_slots_of_the_next_refresh_free() {
 #[test]
 fn background_takes_a_tenth_and_details_are_paced() {
     let background = queue([(Class::Background, None)]);
-    assert_eq!(choose(&View { background_used: 6, ..view(&background) }), None);
+    assert_eq!(choose(&ChoiceView { background_used: 6, ..view(&background) }), None);
     let details = queue([(Class::Details, None)]);
-    assert_eq!(choose(&View { detail_due: false, ..view(&details) }), None);
+    assert_eq!(choose(&ChoiceView { detail_due: false, ..view(&details) }), None);
 }
 
 #[tokio::test]

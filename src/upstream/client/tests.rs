@@ -1,6 +1,8 @@
-//! Failures and pauses of the origin.
+//! Failures and pauses of the origin, and bodies that are read whole.
 
 use std::time::Duration;
+
+use proptest::prelude::*;
 
 use super::*;
 use crate::clock::WallTime;
@@ -118,5 +120,17 @@ async fn an_outage_costs_few_tries() {
             let tried = all.iter().filter(|second| **second / 60 == minute).count();
             assert!((8..=16).contains(&tried), "{tried} tries in minute {minute} when each takes {hangs:?}");
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_was_pushed_comes_out(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20_000), 0..30)) {
+        let mut collected = Collected::default();
+        for piece in &pieces {
+            collected.push(piece);
+        }
+        prop_assert_eq!(collected.len(), pieces.iter().map(Vec::len).sum::<usize>());
+        prop_assert_eq!(collected.into_bytes(), pieces.concat());
     }
 }

@@ -19,7 +19,7 @@ fn changed(kept: i64) -> Before {
 }
 
 impl Known {
-    fn sees(&mut self, stamp: i64, sent: i64, before: impl Into<Option<Before>>) -> Reading {
+    fn sees(&mut self, stamp: i64, sent: i64, before: impl Into<Option<Before>>) -> StampUse {
         self.see(at(stamp), [at(sent); 2], before.into(), TTL)
     }
 }
@@ -27,14 +27,14 @@ impl Known {
 #[test]
 fn the_first_stamp_is_believed_as_far_as_a_copy_can_be_old() {
     for (age, reading) in [
-        (0, Reading::Used),
-        (-3, Reading::Used),
-        (-4, Reading::Ahead),
-        (300, Reading::Used),
-        (630, Reading::Used),
-        (631, Reading::TooOld),
-        (100 * 86_400, Reading::TooOld),
-        (-100 * 86_400, Reading::Ahead),
+        (0, StampUse::Used),
+        (-3, StampUse::Used),
+        (-4, StampUse::Ahead),
+        (300, StampUse::Used),
+        (630, StampUse::Used),
+        (631, StampUse::TooOld),
+        (100 * 86_400, StampUse::TooOld),
+        (-100 * 86_400, StampUse::Ahead),
     ] {
         assert_eq!(Known::default().sees(NOW - age, NOW, None), reading, "{age} s old");
     }
@@ -44,17 +44,17 @@ fn the_first_stamp_is_believed_as_far_as_a_copy_can_be_old() {
 fn a_stamp_that_stays_while_the_content_changes_is_never_used_again() {
     let mut known = Known::default();
     let old = NOW - 1000;
-    assert_eq!(known.sees(old, NOW, same(old)), Reading::TooOld);
-    assert_eq!(known.sees(old, NOW, changed(old)), Reading::StandsStill);
+    assert_eq!(known.sees(old, NOW, same(old)), StampUse::TooOld);
+    assert_eq!(known.sees(old, NOW, changed(old)), StampUse::StandsStill);
     // Neither is the stamp of the next deployment.
-    assert_eq!(known.sees(NOW, NOW + 5, changed(old)), Reading::StandsStill);
-    assert_eq!(known.sees(NOW, NOW + 300, same(NOW)), Reading::StandsStill);
+    assert_eq!(known.sees(NOW, NOW + 5, changed(old)), StampUse::StandsStill);
+    assert_eq!(known.sees(NOW, NOW + 300, same(NOW)), StampUse::StandsStill);
 }
 
 #[test]
 fn two_contents_of_one_second_are_no_proof_while_both_may_be_copies() {
     let mut known = Known::default();
-    assert_eq!(known.sees(NOW - 200, NOW, changed(NOW - 200)), Reading::Used);
+    assert_eq!(known.sees(NOW - 200, NOW, changed(NOW - 200)), StampUse::Used);
     assert_eq!(known.pulse, Pulse::Unproven);
 }
 
@@ -63,13 +63,13 @@ fn a_stamp_that_moves_with_the_clock_is_believed_for_a_day() {
     let mut known = Known::default();
     for look in 0..4 {
         let now = NOW + 100 * look;
-        assert_eq!(known.sees(now - 250, now, same(now - 350)), Reading::Used);
+        assert_eq!(known.sees(now - 250, now, same(now - 350)), StampUse::Used);
     }
     assert_eq!(known.pulse, Pulse::Moves);
     let now = NOW + 10_000;
-    assert_eq!(known.sees(NOW, now, changed(NOW + 50)), Reading::Used, "an old copy");
-    assert_eq!(known.sees(NOW, NOW + 86_401, changed(NOW + 50)), Reading::TooOld);
-    assert_eq!(known.sees(NOW, now, changed(NOW)), Reading::StandsStill, "it moved once, and stopped");
+    assert_eq!(known.sees(NOW, now, changed(NOW + 50)), StampUse::Used, "an old copy");
+    assert_eq!(known.sees(NOW, NOW + 86_401, changed(NOW + 50)), StampUse::TooOld);
+    assert_eq!(known.sees(NOW, now, changed(NOW)), StampUse::StandsStill, "it moved once, and stopped");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn deployments_now_and_then_are_no_movement() {
         known.sees(kept, now + 200, same(kept));
     }
     assert_eq!(known.pulse, Pulse::Unproven);
-    assert_eq!(known.sees(kept, kept + 10_000, same(kept)), Reading::TooOld);
+    assert_eq!(known.sees(kept, kept + 10_000, same(kept)), StampUse::TooOld);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_stamp_that_moves_ahead_of_the_date_proves_nothing() {
     let mut known = Known::default();
     for look in 0..9 {
         let now = NOW + 100 * look;
-        assert_eq!(known.sees(now + 60, now, same(now - 40)), Reading::Ahead);
+        assert_eq!(known.sees(now + 60, now, same(now - 40)), StampUse::Ahead);
     }
     assert_eq!(known.pulse, Pulse::Unproven);
 }

@@ -13,7 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use tokio::io::AsyncRead;
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use crate::upstream::transport::{Body, TransportError};
+use super::{Body, TransportError};
 
 /// `Accept-Encoding` of requests whose answers are decoded.
 pub(super) const ACCEPTED: &str = "zstd,gzip,br";

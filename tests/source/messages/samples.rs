@@ -30,6 +30,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("NoData.0", "/var/lib/grandstand"),
     ("NoFile.0", "/dev/null"),
     ("NoKey.0", ", but certificates"),
+    ("NoProgress.0", "http://127.0.0.1:9090"),
     ("NoServer.0", "/var/lib/grandstand"),
     ("NoSuchSnapshot.0", "12"),
     ("NotAKey.0", "RWQ"),

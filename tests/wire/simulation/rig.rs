@@ -28,7 +28,7 @@ use grandstand::store::{DataDir, Store};
 use grandstand::upstream::budget::Budget;
 use grandstand::upstream::client::{ClientConfig, OriginClient};
 use grandstand::upstream::status::OriginStatus;
-use grandstand::upstream::transport::{Arrival, Transport, TransportError};
+use grandstand::upstream::wire::{Arrival, Transport, TransportError};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http_body_util::BodyExt as _;
 use parking_lot::RwLock;

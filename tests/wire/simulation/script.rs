@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grandstand::clock::{Clock, RuntimeHand, WallTime};
+use grandstand::clock::{Clock, FakeClock, WallTime};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
@@ -108,7 +108,7 @@ struct Run {
     scene: Scene,
     dice: SmallRng,
     ground: Ground,
-    hand: RuntimeHand,
+    hand: FakeClock,
     /// The origin's clock, which never jumps.
     clock: Clock,
     history: Arc<Mutex<History>>,

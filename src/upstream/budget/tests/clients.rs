@@ -3,7 +3,7 @@
 
 use parking_lot::Mutex;
 
-use super::super::choice::{ClientTurn, View, choose};
+use super::super::choice::{ChoiceView, ClientTurn, choose};
 use super::super::queue::Queue;
 use crate::clock::WallTime;
 use crate::upstream::budget::*;
@@ -30,7 +30,7 @@ fn queue(demands: &[Option<u32>]) -> Queue {
 #[test]
 fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
     let next = |demands: &[Option<u32>], clients| {
-        choose(&View {
+        choose(&ChoiceView {
             queue: &queue(demands),
             free: 5,
             limit: 60,

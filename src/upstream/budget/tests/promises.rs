@@ -150,7 +150,7 @@ async fn what_most_households_were_refused_goes_first_and_takes_a_quarter_at_mos
 
 /// A world in which the origin answers, and clients ask at random.
 struct World {
-    state: State,
+    state: BudgetState,
     now: u64,
     wire: Vec<(u64, usize)>,
     sent: Vec<u64>,
@@ -169,7 +169,7 @@ fn at(ms: u64) -> Monotonic {
 
 impl World {
     fn new(limit: usize) -> Self {
-        let mut state = State::new(Some(Window::new(limit)), None, Duration::ZERO, at(0));
+        let mut state = BudgetState::new(Some(Window::new(limit)), None, Duration::ZERO, at(0));
         state.queue = Queue::default();
         Self {
             state,

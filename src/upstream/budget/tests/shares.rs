@@ -33,7 +33,7 @@ struct Granted {
 
 /// The budget, its users, and what they got.
 struct Simulation {
-    state: State,
+    state: BudgetState,
     rng: StdRng,
     now: u64,
     /// Each waiting ticket, and since when.
@@ -45,7 +45,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let state = State::new(Some(Window::new(LIMIT)), None, Duration::ZERO, Monotonic::from_nanos(0));
+        let state = BudgetState::new(Some(Window::new(LIMIT)), None, Duration::ZERO, Monotonic::from_nanos(0));
         let rng = StdRng::seed_from_u64(seed);
         Self { state, rng, now: 1, waiting: BTreeMap::new(), wire: Vec::new(), granted: Vec::new() }
     }

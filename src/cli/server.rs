@@ -1,0 +1,317 @@
+//! The running server: whether it holds the data directory, and requests to its admin listener.
+//!
+//! It does not know what the commands ask for. Callers: the commands that a running server can execute.
+
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::body::{Body as _, Frame, Incoming};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde::Deserialize as _;
+use serde_json::Value;
+use tokio_util::io::ReaderStream;
+
+use crate::admin::bundle::SIGNATURE;
+use crate::admin::facts::StatusFacts;
+use crate::app::core::Core;
+use crate::app::error::AppError;
+use crate::config::{Config, Secret};
+use crate::snapshots::Snapshots;
+use crate::store::{DataDir, Holder as LockHolder, OpenError};
+use crate::upstream::connector;
+use crate::words::with_causes;
+
+use super::Failure;
+use super::terminal::{bytes_bar, spinner};
+
+/// How long to wait for a connection.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// How long to wait for another command to end, or for a starting server to announce its admin listener.
+const HELD: Duration = Duration::from_secs(10);
+/// How long a server may be busy with other uploads.
+const TURN: Duration = Duration::from_secs(1800);
+
+/// The HTTP status of an unhealthy server's whole status.
+const UNHEALTHY: u16 = 503;
+
+/// Who holds the data directory.
+pub(super) enum Holder {
+    /// This process, while the first value lives.
+    Here(DataDir, Snapshots),
+    There(Server),
+}
+
+/// The admin listener of a running server.
+pub(super) struct Server {
+    /// Its address, with the scheme.
+    pub admin: String,
+    /// Sent with commands, not with questions.
+    token: Option<Secret>,
+}
+
+/// How a server is.
+pub(super) struct ServerLook {
+    pub is_healthy: bool,
+    pub facts: StatusFacts,
+    /// The same as the server sent it, with what this version does not know.
+    pub json: Value,
+}
+
+/// Why a server does not do what it should.
+#[derive(Debug, thiserror::Error)]
+enum ServerError {
+    #[error(
+        "{0} is locked by process {1} (another grandstand command, or a server that is still starting); try again later"
+    )]
+    Silent(String, String),
+    #[error(
+        "no server answers at {url}: {reason}; start `grandstand serve`, or give the address of its admin listener with --admin"
+    )]
+    NoAnswer { url: String, reason: String },
+    #[error("the server at {url} is unreachable: {reason}")]
+    Unreachable { url: String, reason: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("{why}")]
+    Busy { why: String, again: Duration },
+    #[error("the download ended after {done} of {of} bytes; try again")]
+    BrokenOff { done: u64, of: u64 },
+}
+
+impl Holder {
+    /// Opens the directory with `open` once another command is done, or finds the server that holds it.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or its holder does not announce itself.
+    pub(super) fn find(
+        config: &Config,
+        open: fn(&Config) -> Result<(DataDir, Snapshots), AppError>,
+    ) -> Result<Self, Failure> {
+        let began = Instant::now();
+        loop {
+            return match open(config) {
+                Ok((data_dir, snapshots)) => Ok(Self::Here(data_dir, snapshots)),
+                Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+                    Ok(Self::There(Server::new(format!("http://{admin}"), config)))
+                }
+                Err(AppError::Open(OpenError::Held { untrusted: None, .. })) if began.elapsed() < HELD => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+                Err(AppError::Open(OpenError::Held { path, pid, untrusted: None, .. })) => {
+                    let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+                    Err(ServerError::Silent(path.display().to_string(), pid).into())
+                }
+                Err(error) => Err(error.into()),
+            };
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn new(admin: String, config: &Config) -> Self {
+        Self { admin, token: config.admin.secret().cloned() }
+    }
+
+    /// The server that holds the data directory; `None`: there is none, or it has not announced its address.
+    ///
+    /// # Errors
+    /// When the directory belongs to a user that is not trusted.
+    pub(super) fn running(config: &Config) -> Result<Option<Self>, OpenError> {
+        match DataDir::holder(&config.data_dir) {
+            Some(LockHolder { pid, admin, untrusted: untrusted @ Some(_) }) => {
+                Err(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
+            }
+            holder => Ok(holder.and_then(|holder| Some(Self::new(format!("http://{}", holder.admin?), config)))),
+        }
+    }
+
+    /// Opens everything, or finds the server that holds the data directory.
+    pub(super) fn or_core(config: &Config) -> Result<Result<Core, Self>, Failure> {
+        match Core::open(config) {
+            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+                let data_dir = config.data_dir.display();
+                eprintln!("{data_dir} is in use by a running server; using its admin listener {admin}");
+                Ok(Err(Self::new(format!("http://{admin}"), config)))
+            }
+            core => Ok(Ok(core?)),
+        }
+    }
+
+    /// Asks how the server is.
+    pub(super) fn look(&self) -> Result<ServerLook, Failure> {
+        let (is_healthy, text) = self.ask(Method::GET, "/status")?;
+        let json: Value = serde_json::from_str(&text)?;
+        Ok(ServerLook { is_healthy, facts: StatusFacts::deserialize(&json)?, json })
+    }
+
+    /// Asks, and reads the answer as JSON.
+    pub(super) fn json(&self, method: Method, path: &str) -> Result<Value, Failure> {
+        Ok(serde_json::from_str(&self.ask(method, path)?.1)?)
+    }
+
+    /// Asks; returns whether the server is healthy, and its answer.
+    pub(super) fn ask(&self, method: Method, path: &str) -> Result<(bool, String), Failure> {
+        /// A command may wait for an import that runs; reading does not.
+        const COMMAND: Duration = Duration::from_secs(600);
+        let (patience, token) = if method == Method::GET { (CONNECTING, None) } else { (COMMAND, self.token.as_ref()) };
+        let url = format!("{}{path}", self.admin);
+        let asking = async {
+            let answer = send(method, &url, HeaderMap::new(), token, None).await?;
+            Ok((answer.status().as_u16(), text(answer).await?))
+        };
+        let asked = block_on(async { Ok(tokio::time::timeout(patience, asking).await) })?;
+        let asked = asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {} s", patience.as_secs())));
+        let (status, body) = asked.map_err(|reason| ServerError::NoAnswer { url: url.clone(), reason })?;
+        if status >= 400 && status != UNHEALTHY {
+            return Err(ServerError::Refused(refusal(&url, status, &body)).into());
+        }
+        Ok((status != UNHEALTHY, body))
+    }
+
+    /// Has the server write a bundle or a dump, into `out`; returns the head of its answer.
+    pub(super) fn download(&self, query: &str, doing: &'static str, out: &mut dyn Write) -> Result<HeaderMap, Failure> {
+        let url = format!("{}/bundle{query}", self.admin);
+        block_on(async {
+            let waiting = spinner(doing);
+            let mut response = self.transfer(Method::GET, &url, HeaderMap::new(), None).await?;
+            drop(waiting);
+            let headers = std::mem::take(response.headers_mut());
+            let of = response.body().size_hint().exact().unwrap_or(0);
+            let (mut show, mut done) = (bytes_bar("exporting"), 0);
+            while let Some(piece) = next_piece(&mut response).await.map_err(|reason| unreachable(&url, reason))? {
+                out.write_all(&piece)?;
+                done += piece.len() as u64;
+                show(done, of);
+            }
+            out.flush()?;
+            if done == of { Ok(headers) } else { Err(ServerError::BrokenOff { done, of }.into()) }
+        })
+    }
+
+    /// Lets the server import a bundle with its signature; returns its answer.
+    pub(super) fn upload(&self, query: &str, signature: Option<&[u8]>, file: &File) -> Result<Value, Failure> {
+        let url = format!("{}/bundle{query}", self.admin);
+        let mut headers = HeaderMap::new();
+        if let Some(text) = signature {
+            let text = percent_encode(text, NON_ALPHANUMERIC).to_string();
+            headers.insert(SIGNATURE, HeaderValue::try_from(text)?);
+        }
+        block_on(async {
+            let (waiting, began) = (spinner("the server is importing the bundle"), Instant::now());
+            let response = loop {
+                let mut again = file.try_clone()?;
+                again.rewind()?;
+                match self.transfer(Method::POST, &url, headers.clone(), Some(again)).await {
+                    // It accepts one upload at a time.
+                    Err(ServerError::Busy { again, .. }) if began.elapsed() < TURN => tokio::time::sleep(again).await,
+                    response => break response,
+                }
+            };
+            drop(waiting);
+            let response = response.inspect_err(|error| {
+                // The import may have been done before the connection failed.
+                if matches!(error, ServerError::Unreachable { .. }) {
+                    eprintln!("`grandstand snapshot list` shows whether the bundle was imported");
+                }
+            })?;
+            Ok(serde_json::from_str(&text(response).await.map_err(|reason| unreachable(&url, reason))?)?)
+        })
+    }
+
+    /// A successful answer, or the server's error. The time until it comes depends on the bundle.
+    async fn transfer(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        file: Option<File>,
+    ) -> Result<Response<Incoming>, ServerError> {
+        let response = send(method, url, headers, self.token.as_ref(), file).await;
+        let response = response.map_err(|reason| unreachable(url, reason))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let again = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let why = refusal(url, status, &text(response).await.unwrap_or_default());
+        Err(match again {
+            Some(seconds) => ServerError::Busy { why, again: Duration::from_secs(seconds) },
+            None => ServerError::Refused(why),
+        })
+    }
+}
+
+fn unreachable(url: &str, reason: String) -> ServerError {
+    ServerError::Unreachable { url: url.to_owned(), reason }
+}
+
+/// The server's reason for a refusal.
+fn refusal(url: &str, status: u16, body: &str) -> String {
+    let problem: Option<Value> = serde_json::from_str(body).ok();
+    let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
+    detail.map_or_else(|| format!("{url} answered {status}: {body}"), str::to_owned)
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+/// Sends a request, with this file as its body if given, and waits for the head of the answer.
+///
+/// # Errors
+/// Without an answer, in words.
+async fn send(
+    method: Method,
+    url: &str,
+    mut headers: HeaderMap,
+    token: Option<&Secret>,
+    file: Option<File>,
+) -> Result<Response<Incoming>, String> {
+    let connector = connector::over(connector::tcp(CONNECTING), None).map_err(|error| with_causes(&error))?;
+    let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
+    if let Some(token) = token {
+        let token = HeaderValue::try_from(format!("Bearer {}", token.expose()));
+        headers.insert(AUTHORIZATION, token.map_err(|error| format!("admin.token: {error}"))?);
+    }
+    let body = match file {
+        None => Empty::<Bytes>::new().map_err(|never| match never {}).boxed(),
+        Some(file) => {
+            let length = file.metadata().map_err(|error| error.to_string())?.len();
+            headers.insert(CONTENT_LENGTH, length.into());
+            let pieces = ReaderStream::with_capacity(tokio::fs::File::from_std(file), 64 << 10);
+            BodyExt::boxed(StreamBody::new(pieces.map_ok(Frame::data)))
+        }
+    };
+    let mut request = Request::new(body);
+    (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
+    let sent = Client::builder(TokioExecutor::new()).build(connector).request(request);
+    sent.await.map_err(|error| with_causes(&error))
+}
+
+/// The next piece of an answer's body; `None` at its end.
+///
+/// # Errors
+/// If it ends early, in words.
+async fn next_piece(answer: &mut Response<Incoming>) -> Result<Option<Bytes>, String> {
+    while let Some(frame) = answer.body_mut().frame().await {
+        if let Ok(data) = frame.map_err(|error| with_causes(&error))?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+/// All of an answer's body, as text.
+async fn text(answer: Response<Incoming>) -> Result<String, String> {
+    let body = answer.into_body().collect().await.map_err(|error| with_causes(&error))?;
+    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+}

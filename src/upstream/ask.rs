@@ -1,0 +1,361 @@
+//! One question to the origin, and what comes of it: who asks and how patiently, validators, the answer with its whole
+//! body, or why there is none, with the word and the status for a client.
+//!
+//! It sends nothing, and does not decide on pauses. Callers: [`super::client`] makes answers; all who ask the origin.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue, LAST_MODIFIED,
+    RETRY_AFTER,
+};
+
+use crate::clock::WallTime;
+use crate::semantics::caching::ResponseDirectives;
+use crate::semantics::excerpt::Excerpt;
+use crate::semantics::freshness::{self, Stamps};
+use crate::semantics::hops::Trail;
+
+use super::budget::{Demand, Spent};
+use super::room::Held;
+use super::stamps::DATE_GRAIN_MS;
+use super::window::Class;
+use super::wire::TransportError;
+
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// What the request is for.
+    pub class: Class,
+    /// The client that waits for it.
+    pub client: Option<IpAddr>,
+    /// How long to wait for the budget; `None`: as long as it takes.
+    pub patience: Option<Duration>,
+    /// How many clients want it, if none of them waits.
+    pub demand: Option<Demand>,
+    /// Whether it was answered well before: then the client cannot have caused a failure.
+    pub was_well: bool,
+    /// Whether the client chose the bytes of the request: it is sent only if that costs others nothing, and its failure
+    /// says nothing about the origin.
+    pub spare: bool,
+    /// The processes of this program that the client's request passed.
+    pub trail: Trail,
+}
+
+impl Asker {
+    /// The mirror itself, with unlimited patience.
+    pub const fn mirror(class: Class) -> Self {
+        Self { class, client: None, patience: None, demand: None, was_well: false, spare: false, trail: Trail::NONE }
+    }
+
+    /// A client that waits no longer than this.
+    pub const fn client(client: Option<IpAddr>, patience: Duration) -> Self {
+        let (class, patience) = (Class::Client, Some(patience));
+        Self { class, client, patience, demand: None, was_well: false, spare: false, trail: Trail::NONE }
+    }
+
+    /// Whether a client without a stale answer waits for it, as far as known.
+    pub(super) const fn is_awaited(&self) -> bool {
+        matches!(self.class, Class::Client) && self.demand.is_none() && !self.was_well
+    }
+}
+
+/// The validators of a stored answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag` as it came.
+    pub etag: Option<String>,
+    /// `Last-Modified` as it came.
+    pub last_modified: Option<String>,
+}
+
+/// A complete answer, of any status.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The header as it came.
+    pub headers: HeaderMap,
+    /// The decoded body; empty for 304.
+    pub body: Bytes,
+    /// `Date` and `Age` of the header.
+    pub stamps: Stamps,
+    /// When it was requested.
+    pub asked: WallTime,
+    /// When it arrived.
+    pub received: WallTime,
+    /// By how many milliseconds the origin's clock was behind ours then; negative: ahead.
+    pub lag_ms: i64,
+    /// The room that its body takes until judged.
+    pub room: Arc<Held>,
+}
+
+impl Answer {
+    /// The instant that the header speaks for, on the origin's clock. [`super::stamps`] judges the body's stamp.
+    pub(super) fn by_header(&self) -> WallTime {
+        freshness::origin_time(self.stamps, self.asked, self.received, self.lag_ms)
+    }
+
+    /// How instants of the origin are kept. Those of an origin that is ahead are counted back to our clock: an instant
+    /// in our future confirms nothing, here and on every machine that takes a bundle; an earlier one is safe.
+    pub(super) fn kept_ms(&self, at: WallTime) -> i64 {
+        at.as_millis().saturating_add(self.lag_ms.min(0))
+    }
+
+    /// The instant that the header speaks for, as it is kept, in milliseconds; never later than the arrival.
+    pub fn sent_ms(&self) -> i64 {
+        self.kept_ms(self.by_header())
+    }
+
+    /// How much later than the header says the content may have been made, in milliseconds: `Date` and `Age` have whole
+    /// seconds, and of an answer with `Age` the time that it took was counted as its age.
+    pub(super) fn grain_ms(&self) -> i64 {
+        let took_ms = self.received.millis_since(self.asked).max(0);
+        self.stamps.age.map_or(DATE_GRAIN_MS, |_| 2 * DATE_GRAIN_MS + took_ms)
+    }
+
+    /// Whether a cache may have kept this answer without saying so: it has no `Age`, and the origin does not forbid it.
+    pub fn may_be_a_silent_copy(&self) -> bool {
+        let directives = ResponseDirectives::of(&self.headers);
+        self.stamps.age.is_none() && !directives.no_store && !directives.private
+    }
+
+    /// The validators for the next request; one that is too long to send back is dropped.
+    pub fn validators(&self) -> Validators {
+        const LONGEST: usize = 1024;
+        let short = |value: &&HeaderValue| value.len() <= LONGEST;
+        let text = |name| self.headers.get(name).filter(short).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
+    }
+}
+
+/// The header of a request: conditional if there are validators.
+pub(super) fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderValue> {
+    let mut fields = HeaderMap::new();
+    fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if let Some(validators) = validators {
+        if let Some(etag) = &validators.etag {
+            fields.insert(IF_NONE_MATCH, etag.parse()?);
+        } else if let Some(date) = &validators.last_modified {
+            fields.insert(IF_MODIFIED_SINCE, date.parse()?);
+        }
+    }
+    Ok(fields)
+}
+
+/// A body without the UTF-8 byte order marks before its JSON object or array.
+///
+/// DEVIATION: RFC 8259 §8.1 lets a reader ignore such a mark. Here it is not kept either, so clients never get it: the
+/// mirror takes bodies apart, and many clients cannot read JSON behind a mark. A mark before anything else stays.
+pub(super) fn without_mark(body: Bytes) -> Bytes {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let mut rest = &*body;
+    // Each file of a program that is saved with a mark sends one.
+    while let Some(after) = rest.strip_prefix(MARK) {
+        rest = after;
+    }
+    let is_json = matches!(rest.trim_ascii_start().first(), Some(b'{' | b'['));
+    if is_json { body.slice(body.len() - rest.len()..) } else { body }
+}
+
+/// Whether a status is about the request, not about the origin, us or how often we ask.
+pub(super) const fn is_refusal(status: u16) -> bool {
+    matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429)
+}
+
+/// An error, unless the answer is usable: 200, 304, 404, 410, and for clients a refusal.
+pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
+    match answer.status {
+        200 | 304 | 404 | 410 => Ok(answer),
+        status if class == Class::Client && is_refusal(status) => Ok(answer),
+        status => {
+            let wait = answer.headers.get(RETRY_AFTER);
+            let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), answer.received));
+            let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
+            Err(AskError::Status { status, path: path.to_owned(), retry_after })
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The CA file cannot be used.
+    #[error("origin.ca_file: {0}")]
+    CaFile(String),
+    /// The name of this program cannot be sent.
+    #[error("origin.user_agent: {0}")]
+    UserAgent(String),
+    /// The TLS library refuses its settings.
+    #[error("TLS to the origin cannot be set up: {0}")]
+    Tls(String),
+}
+
+/// Why there is no usable answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AskError {
+    /// The budget is spent, or the origin asked for a pause.
+    #[error(transparent)]
+    Spent(#[from] Spent),
+    /// The origin refused: 429, or another status of failure.
+    #[error("the origin answered {status} to {}", Excerpt(path))]
+    Status {
+        /// The status.
+        status: u16,
+        /// The path.
+        path: String,
+        /// The pause that it asks for.
+        retry_after: Option<Duration>,
+    },
+    /// No answer in time.
+    #[error("the origin did not answer {} within {} s", Excerpt(path), after.as_secs_f32())]
+    Timeout {
+        /// The path.
+        path: String,
+        /// The time it had.
+        after: Duration,
+    },
+    /// No connection, or one that broke.
+    #[error("no answer from the origin to {}: {}", Excerpt(path), Excerpt(reason))]
+    Connection {
+        /// The path.
+        path: String,
+        /// The chain of causes.
+        reason: String,
+        /// Whether there was a connection.
+        reached: bool,
+    },
+    /// More bytes than are allowed.
+    #[error("the origin's answer to {} is larger than {limit} bytes", Excerpt(path))]
+    TooLarge {
+        /// The path.
+        path: String,
+        /// The bound, decoded.
+        limit: u64,
+    },
+    /// A redirect to another host, or too many redirects.
+    #[error("the origin redirects {} to {}, which is not followed", Excerpt(path), Excerpt(to))]
+    Redirect {
+        /// The path.
+        path: String,
+        /// Where to.
+        to: String,
+    },
+    /// No valid answer to this request.
+    #[error("the origin's answer to {} is not usable: {}", Excerpt(path), Excerpt(reason))]
+    Nonsense {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl AskError {
+    /// The word for `/status`, `Cache-Status` and metrics.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Spent(_) => "budget-spent",
+            Self::Status { status: 429, .. } => "rate-limited",
+            Self::Status { .. } => "error-status",
+            Self::Timeout { .. } => "timeout",
+            Self::Connection { .. } => "unreachable",
+            Self::TooLarge { .. } => "too-large",
+            Self::Redirect { .. } => "redirect",
+            Self::Nonsense { .. } => "nonsense",
+        }
+    }
+
+    /// The path; `None` when nothing was asked.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Spent(_) => None,
+            Self::Status { path, .. }
+            | Self::Timeout { path, .. }
+            | Self::Connection { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Redirect { path, .. }
+            | Self::Nonsense { path, .. } => Some(path),
+        }
+    }
+
+    /// Whether the answer itself was bad, rather than absent: 502 instead of 503 for a client.
+    pub const fn is_nonsense(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. } | Self::Status { status: 0..=428 | 430..=499, .. }
+        )
+    }
+
+    /// Whether the origin wants the next request at once: `Retry-After: 0`.
+    pub fn wants_no_pause(&self) -> bool {
+        matches!(self, Self::Status { retry_after: Some(wait), .. } if wait.is_zero())
+    }
+
+    /// How long a client should wait before it tries again.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Spent(spent) => spent.retry_after,
+            Self::Status { retry_after: Some(wait), .. } => *wait,
+            _ => Duration::from_secs(5),
+        }
+    }
+
+    /// The same, with a long path cut: for keeping.
+    #[must_use]
+    pub(super) fn shortened(mut self) -> Self {
+        const LONGEST: usize = 200;
+        if let Self::Status { path, .. }
+        | Self::Timeout { path, .. }
+        | Self::Connection { path, .. }
+        | Self::TooLarge { path, .. }
+        | Self::Redirect { path, .. }
+        | Self::Nonsense { path, .. } = &mut self
+            && path.len() > LONGEST
+        {
+            let end = (0..=LONGEST).rev().find(|end| path.is_char_boundary(*end));
+            path.truncate(end.unwrap_or_default());
+            path.push('\u{2026}');
+            path.shrink_to_fit();
+        }
+        self
+    }
+
+    /// No answer to `path` over the wire in that time.
+    pub(super) fn of(path: &str, error: TransportError, after: Duration) -> Self {
+        let path = path.to_owned();
+        match error {
+            TransportError::Timeout => Self::Timeout { path, after },
+            TransportError::Decode(reason) | TransportError::Malformed(reason) => Self::nonsense(&path, reason),
+            TransportError::Connection(reason) | TransportError::Unsent(reason) | TransportError::Idle(reason) => {
+                Self::Connection { path, reason, reached: true }
+            }
+            TransportError::Unreached(reason) => Self::Connection { path, reason, reached: false },
+        }
+    }
+
+    /// An answer to `path` that is not valid.
+    pub fn nonsense(path: &str, reason: impl std::fmt::Display) -> Self {
+        Self::Nonsense { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_marks_before_json_are_skipped() {
+        for (body, without) in [
+            ("\u{feff}{}", "{}"),
+            ("\u{feff}\u{feff} [1]", " [1]"),
+            ("{\"a\":\"\u{feff}\"}", "{\"a\":\"\u{feff}\"}"),
+            ("\u{feff}<html>", "\u{feff}<html>"),
+            ("\u{feff}", "\u{feff}"),
+            ("", ""),
+        ] {
+            assert_eq!(without_mark(Bytes::from(body)), without, "{body:?}");
+        }
+    }
+}
