@@ -185,7 +185,7 @@ fn server() -> Server {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let conf = ServerConf {
         threads,
-        // [`shutdown`] ends the process before that.
+        // [`signals`] ends the process before that.
         grace_period_seconds: Some(MOST_DRAIN.as_secs() + 5),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()
