@@ -3,17 +3,13 @@
 //! The only user of moka. It decides nothing about freshness.
 //!
 //! An answer of the origin enters at once, because it cost a request. A rendered reply enters at its second request
-//! ([`doorkeeper`]). Hot answers are compressed again, well ([`recoder`]). A reply that a new snapshot does not change
+//! ([`recent`]). Hot answers are compressed again, well ([`coded`]). A reply that a new snapshot does not change
 //! stays; otherwise its successor takes its place. Callers: [`crate::answer`], [`crate::proxy`], [`crate::mirror`],
 //! [`crate::admin`], [`crate::upstream`].
 
-pub(crate) mod asking;
 pub mod coded;
-pub mod doorkeeper;
-pub(crate) mod recoder;
-pub(crate) mod rendered;
+pub mod recent;
 pub mod reply;
-pub(crate) mod stored;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -28,12 +24,9 @@ use crate::api::route::WantedDocument;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::target;
 
-use asking::{Asking, UnderWay};
-use doorkeeper::Doorkeeper;
-use recoder::Recoder;
-use rendered::Rendered;
-use reply::Reply;
-use stored::{Stored, Variants};
+use coded::Recoder;
+use recent::{Asking, Doorkeeper, UnderWay};
+use reply::{Rendered, Reply, Stored, Variants};
 
 /// The key of an answer: the canonical request without `Accept-Encoding`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

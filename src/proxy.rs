@@ -5,16 +5,12 @@
 //! endpoints and to other paths take the same steps: [`ladder`] decides what to do about a request, [`together`] shares
 //! one fetch among all clients that wait, [`fetch`] asks the origin. After that they differ: [`judged`] reads the
 //! complete answer of a known endpoint, [`streamed`] passes other answers on while they arrive. [`wanted`] fetches what
-//! clients were refused. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`],
+//! clients were refused. [`fetch`] also forwards methods that no cache answers. Callers: [`crate::answer`],
 //! [`crate::serve`]; [`crate::app`] builds it.
 
-mod demand;
 mod fetch;
-mod forward;
 mod judged;
 mod ladder;
-mod landing;
-mod onward;
 pub(crate) mod question;
 mod recently_marked;
 pub(crate) mod spool;
@@ -30,7 +26,7 @@ use http::{HeaderName, Method};
 use url::Url;
 
 use crate::api::links::Rewrite;
-use crate::cache::stored::Stored;
+use crate::cache::reply::Stored;
 use crate::cache::{Cache, Key};
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
@@ -45,14 +41,11 @@ use crate::upstream::forward::Forwarder;
 use crate::upstream::room::Room;
 use crate::upstream::wire::Listener;
 
-use demand::Demands;
 use fetch::Fetch;
 use ladder::{Facts, Step};
-use landing::{Flight, Landing};
-use onward::{names, selectable, wants_part};
-use question::{Endpoint, PassError, Passed, Question};
+use question::{Endpoint, Flight, Landing, PassError, Passed, Question, names, selectable, wants_part};
 use recently_marked::RecentlyMarked;
-use wanted::Votes;
+use wanted::{Demands, Votes};
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);

@@ -11,16 +11,13 @@
 //! an answer that the script cannot give, makes this process decide about that client by itself, and the connection stays.
 //!
 //! **A refusal that is known needs no round trip.** Redis says for how long it refuses a client. Until then the refusal
-//! is repeated from memory ([`known`]). Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds
+//! is repeated from memory ([`KnownRefusals`]). Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds
 //! it and runs [`keeper`].
 
-mod journal;
 mod keeper;
-mod known;
-mod link;
-pub(crate) mod lost;
-mod scripts;
+pub(crate) mod link;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -35,12 +32,8 @@ use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, Decision, Limiter};
 use crate::upstream::log_throttle::LogThrottle;
 
-use journal::{Entry, Journal};
-use known::KnownRefusals;
-use link::{Link, Verdict};
-use lost::Lost;
-
-pub use scripts::{ADMIT, REPLAY};
+use keeper::{Entry, Journal};
+use link::{Link, Lost, Verdict};
 
 /// How many decisions may wait for Redis at once. Each of them is a request that is being answered.
 const MOST_WAITING: usize = 16_384;
@@ -181,7 +174,7 @@ impl SharedLimit {
         let asked = self.clock.now_mono();
         if let Some(until) = self.known.lock().until(client, asked) {
             self.counters.known.fetch_add(1, Ordering::Relaxed);
-            return known::decision(client.0, until.since(asked), wish);
+            return decision(client.0, until.since(asked), wish);
         }
         let id = self.new_id();
         let Some(link) = self.link.load_full() else { return self.locally(address, client.1, wish, id, false) };
@@ -233,7 +226,7 @@ impl SharedLimit {
         let now = self.clock.now_mono();
         if !verdict.admitted {
             self.known.lock().remember(client, asked, now, verdict.leaves);
-            return known::decision(quota, verdict.leaves, wish);
+            return decision(quota, verdict.leaves, wish);
         }
         // Redis counts an admission later than it was asked for and earlier than its answer arrives. So if all of the
         // quota was asked for here in the 60 s before now, Redis has lost some of it.
@@ -243,7 +236,7 @@ impl SharedLimit {
             self.write_down(Entry { key, id, at: asked, withdrawn: true });
             return refused;
         }
-        let reset_seconds = known::seconds(verdict.leaves);
+        let reset_seconds = seconds(verdict.leaves);
         Decision::Admitted { quota, remaining: quota.saturating_sub(verdict.counted), reset_seconds }
     }
 
@@ -311,5 +304,90 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Decides on one request.
+pub const ADMIT: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/admit.lua"));
+/// Counts what was admitted without asking.
+pub const REPLAY: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/replay.lua"));
+
+/// How many refusals are remembered; 48 bytes each.
+const PLACES: usize = 1 << 14;
+
+/// The refusals.
+struct KnownRefusals {
+    places: Box<[Refusal]>,
+    hasher: RandomState,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Refusal {
+    client: (u32, ClientKey),
+    /// Until then Redis certainly refuses.
+    sure: Monotonic,
+    /// From then on Redis certainly admits.
+    until: Monotonic,
+}
+
+impl KnownRefusals {
+    fn new() -> Self {
+        Self { places: vec![Refusal::default(); PLACES].into(), hasher: RandomState::new() }
+    }
+
+    /// Until when a client is refused, if that is known.
+    fn until(&self, client: (u32, ClientKey), now: Monotonic) -> Option<Monotonic> {
+        let refusal = self.places.get(self.place(client))?;
+        (refusal.client == client && now < refusal.sure).then_some(refusal.until)
+    }
+
+    /// Redis was asked at `asked`, answered by `now`, and refuses for `left` more.
+    fn remember(&mut self, client: (u32, ClientKey), asked: Monotonic, now: Monotonic, left: Duration) {
+        let place = self.place(client);
+        self.places[place] = Refusal { client, sure: asked.plus(left), until: now.plus(left) };
+    }
+
+    fn place(&self, client: (u32, ClientKey)) -> usize {
+        self.hasher.hash_one(client) as usize % PLACES
+    }
+}
+
+/// The decision for a client whose window is full for `left` more.
+fn decision(quota: u32, left: Duration, wish: Wish) -> Decision {
+    let seconds = seconds(left).max(1);
+    match wish {
+        Wish::Admit => Decision::Refused { quota, retry_after_seconds: seconds },
+        Wish::Peek => Decision::Admitted { quota, remaining: 0, reset_seconds: seconds },
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(left: Duration) -> u32 {
+    u32::try_from(left.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod known_tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::limit::{LimitConfig, Limiter};
+
+    #[test]
+    fn a_refusal_is_known_only_as_long_as_redis_surely_refuses() {
+        let limiter = Limiter::new(&LimitConfig::default());
+        let client = limiter.client_of(Ipv4Addr::LOCALHOST.into());
+        let mut known = KnownRefusals::new();
+        let at = |millis: u64| Monotonic::from_nanos(millis * 1_000_000);
+        assert_eq!(known.until(client, at(0)), None);
+        known.remember(client, at(1000), at(1010), Duration::from_millis(500));
+        assert_eq!(known.until(client, at(1499)), Some(at(1510)));
+        assert_eq!(known.until(client, at(1500)), None, "it may be admitted now");
+        assert_eq!(known.until((client.0 + 1, client.1), at(1400)), None, "another quota");
+        let refused = Decision::Refused { quota: 60, retry_after_seconds: 2 };
+        assert_eq!(decision(60, Duration::from_millis(1001), Wish::Admit), refused);
+        assert_eq!(decision(60, Duration::ZERO, Wish::Admit).retry_after_seconds(), Some(1));
+        let told = Decision::Admitted { quota: 60, remaining: 0, reset_seconds: 1 };
+        assert_eq!(decision(60, Duration::from_millis(1), Wish::Peek), told);
     }
 }

@@ -23,9 +23,9 @@ use tokio::time::Instant;
 
 use crate::answer::head::{Head as _, Lines, Persistence};
 use crate::serve::connections::Connections;
-use crate::serve::farewell;
-use crate::serve::in_flight::InFlight;
+use crate::serve::connections::InFlight;
 use crate::serve::request_head::{self, HeadBounds, Refusal, Unread};
+use crate::serve::write;
 
 use super::bundle::{self, Sent};
 use super::snapshots::Action;
@@ -120,7 +120,7 @@ impl AdminFront {
         })
         .await;
         if matches!(sent, Ok(Ok(()))) {
-            farewell::lingering_close(stream).await;
+            write::lingering_close(stream).await;
         }
     }
 

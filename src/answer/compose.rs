@@ -1,30 +1,28 @@
 //! Makes the head of an answer from what was found: preconditions, then headers.
 //!
-//! Bodies are only chosen here, never made. Callers: [`super::respond`].
+//! Bodies are only chosen here, never made. Callers: [`super`].
 
-mod dump;
-mod learned;
 mod of_the_origin;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::cache::reply::Reply;
 use crate::clock::{Now, WallTime};
 use crate::limit::Decision;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
-use crate::semantics::freshness::{self, CacheControl};
-use crate::semantics::precondition::{self, Precondition};
-use crate::semantics::problem::{self, Problem, ProblemKind};
+use crate::semantics::freshness::CacheControl;
+use crate::semantics::precondition::Precondition;
+use crate::semantics::problem::{Problem, ProblemKind};
+use crate::semantics::{freshness, precondition, problem};
 use crate::snapshot::pointer::Snapshot;
 use crate::telemetry::Source;
 
-use super::admit::{self, ALLOW, Methods};
-use super::head::{self as fields, Head};
-
-pub(crate) use dump::FromDump;
+use super::admit::{ALLOW, Methods};
+use super::find::Learned;
+use super::head::Head;
+use super::{admit, head as fields};
 
 /// A body is what `Content-Type` says (the Fetch standard).
 pub(crate) const NOSNIFF: &str = "nosniff";
@@ -39,10 +37,10 @@ pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit,
 /// The parts that are the same in every answer.
 #[derive(Clone, Debug)]
 pub struct ConstantHeaders {
-    cache_control: HeaderValue,
-    ttl: i64,
+    pub(super) cache_control: HeaderValue,
+    pub(super) ttl: i64,
     /// Whether the origin confirms the data from time to time; offline it does not.
-    ages: bool,
+    pub(super) ages: bool,
     /// `Allow` for paths that are forwarded.
     passthrough_allow: HeaderValue,
     /// `Access-Control-Allow-Methods` there.
@@ -220,11 +218,6 @@ impl ConstantHeaders {
         Answer { status, head, body, outcome: Outcome::Cache(outcome) }
     }
 
-    /// How long answers may be kept.
-    pub(super) const fn cache_control(&self) -> &HeaderValue {
-        &self.cache_control
-    }
-
     /// Which snapshot it is, and when it was confirmed.
     pub(super) fn of_snapshot(published: &Snapshot, now: WallTime, head: &mut impl Head) {
         head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
@@ -236,7 +229,7 @@ impl ConstantHeaders {
 
     /// Age of the data: seconds since it was confirmed. A stamp from the future confirms nothing: how old the
     /// data is cannot be known then, so it is stale at once.
-    fn age(&self, published: &Snapshot, now: Now) -> u32 {
+    pub(super) fn age(&self, published: &Snapshot, now: Now) -> u32 {
         published.age_seconds(now).unwrap_or_else(|| {
             let least = u32::try_from(self.ttl).unwrap_or(u32::MAX);
             freshness::age_seconds(now.by_origin, published.confirmed()).max(least)
@@ -246,7 +239,7 @@ impl ConstantHeaders {
     /// How long nginx may keep an answer of this age, in seconds: it counts `max-age` from when it asked, whatever
     /// `Age` says. It keeps a stale answer for a second: with 0 it would have none to serve when we fail, which
     /// `stale-if-error` allows.
-    fn left(&self, age: i64) -> i64 {
+    pub(super) fn left(&self, age: i64) -> i64 {
         self.ttl.saturating_sub(age).max(1)
     }
 
@@ -325,5 +318,41 @@ pub(super) fn common(head: &mut impl Head, limit: Decision) {
         head.put_with(&fields::RATE_LIMIT, |out| {
             limit.write_rate_limit(out);
         });
+    }
+}
+
+/// Nothing in it is loaded or run.
+pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'";
+
+impl ConstantHeaders {
+    /// An answer in the origin's words, in `head`.
+    pub(crate) fn learned<H: Head>(&self, asked: Asked<'_>, learned: Learned, mut head: H) -> Answer<H> {
+        let Learned { status, media_type, sandbox, body } = learned;
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+        if status == StatusCode::OK
+            && asked.conditional
+            && precondition::evaluate(asked.method, asked.headers, None) == Precondition::Failed
+        {
+            return self.problem(asked, &Problem::precondition_failed(), None, head);
+        }
+        head.begin(status);
+        if let Some(media_type) = media_type.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            head.put(&fields::CONTENT_TYPE, &media_type);
+        }
+        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        if sandbox {
+            head.put_static(&fields::CONTENT_SECURITY_POLICY, SANDBOX);
+        }
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            // RFC 9110 §15.5.6: such an answer names the methods.
+            head.put_static(&fields::ALLOW, ALLOW);
+        }
+        head.put_number(&fields::CONTENT_LENGTH, body.len());
+        let may_keep = status == StatusCode::NOT_FOUND && !asked.provisional;
+        let cache_control = if may_keep { "public, max-age=60" } else { NO_STORE };
+        head.put_static(&fields::CACHE_CONTROL, cache_control);
+        common(&mut head, asked.limit);
+        let body = (*asked.method != Method::HEAD).then_some(body);
+        Answer { status, head, body, outcome: Outcome::Problem }
     }
 }

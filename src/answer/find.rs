@@ -1,23 +1,22 @@
 //! Finds the answer to a request: in the snapshot if that covers it, otherwise through the origin.
 //!
-//! It may wait for the origin; nothing here blocks the thread. Callers: [`super::respond`].
+//! It may wait for the origin; nothing here blocks the thread. Callers: [`super`].
+
+mod covered;
+mod odd;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-
 use http::StatusCode;
 use tokio::sync::Semaphore;
 
-use crate::answer::admit::Target;
 use crate::api::links::Rewrite;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::cache::rendered::Rendered;
-use crate::cache::reply::Reply;
-use crate::cache::stored::Stored;
+use crate::cache::reply::{Rendered, Reply, Stored};
 use crate::cache::{Cache, Key};
-use crate::clock::Clock;
+use crate::clock::{Clock, ceil_seconds};
 use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::pages::Pages;
@@ -30,20 +29,13 @@ use crate::snapshot::coverage::disproved_for;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
-use crate::snapshots::loaded::LoadedSnapshots;
+use crate::snapshots::loaded::{LoadedSnapshots, Missing};
+use crate::upstream::client::AskError;
 
-use super::{basis, render};
+use super::admit::Target;
+use super::render;
 
-mod absent;
-mod detail;
-mod failed;
-mod odd;
-mod pinned;
-
-pub(crate) use absent::Absent;
-pub(crate) use failed::failed;
 pub(crate) use odd::Learned;
-use pinned::{NamedSnapshot, not_at_hand};
 
 /// What was found.
 pub(crate) enum Found {
@@ -249,7 +241,7 @@ impl Finder {
     async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Found {
         let NamedSnapshot { published, pinned, beside } = named;
         let key = Key::Taxonomy(kind);
-        let made_of = || basis::taxonomy(&published, kind);
+        let made_of = || render::basis_of_taxonomy(&published, kind);
         // The cache has the reply of the current snapshot.
         let served = beside.is_none();
         let kept = self.cache.reply(&key).filter(|_| served);
@@ -348,6 +340,97 @@ impl Finder {
             Err(error) => failed(&error),
         }
     }
+}
+
+/// The reasons, and when the client may try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Absent {
+    /// For a missing detail.
+    pub detail: &'static str,
+    /// For a query that only the origin can answer.
+    pub query: &'static str,
+    /// Without any snapshot.
+    pub data: &'static str,
+    /// `Retry-After` in seconds, if there is a snapshot.
+    pub retry_after: u64,
+}
+
+impl Absent {
+    /// An offline server gets more by hand only.
+    pub(crate) const OFFLINE: Self = Self {
+        detail: "this server is offline and cannot fetch it",
+        query: "Only the origin can answer this query, and this server is offline",
+        data: "No snapshot has been imported yet",
+        retry_after: 86_400,
+    };
+
+    /// A replica gets more as soon as its publisher has it.
+    pub(crate) const REPLICA: Self = Self {
+        detail: "this server is a replica, and its publisher did not have it yet",
+        query: "Only the origin can answer this query, and this server is a replica, which does not ask it",
+        data: "This server is a replica and has no data from its publisher yet",
+        retry_after: 60,
+    };
+}
+
+/// The error for a client when the origin gives no answer.
+pub(crate) fn failed(error: &AskError) -> Found {
+    // The log and `/status` have the details. Clients need not know addresses of the origin.
+    if error.is_nonsense() {
+        let what = match error {
+            AskError::TooLarge { .. } => "is too large".to_owned(),
+            AskError::Redirect { .. } => "is a redirect, which is not followed".to_owned(),
+            AskError::Status { status, .. } => format!("has the status {status}"),
+            _ => "is not a valid answer to this request".to_owned(),
+        };
+        return Problem::bad_origin_answer(&what).into();
+    }
+    let why = match error {
+        AskError::Spent(spent) if spent.paused => {
+            "Requests to the origin are paused, because it fails or asked for a pause".to_owned()
+        }
+        AskError::Spent(_) => "The request budget of the origin is used up".to_owned(),
+        AskError::Status { status, .. } => format!("The origin answered {status}"),
+        AskError::Timeout { .. } => "The origin did not answer in time".to_owned(),
+        _ => "The origin is unreachable".to_owned(),
+    };
+    let retry_after = error.retry_after();
+    let seconds = ceil_seconds(retry_after);
+    Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
+}
+
+/// The snapshot that answers a request.
+struct NamedSnapshot {
+    pub published: Arc<Snapshot>,
+    /// Whether the client named it.
+    pub pinned: bool,
+    /// The current snapshot, if that is another one.
+    pub beside: Option<Arc<Snapshot>>,
+}
+
+impl Finder {
+    /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why
+    /// not.
+    async fn named(&self, served: Arc<Snapshot>, pin: Option<&str>) -> Result<NamedSnapshot, Found> {
+        let current = served.dataset.id.as_str();
+        let Some(pin) = pin.filter(|pin| *pin != current) else {
+            return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
+        };
+        match self.kept.get(pin).await {
+            Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
+            Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
+            Err(Missing::Busy(wait)) => {
+                let why = "it is not in memory, and is being loaded or waits until another one makes room";
+                Err(not_at_hand(pin, why, ceil_seconds(wait)))
+            }
+            Err(Missing::Failed) => Err(not_at_hand(pin, "its stored data cannot be read", 30)),
+        }
+    }
+}
+
+/// The 503 for a kept snapshot that cannot answer now.
+fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
+    Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
 }
 
 #[cfg(test)]

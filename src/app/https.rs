@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::config::TlsConfig;
 use crate::serve::gate::Gate;
 use crate::serve::tls::certificate::Files;
-use crate::serve::tls::renewal::{Renewal, Watched};
+use crate::serve::tls::certificate::{Renewal, Watched};
 use crate::serve::tls::{TlsGate, provider};
 
 use super::error::AppError;

@@ -158,7 +158,7 @@ fn a_path_is_purged_however_it_is_spelled() {
 
 #[test]
 fn a_document_is_kept_from_its_second_request_on_and_replaced_by_newer_ones_only() {
-    use rendered::{Confinement, Kind, Lifetime};
+    use crate::cache::reply::{Confinement, Kind, Lifetime};
     let (cache, key) = (Cache::new(1 << 20), Key::Document(WantedDocument::Asset("a".into())));
     let kind = Kind {
         content_type: "text/plain",

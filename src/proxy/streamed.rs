@@ -1,7 +1,7 @@
 //! The answer of an unknown path: passed on while it arrives, and cached if allowed.
 //!
 //! It asks nothing. The body runs in a task of its own, so that caching it does not depend on the client that asked.
-//! Callers: [`super::fetch`], [`super::forward`].
+//! Callers: [`super::fetch`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use http::header::{AGE, CONTENT_LANGUAGE, CONTENT_LENGTH, ETAG, LAST_MODIFIED, R
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache::Key;
-use crate::cache::asking::Asking;
 use crate::cache::coded::Coded;
-use crate::cache::stored::Stored;
+use crate::cache::recent::Asking;
+use crate::cache::reply::Stored;
 use crate::semantics::caching::{
     Exchange, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
     end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
@@ -22,9 +22,7 @@ use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
 
 use super::fetch::{Fetch, Fetched};
-use super::landing::{Landing, Waiting, failed_for, is_failure};
-use super::onward::{purpose, tells_of_the_resource, told};
-use super::question::{Head, Question};
+use super::question::{Head, Landing, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told};
 use super::spool::Spool;
 use super::{LARGE, Proxy};
 

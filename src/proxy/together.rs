@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName};
 use tokio::time::timeout;
 
 use crate::cache::Key;
-use crate::cache::stored::Stored;
+use crate::cache::reply::Stored;
 use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{RequestDirectives, reuse};
 use crate::tasks::single_flight::{Leader, Role};
@@ -18,9 +18,9 @@ use crate::upstream::client::{AskError, Asker};
 use crate::upstream::wire::Listener;
 
 use super::fetch::{Fetch, Fetched};
-use super::landing::{Flight, Landing, flight, is_failure};
-use super::onward::{and_these, for_everybody, names, told};
-use super::question::{PassError, Passed, Question};
+use super::question::{
+    Flight, Landing, PassError, Passed, Question, and_these, flight, for_everybody, is_failure, names, told,
+};
 use super::{Proxy, Reason};
 
 /// How often a client waits for the fetch of another client although the answer then does not fit its own request.

@@ -4,7 +4,8 @@
 //! bodies. A complete answer is sent from here, head and body in one send without copies. Callers: [`super::gate`].
 
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io;
+use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -20,16 +21,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
+use crate::answer::Decided;
 use crate::answer::head::{Lines, Persistence};
-use crate::answer::respond::Decided;
 use crate::clock::WallTime;
 
 use super::connections::Connection;
-use super::farewell;
-use super::public::{Public, view};
-use super::request_head::{self, HeadBounds, Refusal, Unread};
-use super::rest::Rest;
+use super::request_head::{HeadBounds, Refusal, Unread};
 use super::write::{Broken, PIECE, WRITE_TIMEOUT};
+use super::{Public, Rest, request_head, view, write};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -175,7 +174,7 @@ impl Http1<'_, '_> {
         if sent.is_ok() {
             self.connection.set_idle(Instant::now());
             tokio::select! {
-                () = farewell::lingering_close(stream) => {}
+                () = write::lingering_close(stream) => {}
                 () = self.leave.as_mut() => {}
             }
         }

@@ -17,7 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
 use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::{self, H2Accept, H2Options, HttpSession};
+use pingora::protocols::http::v2::server;
+use pingora::protocols::http::v2::server::{H2Accept, H2Options, HttpSession};
 use pingora::protocols::{Digest, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::sync::futures::Notified;
@@ -25,15 +26,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::compose::Answer;
-use crate::answer::respond::{Decided, RequestInfo};
+use crate::answer::{Decided, RequestInfo};
 use crate::clock;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
-use super::connections::{self, Connection};
-use super::in_flight::InFlight;
-use super::public::{Public, view};
-use super::unread::{Unread, carried};
+use super::connections::{Connection, InFlight, Unread, carried};
 use super::write::{Broken, PIECE, STREAMS, enter, head, in_time, pieces};
+use super::{Public, connections, view};
 use outbox::Outbox;
 
 /// How long a connection that was told to leave may take to finish its streams. When the server stops, this limit does

@@ -4,7 +4,6 @@
 //! error, and use the process's default cryptography. Callers: [`crate::app`].
 
 pub(crate) mod certificate;
-pub(crate) mod renewal;
 mod rewound;
 
 use std::net::IpAddr;
@@ -28,8 +27,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::clock;
 use crate::limit::shares::Shares;
 
-use super::farewell;
 use super::gate::{Arrival, Gate, PREFACE};
+use super::write;
 use rewound::Rewound;
 
 /// How long a connection may take, in all, until its first bytes of HTTP.
@@ -186,7 +185,7 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
 async fn tell_plain_http(mut tcp: Tcp) -> std::io::Result<()> {
     tcp.write_all(NOT_TLS).await?;
     tcp.flush().await?;
-    farewell::lingering_close(tcp).await;
+    write::lingering_close(tcp).await;
     Ok(())
 }
 

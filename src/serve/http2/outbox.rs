@@ -7,12 +7,13 @@
 //! it has taken all of them, its connection is busy, and a client that takes too little in time is given up. Callers:
 //! [`super`].
 
-use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, ready};
+use std::{fmt, io};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -24,9 +25,9 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::super::connections::{self, Connection};
-use super::super::in_flight::{self, InFlight};
-use super::super::write::{WRITE_TIMEOUT, due};
+use crate::serve::connections;
+use crate::serve::connections::{Busy, Connection, InFlight};
+use crate::serve::write::{WRITE_TIMEOUT, due};
 
 /// How many bytes may wait. Further ones push them out: a client that does not read stops the HTTP/2 code then.
 const MOST: usize = 64 << 10;
@@ -55,7 +56,7 @@ struct HeldUp {
     /// How many bytes the client must have taken by then, on the whole connection.
     due: u64,
     _busy: connections::Stream,
-    _in_flight: in_flight::Lasting,
+    _in_flight: Busy<Arc<AtomicUsize>>,
 }
 
 impl Outbox {

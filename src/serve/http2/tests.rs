@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 
 use crate::telemetry::counters::ConnectionCounters;
 
+use super::super::connections::OF_CONNECTION;
 use super::super::connections::{Connections, Room};
 use super::super::gate::PREFACE;
-use super::super::unread;
 use super::super::write::WRITE_TIMEOUT;
 use super::*;
 
@@ -337,7 +337,7 @@ async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_
             assert_eq!(sum, 8 * STREAMS as usize * SIZE, "a proxy has many clients");
             continue;
         }
-        assert!(made.iter().all(|held| *held <= unread::OF_CONNECTION), "window {window}: {made:?}");
+        assert!(made.iter().all(|held| *held <= OF_CONNECTION), "window {window}: {made:?}");
         assert!((24 << 20..=32 << 20).contains(&sum), "window {window}: {sum} bytes");
         let (server, mut client) = connect_to(&connections, address(2), SIZE);
         client.begin(WIDE).await;

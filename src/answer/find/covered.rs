@@ -1,11 +1,11 @@
-//! Finds the detail of one listing: stored, or fetched from the origin once for all clients that wait.
+//! Finds what the snapshot has: a page of the list, a taxonomy, a detail, what changed. What is in doubt or missing is
+//! asked of the origin.
 //!
 //! Callers: [`super`].
 
 use std::sync::Arc;
 
-use super::{Finder, Found, LARGE, failed};
-use crate::answer::{basis, render};
+use crate::answer::render;
 use crate::api::listing::ListingId;
 use crate::cache::Key;
 use crate::mirror::copies::CopyError;
@@ -15,6 +15,8 @@ use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailRecord, DetailState};
+
+use super::{Finder, Found, LARGE, failed};
 
 impl Finder {
     /// The detail of a listing: the stored one, else the origin's, which is stored.
@@ -30,7 +32,7 @@ impl Finder {
         let kept = self.cache.reply(&Key::Detail(id));
         // A newer record makes the cache forget the reply. But if a listing was removed and comes back, the cache may
         // still have its detail although the store has not.
-        let made_of = || if details.holds(id) { basis::detail(&published) } else { basis::NOTHING };
+        let made_of = || if details.holds(id) { render::basis_of_detail(&published) } else { render::NO_BASIS };
         if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned: false };
         }
@@ -90,7 +92,7 @@ impl Finder {
         } else {
             render::detail(&published, record.body)
         };
-        let reply = Arc::new(made.made_of(basis::detail(&published)));
+        let reply = Arc::new(made.made_of(render::basis_of_detail(&published)));
         if forwarded.is_none() {
             let key = Key::Detail(id);
             // A newer record may have arrived while the older one was rendered; its arrival forgets the key.
@@ -99,5 +101,47 @@ impl Finder {
             }
         }
         Found::Snapshot { reply, published, forwarded, pinned: false }
+    }
+}
+
+impl Finder {
+    pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Found {
+        let key = Key::Changes(since.clone());
+        let kept = self.cache.reply(&key);
+        if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+        }
+        let journal = (self.journal)();
+        let large = journal.is_large();
+        let (shown, named) = (published.clone(), since.clone());
+        let make = move || {
+            let changes = journal.since(&named, shown.dataset.id.as_str())?;
+            Some(render::changes(&shown, &named, &changes))
+        };
+        // Other clients of this thread must not wait for a look at a million ids.
+        let made = if large { tokio::task::spawn_blocking(make).await } else { Ok(make()) };
+        let made = match made {
+            Ok(Some(made)) => made,
+            Ok(None) => {
+                return Problem::snapshot_gone("since", &*since, Some(published.dataset.id.as_str())).into();
+            }
+            Err(error) => {
+                tracing::error!(%error, "/changes.json cannot be answered");
+                return Problem::internal().into();
+            }
+        };
+        // One of them must not push out all others.
+        let keepable = made.weight() as u64 <= self.cache.largest();
+        let reply = match kept {
+            Some(kept) if keepable => self.cache.renew_reply(key, kept, made),
+            _ => {
+                let made = Arc::new(made);
+                if keepable {
+                    self.cache.keep_if_wanted(key, &made);
+                }
+                made
+            }
+        };
+        Found::Snapshot { reply, published, forwarded: None, pinned: false }
     }
 }
