@@ -20,7 +20,7 @@ use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::dumps::{DumpPart, Dumps};
-use crate::limit::Decision;
+use crate::limit::{Decision, Wish};
 use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
 use crate::proxy::spool::Reader;
@@ -219,7 +219,7 @@ impl Responder {
 
     /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
     pub(crate) async fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::admit_unread(peer, &self.rules.load_full(), self.clock.now_mono()).await;
+        let limit = admit::decide_unread(peer, Wish::Admit, &self.rules.load_full(), self.clock.now_mono()).await;
         let problem = match limit {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
@@ -230,7 +230,7 @@ impl Responder {
     /// The answer, in `head`, to a client for whom there is no room, and when it was made; it is recorded. `most`: how
     /// many connections its household may have, where that is the bound.
     pub(crate) async fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::peek_unread(peer, &self.rules.load_full(), self.clock.now_mono()).await;
+        let limit = admit::decide_unread(peer, Wish::Peek, &self.rules.load_full(), self.clock.now_mono()).await;
         self.unasked(peer, limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
     }
 

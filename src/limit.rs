@@ -86,22 +86,25 @@ impl Limiter {
     /// Decides on one request of `address`, and counts it if it is admitted. Should `now` lie before the `now` of an
     /// earlier decision, as two threads may cause, that one counts for both.
     pub fn admit(&self, address: IpAddr, now: Monotonic) -> Decision {
-        let (quota, key) = self.quotas.load().look_up(address);
-        if quota == 0 {
-            return Decision::Unlimited;
-        }
-        let hash = self.seed.hash(key);
-        self.table.lock().admit(key, hash, quota, now.as_nanos())
+        self.decide(address, Wish::Admit, now)
     }
 
     /// The rest of the quota, without counting: for answers that are exempt from the limit but report it.
     pub fn peek(&self, address: IpAddr, now: Monotonic) -> Decision {
-        let (quota, key) = self.quotas.load().look_up(address);
+        self.decide(address, Wish::Peek, now)
+    }
+
+    /// One of both.
+    pub(crate) fn decide(&self, address: IpAddr, wish: Wish, now: Monotonic) -> Decision {
+        let (quota, key) = self.client_of(address);
         if quota == 0 {
             return Decision::Unlimited;
         }
-        let hash = self.seed.hash(key);
-        self.table.lock().peek(key, hash, quota, now.as_nanos())
+        let (hash, now) = (self.seed.hash(key), now.as_nanos());
+        match wish {
+            Wish::Admit => self.table.lock().admit(key, hash, quota, now),
+            Wish::Peek => self.table.lock().peek(key, hash, quota, now),
+        }
     }
 
     /// The quota of an address (0: no limit), and the client that it counts as.
@@ -134,6 +137,15 @@ impl Limiter {
     }
 }
 
+/// Whether a request is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It is counted if it is admitted.
+    Admit,
+    /// The answer only tells what is left.
+    Peek,
+}
+
 /// The decision on one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
@@ -161,15 +173,6 @@ impl Decision {
     /// Whether the request is admitted.
     pub const fn is_admitted(self) -> bool {
         !matches!(self, Self::Refused { .. })
-    }
-
-    /// The label for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unlimited => "unlimited",
-            Self::Admitted { .. } => "admitted",
-            Self::Refused { .. } => "refused",
-        }
     }
 
     /// Admissions in 60 s; `None` without a limit.

@@ -27,9 +27,9 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Monotonic, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
 use crate::config::{Settings, StoreUrl};
-use crate::limit::{ClientKey, Decision, Limiter};
+use crate::limit::{ClientKey, Decision, Limiter, Wish};
 use crate::upstream::log_throttle::LogThrottle;
 
 use keeper::{Entry, Journal};
@@ -37,23 +37,6 @@ use link::{Link, Lost, Verdict};
 
 /// How many decisions may wait for Redis at once. Each of them is a request that is being answered.
 const MOST_WAITING: usize = 16_384;
-
-/// How to reach Redis.
-struct StoreAccess {
-    /// Its address.
-    pub url: StoreUrl,
-    /// A file with its password; `None`: the one in the address, if any.
-    pub password_file: Option<std::path::PathBuf>,
-}
-
-/// Whether a request is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// It is counted if it is admitted.
-    Admit,
-    /// The answer only tells what is left.
-    Peek,
-}
 
 /// Names an admission, on all machines: a number of this process, and a number in it.
 type Id = [u8; 16];
@@ -68,26 +51,16 @@ pub(crate) struct Counters {
     /// Decisions of this process alone.
     local: AtomicU64,
     /// How often Redis was lost.
-    lost: AtomicU64,
+    pub lost: AtomicU64,
     /// Local decisions that were reported to Redis.
-    replayed: AtomicU64,
+    pub replayed: AtomicU64,
 }
 
 impl Counters {
     /// Decisions, by who made them.
     pub(crate) fn decisions(&self) -> [(&'static str, u64); 3] {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        [("store", of(&self.shared)), ("memory", of(&self.known)), ("process", of(&self.local))]
-    }
-
-    /// How often Redis was lost.
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// How many local decisions were reported to Redis.
-    pub(crate) fn replayed(&self) -> u64 {
-        self.replayed.load(Ordering::Relaxed)
+        [("store", &self.shared), ("memory", &self.known), ("process", &self.local)]
+            .map(|(by, count)| (by, count.load(Ordering::Relaxed)))
     }
 }
 
@@ -208,11 +181,6 @@ impl SharedLimit {
         self.settings.load().rate_limit.store_timeout
     }
 
-    fn access(&self) -> StoreAccess {
-        let password_file = self.settings.load().rate_limit.store_password_file.clone();
-        StoreAccess { url: self.store.clone(), password_file }
-    }
-
     /// Puts a decision of Redis into effect here.
     fn obey(
         &self,
@@ -244,12 +212,9 @@ impl SharedLimit {
     fn locally(&self, address: IpAddr, key: ClientKey, wish: Wish, id: Id, sent: bool) -> Decision {
         self.counters.local.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now_mono();
-        if wish == Wish::Peek {
-            return self.local.peek(address, now);
-        }
-        let decision = self.local.admit(address, now);
+        let decision = self.local.decide(address, wish, now);
         let admitted = decision.is_admitted();
-        if admitted || sent {
+        if wish == Wish::Admit && (admitted || sent) {
             self.write_down(Entry { key, id, at: now, withdrawn: !admitted });
         }
         decision
@@ -361,9 +326,8 @@ fn decision(quota: u32, left: Duration, wish: Wish) -> Decision {
     }
 }
 
-/// Whole seconds, rounded up.
 fn seconds(left: Duration) -> u32 {
-    u32::try_from(left.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
+    u32::try_from(ceil_seconds(left)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use noted::{Noted, check_body, check_host, check_size, is_preflight, limiter};
 
 pub(crate) use crate::api::route::ALLOW;
 
-pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS, admit_unread, peek_unread, shared_wish};
+pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS, decide_unread, shared_wish};
 
 /// The head of a request.
 #[derive(Debug)]

@@ -10,6 +10,10 @@
 //! admissions, the one that was ranked there first goes first. Callers: `limit`, under its lock, with times in
 //! nanoseconds.
 
+use std::time::Duration;
+
+use crate::clock::ceil_seconds;
+
 use super::slots::{Index, Lists, Slot, Wheel};
 use super::{ClientKey, Decision, WINDOW};
 
@@ -221,25 +225,7 @@ fn refused(log: &Log, quota: u32, now: u64) -> Decision {
 
 /// Whole seconds, rounded up.
 fn seconds_until(then: u64, now: u64) -> u32 {
-    then.saturating_sub(now).div_ceil(1_000_000_000) as u32
-}
-
-#[cfg(test)]
-impl Table {
-    /// The invariants of the table.
-    pub(super) fn check(&self) {
-        let free: std::collections::HashSet<_> = self.free.iter().copied().collect();
-        assert!(self.windows() <= self.most);
-        for (number, window) in self.windows.iter().enumerate() {
-            let slot = number as Slot;
-            let rank = self.ranks.list_of(slot);
-            assert_eq!(rank.is_none(), free.contains(&slot));
-            if let Some(rank) = rank {
-                assert_eq!(self.find(window.key, window.hash), Some(slot));
-                assert!(self.lowest <= rank);
-            }
-        }
-    }
+    ceil_seconds(Duration::from_nanos(then.saturating_sub(now))) as u32
 }
 
 /// Times that fit without an allocation: most clients send a few requests.
@@ -359,5 +345,27 @@ impl Log {
         times.resize(size, 0);
         self.times = Times::OnHeap(times.into_boxed_slice());
         self.head = 0;
+    }
+}
+
+#[cfg(test)]
+mod invariants {
+    use super::*;
+
+    impl Table {
+        /// The invariants of the table.
+        pub(in crate::limit) fn check(&self) {
+            let free: std::collections::HashSet<_> = self.free.iter().copied().collect();
+            assert!(self.windows() <= self.most);
+            for (number, window) in self.windows.iter().enumerate() {
+                let slot = number as Slot;
+                let rank = self.ranks.list_of(slot);
+                assert_eq!(rank.is_none(), free.contains(&slot));
+                if let Some(rank) = rank {
+                    assert_eq!(self.find(window.key, window.hash), Some(slot));
+                    assert!(self.lowest <= rank);
+                }
+            }
+        }
     }
 }

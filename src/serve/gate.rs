@@ -12,19 +12,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf as _, BytesMut};
-use parking_lot::Mutex;
 use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as Tcp;
 use pingora::protocols::{ALPN, GetSocketDigest as _, SocketDigest, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::answer::head::{Lines, Persistence};
+use crate::clock::Monotonic;
 use crate::semantics::proxy_protocol;
 use crate::semantics::proxy_protocol::{BadHeader, Header};
 use crate::telemetry::counters::ByLabels;
+use crate::upstream::log_throttle::LogThrottle;
 
 use super::connection::{HEAD_DEADLINE, peer_of};
 use super::connections::{Connection, Connections, Full};
@@ -91,7 +92,7 @@ impl Gate {
     async fn arrive_announced(&self, headers: &ProxyHeaders, stream: Stream) -> Option<Arrival> {
         let proxy = peer_of(&stream);
         if !self.trusts(proxy) {
-            headers.refuse(proxy, Refusal::Untrusted);
+            headers.refuse(proxy, Refusal::Untrusted, self.public.answers.clock.now_mono());
             return None;
         }
         // It counts from now on; for a household as soon as that is known.
@@ -111,7 +112,7 @@ impl Gate {
             Ok(true) => {}
             Ok(false) => return None,
             Err(why) => {
-                headers.refuse(proxy, why);
+                headers.refuse(proxy, why, self.public.answers.clock.now_mono());
                 return None;
             }
         }
@@ -125,8 +126,9 @@ impl Gate {
     pub(super) async fn serve(&self, mut stream: Stream, connection: Connection, shutdown: &ShutdownWatch) {
         let connection = Arc::new(connection);
         let mut leave = pin!(connection.told_to_leave());
+        // Only TLS negotiates, and it has read the preface.
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return http2::serve(&self.public, stream, &connection, leave, shutdown).await;
+            return http2::serve(&self.public, stream, PREFACE, &connection, leave, shutdown).await;
         }
         let is_http2 = tokio::select! {
             biased;
@@ -134,7 +136,7 @@ impl Gate {
             () = leave.as_mut() => return,
         };
         match is_http2 {
-            Ok(Ok(true)) => http2::serve(&self.public, stream, &connection, leave, shutdown).await,
+            Ok(Ok(true)) => http2::serve(&self.public, stream, b"", &connection, leave, shutdown).await,
             Ok(Ok(false)) => connection::serve(&self.public, stream, &connection, leave, shutdown).await,
             Ok(Err(_)) | Err(_) => {}
         }
@@ -197,8 +199,6 @@ impl ServerApp for Gate {
 
 /// How long a header may take, counted from accept.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// The pause between two warnings.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Room for the first read, in bytes: nearly every header fits.
 const FIRST: usize = 512;
 
@@ -232,40 +232,21 @@ impl Refusal {
 /// Reads the headers of all public listeners, and keeps the count of refused connections.
 pub(crate) struct ProxyHeaders {
     refused: ByLabels<&'static str>,
-    warned: Mutex<Warned>,
-}
-
-#[derive(Default)]
-struct Warned {
-    last: Option<Instant>,
-    /// Refused connections since the last warning.
-    since: u64,
+    logged: LogThrottle,
 }
 
 impl ProxyHeaders {
     /// No connection was refused yet.
     pub(crate) fn new(refused: ByLabels<&'static str>) -> Self {
-        Self { refused, warned: Mutex::default() }
+        Self { refused, logged: LogThrottle::default() }
     }
 
     /// Counts and reports a connection that is closed.
-    pub(super) fn refuse(&self, peer: IpAddr, why: Refusal) {
+    pub(super) fn refuse(&self, peer: IpAddr, why: Refusal, now: Monotonic) {
         self.refused.add(why.as_str(), 1);
-        if let Some(connections) = self.warned.lock().one_more(Instant::now()) {
+        if let Some(connections) = self.logged.failed(now) {
             tracing::warn!(%peer, connections, %why, "connections were closed because of the PROXY protocol");
         }
-    }
-}
-
-impl Warned {
-    /// The number of refused connections since the last warning, with this one; `None`: no warning is due.
-    fn one_more(&mut self, now: Instant) -> Option<u64> {
-        self.since += 1;
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < WARN_EVERY) {
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.since))
     }
 }
 
@@ -407,9 +388,8 @@ mod proxy_header_tests {
 
     #[test]
     fn refused_connections_are_reported_once_a_minute_with_their_number() {
-        let (mut warned, start) = (Warned::default(), Instant::now());
-        let seconds = |seconds| start + Duration::from_secs(seconds);
-        let told: Vec<_> = [0, 1, 59, 60, 61, 200].map(|at| warned.one_more(seconds(at))).into();
+        let logged = LogThrottle::default();
+        let told: Vec<_> = [0, 1, 59, 60, 61, 200].map(|at| logged.failed(Monotonic::from_seconds(at))).into();
         assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

@@ -30,7 +30,7 @@ use crate::answer::{Decided, RequestInfo};
 use crate::clock;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
-use super::connections::{Connection, InFlight, Unread, carried};
+use super::connections::{Connection, Unread, carried};
 use super::write::{Broken, PIECE, STREAMS, enter, head, in_time, pieces};
 use super::{Public, connections, view};
 use outbox::Outbox;
@@ -46,11 +46,12 @@ const MALFORMED: usize = 32;
 /// How often to check whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Serves a connection to its end. When `leave` completes or the server stops, the connection answers its open streams
+/// Serves a connection to its end. `begun`: what was read of it before. When `leave` completes or the server stops, the connection answers its open streams
 /// and then closes.
 pub(super) async fn serve(
     public: &Arc<Public>,
     stream: Stream,
+    begun: &'static [u8],
     admitted: &Arc<Connection>,
     leave: Pin<&mut Notified<'_>>,
     shutdown: &ShutdownWatch,
@@ -59,7 +60,13 @@ pub(super) async fn serve(
     let (stop, stopping) = watch::channel(*shutdown.borrow());
     let peer = peer_of(&stream);
     let answers = |session, works| answer(public.clone(), session, peer, works);
-    let mut serving = pin!(streams(stream, options(public), admitted, &public.in_flight, stopping, answers));
+    let mut serving = pin!(streams(
+        Outbox::new(stream, begun, admitted, &public.in_flight),
+        options(public),
+        admitted,
+        stopping,
+        answers
+    ));
     tokio::select! {
         () = serving.as_mut() => return,
         () = leave => {}
@@ -78,14 +85,12 @@ pub(super) async fn serve(
 /// Accepts streams and gives them to `answers`, until one side ends the connection, the client does not read, or the
 /// connection has been idle for too long.
 async fn streams<A: Future<Output = ()> + Send + 'static>(
-    stream: Stream,
+    outbox: Outbox,
     options: H2Options,
     admitted: &Arc<Connection>,
-    in_flight: &InFlight,
     mut stopping: watch::Receiver<bool>,
     answers: impl Fn(HttpSession, connections::Stream) -> A,
 ) {
-    let outbox = Outbox::new(stream, admitted, in_flight);
     let handshake = server::handshake(Box::new(outbox.clone()), Some(options));
     let mut connection = match timeout(HEAD_DEADLINE, handshake).await {
         Ok(Ok(connection)) => connection,

@@ -4,7 +4,6 @@
 //! error, and use the process's default cryptography. Callers: [`crate::app`].
 
 pub(crate) mod certificate;
-mod rewound;
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -12,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use pingora::apps::ServerApp;
 use pingora::listeners::tls::Acceptor;
 use pingora::protocols::l4::stream::Stream as Tcp;
@@ -29,7 +27,6 @@ use crate::limit::shares::Shares;
 
 use super::gate::{Arrival, Gate, PREFACE};
 use super::write;
-use rewound::Rewound;
 
 /// How long a connection may take, in all, until its first bytes of HTTP.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -119,13 +116,13 @@ impl TlsGate {
         if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Box::new(stream));
         }
-        // The HTTP/2 code waits for this without a deadline.
+        // The HTTP/2 code waits for this without a deadline; the outbox lets it read it again.
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface).await?;
         if preface != *PREFACE {
             return Err(Refused::NotHttp2);
         }
-        Ok(Box::new(Rewound { start: Bytes::from_static(PREFACE), stream: Box::new(stream) }))
+        Ok(Box::new(stream))
     }
 }
 

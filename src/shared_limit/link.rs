@@ -18,11 +18,12 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock;
 use crate::clock::Monotonic;
+use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, WINDOW_SECONDS};
 use crate::upstream::connector;
 
 use super::keeper::{Entry, by_client};
-use super::{ADMIT, Id, REPLAY, StoreAccess};
+use super::{ADMIT, Id, REPLAY};
 
 /// The beginning of each key.
 const PREFIX: &str = "grandstand:limit:";
@@ -77,19 +78,19 @@ struct Script {
 
 impl Link {
     /// Connects and loads the scripts.
-    pub(super) async fn open(store: &StoreAccess) -> Result<Self, Lost> {
-        let opened = tokio::time::timeout(CONNECT, Self::connect(store)).await;
+    pub(super) async fn open(store: &StoreUrl, settings: &Settings) -> Result<Self, Lost> {
+        let opened = tokio::time::timeout(CONNECT, Self::connect(store, settings)).await;
         opened.unwrap_or_else(|_elapsed| Err(Lost::slow(CONNECT)))
     }
 
-    async fn connect(store: &StoreAccess) -> Result<Self, Lost> {
-        let (host, port) = store.url.address();
-        let password = match &store.password_file {
+    async fn connect(store: &StoreUrl, settings: &Settings) -> Result<Self, Lost> {
+        let (host, port) = store.address();
+        let password = match &settings.load().rate_limit.store_password_file {
             Some(path) => Some(password(path).await?),
-            None => store.url.password().map(|secret| secret.expose().to_owned()),
+            None => store.password().map(|secret| secret.expose().to_owned()),
         };
-        let mut info = RedisConnectionInfo::default().set_db(i64::from(store.url.database()));
-        if let Some(user) = store.url.user() {
+        let mut info = RedisConnectionInfo::default().set_db(i64::from(store.database()));
+        if let Some(user) = store.user() {
             info = info.set_username(user);
         }
         if let Some(password) = password {
@@ -97,7 +98,7 @@ impl Link {
         }
         let stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
-        if !store.url.is_tls() {
+        if !store.is_tls() {
             return Self::greet(&info, stream).await;
         }
         if clock::is_before_1970() {
@@ -129,8 +130,7 @@ impl Link {
     async fn load(&self, text: &str) -> Result<String, Lost> {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(text);
-        let loaded: String = command.query_async(&mut self.connection.clone()).await?;
-        Ok(loaded)
+        Ok(command.query_async(&mut self.connection.clone()).await?)
     }
 
     /// Asks for one decision. An empty id asks without being counted.

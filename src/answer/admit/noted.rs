@@ -12,11 +12,10 @@ use http::{HeaderValue, Method, Version};
 
 use crate::api::route::Window;
 use crate::clock::Monotonic;
-use crate::limit::{Decision, Limiter};
+use crate::limit::{Decision, Limiter, Wish};
 use crate::semantics::hops::CDN_LOOP;
 use crate::semantics::problem::Problem;
 use crate::semantics::{client_address, target};
-use crate::shared_limit::Wish;
 
 use super::{Routed, Rules, View, route};
 
@@ -128,21 +127,11 @@ pub(super) fn is_preflight(view: &View<'_>, host: &Result<(), Problem>) -> bool 
 
 /// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks
 /// for others.
-pub(crate) async fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
+pub(crate) async fn decide_unread(peer: IpAddr, wish: Wish, rules: &Rules, now: Monotonic) -> Decision {
     let peer = peer.to_canonical();
     match &rules.shared {
         _ if rules.client_ip.trusts(peer) => Decision::Unlimited,
-        Some(shared) => Box::pin(shared.decide(peer, Wish::Admit)).await,
-        None => rules.limiter.admit(peer, now),
-    }
-}
-
-/// The same without counting it.
-pub(crate) async fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
-    let peer = peer.to_canonical();
-    match &rules.shared {
-        _ if rules.client_ip.trusts(peer) => Decision::Unlimited,
-        Some(shared) => Box::pin(shared.decide(peer, Wish::Peek)).await,
-        None => rules.limiter.peek(peer, now),
+        Some(shared) => Box::pin(shared.decide(peer, wish)).await,
+        None => rules.limiter.decide(peer, wish, now),
     }
 }

@@ -39,6 +39,8 @@ const FIRST: usize = 16 << 10;
 pub(super) struct Outbox(Arc<Mutex<OutboxState>>);
 
 struct OutboxState {
+    /// What was read before, and is read again.
+    begun: &'static [u8],
     stream: Stream,
     connection: Arc<Connection>,
     in_flight: InFlight,
@@ -60,10 +62,16 @@ struct HeldUp {
 }
 
 impl Outbox {
-    /// Around a connection.
-    pub(super) fn new(stream: Stream, connection: &Arc<Connection>, in_flight: &InFlight) -> Self {
+    /// Around a connection, of which `begun` was read before.
+    pub(super) fn new(
+        stream: Stream,
+        begun: &'static [u8],
+        connection: &Arc<Connection>,
+        in_flight: &InFlight,
+    ) -> Self {
         let (connection, in_flight) = (connection.clone(), in_flight.clone());
         Self(Arc::new(Mutex::new(OutboxState {
+            begun,
             stream,
             connection,
             in_flight,
@@ -160,7 +168,14 @@ impl fmt::Debug for Outbox {
 
 impl AsyncRead for Outbox {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0.lock().stream).poll_read(cx, buf)
+        let mut inner = self.0.lock();
+        if inner.begun.is_empty() {
+            return Pin::new(&mut inner.stream).poll_read(cx, buf);
+        }
+        let (again, rest) = inner.begun.split_at(inner.begun.len().min(buf.remaining()));
+        buf.put_slice(again);
+        inner.begun = rest;
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -6,8 +6,8 @@ use tokio::task::JoinHandle;
 
 use crate::telemetry::counters::ConnectionCounters;
 
-use super::super::connections::OF_CONNECTION;
 use super::super::connections::{Connections, Room};
+use super::super::connections::{InFlight, OF_CONNECTION};
 use super::super::gate::PREFACE;
 use super::super::write::WRITE_TIMEOUT;
 use super::*;
@@ -91,7 +91,8 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
             let mut options = server::default_h2_options();
             options.max_concurrent_streams(STREAMS);
             options.max_send_buffer_size(PIECE);
-            streams(Box::new(ours), options, &admitted, &in_flight, stopping, answers).await;
+            let outbox = Outbox::new(Box::new(ours), b"", &admitted, &in_flight);
+            streams(outbox, options, &admitted, stopping, answers).await;
             Instant::now()
         })
     };

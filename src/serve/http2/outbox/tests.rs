@@ -11,7 +11,7 @@ fn connection(room: usize) -> (Outbox, DuplexStream) {
     let (ours, theirs) = duplex(room);
     let room = Room { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
     let connection = Arc::new(Connections::new(room, ConnectionCounters::default()).admit(None).ok().unwrap());
-    (Outbox::new(Box::new(ours), &connection, &InFlight::default()), theirs)
+    (Outbox::new(Box::new(ours), b"", &connection, &InFlight::default()), theirs)
 }
 
 /// The bytes that have arrived.
