@@ -17,7 +17,6 @@
 mod keeper;
 pub(crate) mod link;
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +26,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::cache::recent::Recent;
 use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, Decision, Limiter, Wish};
@@ -87,7 +87,7 @@ pub struct SharedLimit {
     link: ArcSwapOption<Link>,
     /// Why there is none, and since when.
     why: Mutex<Option<Alone>>,
-    known: Mutex<KnownRefusals>,
+    known: KnownRefusals,
     journal: Mutex<Journal>,
     /// The link was lost, or the journal has an entry.
     news: Notify,
@@ -110,7 +110,7 @@ impl SharedLimit {
             waiting: AtomicUsize::default(),
             link: ArcSwapOption::empty(),
             why: Mutex::new(Some(alone)),
-            known: Mutex::new(KnownRefusals::new()),
+            known: KnownRefusals(Recent::new(MOST_REFUSALS)),
             journal: Mutex::new(Journal::default()),
             news: Notify::new(),
             logged: LogThrottle::default(),
@@ -145,7 +145,7 @@ impl SharedLimit {
             return Decision::Unlimited;
         }
         let asked = self.clock.now_mono();
-        if let Some(until) = self.known.lock().until(client, asked) {
+        if let Some(until) = self.known.until(client, asked) {
             self.counters.known.fetch_add(1, Ordering::Relaxed);
             return decision(client.0, until.since(asked), wish);
         }
@@ -193,7 +193,7 @@ impl SharedLimit {
         self.counters.shared.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now_mono();
         if !verdict.admitted {
-            self.known.lock().remember(client, asked, now, verdict.leaves);
+            self.known.remember(client, asked, now, verdict.leaves);
             return decision(quota, verdict.leaves, wish);
         }
         // Redis counts an admission later than it was asked for and earlier than its answer arrives. So if all of the
@@ -277,43 +277,22 @@ pub const ADMIT: &str = concat!(include_str!("shared_limit/clock.lua"), include_
 /// Counts what was admitted without asking.
 pub const REPLAY: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/replay.lua"));
 
-/// How many refusals are remembered; 48 bytes each.
-const PLACES: usize = 1 << 14;
+/// How many refusals are remembered; 96 bytes each.
+const MOST_REFUSALS: usize = 1 << 14;
 
-/// The refusals.
-struct KnownRefusals {
-    places: Box<[Refusal]>,
-    hasher: RandomState,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Refusal {
-    client: (u32, ClientKey),
-    /// Until then Redis certainly refuses.
-    sure: Monotonic,
-    /// From then on Redis certainly admits.
-    until: Monotonic,
-}
+/// Refusals of Redis that still hold, so that Redis is not asked again: until when it certainly refuses, and from when on
+/// it certainly admits. A client whose place was taken by another one is asked about.
+struct KnownRefusals(Recent<(Monotonic, Monotonic)>);
 
 impl KnownRefusals {
-    fn new() -> Self {
-        Self { places: vec![Refusal::default(); PLACES].into(), hasher: RandomState::new() }
-    }
-
     /// Until when a client is refused, if that is known.
     fn until(&self, client: (u32, ClientKey), now: Monotonic) -> Option<Monotonic> {
-        let refusal = self.places.get(self.place(client))?;
-        (refusal.client == client && now < refusal.sure).then_some(refusal.until)
+        self.0.with(&client, |known| known.filter(|(sure, _)| now < *sure).map(|(_, until)| until))
     }
 
     /// Redis was asked at `asked`, answered by `now`, and refuses for `left` more.
-    fn remember(&mut self, client: (u32, ClientKey), asked: Monotonic, now: Monotonic, left: Duration) {
-        let place = self.place(client);
-        self.places[place] = Refusal { client, sure: asked.plus(left), until: now.plus(left) };
-    }
-
-    fn place(&self, client: (u32, ClientKey)) -> usize {
-        self.hasher.hash_one(client) as usize % PLACES
+    fn remember(&self, client: (u32, ClientKey), asked: Monotonic, now: Monotonic, left: Duration) {
+        self.0.with(&client, |known| *known = Some((asked.plus(left), now.plus(left))));
     }
 }
 
@@ -341,7 +320,7 @@ mod known_tests {
     fn a_refusal_is_known_only_as_long_as_redis_surely_refuses() {
         let limiter = Limiter::new(&LimitConfig::default());
         let client = limiter.client_of(Ipv4Addr::LOCALHOST.into());
-        let mut known = KnownRefusals::new();
+        let known = KnownRefusals(Recent::new(MOST_REFUSALS));
         let at = |millis: u64| Monotonic::from_nanos(millis * 1_000_000);
         assert_eq!(known.until(client, at(0)), None);
         known.remember(client, at(1000), at(1010), Duration::from_millis(500));

@@ -5,11 +5,14 @@
 //! does not enter the cache ([`Asking`]). Callers: [`crate::cache`], [`crate::proxy`].
 
 use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+
+use crate::clock::Monotonic;
 
 use super::Key;
 
@@ -57,6 +60,60 @@ fn remembered(bucket: u64, print: u64) -> (u64, bool) {
     let newer = bucket & ((1 << (place * BITS)) - 1);
     let older = bucket & u64::MAX.checked_shl((place + 1) * BITS).unwrap_or(0);
     (older | newer << BITS | print, found.is_some())
+}
+
+/// A bounded memory of what was last noted of keys: a newer key may take the place of another one.
+#[derive(Debug)]
+pub(crate) struct Recent<V> {
+    /// By an unpredictable 128-bit hash: keys are as long as clients make them, and nobody can choose two that meet.
+    places: Mutex<Box<[(u128, Option<V>)]>>,
+    halves: [RandomState; 2],
+}
+
+impl<V: Copy> Recent<V> {
+    /// Room for so many keys.
+    pub(crate) fn new(places: usize) -> Self {
+        Self { places: Mutex::new(vec![(0, None); places].into()), halves: [RandomState::new(), RandomState::new()] }
+    }
+
+    /// Lets `work` see and change what is noted of a key.
+    pub(crate) fn with<T>(&self, key: &impl Hash, work: impl FnOnce(&mut Option<V>) -> T) -> T {
+        let [low, high] = self.halves.each_ref().map(|half| half.hash_one(key));
+        let name = u128::from(high) << 64 | u128::from(low);
+        let mut places = self.places.lock();
+        let at = low as usize % places.len();
+        let mut noted = places[at].1.filter(|_| places[at].0 == name);
+        let was_noted = noted.is_some();
+        let done = work(&mut noted);
+        if was_noted || noted.is_some() {
+            places[at] = (name, noted);
+        }
+        done
+    }
+}
+
+/// Keys that are marked until an instant.
+impl Recent<Monotonic> {
+    /// Whether the key is marked.
+    pub(crate) fn holds(&self, key: &Key, now: Monotonic) -> bool {
+        self.with(key, |until| until.is_some_and(|until| now < until))
+    }
+
+    /// Marks it; `false` when it is marked, and then nothing changes.
+    pub(crate) fn mark(&self, key: &Key, now: Monotonic, span: Duration) -> bool {
+        self.with(key, |until| {
+            let is_new = until.is_none_or(|until| now >= until);
+            if is_new {
+                *until = Some(now.plus(span));
+            }
+            is_new
+        })
+    }
+
+    /// Unmarks it.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.with(key, |until| *until = None);
+    }
 }
 
 /// All requests under way; cheap to clone.
@@ -228,5 +285,25 @@ mod asking_tests {
         assert!(!under_way.begin(&key).is_purged(), "it was made after the purge");
         drop(second);
         assert!(under_way.0.resources.lock().is_empty());
+    }
+}
+
+#[cfg(test)]
+mod recent_tests {
+    use super::*;
+
+    #[test]
+    fn it_forgets_after_a_while_and_is_bounded() {
+        let (recent, span) = (Recent::new(4096), Duration::from_secs(10));
+        let (key, start) = (Key::origin("/a"), Monotonic::from_seconds(50));
+        assert!(recent.mark(&key, start, span) && !recent.mark(&key, start.plus(Duration::from_secs(9)), span));
+        assert!(recent.holds(&key, start.plus(Duration::from_secs(9))));
+        assert!(recent.mark(&key, start.plus(Duration::from_secs(10)), span));
+        recent.forget(&key);
+        assert!(!recent.holds(&key, start.plus(Duration::from_secs(10))));
+        for number in 0..10_000 {
+            assert!(recent.mark(&Key::origin(format!("/{number}")), start, span), "each is another one");
+        }
+        assert_eq!(recent.places.lock().len(), 4096);
     }
 }

@@ -17,27 +17,11 @@ use crate::upstream::client::{AskError, Asker};
 use crate::upstream::forward::Sending;
 use crate::upstream::wire::Listener;
 
-use super::Proxy;
 use super::question::{
     Endpoint, Head, Landing, Passed, Question, Waiting, failed_for, sent, tells_of_the_resource, told,
 };
-use super::spool::{Reader, Spool};
-
-/// The result of a fetch for the client that started it.
-#[derive(Debug)]
-pub(super) enum Fetched {
-    /// A whole answer: of a known endpoint, or a stored one that is still valid.
-    Whole {
-        stored: Arc<Stored>,
-        fwd_status: u16,
-        is_kept: bool,
-    },
-    Arriving {
-        head: Arc<Head>,
-        body: Option<Reader>,
-        is_kept: bool,
-    },
-}
+use super::spool::Spool;
+use super::{Proxy, Reason};
 
 #[derive(Debug)]
 pub(super) struct Fetch {
@@ -51,6 +35,8 @@ pub(super) struct Fetch {
     pub kept: Option<Arc<Stored>>,
     /// The purpose, and the client that waits.
     pub asker: Asker,
+    /// What the result is for `Cache-Status`.
+    pub why: Reason,
 }
 
 impl Proxy {
@@ -60,7 +46,7 @@ impl Proxy {
         fetch: Fetch,
         waiting: Waiting,
         interim: Option<Listener>,
-    ) -> Result<Fetched, AskError> {
+    ) -> Result<Passed, AskError> {
         let this = self.clone();
         let task = tokio::spawn(async move { this.fetch(fetch, waiting, interim).await });
         task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
@@ -72,9 +58,9 @@ impl Proxy {
         fetch: Fetch,
         waiting: Waiting,
         interim: Option<Listener>,
-    ) -> Result<Fetched, AskError> {
+    ) -> Result<Passed, AskError> {
         let inner = &*self.0;
-        let Fetch { question, key, names, kept, asker } = &fetch;
+        let Fetch { question, key, names, kept, asker, why } = &fetch;
         let asking = inner.cache.asking(key);
         let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
         let bare = tells_of_the_resource(question, &sent, kept.as_deref());
@@ -86,7 +72,8 @@ impl Proxy {
                         let kept = Landing::Kept(stored.clone(), fwd_status);
                         waiting.land(if is_kept { kept } else { Landing::Private });
                     }
-                    return Ok(Fetched::Whole { stored, fwd_status, is_kept });
+                    let forwarded = Forwarded { fwd_status, stored: is_kept, collapsed: false };
+                    return Ok(Passed::Stored { stored, outcome: why(forwarded) });
                 }
                 Err(error) => error,
             },

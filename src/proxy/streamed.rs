@@ -14,6 +14,7 @@ use crate::cache::Key;
 use crate::cache::coded::Coded;
 use crate::cache::recent::Asking;
 use crate::cache::reply::Stored;
+use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{
     Exchange, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
     end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
@@ -21,10 +22,12 @@ use crate::semantics::caching::{
 use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
 
-use super::fetch::{Fetch, Fetched};
-use super::question::{Head, Landing, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told};
+use super::fetch::Fetch;
+use super::question::{
+    Head, Landing, Passed, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told,
+};
 use super::spool::Spool;
-use super::{LARGE, Proxy};
+use super::{LARGE, PRIVATE_FOR, Proxy};
 
 /// Whether an answer is cached for others, and if not, why.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,9 +65,9 @@ impl Proxy {
         sent: HeaderMap,
         arrived: Arrived,
         asking: Asking,
-    ) -> Fetched {
+    ) -> Passed {
         let inner = &*self.0;
-        let Fetch { question, key, kept, .. } = &fetch;
+        let Fetch { question, key, kept, why, .. } = &fetch;
         let shared = purpose(question, kept.as_deref()) == Purpose::Store;
         if tells_of_the_resource(question, &sent, kept.as_deref()) {
             if is_failure(arrived.status) {
@@ -92,7 +95,8 @@ impl Proxy {
                     Keeps::Kept | Keeps::Personal => Landing::Personal,
                 });
             }
-            return Fetched::Whole { stored, fwd_status: 304, is_kept };
+            let forwarded = Forwarded { fwd_status: 304, stored: is_kept, collapsed: false };
+            return Passed::Stored { stored, outcome: why(forwarded) };
         }
         self.arriving(&fetch, waiting, sent, arrived, asking).await
     }
@@ -119,12 +123,12 @@ impl Proxy {
             }
         } else if !tells || own == Some(NotStored::Partial) || allowed(&HeaderMap::new()).is_ok() {
             if matches!(own, Some(NotStored::Authorization | NotStored::Cookie)) {
-                inner.personal.mark(key, now);
+                inner.personal.mark(key, now, PRIVATE_FOR);
             }
             return Keeps::Personal;
         } else {
             if !is_failure(arrived.status) {
-                inner.private.mark(key, now);
+                inner.private.mark(key, now, PRIVATE_FOR);
             }
             return Keeps::Private;
         }
@@ -202,12 +206,13 @@ impl Proxy {
         sent: HeaderMap,
         arrived: Arrived,
         asking: Asking,
-    ) -> Fetched {
-        let Fetch { question, key, names, kept, .. } = fetch;
+    ) -> Passed {
+        let Fetch { question, key, names, kept, why, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
         let selecting = Selecting::of(&vary, &sent);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
+        let outcome = |stored| why(Forwarded { fwd_status: arrived.status.as_u16(), stored, collapsed: false });
         let language = OneLanguage::of(&sent, arrived.status, &fields);
         let body = Arc::new(Coded::new(Bytes::new()));
         let stored = Stored { language, ..self.stored(arrived.status, fields, body, selecting.clone(), &arrived) };
@@ -235,7 +240,7 @@ impl Proxy {
             self.0.cache.forget_stored(key, kept);
         }
         if question.method == Method::HEAD {
-            return Fetched::Arriving { head, body: None, is_kept: false };
+            return Passed::Streamed { head, body: None, outcome: outcome(false) };
         }
         let tap = spool.tap();
         let body = tap.reader();
@@ -283,7 +288,7 @@ impl Proxy {
             // Only the end shows it, after the head has been sent.
             false
         };
-        Fetched::Arriving { head, body, is_kept }
+        Passed::Streamed { head, body, outcome: outcome(is_kept) }
     }
 
     /// Why an answer that is too large for the cache is not kept.
@@ -291,7 +296,7 @@ impl Proxy {
         if !tells {
             return Keeps::Personal;
         }
-        self.0.private.mark(key, self.0.clock.now_mono());
+        self.0.private.mark(key, self.0.clock.now_mono(), PRIVATE_FOR);
         Keeps::Private
     }
 

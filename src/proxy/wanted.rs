@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::cache::Key;
 use crate::clock::{Clock, Monotonic};
+use crate::semantics::cache_status::CacheOutcome;
 use crate::tasks::single_flight::{Leader, Role};
 use crate::upstream::asker::Asker;
 use crate::upstream::budget::{Demand, Spent};
@@ -161,7 +162,8 @@ impl Proxy {
             let fetching = inner.demands.fetching(&key, Demand::refused(inner.votes.take(&key)));
             let demand = Some(fetching.demand.clone());
             let asker = Asker { patience: Some(WAITS_FOR), demand, ..self.asker_of(question) };
-            let fetch = Fetch { question: question.clone(), key, names, kept: None, asker };
+            let why = CacheOutcome::Miss;
+            let fetch = Fetch { question: question.clone(), key, names, kept: None, asker, why };
             self.in_background(fetch, ticket, fetching);
         } else {
             inner.votes.forget_old(&inner.clock);
