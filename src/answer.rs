@@ -25,7 +25,6 @@ use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
 use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
-use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::telemetry::access::{Field, InEffect, Line};
@@ -70,8 +69,14 @@ pub(crate) enum Decided<H> {
         /// When it was made.
         now: WallTime,
     },
+    /// It takes longer.
+    Later(Later),
+}
+
+/// What becomes of a request whose answer is not there as a whole.
+pub(crate) enum Later {
     /// It is answered from a file.
-    Dump {
+    File {
         /// The answer, without its body.
         answer: Answer,
         /// The body; `None`: there is none.
@@ -125,15 +130,7 @@ impl Responder {
         };
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
-        let mut asked = Asked {
-            method: view.method,
-            headers: view.headers,
-            limit,
-            coding: Coding::Identity,
-            conditional,
-            passes,
-            provisional: false,
-        };
+        let mut asked = Asked { conditional, passes, ..Asked::of(view.method, view.headers, limit) };
         let info = RequestInfo { route, client, began };
         let answer = match admission {
             Admission::Preflight(methods) => self.constant_headers.load().preflight(methods, limit, head),
@@ -141,14 +138,14 @@ impl Responder {
             Admission::Refused(problem) => self.constant_headers.load().problem(asked, &problem, None, head),
             Admission::Admitted { target: Target::PassThrough { target }, .. } => {
                 if passes {
-                    return Decided::Passes { target: target.into(), info, limit };
+                    return Decided::Later(Later::Passes { target: target.into(), info, limit });
                 }
                 self.constant_headers.load().problem(asked, &Problem::unknown_path(&target[..]), None, head)
             }
             Admission::Admitted { target: Target::Dump(kind), coding } => {
                 asked.coding = coding;
                 match self.dump(asked, kind).await {
-                    Ok((answer, part)) => return Decided::Dump { answer, part, info },
+                    Ok((answer, part)) => return Decided::Later(Later::File { answer, part, info }),
                     Err((problem, retry_after)) => {
                         self.constant_headers.load().problem(asked, &problem, Some(retry_after), head)
                     }
@@ -243,15 +240,7 @@ impl Responder {
         head: H,
     ) -> (Answer<H>, WallTime) {
         let (method, headers) = (Method::GET, HeaderMap::new());
-        let asked = Asked {
-            method: &method,
-            headers: &headers,
-            limit,
-            coding: Coding::Identity,
-            conditional: false,
-            passes: false,
-            provisional: false,
-        };
+        let asked = Asked::of(&method, &headers, limit);
         let answer = self.constant_headers.load().problem(asked, problem, retry_after, head);
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);
         let Answer { status, outcome, .. } = answer;

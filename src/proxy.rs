@@ -20,8 +20,8 @@ mod wanted;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, CONTENT_LOCATION, COOKIE, HeaderMap, HeaderValue, LOCATION};
 use http::Method;
+use http::header::{AUTHORIZATION, CONTENT_LOCATION, COOKIE, HeaderMap, HeaderValue, LOCATION};
 use url::Url;
 
 use crate::api::links::Rewrite;

@@ -28,13 +28,12 @@ use tokio::sync::mpsc;
 
 use crate::answer::admit::{MAX_REQUEST_BODY, View};
 use crate::answer::compose::{Answer, Asked, Outcome};
-use crate::answer::{Decided, RequestInfo, Responder};
+use crate::answer::{Decided, Later, RequestInfo, Responder};
 use crate::dumps::DumpPart;
 use crate::limit::Decision;
 use crate::proxy::question::{Endpoint, Question};
 use crate::proxy::spool::{CutShort, Reader};
 use crate::semantics::caching::end_to_end;
-use crate::semantics::coding::Coding;
 use crate::semantics::framing::MOST_INTERIM;
 use crate::semantics::problem::Problem;
 use crate::upstream::wire::Interim;
@@ -69,26 +68,20 @@ impl Public {
     async fn exchange(&self, session: &mut ServerSession, peer: IpAddr) -> Result<(), Broken> {
         let has_body = !session.is_body_empty();
         let view = view(session.req_header(), peer, has_body);
-        let decided = self.answers.respond(&view, HeaderMap::new()).await;
-        self.carry_out(session, decided, None).await
+        match self.answers.respond(&view, HeaderMap::new()).await {
+            Decided::Ready { answer, info, .. } => self.send(session, info, answer, None, None).await,
+            Decided::Later(later) => self.carry_out(session, later, None).await,
+        }
     }
 
-    /// Writes the answer that was decided on.
+    /// Writes an answer that was not there as a whole.
     ///
     /// # Errors
     /// When the connection must be closed.
-    async fn carry_out(
-        &self,
-        session: &mut ServerSession,
-        decided: Decided<HeaderMap>,
-        shared: Shared<'_>,
-    ) -> Result<(), Broken> {
-        match decided {
-            Decided::Ready { answer, info, .. } => self.send(session, info, answer, None, shared).await,
-            Decided::Dump { answer, part, info } => {
-                self.send(session, info, answer, part.map(Rest::File), shared).await
-            }
-            Decided::Passes { target, info, limit } => self.pass_through(session, target, info, limit, shared).await,
+    async fn carry_out(&self, session: &mut ServerSession, later: Later, shared: Shared<'_>) -> Result<(), Broken> {
+        match later {
+            Later::File { answer, part, info } => self.send(session, info, answer, part.map(Rest::File), shared).await,
+            Later::Passes { target, info, limit } => self.pass_through(session, target, info, limit, shared).await,
         }
     }
 
@@ -179,15 +172,7 @@ impl Public {
     ) -> Result<(), Broken> {
         let request = session.req_header();
         let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
-        let asked = Asked {
-            method: &method,
-            headers: &fields,
-            limit,
-            coding: Coding::Identity,
-            conditional: true,
-            passes: true,
-            provisional: false,
-        };
+        let asked = Asked { conditional: true, passes: true, ..Asked::of(&method, &fields, limit) };
         let Some(proxy) = &self.answers.proxy else {
             let problem = Problem::unknown_path(&target[..]);
             let answer = self.answers.constant_headers.load().problem(asked, &problem, None, HeaderMap::new());

@@ -13,7 +13,7 @@ use crate::limit::Decision;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::freshness::CacheControl;
-use crate::semantics::precondition::Precondition;
+use crate::semantics::precondition::{EntityTag, Precondition};
 use crate::semantics::problem::{Problem, ProblemKind};
 use crate::semantics::{freshness, precondition, problem};
 use crate::snapshot::pointer::Snapshot;
@@ -21,7 +21,7 @@ use crate::telemetry::Source;
 
 use super::admit::{ALLOW, Methods};
 use super::find::Learned;
-use super::head::Head;
+use super::head::{Field, Head};
 use super::{admit, head as fields};
 
 /// A body is what `Content-Type` says (the Fetch standard).
@@ -66,6 +66,19 @@ pub struct Asked<'a> {
     pub passes: bool,
     /// Whether the answer is ours only because the origin gave none: nobody may keep it.
     pub provisional: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// Without conditions, of a known endpoint, for a client that likes no coding.
+    pub const fn of(method: &'a Method, headers: &'a HeaderMap, limit: Decision) -> Self {
+        let (conditional, passes, provisional) = (false, false, false);
+        Self { method, headers, limit, coding: Coding::Identity, conditional, passes, provisional }
+    }
+
+    /// The client's conditions on what has this tag.
+    pub(super) fn precondition(&self, tag: Option<&EntityTag>) -> Precondition {
+        if self.conditional { precondition::evaluate(self.method, self.headers, tag) } else { Precondition::Proceed }
+    }
 }
 
 /// What was found in the snapshot.
@@ -174,35 +187,16 @@ impl ConstantHeaders {
         let age = self.age(published, now);
         let ttl = ages.then(|| self.ttl - i64::from(age));
         let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl });
-        let state = if asked.conditional {
-            precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref())
-        } else {
-            Precondition::Proceed
-        };
-        let (status, body) = match state {
+        let (status, body) = match asked.precondition(reply.tag.as_ref()) {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
             Precondition::NotModified => (StatusCode::NOT_MODIFIED, None),
             Precondition::Proceed => (StatusCode::OK, Some(reply.body.variant(asked.coding))),
         };
         head.begin(status);
         if let Some((coding, variant)) = &body {
-            head.put_static(&fields::CONTENT_TYPE, "application/json");
-            head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-            head.put(&fields::CONTENT_LENGTH, &variant.length);
-            if *coding != Coding::Identity {
-                head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
-            }
+            about_body(&mut head, "application/json", &[], &variant.length, *coding);
         }
-        if asked.provisional {
-            head.put_static(&fields::CACHE_CONTROL, NO_STORE);
-        } else {
-            head.put(&fields::CACHE_CONTROL, &self.cache_control);
-        }
-        if ages {
-            head.put_number(&fields::AGE, age);
-            let left = if asked.provisional { 0 } else { self.left(i64::from(age)) };
-            head.put_number(&fields::X_ACCEL_EXPIRES, left);
-        }
+        self.lifetime(&mut head, ages.then_some(age), if asked.provisional { Some(NO_STORE) } else { None });
         if let Some(etag) = &reply.etag {
             head.put(&fields::ETAG, etag);
         }
@@ -216,6 +210,18 @@ impl ConstantHeaders {
         common(&mut head, asked.limit);
         let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
         Answer { status, head, body, outcome: Outcome::Cache(outcome) }
+    }
+
+    /// For how long data of this age may be kept; `None`: it does not age. `instead`: a `Cache-Control` in place of ours.
+    pub(super) fn lifetime(&self, head: &mut impl Head, age: Option<u32>, instead: Option<&'static str>) {
+        match instead {
+            Some(instead) => head.put_static(&fields::CACHE_CONTROL, instead),
+            None => head.put(&fields::CACHE_CONTROL, &self.cache_control),
+        }
+        if let Some(age) = age {
+            head.put_number(&fields::AGE, age);
+            head.put_number(&fields::X_ACCEL_EXPIRES, if instead.is_some() { 0 } else { self.left(i64::from(age)) });
+        }
     }
 
     /// Which snapshot it is, and when it was confirmed.
@@ -239,7 +245,7 @@ impl ConstantHeaders {
     /// How long nginx may keep an answer of this age, in seconds: it counts `max-age` from when it asked, whatever
     /// `Age` says. It keeps a stale answer for a second: with 0 it would have none to serve when we fail, which
     /// `stale-if-error` allows.
-    pub(super) fn left(&self, age: i64) -> i64 {
+    fn left(&self, age: i64) -> i64 {
         self.ttl.saturating_sub(age).max(1)
     }
 
@@ -307,17 +313,32 @@ impl ConstantHeaders {
     }
 }
 
+/// What a body is, how long, and in which coding. `more`: further fields about it.
+pub(super) fn about_body(
+    head: &mut impl Head,
+    content_type: &'static str,
+    more: &[(&Field, &'static str)],
+    length: &HeaderValue,
+    coding: Coding,
+) {
+    head.put_static(&fields::CONTENT_TYPE, content_type);
+    head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    for (field, value) in more {
+        head.put_static(field, value);
+    }
+    head.put(&fields::CONTENT_LENGTH, length);
+    if coding != Coding::Identity {
+        head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
+    }
+}
+
 /// CORS and the limit, which go with every answer.
 pub(super) fn common(head: &mut impl Head, limit: Decision) {
     head.put_static(&fields::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
     head.put_static(&fields::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     if limit.quota().is_some() {
-        head.put_with(&fields::RATE_LIMIT_POLICY, |out| {
-            limit.write_policy(out);
-        });
-        head.put_with(&fields::RATE_LIMIT, |out| {
-            limit.write_rate_limit(out);
-        });
+        head.put_with(&fields::RATE_LIMIT_POLICY, |out| limit.write_policy(out));
+        head.put_with(&fields::RATE_LIMIT, |out| limit.write_rate_limit(out));
     }
 }
 
@@ -329,10 +350,7 @@ impl ConstantHeaders {
     pub(crate) fn learned<H: Head>(&self, asked: Asked<'_>, learned: Learned, mut head: H) -> Answer<H> {
         let Learned { status, media_type, sandbox, body } = learned;
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
-        if status == StatusCode::OK
-            && asked.conditional
-            && precondition::evaluate(asked.method, asked.headers, None) == Precondition::Failed
-        {
+        if status == StatusCode::OK && asked.precondition(None) == Precondition::Failed {
             return self.problem(asked, &Problem::precondition_failed(), None, head);
         }
         head.begin(status);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_RANGE, ETAG, HeaderMap, RANGE};
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use crate::api::links;
 use crate::api::route::{DumpKind, WantedDocument};
@@ -25,7 +25,7 @@ use crate::semantics::ranges::Ranged;
 use crate::semantics::{coding, precondition, ranges};
 use crate::snapshot::pointer::Snapshot;
 
-use super::compose::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, common};
+use super::compose::{Answer, Asked, ConstantHeaders, Outcome, about_body, common};
 use super::find::{Finder, Found};
 use super::head::Head;
 use super::{Responder, head as fields};
@@ -110,12 +110,7 @@ impl ConstantHeaders {
         mut head: H,
     ) -> Answer<H> {
         let (coding, variant, tag) = document.variant(asked.coding);
-        let state = if asked.conditional {
-            precondition::evaluate(asked.method, asked.headers, tag)
-        } else {
-            Precondition::Proceed
-        };
-        let status = match state {
+        let status = match asked.precondition(tag) {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
             Precondition::NotModified => StatusCode::NOT_MODIFIED,
             Precondition::Proceed => StatusCode::OK,
@@ -123,21 +118,14 @@ impl ConstantHeaders {
         let whole = status == StatusCode::OK;
         head.begin(status);
         if whole {
-            head.put_static(&fields::CONTENT_TYPE, document.kind.content_type);
-            head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-            head.put_static(&fields::REFERRER_POLICY, "same-origin");
-            let policy = match document.kind.confinement {
-                Confinement::None => None,
-                Confinement::Page => Some(PAGE_POLICY),
-                Confinement::Viewer => Some(VIEWER_POLICY),
+            let policy =
+                |policy| [(&fields::REFERRER_POLICY, "same-origin"), (&fields::CONTENT_SECURITY_POLICY, policy)];
+            let more = match document.kind.confinement {
+                Confinement::None => &policy("")[..1],
+                Confinement::Page => &policy(PAGE_POLICY)[..],
+                Confinement::Viewer => &policy(VIEWER_POLICY)[..],
             };
-            if let Some(policy) = policy {
-                head.put_static(&fields::CONTENT_SECURITY_POLICY, policy);
-            }
-            head.put(&fields::CONTENT_LENGTH, &variant.length);
-            if coding != Coding::Identity {
-                head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
-            }
+            about_body(&mut head, document.kind.content_type, more, &variant.length, coding);
         }
         match document.kind.lifetime {
             Lifetime::Revalidated => head.put_static(&fields::CACHE_CONTROL, "public, no-cache"),
@@ -185,8 +173,7 @@ impl Responder {
             Ok(Err(error)) => return Err(told(&error)),
             Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), STILL_WRITING)),
         };
-        let found = FromDump { kind, coding, built: &built, published: &published };
-        Ok(self.constant_headers.load().dump(asked, found, self.clock.now()))
+        Ok(self.constant_headers.load().dump(asked, kind, coding, &built, &published, self.clock.now()))
     }
 }
 
@@ -206,23 +193,17 @@ fn told(error: &DumpError) -> (Problem, u64) {
     }
 }
 
-/// A dump that is at hand.
-#[derive(Clone, Copy)]
-pub(crate) struct FromDump<'a> {
-    /// Which one.
-    pub(crate) kind: DumpKind,
-    /// In which coding.
-    pub(crate) coding: Coding,
-    /// The file.
-    pub(crate) built: &'a Arc<Built>,
-    /// Its snapshot.
-    pub(crate) published: &'a Snapshot,
-}
-
 impl ConstantHeaders {
     /// An answer from a dump, and its body.
-    pub(crate) fn dump(&self, asked: Asked<'_>, found: FromDump<'_>, now: Now) -> (Answer, Option<DumpPart>) {
-        let FromDump { kind, coding, built, published } = found;
+    fn dump(
+        &self,
+        asked: Asked<'_>,
+        kind: DumpKind,
+        coding: Coding,
+        built: &Arc<Built>,
+        published: &Snapshot,
+        now: Now,
+    ) -> (Answer, Option<DumpPart>) {
         let problem = |problem: &Problem| self.problem(asked, problem, None, HeaderMap::new());
         let state = precondition::evaluate(asked.method, asked.headers, Some(&built.tag));
         // RFC 9110 §13.2.2: the range counts after the conditions; §14.2: of GET only.
@@ -249,33 +230,21 @@ impl ConstantHeaders {
         let mut head = HeaderMap::new();
         head.begin(status);
         if status != StatusCode::NOT_MODIFIED {
-            head.put_static(&fields::CONTENT_TYPE, kind.media_type());
-            head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-            head.put_static(&fields::CONTENT_DISPOSITION, kind.disposition());
-            head.put_number(&fields::CONTENT_LENGTH, to - from);
-            if coding != Coding::Identity {
-                head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
-            }
+            let more = [(&fields::CONTENT_DISPOSITION, kind.disposition())];
+            about_body(&mut head, kind.media_type(), &more, &HeaderValue::from(to - from), coding);
             if let Some(content_range) = &content_range {
                 head.put(&fields::CONTENT_RANGE, content_range);
             }
         }
         let age = self.age(published, now);
-        head.put(&fields::CACHE_CONTROL, &self.cache_control);
-        if self.ages {
-            head.put_number(&fields::AGE, age);
-            head.put_number(&fields::X_ACCEL_EXPIRES, self.left(i64::from(age)));
-        }
+        self.lifetime(&mut head, self.ages.then_some(age), None);
         head.put(&fields::ETAG, &built.tag.to_header_value());
         if let Some(link) = links::license(published.license.as_deref()) {
             head.put(&fields::LINK, &link);
         }
         head.put_static(&fields::VARY, "accept-encoding");
         head.put_static(&fields::ACCEPT_RANGES, "bytes");
-        head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
-        if let Some(confirmed) = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now.wall)) {
-            head.put(&fields::MIRROR_CONFIRMED, confirmed);
-        }
+        Self::of_snapshot(published, now.wall, &mut head);
         let outcome = CacheOutcome::Hit { ttl: self.ages.then(|| self.ttl - i64::from(age)) };
         head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
         common(&mut head, asked.limit);

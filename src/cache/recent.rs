@@ -62,11 +62,14 @@ fn remembered(bucket: u64, print: u64) -> (u64, bool) {
     (older | newer << BITS | print, found.is_some())
 }
 
+/// The hash of a key, and what is noted of it.
+type Noted<V> = (u128, Option<V>);
+
 /// A bounded memory of what was last noted of keys: a newer key may take the place of another one.
 #[derive(Debug)]
 pub(crate) struct Recent<V> {
     /// By an unpredictable 128-bit hash: keys are as long as clients make them, and nobody can choose two that meet.
-    places: Mutex<Box<[(u128, Option<V>)]>>,
+    places: Mutex<Box<[Noted<V>]>>,
     halves: [RandomState; 2],
 }
 

@@ -142,8 +142,10 @@ fn is_detail(path: &str) -> bool {
     matches!(Route::of(path), Route::Detail(_))
 }
 
-/// Fields about a body that is recoded.
-const ABOUT_THE_BODY: [HeaderName; 8] = [
+/// Fields about a body that is recoded, and those that get a value of ours.
+const ABOUT_THE_BODY: [HeaderName; 10] = [
+    AGE,
+    ETAG,
     CONTENT_LENGTH,
     CONTENT_ENCODING,
     ACCEPT_RANGES,
@@ -180,10 +182,7 @@ impl Representation {
             Cow::Borrowed(_) => answer.body.clone(),
             Cow::Owned(text) => text.into(),
         };
-        let mut fields = end_to_end(&answer.headers, true);
-        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
-            fields.remove(name);
-        }
+        let mut fields = visible(&answer.headers, &[]);
         // It is JSON: with another type browsers could take it for a page.
         let is_json = |kind: &HeaderValue| {
             let kind = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
@@ -212,10 +211,7 @@ impl Representation {
     /// What is kept, as a 304 confirms it.
     fn confirmed(kept: &Stored, headers: &HeaderMap) -> Self {
         let mut fields = kept.fields.clone();
-        let mut news = end_to_end(headers, true);
-        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
-            news.remove(name);
-        }
+        let news = visible(headers, &[]);
         freshen(&mut fields, &news);
         Self {
             status: kept.status,
@@ -231,10 +227,7 @@ impl Representation {
     fn missing(path: &str, headers: &HeaderMap) -> Self {
         let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
         let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
-        let mut fields = end_to_end(headers, true);
-        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG, LAST_MODIFIED]) {
-            fields.remove(name);
-        }
+        let mut fields = visible(headers, &[LAST_MODIFIED]);
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
         let body = Arc::new(Coded::new(document.to_json()));
         let status = StatusCode::NOT_FOUND;
@@ -243,13 +236,19 @@ impl Representation {
 
     /// A refusal in the origin's words: only it knows what a slug or a page beyond the last means.
     fn refusal(status: StatusCode, answer: &Answer) -> Self {
-        let mut fields = end_to_end(&answer.headers, true);
-        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG, LAST_MODIFIED]) {
-            fields.remove(name);
-        }
+        let fields = visible(&answer.headers, &[LAST_MODIFIED]);
         let body = Arc::new(Coded::new(answer.body.clone()));
         Self { status, fields, body, link: None, etag: None, last_modified: None }
     }
+}
+
+/// The fields that clients see, without those about the body and `more`.
+fn visible(headers: &HeaderMap, more: &[HeaderName]) -> HeaderMap {
+    let mut fields = end_to_end(headers, true);
+    for name in ABOUT_THE_BODY.iter().chain(more) {
+        fields.remove(name);
+    }
+    fields
 }
 
 /// Our own `Link`: the licence that the document names, and for a list the pages around it.

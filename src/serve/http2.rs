@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::compose::Answer;
-use crate::answer::{Decided, RequestInfo};
+use crate::answer::{Decided, Later, RequestInfo};
 use crate::clock;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
@@ -186,11 +186,11 @@ async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, wor
     let view = view(session.req_header(), peer, !session.is_body_empty());
     let answered = match public.answers.respond(&view, HeaderMap::new()).await {
         Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, room, admitted).await,
-        decided => {
+        Decided::Later(later) => {
             // It takes room when its body begins.
             drop(room);
             // In a box, because most streams need no room for it.
-            Box::pin(pass_on(&public, session, decided, admitted)).await
+            Box::pin(pass_on(&public, session, later, admitted)).await
         }
     };
     if answered.is_err() {
@@ -251,16 +251,11 @@ async fn write(
 }
 
 /// Answers through pingora's `ServerSession`, which HTTP/1 uses, too.
-async fn pass_on(
-    public: &Public,
-    session: HttpSession,
-    decided: Decided<HeaderMap>,
-    admitted: &Connection,
-) -> Result<(), Broken> {
+async fn pass_on(public: &Public, session: HttpSession, later: Later, admitted: &Connection) -> Result<(), Broken> {
     let mut session = ServerSession::new_http2(session);
     session.set_read_timeout(Some(READ_TIMEOUT));
     session.set_total_drain_timeout(Some(READ_TIMEOUT));
-    public.carry_out(&mut session, decided, Some(admitted)).await?;
+    public.carry_out(&mut session, later, Some(admitted)).await?;
     session.finish().await?;
     Ok(())
 }
