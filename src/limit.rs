@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use crate::clock::Monotonic;
 use crate::semantics::client_address;
 
-use table::Table;
+use table::WindowTable;
 
 /// The length of the window, in seconds.
 pub(crate) const WINDOW_SECONDS: u32 = 60;
@@ -66,7 +66,7 @@ impl Default for LimitConfig {
 pub struct Limiter {
     quotas: ArcSwap<Quotas>,
     seed: Seed,
-    table: Mutex<Table>,
+    table: Mutex<WindowTable>,
 }
 
 impl Limiter {
@@ -74,7 +74,7 @@ impl Limiter {
     pub fn new(config: &LimitConfig) -> Self {
         let clients = config.max_clients.clamp(1, MOST_CLIENTS);
         let quotas = ArcSwap::from_pointee(Quotas::new(config));
-        Self { quotas, seed: Seed::random(), table: Mutex::new(Table::new(clients)) }
+        Self { quotas, seed: Seed::random(), table: Mutex::new(WindowTable::new(clients)) }
     }
 
     /// Replaces the quotas, also for admissions that are counted already; `max_clients` stays. With another

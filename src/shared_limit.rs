@@ -277,7 +277,7 @@ pub const ADMIT: &str = concat!(include_str!("shared_limit/clock.lua"), include_
 /// Counts what was admitted without asking.
 pub const REPLAY: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/replay.lua"));
 
-/// How many refusals are remembered; 96 bytes each.
+/// How many refusals are remembered; 48 bytes each.
 const MOST_REFUSALS: usize = 1 << 14;
 
 /// Refusals of Redis that still hold, so that Redis is not asked again: until when it certainly refuses, and from when on

@@ -15,7 +15,7 @@ use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::hops::Pseudonym;
 use crate::semantics::target::BasePath;
-use crate::serve::connections::Room;
+use crate::serve::connections::MostConnections;
 use crate::shared_limit::SharedLimit;
 
 use super::{descriptors, fleet_limit};
@@ -128,7 +128,7 @@ fn limits(config: &Config) -> (LimitConfig, LimitConfig) {
 }
 
 /// The limits on connections of clients and operators, as far as the system allows.
-pub(super) fn rooms(config: &Config) -> (Room, Room) {
+pub(super) fn rooms(config: &Config) -> (MostConnections, MostConnections) {
     let wanted = config.limits.connections;
     let shares = descriptors::share(descriptors::raise(), wanted);
     let most = shares.clients;
@@ -138,6 +138,6 @@ pub(super) fn rooms(config: &Config) -> (Room, Room) {
     }
     let ipv6_prefix = config.rate_limit.ipv6_prefix;
     let each = config.limits.connections_per_client as usize;
-    let clients = Room { name: "public", all: most, each, ipv6_prefix };
-    (clients, Room { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix })
+    let clients = MostConnections { name: "public", all: most, each, ipv6_prefix };
+    (clients, MostConnections { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix })
 }

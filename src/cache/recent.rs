@@ -121,10 +121,10 @@ impl Recent<Monotonic> {
 
 /// All requests under way; cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct UnderWay(Arc<Table>);
+pub(super) struct UnderWay(Arc<OpenRequests>);
 
 #[derive(Default)]
-struct Table {
+struct OpenRequests {
     /// By the hash of the key, which is seeded: nobody can choose two resources with the same one.
     resources: Mutex<HashMap<u64, Resource>>,
     seed: foldhash::quality::RandomState,
@@ -155,7 +155,7 @@ pub struct Asking {
 impl UnderWay {
     /// A request for a resource begins.
     pub(super) fn begin(&self, key: &Key) -> Asking {
-        let Table { resources, seed, all, made } = &*self.0;
+        let OpenRequests { resources, seed, all, made } = &*self.0;
         let hash = seed.hash_one(key);
         let mut resources = resources.lock();
         let resource = resources.entry(hash).or_default();
@@ -181,7 +181,7 @@ impl UnderWay {
 impl Asking {
     /// Whether the answer was purged before it arrived.
     pub(super) fn is_purged(&self) -> bool {
-        let Table { resources, all, .. } = &*self.under_way.0;
+        let OpenRequests { resources, all, .. } = &*self.under_way.0;
         let of_resource = resources.lock().get(&self.resource).map(|resource| resource.purges);
         (all.load(Ordering::SeqCst), of_resource.unwrap_or_default()) != self.purges
     }

@@ -26,7 +26,7 @@ const RESERVED: usize = 1 << 20;
 const RANKS: u32 = 4096;
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct WindowTable {
     most: usize,
     windows: Vec<Window>,
     free: Vec<Slot>,
@@ -47,7 +47,7 @@ struct Window {
     hash: u32,
 }
 
-impl Table {
+impl WindowTable {
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -352,7 +352,7 @@ impl Log {
 mod invariants {
     use super::*;
 
-    impl Table {
+    impl WindowTable {
         /// The invariants of the table.
         pub(in crate::limit) fn check(&self) {
             let free: std::collections::HashSet<_> = self.free.iter().copied().collect();

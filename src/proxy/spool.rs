@@ -35,7 +35,7 @@ pub enum CutShort {
 pub(crate) struct Abandoned;
 
 #[derive(Debug, Default)]
-struct State {
+struct SpoolState {
     /// The held pieces, beginning with piece number `gone`; each with whether room was taken for it.
     pieces: VecDeque<(Bytes, bool)>,
     gone: u64,
@@ -58,7 +58,7 @@ struct Position {
     grace: Duration,
 }
 
-impl State {
+impl SpoolState {
     fn push(&mut self, piece: Bytes, has_room: bool) {
         self.held += piece.len() as u64;
         self.pieces.push_back((piece, has_room));
@@ -94,8 +94,8 @@ impl State {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedSpool {
+    state: Mutex<SpoolState>,
     /// A piece has come, or the end.
     came: Notify,
     /// A reader went on, or left.
@@ -105,25 +105,25 @@ struct Shared {
 /// The writing end; one that is dropped before [`finish`](Self::finish) leaves a broken body.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSpool>,
     room: Room,
 }
 
 /// Creates new readers; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Tap(Arc<Shared>);
+pub(crate) struct Tap(Arc<SharedSpool>);
 
 /// One reader.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSpool>,
     id: u64,
 }
 
 impl Spool {
     /// An empty body that is held whole if it `keeps`, as long as there is room: from the start if its `length` is known.
     pub(crate) fn new(keeps: bool, length: Option<u64>, room: Room) -> Self {
-        let shared = Shared::default();
+        let shared = SharedSpool::default();
         {
             let mut state = shared.state.lock();
             state.keeps = keeps && length.is_none_or(|length| room.try_reserve(&mut state.room, length));

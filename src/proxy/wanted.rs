@@ -40,10 +40,10 @@ const MOST_HOUSEHOLDS: usize = 32;
 
 /// For each resource that is not being fetched: the households that were refused it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Votes(Arc<Mutex<Table>>);
+pub(super) struct Votes(Arc<Mutex<VoteTable>>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct VoteTable {
     votes: HashMap<Key, Vote>,
     /// Whether a task forgets old votes.
     is_swept: bool,
@@ -61,7 +61,7 @@ impl Vote {
     }
 }
 
-impl Table {
+impl VoteTable {
     /// The votes for a resource, to add some.
     fn of(&mut self, key: &Key, now: Monotonic) -> &mut Vote {
         if self.votes.len() >= MOST && !self.votes.contains_key(key) {

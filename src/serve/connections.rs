@@ -33,7 +33,7 @@ const TOLD_EVERY: u64 = 60_000_000_000;
 
 /// How many may be connected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct MostConnections {
     /// The listener's name, for people.
     pub name: &'static str,
     /// In all.
@@ -73,17 +73,17 @@ impl Full {
 pub(crate) struct Connections(Arc<ConnectionsState>);
 
 struct ConnectionsState {
-    room: ArcSwap<Room>,
+    room: ArcSwap<MostConnections>,
     /// The start of the count of idle times.
     start: Instant,
     /// Whether the server is stopping.
     closing: AtomicBool,
     counters: ConnectionCounters,
-    table: Mutex<Table>,
+    table: Mutex<SeatTable>,
 }
 
 #[derive(Default)]
-struct Table {
+struct SeatTable {
     seats: Vec<Option<Arc<Seat>>>,
     free: Vec<usize>,
     households: HashMap<IpAddr, Household>,
@@ -119,7 +119,7 @@ impl Seat {
 
 impl Connections {
     /// None yet.
-    pub(crate) fn new(room: Room, counters: ConnectionCounters) -> Self {
+    pub(crate) fn new(room: MostConnections, counters: ConnectionCounters) -> Self {
         Self(Arc::new(ConnectionsState {
             room: ArcSwap::from_pointee(room),
             start: Instant::now(),
@@ -144,7 +144,7 @@ impl Connections {
     }
 
     /// Changes the limits. Idle connections beyond them close, the longest idle ones first; busy ones stay.
-    pub(crate) fn set_room(&self, room: Room) {
+    pub(crate) fn set_room(&self, room: MostConnections) {
         let inner = &*self.0;
         inner.room.store(Arc::new(room));
         let mut table = inner.table.lock();
@@ -209,7 +209,7 @@ impl ConnectionsState {
     }
 }
 
-impl Table {
+impl SeatTable {
     fn open(&self) -> usize {
         self.seats.len() - self.free.len()
     }

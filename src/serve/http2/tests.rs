@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use crate::telemetry::counters::ConnectionCounters;
 
-use super::super::connections::{Connections, Room};
+use super::super::connections::{Connections, MostConnections};
 use super::super::connections::{InFlight, OF_CONNECTION};
 use super::super::gate::PREFACE;
 use super::super::write::WRITE_TIMEOUT;
@@ -63,7 +63,7 @@ struct Client {
 
 /// A connection on which each answer has so many bytes.
 fn connect(size: usize) -> (Server, Client) {
-    let room = Room { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
+    let room = MostConnections { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
     let connections = Connections::new(room, ConnectionCounters::default());
     connect_to(&connections, Some(IpAddr::from([192, 0, 2, 1])), size)
 }
@@ -321,7 +321,7 @@ async fn a_connection_that_does_not_begin_is_closed() {
 async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_its_household() {
     const SIZE: usize = 280 << 10;
     for (window, proxy) in [(0, false), (WIDE, false), (0, true)] {
-        let room = Room { name: "tests", all: 99, each: 99, ipv6_prefix: 64 };
+        let room = MostConnections { name: "tests", all: 99, each: 99, ipv6_prefix: 64 };
         let connections = Connections::new(room, ConnectionCounters::default());
         let address = |last| Some(IpAddr::from([192, 0, 2, last])).filter(|_| !proxy);
         let mut all = Vec::new();
