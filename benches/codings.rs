@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use grandstand::api::listing::ListingId;
 use grandstand::api::query::Parameters;
 use grandstand::cache::coded::{Effort, encode};
-use grandstand::cache::doorkeeper::Doorkeeper;
+use grandstand::cache::recent::Doorkeeper;
 use grandstand::cache::reply::Reply;
 use grandstand::cache::{Cache, Key};
 use grandstand::semantics::coding::Coding;

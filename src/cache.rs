@@ -3,17 +3,13 @@
 //! The only user of moka. It decides nothing about freshness.
 //!
 //! An answer of the origin enters at once, because it cost a request. A rendered reply enters at its second request
-//! ([`doorkeeper`]). Hot answers are compressed again, well ([`recoder`]). A reply that a new snapshot does not change
+//! ([`recent`]). Hot answers are compressed again, well ([`coded`]). A reply that a new snapshot does not change
 //! stays; otherwise its successor takes its place. Callers: [`crate::answer`], [`crate::proxy`], [`crate::mirror`],
 //! [`crate::admin`], [`crate::upstream`].
 
-pub(crate) mod asking;
 pub mod coded;
-pub mod doorkeeper;
-pub(crate) mod recoder;
-pub(crate) mod rendered;
+pub mod recent;
 pub mod reply;
-pub(crate) mod stored;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -28,12 +24,9 @@ use crate::api::route::WantedDocument;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::target;
 
-use asking::{Asking, UnderWay};
-use doorkeeper::Doorkeeper;
-use recoder::Recoder;
-use rendered::Rendered;
-use reply::Reply;
-use stored::{Stored, Variants};
+use coded::Recoder;
+use recent::{Asking, Doorkeeper, UnderWay};
+use reply::{Rendered, Reply, Stored, Variants};
 
 /// The key of an answer: the canonical request without `Accept-Encoding`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,40 +85,15 @@ enum Kept {
 }
 
 /// Outcomes of rendered replies that were cache misses, since the start. Hits count as answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+#[derive(Debug, Default)]
+struct Outcomes {
     /// Asked for once, and not kept.
-    pub passing: u64,
-    /// Kept from now on.
-    pub kept: u64,
-    /// Kept already, and the same in a new epoch.
-    pub confirmed: u64,
-    /// Cached, and replaced in a new epoch.
-    pub renewed: u64,
-    /// Recompressed codings.
-    pub recoded: u64,
-    /// Codings that were not recompressed, because the queue was full.
-    pub not_recoded: u64,
-}
-
-impl Tally {
-    /// The outcomes of replies, with their labels.
-    pub const fn outcomes(&self) -> [(&'static str, u64); 4] {
-        let Self { passing, kept, confirmed, renewed, .. } = *self;
-        [("passing", passing), ("kept", kept), ("confirmed", confirmed), ("renewed", renewed)]
-    }
-
-    /// The outcomes of codings, with their labels.
-    pub const fn codings(&self) -> [(&'static str, u64); 2] {
-        [("recoded", self.recoded), ("turned-away", self.not_recoded)]
-    }
-}
-
-#[derive(Default)]
-struct Tallied {
     passing: AtomicU64,
+    /// Kept from now on.
     kept: AtomicU64,
+    /// Kept already, and the same in a new epoch.
     confirmed: AtomicU64,
+    /// Cached, and replaced in a new epoch.
     renewed: AtomicU64,
 }
 
@@ -139,7 +107,7 @@ pub struct Cache {
     /// For the doorkeeper's hashes: seeded, so that nobody can choose requests that push others out.
     seed: foldhash::quality::RandomState,
     recoder: Recoder,
-    tallied: Arc<Tallied>,
+    outcomes: Arc<Outcomes>,
 }
 
 impl Cache {
@@ -171,7 +139,7 @@ impl Cache {
             door: Arc::default(),
             seed: foldhash::quality::RandomState::default(),
             recoder: Recoder::start(),
-            tallied: Arc::default(),
+            outcomes: Arc::default(),
         }
     }
 
@@ -217,7 +185,7 @@ impl Cache {
     /// Keeps a rendered reply.
     pub fn keep_reply(&self, key: Key, reply: Arc<Reply>) {
         reply.body.kept(&self.recoder);
-        self.tallied.kept.fetch_add(1, Ordering::Relaxed);
+        self.outcomes.kept.fetch_add(1, Ordering::Relaxed);
         self.kept.insert(key, Kept::Reply(reply));
     }
 
@@ -227,7 +195,7 @@ impl Cache {
         if wanted {
             self.keep_reply(key, reply.clone());
         } else {
-            self.tallied.passing.fetch_add(1, Ordering::Relaxed);
+            self.outcomes.passing.fetch_add(1, Ordering::Relaxed);
         }
         wanted
     }
@@ -246,24 +214,28 @@ impl Cache {
         made.body.succeed(&kept.body);
         made.body.kept(&self.recoder);
         let made = Arc::new(made);
-        self.tallied.renewed.fetch_add(1, Ordering::Relaxed);
+        self.outcomes.renewed.fetch_add(1, Ordering::Relaxed);
         self.kept.insert(key, Kept::Reply(made.clone()));
         made
     }
 
     /// A cached reply is right in this epoch, too.
     pub fn confirm_reply(&self, kept: &Reply, epoch: u64) {
-        self.tallied.confirmed.fetch_add(1, Ordering::Relaxed);
+        self.outcomes.confirmed.fetch_add(1, Ordering::Relaxed);
         kept.confirm(epoch);
     }
 
-    /// The outcomes so far.
-    pub fn tally(&self) -> Tally {
-        let Tallied { passing, kept, confirmed, renewed } = &*self.tallied;
-        let (recoded, not_recoded) = self.recoder.counts();
-        let [passing, kept, confirmed, renewed] =
-            [passing, kept, confirmed, renewed].map(|count| count.load(Ordering::Relaxed));
-        Tally { passing, kept, confirmed, renewed, recoded, not_recoded }
+    /// The outcomes of replies so far, with their labels.
+    pub fn outcomes(&self) -> [(&'static str, u64); 4] {
+        let Outcomes { passing, kept, confirmed, renewed } = &*self.outcomes;
+        [("passing", passing), ("kept", kept), ("confirmed", confirmed), ("renewed", renewed)]
+            .map(|(label, count)| (label, count.load(Ordering::Relaxed)))
+    }
+
+    /// Codings that were made again, and those that were not, because the queue was full.
+    pub fn codings(&self) -> [(&'static str, u64); 2] {
+        let (recoded, turned_away) = self.recoder.counts();
+        [("recoded", recoded), ("turned-away", turned_away)]
     }
 
     /// The answers of the origin for one resource.

@@ -42,18 +42,18 @@
 //! # The life of a request
 //!
 //! 1. [`serve::gate`] accepts a connection if there is room ([`serve::connections`]) and detects its protocol. Behind a
-//!    load balancer, [`serve::proxy_header`] first reads who the client is. [`serve::tls`] does the TLS handshake.
+//!    load balancer, it first reads who the client is. [`serve::tls`] does the TLS handshake.
 //! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and
 //!    within `limits.head`. pingora's session parses the complete head. `serve::http2` accepts the streams of an HTTP/2
 //!    connection, and sends answers that are ready at the same time with one write.
-//! 3. [`answer::respond`] calls steps 3 to 5. Step 3 is [`answer::admit`]: it checks, in this order: client address,
+//! 3. [`answer`] calls steps 3 to 5. Step 3 is [`answer::admit`]: it checks, in this order: client address,
 //!    preflight, limit, host, loop, size, path, route, method, body, query, coding.
 //! 4. [`answer::find`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a
 //!    reply rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::loaded`]), by
 //!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); the
 //!    origin's answer ([`proxy`]). A rendered reply enters the cache at its second request, and stays there if a new
-//!    snapshot does not change it. Requests wait in three other places, too. [`answer::respond`] waits for
-//!    [`shared_limit`] before step 3, and for a dump that is being written. `serve::pass` waits for the origin's answer
+//!    snapshot does not change it. Requests wait in three other places, too. [`answer`] waits for
+//!    [`shared_limit`] before step 3, and for a dump that is being written. [`serve`] waits for the origin's answer
 //!    on other paths; [`proxy`] then streams its body.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
@@ -98,7 +98,7 @@
 //! request header not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an
 //! unusual header. Only the answer to a GET without such headers says something about the resource: `private`, `no-store`
 //! or an error that another request gets removes no cached answer, pauses nothing, and lets others share their requests
-//! (`proxy::onward`).
+//! (`proxy::question`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most

@@ -15,7 +15,13 @@
 //! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole. Callers:
 //! [`crate::answer::admit`], before method and path; [`crate::shared_limit`].
 
-use std::net::IpAddr;
+pub(crate) mod shares;
+mod slots;
+mod table;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -23,23 +29,9 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use crate::clock::Monotonic;
+use crate::semantics::client_address;
 
-mod decision;
-mod index;
-mod key;
-mod lists;
-mod log;
-mod quotas;
-pub(crate) mod shares;
-mod table;
-mod wheel;
-
-pub(crate) use decision::Decision;
-pub(crate) use key::ClientKey;
-
-use key::Seed;
-use quotas::Quotas;
-use table::Table;
+use table::WindowTable;
 
 /// The length of the window, in seconds.
 pub(crate) const WINDOW_SECONDS: u32 = 60;
@@ -74,7 +66,7 @@ impl Default for LimitConfig {
 pub struct Limiter {
     quotas: ArcSwap<Quotas>,
     seed: Seed,
-    table: Mutex<Table>,
+    table: Mutex<WindowTable>,
 }
 
 impl Limiter {
@@ -82,7 +74,7 @@ impl Limiter {
     pub fn new(config: &LimitConfig) -> Self {
         let clients = config.max_clients.clamp(1, MOST_CLIENTS);
         let quotas = ArcSwap::from_pointee(Quotas::new(config));
-        Self { quotas, seed: Seed::random(), table: Mutex::new(Table::new(clients)) }
+        Self { quotas, seed: Seed::random(), table: Mutex::new(WindowTable::new(clients)) }
     }
 
     /// Replaces the quotas, also for admissions that are counted already; `max_clients` stays. With another
@@ -94,22 +86,25 @@ impl Limiter {
     /// Decides on one request of `address`, and counts it if it is admitted. Should `now` lie before the `now` of an
     /// earlier decision, as two threads may cause, that one counts for both.
     pub fn admit(&self, address: IpAddr, now: Monotonic) -> Decision {
-        let (quota, key) = self.quotas.load().look_up(address);
-        if quota == 0 {
-            return Decision::Unlimited;
-        }
-        let hash = self.seed.hash(key);
-        self.table.lock().admit(key, hash, quota, now.as_nanos())
+        self.decide(address, Wish::Admit, now)
     }
 
     /// The rest of the quota, without counting: for answers that are exempt from the limit but report it.
     pub fn peek(&self, address: IpAddr, now: Monotonic) -> Decision {
-        let (quota, key) = self.quotas.load().look_up(address);
+        self.decide(address, Wish::Peek, now)
+    }
+
+    /// One of both.
+    pub(crate) fn decide(&self, address: IpAddr, wish: Wish, now: Monotonic) -> Decision {
+        let (quota, key) = self.client_of(address);
         if quota == 0 {
             return Decision::Unlimited;
         }
-        let hash = self.seed.hash(key);
-        self.table.lock().peek(key, hash, quota, now.as_nanos())
+        let (hash, now) = (self.seed.hash(key), now.as_nanos());
+        match wish {
+            Wish::Admit => self.table.lock().admit(key, hash, quota, now),
+            Wish::Peek => self.table.lock().peek(key, hash, quota, now),
+        }
     }
 
     /// The quota of an address (0: no limit), and the client that it counts as.
@@ -142,5 +137,259 @@ impl Limiter {
     }
 }
 
+/// Whether a request is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It is counted if it is admitted.
+    Admit,
+    /// The answer only tells what is left.
+    Peek,
+}
+
+/// The decision on one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// No limit applies to the address: not counted, no headers.
+    Unlimited,
+    /// The request is admitted and was counted.
+    Admitted {
+        /// Admissions in 60 s that the client may have.
+        quota: u32,
+        /// How many of them are left at this instant.
+        remaining: u32,
+        /// Seconds, rounded up, until the oldest counted admission leaves; 0 if there is none (only from a peek).
+        reset_seconds: u32,
+    },
+    /// The request is refused and was not counted.
+    Refused {
+        /// Admissions in 60 s that the client may have.
+        quota: u32,
+        /// Whole seconds after which the next request is admitted: never early, less than 1 s late, at least 1.
+        retry_after_seconds: u32,
+    },
+}
+
+impl Decision {
+    /// Whether the request is admitted.
+    pub const fn is_admitted(self) -> bool {
+        !matches!(self, Self::Refused { .. })
+    }
+
+    /// Admissions in 60 s; `None` without a limit.
+    pub const fn quota(self) -> Option<u32> {
+        match self {
+            Self::Unlimited => None,
+            Self::Admitted { quota, .. } | Self::Refused { quota, .. } => Some(quota),
+        }
+    }
+
+    /// For `Retry-After`; `None` unless refused.
+    pub const fn retry_after_seconds(self) -> Option<u32> {
+        match self {
+            Self::Refused { retry_after_seconds, .. } => Some(retry_after_seconds),
+            _ => None,
+        }
+    }
+
+    /// Appends the value of `RateLimit`, `"default";r=59;t=60` for example; nothing without a limit.
+    pub fn write_rate_limit(self, out: &mut Vec<u8>) {
+        let (remaining, reset) = match self {
+            Self::Unlimited => return,
+            Self::Admitted { remaining, reset_seconds, .. } => (remaining, reset_seconds),
+            Self::Refused { retry_after_seconds, .. } => (0, retry_after_seconds),
+        };
+        write(out, b"\"default\";r=", remaining);
+        write(out, b";t=", reset);
+    }
+
+    /// Appends the value of `RateLimit-Policy`, `"default";q=60;w=60` for example; nothing without a limit.
+    pub fn write_policy(self, out: &mut Vec<u8>) {
+        if let Some(quota) = self.quota() {
+            write(out, b"\"default\";q=", quota);
+            write(out, b";w=", WINDOW_SECONDS);
+        }
+    }
+}
+
+fn write(out: &mut Vec<u8>, name: &[u8], value: u32) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+#[derive(Debug)]
+struct Quotas {
+    default: u32,
+    ipv6_prefix: u8,
+    overrides: Vec<Override>,
+}
+
+#[derive(Debug)]
+struct Override {
+    is_ipv4: bool,
+    network: u128,
+    /// Of 128 bits, for IPv4 too.
+    prefix: u8,
+    quota: u32,
+}
+
+impl Quotas {
+    fn new(config: &LimitConfig) -> Self {
+        let mut overrides: Vec<Override> =
+            config.overrides.iter().map(|&(net, quota)| Override::new(net, quota)).collect();
+        // Stable: of equal networks the first stays first.
+        overrides.sort_by_key(|candidate| std::cmp::Reverse(candidate.prefix));
+        Self { default: config.requests_per_minute, ipv6_prefix: config.ipv6_prefix.min(128), overrides }
+    }
+
+    /// The address's quota (0: none) and the client that it is counted as.
+    fn look_up(&self, address: IpAddr) -> (u32, ClientKey) {
+        let address = address.to_canonical();
+        let (bits, is_ipv4) = (ClientKey::bits(address), address.is_ipv4());
+        let group = if is_ipv4 { 128 } else { self.ipv6_prefix };
+        match self.overrides.iter().find(|candidate| candidate.covers(bits, is_ipv4)) {
+            // A network narrower than a client keeps its longer prefix; otherwise two quotas would share one window.
+            Some(found) => (found.quota, ClientKey::new(bits, group.max(found.prefix))),
+            None => (self.default, ClientKey::new(bits, group)),
+        }
+    }
+}
+
+impl Override {
+    fn new(net: IpNet, quota: u32) -> Self {
+        let net = client_address::canonical(net);
+        let is_ipv4 = matches!(net, IpNet::V4(_));
+        let prefix = net.prefix_len() + if is_ipv4 { 96 } else { 0 };
+        Self { is_ipv4, network: ClientKey::bits(net.network()), prefix, quota }
+    }
+
+    fn covers(&self, bits: u128, is_ipv4: bool) -> bool {
+        self.is_ipv4 == is_ipv4 && bits & mask(self.prefix) == self.network
+    }
+}
+
+/// A client: an IPv4 address, or an IPv6 network.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct ClientKey {
+    high: u64,
+    low: u64,
+    /// Of two networks with the same first address (`2001:db8::/64`, `2001:db8::/80`) each is its own client.
+    prefix: u8,
+}
+
+impl ClientKey {
+    /// The address as 128 bits, IPv4 as IPv4-mapped.
+    fn bits(address: IpAddr) -> u128 {
+        match address {
+            IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(six) => six.to_bits(),
+        }
+    }
+
+    /// The first `prefix` bits of an address.
+    fn new(bits: u128, prefix: u8) -> Self {
+        let bits = bits & mask(prefix);
+        Self { high: (bits >> 64) as u64, low: bits as u64, prefix }
+    }
+}
+
+/// The address or the network: `192.0.2.7`, `2001:db8::/64`. Different keys have different texts.
+impl fmt::Display for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = Ipv6Addr::from_bits(u128::from(self.high) << 64 | u128::from(self.low));
+        match address.to_ipv4_mapped() {
+            Some(address) if self.prefix == 128 => write!(f, "{address}"),
+            _ => write!(f, "{address}/{}", self.prefix),
+        }
+    }
+}
+
+/// 128 bits of which the first `prefix` are set.
+fn mask(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
+}
+
+/// The key of the hash. Clients choose their addresses: without a secret they could all be made to collide in the
+/// index.
+#[derive(Clone, Copy, Debug)]
+struct Seed([u64; 3]);
+
+impl Seed {
+    /// From the standard library's source of random hash keys.
+    fn random() -> Self {
+        let source = RandomState::new();
+        Self([0_u8, 1, 2].map(|part| source.hash_one(part)))
+    }
+
+    /// Two rounds of multiplication folded to 64 bits, of which the upper 32 are returned.
+    fn hash(&self, key: ClientKey) -> u32 {
+        let [first, second, third] = self.0;
+        let once = fold(key.high ^ first, key.low ^ second);
+        (fold(once ^ u64::from(key.prefix), third | 1) >> 32) as u32
+    }
+}
+
+/// The 128-bit product's halves, xored: every bit of the result depends on every bit of both.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod decision_tests {
+    use super::*;
+
+    #[test]
+    fn headers_repeat_the_decision() {
+        for (decision, limit, policy) in [
+            (Decision::Unlimited, "", ""),
+            (
+                Decision::Admitted { quota: 60, remaining: 59, reset_seconds: 60 },
+                "\"default\";r=59;t=60",
+                "\"default\";q=60;w=60",
+            ),
+            (Decision::Refused { quota: 600, retry_after_seconds: 7 }, "\"default\";r=0;t=7", "\"default\";q=600;w=60"),
+        ] {
+            let (mut first, mut second) = (Vec::new(), Vec::new());
+            decision.write_rate_limit(&mut first);
+            decision.write_policy(&mut second);
+            assert_eq!((first.as_slice(), second.as_slice()), (limit.as_bytes(), policy.as_bytes()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod key_tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn masks_have_as_many_bits_as_the_prefix_says() {
+        assert_eq!((mask(0), mask(128), mask(255)), (0, u128::MAX, u128::MAX));
+        assert_eq!(mask(64), u128::from(u64::MAX) << 64);
+    }
+
+    #[test]
+    fn a_key_is_written_as_the_address_or_network_that_it_is() {
+        let text = |address: &str, prefix| {
+            ClientKey::new(ClientKey::bits(address.parse().expect("an address")), prefix).to_string()
+        };
+        assert_eq!(text("192.0.2.7", 128), "192.0.2.7");
+        assert_eq!(text("2001:db8::7", 64), "2001:db8::/64");
+        assert_eq!(text("2001:db8::7", 128), "2001:db8::7/128");
+        assert_eq!(text("::1", 64), "::/64");
+    }
+
+    #[test]
+    fn neighbouring_addresses_hash_apart_and_differently_in_each_process() {
+        let (one, other) = (Seed::random(), Seed::random());
+        let key = |n: u32| ClientKey::new(ClientKey::bits(IpAddr::V4(Ipv4Addr::from_bits(n))), 128);
+        let low_bits: HashSet<u32> = (0..4096).map(|n| one.hash(key(n)) & 0xFFF).collect();
+        // 4096 balls thrown into 4096 urns leave about 63 % of them occupied.
+        assert!((2300..2900).contains(&low_bits.len()), "{}", low_bits.len());
+        assert!((0..8).any(|n| one.hash(key(n)) != other.hash(key(n))));
+    }
+}

@@ -17,7 +17,7 @@ mod tests;
 use std::sync::Arc;
 
 use crate::api::route::{Document, WantedDocument};
-use crate::cache::rendered::{Confinement, Kind, Lifetime, Rendered};
+use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::Snapshot;
 

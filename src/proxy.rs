@@ -5,18 +5,13 @@
 //! endpoints and to other paths take the same steps: [`ladder`] decides what to do about a request, [`together`] shares
 //! one fetch among all clients that wait, [`fetch`] asks the origin. After that they differ: [`judged`] reads the
 //! complete answer of a known endpoint, [`streamed`] passes other answers on while they arrive. [`wanted`] fetches what
-//! clients were refused. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`],
+//! clients were refused. [`fetch`] also forwards methods that no cache answers. Callers: [`crate::answer`],
 //! [`crate::serve`]; [`crate::app`] builds it.
 
-mod demand;
 mod fetch;
-mod forward;
 mod judged;
 mod ladder;
-mod landing;
-mod onward;
 pub(crate) mod question;
-mod recently_marked;
 pub(crate) mod spool;
 mod streamed;
 mod together;
@@ -25,12 +20,13 @@ mod wanted;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_LOCATION, COOKIE, HeaderMap, HeaderValue, LOCATION};
-use http::{HeaderName, Method};
 use url::Url;
 
 use crate::api::links::Rewrite;
-use crate::cache::stored::Stored;
+use crate::cache::recent::Recent;
+use crate::cache::reply::Stored;
 use crate::cache::{Cache, Key};
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
@@ -45,19 +41,18 @@ use crate::upstream::health::Failures;
 use crate::upstream::room::Room;
 use crate::upstream::wire::Listener;
 
-use demand::Demands;
 use fetch::Fetch;
 use ladder::{Facts, Step};
-use landing::{Flight, Landing};
-use onward::{names, selectable, wants_part};
-use question::{Endpoint, PassError, Passed, Question};
-use recently_marked::RecentlyMarked;
-use wanted::Votes;
+use question::{Endpoint, Flight, Landing, PassError, Passed, Question, names, selectable, wants_part};
+use wanted::{Demands, Votes};
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
 /// After an answer that is for one client only: how long clients do not wait for each other's fetches of this resource.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
+
+/// How many resources are remembered as forced, private or personal; a further one may push one out, which costs a request.
+const MOST_MARKED: usize = 4096;
 
 /// Larger bodies are not searched on a thread that serves clients, in bytes.
 const LARGE: u64 = 64 << 10;
@@ -75,10 +70,10 @@ struct ProxyState {
     failures: Failures,
     demands: Demands,
     votes: Votes,
-    forced: RecentlyMarked,
-    private: RecentlyMarked,
+    forced: Recent<Monotonic>,
+    private: Recent<Monotonic>,
     /// The same for requests with credentials only.
-    personal: RecentlyMarked,
+    personal: Recent<Monotonic>,
     /// Stores answers that clients fetch before the first snapshot, for the crawl. Not set in a shield.
     early: OnceLock<EarlyCopies>,
 }
@@ -114,9 +109,9 @@ impl Proxy {
             failures: Failures::default(),
             demands: Demands::default(),
             votes: Votes::default(),
-            forced: RecentlyMarked::new(FORCED_ONCE_IN),
-            private: RecentlyMarked::new(PRIVATE_FOR),
-            personal: RecentlyMarked::new(PRIVATE_FOR),
+            forced: Recent::new(MOST_MARKED),
+            private: Recent::new(MOST_MARKED),
+            personal: Recent::new(MOST_MARKED),
             early: OnceLock::new(),
         }))
     }
@@ -204,9 +199,25 @@ impl Proxy {
         let selectable = selectable(&question, &inner.config.allowed);
         let kept = variants.as_ref().and_then(|variants| variants.select(&selectable)).cloned();
         let (directives, now) = (RequestDirectives::of(&question.fields), inner.clock.now_mono());
-        let rungs =
-            Rungs { proxy: self, question: &question, key: &key, kept: kept.as_ref(), directives: &directives, now };
-        let (why, alone) = match ladder::next(&rungs) {
+        let known = question.is_known();
+        let facts = Facts {
+            kept: kept.as_ref().map(|stored| (stored.clone(), self.reuse(stored, known, &key, &directives, now))),
+            must_stand_in: || {
+                let has_room = || inner.upstream.origin().budget().has_room();
+                kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) && !has_room()
+            },
+            only_if_cached: directives.only_if_cached,
+            is_alone: || {
+                let credentials = || [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
+                directives.no_store
+                    || question.method == Method::HEAD
+                    || wants_part(&question, kept.as_deref())
+                    || inner.private.holds(&key, now)
+                    || (credentials() && inner.personal.holds(&key, now))
+            },
+            resting: || inner.failures.resting(&key, now),
+        };
+        let (why, alone) = match facts.next() {
             Step::Serve(stored) => return Ok(Passed::hit(stored, now)),
             Step::ServeWhileRevalidating(stored) => {
                 self.refresh(&question, key, names(variants.as_deref()), &selectable, &stored);
@@ -227,12 +238,20 @@ impl Proxy {
             Some(ValidationReason::Stale | ValidationReason::NoCache) => CacheOutcome::Revalidated,
         };
         let (asker, names) = (self.asker_of(&question), names(variants.as_deref()));
-        let fetch = Fetch { question, key, names, kept, asker };
-        if alone {
-            self.alone(fetch, why, interim).await
-        } else {
-            self.together(fetch, &selectable, why, interim).await
+        let fetch = Fetch { question, key, names, kept, asker, why };
+        if alone { self.alone(fetch, interim).await } else { self.together(fetch, &selectable, interim).await }
+    }
+
+    /// How a cached answer is used: as the request wants it, unless it wants too much.
+    fn reuse(&self, stored: &Stored, known: bool, key: &Key, directives: &RequestDirectives, now: Monotonic) -> Reuse {
+        let (age, policy) = (stored.age(now), self.policy(known));
+        let wanted = reuse(&stored.terms, age, directives, &policy);
+        if wanted != Reuse::Validate(ValidationReason::Request) {
+            return wanted;
         }
+        let modest = reuse(&stored.terms, age, &RequestDirectives::default(), &policy);
+        let too_often = modest.is_usable() && !self.0.forced.mark(key, now, FORCED_ONCE_IN);
+        if too_often { modest } else { wanted }
     }
 
     fn asker_of(&self, question: &Question) -> Asker {
@@ -265,57 +284,3 @@ impl Proxy {
 
 /// The outcome, once it is known how the origin answered.
 type Reason = fn(Forwarded) -> CacheOutcome;
-
-/// What the ladder asks about a request.
-struct Rungs<'a> {
-    proxy: &'a Proxy,
-    question: &'a Question,
-    key: &'a Key,
-    kept: Option<&'a Arc<Stored>>,
-    directives: &'a RequestDirectives,
-    now: Monotonic,
-}
-
-impl Facts for Rungs<'_> {
-    type Kept = Arc<Stored>;
-    type Failure = AskError;
-
-    /// As the request wants it, unless it wants too much.
-    fn kept(&self) -> Option<(Arc<Stored>, Reuse)> {
-        let stored = self.kept?;
-        let (age, policy) = (stored.age(self.now), self.proxy.policy(self.question.is_known()));
-        let wanted = reuse(&stored.terms, age, self.directives, &policy);
-        if wanted != Reuse::Validate(ValidationReason::Request) {
-            return Some((stored.clone(), wanted));
-        }
-        let modest = reuse(&stored.terms, age, &RequestDirectives::default(), &policy);
-        let too_often = modest.is_usable() && !self.proxy.0.forced.mark(self.key, self.now);
-        Some((stored.clone(), if too_often { modest } else { wanted }))
-    }
-
-    fn stands_in(&self) -> bool {
-        self.kept.is_some_and(|stored| self.proxy.stands_in(self.question.is_known(), stored))
-    }
-
-    fn has_room(&self) -> bool {
-        self.proxy.0.upstream.origin().budget().has_room()
-    }
-
-    fn only_if_cached(&self) -> bool {
-        self.directives.only_if_cached
-    }
-
-    fn is_alone(&self) -> bool {
-        let (inner, fields) = (&*self.proxy.0, &self.question.fields);
-        let credentials = || [AUTHORIZATION, COOKIE].iter().any(|name: &HeaderName| fields.contains_key(name));
-        self.directives.no_store
-            || self.question.method == Method::HEAD
-            || wants_part(self.question, self.kept.map(|stored| &**stored))
-            || inner.private.holds(self.key, self.now)
-            || (credentials() && inner.personal.holds(self.key, self.now))
-    }
-
-    fn resting(&self) -> Option<AskError> {
-        self.proxy.0.failures.resting(self.key, self.now)
-    }
-}

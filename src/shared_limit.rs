@@ -11,15 +11,11 @@
 //! an answer that the script cannot give, makes this process decide about that client by itself, and the connection stays.
 //!
 //! **A refusal that is known needs no round trip.** Redis says for how long it refuses a client. Until then the refusal
-//! is repeated from memory ([`known`]). Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds
+//! is repeated from memory ([`KnownRefusals`]). Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds
 //! it and runs [`keeper`].
 
-mod journal;
 mod keeper;
-mod known;
-mod link;
-pub(crate) mod lost;
-mod scripts;
+pub(crate) mod link;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,37 +26,17 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Monotonic, WallTime};
+use crate::cache::recent::Recent;
+use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
 use crate::config::{Settings, StoreUrl};
-use crate::limit::{ClientKey, Decision, Limiter};
+use crate::limit::{ClientKey, Decision, Limiter, Wish};
 use crate::upstream::health::LogThrottle;
 
-use journal::{Entry, Journal};
-use known::KnownRefusals;
-use link::{Link, Verdict};
-use lost::Lost;
-
-pub use scripts::{ADMIT, REPLAY};
+use keeper::{Entry, Journal};
+use link::{Link, Lost, Verdict};
 
 /// How many decisions may wait for Redis at once. Each of them is a request that is being answered.
 const MOST_WAITING: usize = 16_384;
-
-/// How to reach Redis.
-struct StoreAccess {
-    /// Its address.
-    pub url: StoreUrl,
-    /// A file with its password; `None`: the one in the address, if any.
-    pub password_file: Option<std::path::PathBuf>,
-}
-
-/// Whether a request is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// It is counted if it is admitted.
-    Admit,
-    /// The answer only tells what is left.
-    Peek,
-}
 
 /// Names an admission, on all machines: a number of this process, and a number in it.
 type Id = [u8; 16];
@@ -75,26 +51,16 @@ pub(crate) struct Counters {
     /// Decisions of this process alone.
     local: AtomicU64,
     /// How often Redis was lost.
-    lost: AtomicU64,
+    pub lost: AtomicU64,
     /// Local decisions that were reported to Redis.
-    replayed: AtomicU64,
+    pub replayed: AtomicU64,
 }
 
 impl Counters {
     /// Decisions, by who made them.
     pub(crate) fn decisions(&self) -> [(&'static str, u64); 3] {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        [("store", of(&self.shared)), ("memory", of(&self.known)), ("process", of(&self.local))]
-    }
-
-    /// How often Redis was lost.
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// How many local decisions were reported to Redis.
-    pub(crate) fn replayed(&self) -> u64 {
-        self.replayed.load(Ordering::Relaxed)
+        [("store", &self.shared), ("memory", &self.known), ("process", &self.local)]
+            .map(|(by, count)| (by, count.load(Ordering::Relaxed)))
     }
 }
 
@@ -121,7 +87,7 @@ pub struct SharedLimit {
     link: ArcSwapOption<Link>,
     /// Why there is none, and since when.
     why: Mutex<Option<Alone>>,
-    known: Mutex<KnownRefusals>,
+    known: KnownRefusals,
     journal: Mutex<Journal>,
     /// The link was lost, or the journal has an entry.
     news: Notify,
@@ -144,7 +110,7 @@ impl SharedLimit {
             waiting: AtomicUsize::default(),
             link: ArcSwapOption::empty(),
             why: Mutex::new(Some(alone)),
-            known: Mutex::new(KnownRefusals::new()),
+            known: KnownRefusals(Recent::new(MOST_REFUSALS)),
             journal: Mutex::new(Journal::default()),
             news: Notify::new(),
             logged: LogThrottle::default(),
@@ -179,9 +145,9 @@ impl SharedLimit {
             return Decision::Unlimited;
         }
         let asked = self.clock.now_mono();
-        if let Some(until) = self.known.lock().until(client, asked) {
+        if let Some(until) = self.known.until(client, asked) {
             self.counters.known.fetch_add(1, Ordering::Relaxed);
-            return known::decision(client.0, until.since(asked), wish);
+            return decision(client.0, until.since(asked), wish);
         }
         let id = self.new_id();
         let Some(link) = self.link.load_full() else { return self.locally(address, client.1, wish, id, false) };
@@ -215,11 +181,6 @@ impl SharedLimit {
         self.settings.load().rate_limit.store_timeout
     }
 
-    fn access(&self) -> StoreAccess {
-        let password_file = self.settings.load().rate_limit.store_password_file.clone();
-        StoreAccess { url: self.store.clone(), password_file }
-    }
-
     /// Puts a decision of Redis into effect here.
     fn obey(
         &self,
@@ -232,8 +193,8 @@ impl SharedLimit {
         self.counters.shared.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now_mono();
         if !verdict.admitted {
-            self.known.lock().remember(client, asked, now, verdict.leaves);
-            return known::decision(quota, verdict.leaves, wish);
+            self.known.remember(client, asked, now, verdict.leaves);
+            return decision(quota, verdict.leaves, wish);
         }
         // Redis counts an admission later than it was asked for and earlier than its answer arrives. So if all of the
         // quota was asked for here in the 60 s before now, Redis has lost some of it.
@@ -243,7 +204,7 @@ impl SharedLimit {
             self.write_down(Entry { key, id, at: asked, withdrawn: true });
             return refused;
         }
-        let reset_seconds = known::seconds(verdict.leaves);
+        let reset_seconds = seconds(verdict.leaves);
         Decision::Admitted { quota, remaining: quota.saturating_sub(verdict.counted), reset_seconds }
     }
 
@@ -251,12 +212,9 @@ impl SharedLimit {
     fn locally(&self, address: IpAddr, key: ClientKey, wish: Wish, id: Id, sent: bool) -> Decision {
         self.counters.local.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now_mono();
-        if wish == Wish::Peek {
-            return self.local.peek(address, now);
-        }
-        let decision = self.local.admit(address, now);
+        let decision = self.local.decide(address, wish, now);
         let admitted = decision.is_admitted();
-        if admitted || sent {
+        if wish == Wish::Admit && (admitted || sent) {
             self.write_down(Entry { key, id, at: now, withdrawn: !admitted });
         }
         decision
@@ -311,5 +269,68 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Decides on one request.
+pub const ADMIT: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/admit.lua"));
+/// Counts what was admitted without asking.
+pub const REPLAY: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/replay.lua"));
+
+/// How many refusals are remembered; 48 bytes each.
+const MOST_REFUSALS: usize = 1 << 14;
+
+/// Refusals of Redis that still hold, so that Redis is not asked again: until when it certainly refuses, and from when on
+/// it certainly admits. A client whose place was taken by another one is asked about.
+struct KnownRefusals(Recent<(Monotonic, Monotonic)>);
+
+impl KnownRefusals {
+    /// Until when a client is refused, if that is known.
+    fn until(&self, client: (u32, ClientKey), now: Monotonic) -> Option<Monotonic> {
+        self.0.with(&client, |known| known.filter(|(sure, _)| now < *sure).map(|(_, until)| until))
+    }
+
+    /// Redis was asked at `asked`, answered by `now`, and refuses for `left` more.
+    fn remember(&self, client: (u32, ClientKey), asked: Monotonic, now: Monotonic, left: Duration) {
+        self.0.with(&client, |known| *known = Some((asked.plus(left), now.plus(left))));
+    }
+}
+
+/// The decision for a client whose window is full for `left` more.
+fn decision(quota: u32, left: Duration, wish: Wish) -> Decision {
+    let seconds = seconds(left).max(1);
+    match wish {
+        Wish::Admit => Decision::Refused { quota, retry_after_seconds: seconds },
+        Wish::Peek => Decision::Admitted { quota, remaining: 0, reset_seconds: seconds },
+    }
+}
+
+fn seconds(left: Duration) -> u32 {
+    u32::try_from(ceil_seconds(left)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod known_tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::limit::{LimitConfig, Limiter};
+
+    #[test]
+    fn a_refusal_is_known_only_as_long_as_redis_surely_refuses() {
+        let limiter = Limiter::new(&LimitConfig::default());
+        let client = limiter.client_of(Ipv4Addr::LOCALHOST.into());
+        let known = KnownRefusals(Recent::new(MOST_REFUSALS));
+        let at = |millis: u64| Monotonic::from_nanos(millis * 1_000_000);
+        assert_eq!(known.until(client, at(0)), None);
+        known.remember(client, at(1000), at(1010), Duration::from_millis(500));
+        assert_eq!(known.until(client, at(1499)), Some(at(1510)));
+        assert_eq!(known.until(client, at(1500)), None, "it may be admitted now");
+        assert_eq!(known.until((client.0 + 1, client.1), at(1400)), None, "another quota");
+        let refused = Decision::Refused { quota: 60, retry_after_seconds: 2 };
+        assert_eq!(decision(60, Duration::from_millis(1001), Wish::Admit), refused);
+        assert_eq!(decision(60, Duration::ZERO, Wish::Admit).retry_after_seconds(), Some(1));
+        let told = Decision::Admitted { quota: 60, remaining: 0, reset_seconds: 1 };
+        assert_eq!(decision(60, Duration::from_millis(1), Wish::Peek), told);
     }
 }

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use crate::cache::rendered::{Confinement, Kind, Lifetime, Rendered};
+use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::semantics::coding::{self, Coding};
 use crate::semantics::precondition::{self, Precondition};
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -387,8 +388,8 @@ impl LimitFacts {
             url: shared.map(|shared| shared.store().to_string()),
             alone_since: shared.and_then(SharedLimit::alone_since).and_then(WallTime::rfc3339),
             decisions: shared.map(decisions),
-            lost: shared.map(|shared| shared.counters.lost()),
-            replayed: shared.map(|shared| shared.counters.replayed()),
+            lost: shared.map(|shared| shared.counters.lost.load(Relaxed)),
+            replayed: shared.map(|shared| shared.counters.replayed.load(Relaxed)),
             forgotten: shared.map(SharedLimit::forgotten),
         }
     }

@@ -22,10 +22,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
 use crate::answer::head::{Head as _, Lines, Persistence};
+use crate::semantics::problem::Problem;
 use crate::serve::connections::Connections;
-use crate::serve::farewell;
-use crate::serve::in_flight::InFlight;
-use crate::serve::request_head::{self, HeadBounds, Refusal, Unread};
+use crate::serve::connections::InFlight;
+use crate::serve::request_head::{self, HeadBounds, Unread};
+use crate::serve::write;
 
 use super::bundle::{self, Sent};
 use super::snapshots::Action;
@@ -78,7 +79,7 @@ impl ServerApp for AdminFront {
                 Ok(Err(Unread::Refused(refusal))) => {
                     connection.set_idle(Instant::now());
                     tokio::select! {
-                        () = self.refuse(stream, refusal) => {}
+                        () = self.refuse(stream, &refusal) => {}
                         () = leave.as_mut() => {}
                     }
                     return None;
@@ -101,8 +102,7 @@ impl AdminFront {
     }
 
     /// Refuses a request whose head will not be read.
-    async fn refuse(&self, stream: Stream, refusal: Refusal) {
-        let problem = refusal.problem();
+    async fn refuse(&self, stream: Stream, problem: &Problem) {
         self.say(stream, error(problem.status(), problem.detail())).await;
     }
 
@@ -120,7 +120,7 @@ impl AdminFront {
         })
         .await;
         if matches!(sent, Ok(Ok(()))) {
-            farewell::lingering_close(stream).await;
+            write::lingering_close(stream).await;
         }
     }
 

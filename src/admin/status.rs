@@ -15,7 +15,7 @@ use crate::fleet::replica::status::ReplicaStatus;
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
-use crate::serve::tls::renewal::Current;
+use crate::serve::tls::certificate::Current;
 use crate::shared_limit::SharedLimit;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::Snapshots;

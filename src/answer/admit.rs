@@ -1,40 +1,37 @@
 //! Checks the head of a request: the result is its target, or a refusal.
 //!
 //! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
-//! looked up here. Callers: [`super::respond`].
+//! looked up here. Callers: [`super`].
 
-mod limited;
 mod noted;
-mod odd;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, Version};
 
+use crate::api::edges::OddQuery;
 use crate::api::listing::ListingId;
-use crate::api::query::{self, ListQuery, Parameters};
+use crate::api::query;
+use crate::api::query::{ListQuery, Parameters, QueryError};
 use crate::api::route::{ASSETS, Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
-use crate::semantics::client_address::{self, ClientIpConfig};
-use crate::semantics::coding::{self, Coding};
+use crate::semantics::client_address::ClientIpConfig;
+use crate::semantics::coding::Coding;
 use crate::semantics::hops::{Pseudonym, Trail};
 use crate::semantics::problem::Problem;
-use crate::semantics::target::{self, BasePath};
+use crate::semantics::target::BasePath;
+use crate::semantics::{client_address, coding, target};
 use crate::shared_limit::SharedLimit;
 use crate::telemetry::RouteLabel;
 
-use limited::{is_preflight, limiter};
-use noted::{Noted, check_body, check_host, check_size};
-use odd::refusal;
+use noted::{Noted, check_body, check_host, check_size, is_preflight, limiter};
 
 pub(crate) use crate::api::route::ALLOW;
-pub(crate) use odd::OddRequest;
 
-pub(crate) use limited::{admit_unread, peek_unread, shared_wish};
-pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
+pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS, decide_unread, shared_wish};
 
 /// The head of a request.
 #[derive(Debug)]
@@ -345,7 +342,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
                 let raw = (has_escapes && rules.edges).then(|| routed.query.into());
                 Ok(Target::List { query, pin, raw })
             }
-            parsed => odd::target(routed.query, parsed, rules),
+            parsed => odd_target(routed.query, parsed, rules),
         },
         Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),
         Route::Detail(id) => Ok(Target::Detail(id)),
@@ -373,6 +370,38 @@ fn parse(query: &str) -> Result<Parameters, Problem> {
 fn since(query: &str) -> Result<Box<str>, Problem> {
     let since = query::changes_since(query).map_err(refusal)?;
     since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, from the header Mirror-Snapshot"))
+}
+
+/// An odd query of the list, and our own answer to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OddRequest {
+    /// The query.
+    pub(crate) odd: OddQuery,
+    /// What it counts as, or why we refuse it.
+    pub(crate) ours: Result<ListQuery, Problem>,
+}
+
+/// What an odd query of the list asks for.
+fn odd_target(raw: &str, parsed: Result<Parameters, QueryError>, rules: &Rules) -> Result<Target, Problem> {
+    let odd = if rules.edges { OddQuery::read(raw) } else { None };
+    match (odd, parsed) {
+        (Some(odd), parsed) => {
+            let ours = parsed.map(|parsed| parsed.list).map_err(refusal);
+            Ok(Target::OddList(Box::new(OddRequest { odd, ours })))
+        }
+        (None, Ok(Parameters { list: query, snapshot: pin, .. })) => Ok(Target::List { query, pin, raw: None }),
+        (None, Err(error)) => Err(refusal(error)),
+    }
+}
+
+/// Why a query is refused.
+fn refusal(error: QueryError) -> Problem {
+    match error {
+        QueryError::BadValue { parameter, value, expected } => {
+            Problem::bad_parameter(parameter, value, &format!("must be {expected}"))
+        }
+        QueryError::Repeated { parameter, first, second } => Problem::repeated_parameter(parameter, first, second),
+    }
 }
 
 #[cfg(test)]

@@ -1,30 +1,28 @@
 //! Makes the head of an answer from what was found: preconditions, then headers.
 //!
-//! Bodies are only chosen here, never made. Callers: [`super::respond`].
+//! Bodies are only chosen here, never made. Callers: [`super`].
 
-mod dump;
-mod learned;
 mod of_the_origin;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::cache::reply::Reply;
 use crate::clock::{Now, WallTime};
 use crate::limit::Decision;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
-use crate::semantics::freshness::{self, CacheControl};
-use crate::semantics::precondition::{self, Precondition};
-use crate::semantics::problem::{self, Problem, ProblemKind};
+use crate::semantics::freshness::CacheControl;
+use crate::semantics::precondition::{EntityTag, Precondition};
+use crate::semantics::problem::{Problem, ProblemKind};
+use crate::semantics::{freshness, precondition, problem};
 use crate::snapshot::pointer::Snapshot;
 use crate::telemetry::Source;
 
-use super::admit::{self, ALLOW, Methods};
-use super::head::{self as fields, Head};
-
-pub(crate) use dump::FromDump;
+use super::admit::{ALLOW, Methods};
+use super::find::Learned;
+use super::head::{Field, Head};
+use super::{admit, head as fields};
 
 /// A body is what `Content-Type` says (the Fetch standard).
 pub(crate) const NOSNIFF: &str = "nosniff";
@@ -39,10 +37,10 @@ pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit,
 /// The parts that are the same in every answer.
 #[derive(Clone, Debug)]
 pub struct ConstantHeaders {
-    cache_control: HeaderValue,
-    ttl: i64,
+    pub(super) cache_control: HeaderValue,
+    pub(super) ttl: i64,
     /// Whether the origin confirms the data from time to time; offline it does not.
-    ages: bool,
+    pub(super) ages: bool,
     /// `Allow` for paths that are forwarded.
     passthrough_allow: HeaderValue,
     /// `Access-Control-Allow-Methods` there.
@@ -68,6 +66,19 @@ pub struct Asked<'a> {
     pub passes: bool,
     /// Whether the answer is ours only because the origin gave none: nobody may keep it.
     pub provisional: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// Without conditions, of a known endpoint, for a client that likes no coding.
+    pub const fn of(method: &'a Method, headers: &'a HeaderMap, limit: Decision) -> Self {
+        let (conditional, passes, provisional) = (false, false, false);
+        Self { method, headers, limit, coding: Coding::Identity, conditional, passes, provisional }
+    }
+
+    /// The client's conditions on what has this tag.
+    pub(super) fn precondition(&self, tag: Option<&EntityTag>) -> Precondition {
+        if self.conditional { precondition::evaluate(self.method, self.headers, tag) } else { Precondition::Proceed }
+    }
 }
 
 /// What was found in the snapshot.
@@ -176,35 +187,16 @@ impl ConstantHeaders {
         let age = self.age(published, now);
         let ttl = ages.then(|| self.ttl - i64::from(age));
         let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl });
-        let state = if asked.conditional {
-            precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref())
-        } else {
-            Precondition::Proceed
-        };
-        let (status, body) = match state {
+        let (status, body) = match asked.precondition(reply.tag.as_ref()) {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
             Precondition::NotModified => (StatusCode::NOT_MODIFIED, None),
             Precondition::Proceed => (StatusCode::OK, Some(reply.body.variant(asked.coding))),
         };
         head.begin(status);
         if let Some((coding, variant)) = &body {
-            head.put_static(&fields::CONTENT_TYPE, "application/json");
-            head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-            head.put(&fields::CONTENT_LENGTH, &variant.length);
-            if *coding != Coding::Identity {
-                head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
-            }
+            about_body(&mut head, "application/json", &[], &variant.length, *coding);
         }
-        if asked.provisional {
-            head.put_static(&fields::CACHE_CONTROL, NO_STORE);
-        } else {
-            head.put(&fields::CACHE_CONTROL, &self.cache_control);
-        }
-        if ages {
-            head.put_number(&fields::AGE, age);
-            let left = if asked.provisional { 0 } else { self.left(i64::from(age)) };
-            head.put_number(&fields::X_ACCEL_EXPIRES, left);
-        }
+        self.lifetime(&mut head, ages.then_some(age), if asked.provisional { Some(NO_STORE) } else { None });
         if let Some(etag) = &reply.etag {
             head.put(&fields::ETAG, etag);
         }
@@ -220,9 +212,16 @@ impl ConstantHeaders {
         Answer { status, head, body, outcome: Outcome::Cache(outcome) }
     }
 
-    /// How long answers may be kept.
-    pub(super) const fn cache_control(&self) -> &HeaderValue {
-        &self.cache_control
+    /// For how long data of this age may be kept; `None`: it does not age. `instead`: a `Cache-Control` in place of ours.
+    pub(super) fn lifetime(&self, head: &mut impl Head, age: Option<u32>, instead: Option<&'static str>) {
+        match instead {
+            Some(instead) => head.put_static(&fields::CACHE_CONTROL, instead),
+            None => head.put(&fields::CACHE_CONTROL, &self.cache_control),
+        }
+        if let Some(age) = age {
+            head.put_number(&fields::AGE, age);
+            head.put_number(&fields::X_ACCEL_EXPIRES, if instead.is_some() { 0 } else { self.left(i64::from(age)) });
+        }
     }
 
     /// Which snapshot it is, and when it was confirmed.
@@ -236,7 +235,7 @@ impl ConstantHeaders {
 
     /// Age of the data: seconds since it was confirmed. A stamp from the future confirms nothing: how old the
     /// data is cannot be known then, so it is stale at once.
-    fn age(&self, published: &Snapshot, now: Now) -> u32 {
+    pub(super) fn age(&self, published: &Snapshot, now: Now) -> u32 {
         published.age_seconds(now).unwrap_or_else(|| {
             let least = u32::try_from(self.ttl).unwrap_or(u32::MAX);
             freshness::age_seconds(now.by_origin, published.confirmed()).max(least)
@@ -314,16 +313,64 @@ impl ConstantHeaders {
     }
 }
 
+/// What a body is, how long, and in which coding. `more`: further fields about it.
+pub(super) fn about_body(
+    head: &mut impl Head,
+    content_type: &'static str,
+    more: &[(&Field, &'static str)],
+    length: &HeaderValue,
+    coding: Coding,
+) {
+    head.put_static(&fields::CONTENT_TYPE, content_type);
+    head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    for (field, value) in more {
+        head.put_static(field, value);
+    }
+    head.put(&fields::CONTENT_LENGTH, length);
+    if coding != Coding::Identity {
+        head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
+    }
+}
+
 /// CORS and the limit, which go with every answer.
 pub(super) fn common(head: &mut impl Head, limit: Decision) {
     head.put_static(&fields::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
     head.put_static(&fields::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     if limit.quota().is_some() {
-        head.put_with(&fields::RATE_LIMIT_POLICY, |out| {
-            limit.write_policy(out);
-        });
-        head.put_with(&fields::RATE_LIMIT, |out| {
-            limit.write_rate_limit(out);
-        });
+        head.put_with(&fields::RATE_LIMIT_POLICY, |out| limit.write_policy(out));
+        head.put_with(&fields::RATE_LIMIT, |out| limit.write_rate_limit(out));
+    }
+}
+
+/// Nothing in it is loaded or run.
+pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'";
+
+impl ConstantHeaders {
+    /// An answer in the origin's words, in `head`.
+    pub(crate) fn learned<H: Head>(&self, asked: Asked<'_>, learned: Learned, mut head: H) -> Answer<H> {
+        let Learned { status, media_type, sandbox, body } = learned;
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+        if status == StatusCode::OK && asked.precondition(None) == Precondition::Failed {
+            return self.problem(asked, &Problem::precondition_failed(), None, head);
+        }
+        head.begin(status);
+        if let Some(media_type) = media_type.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            head.put(&fields::CONTENT_TYPE, &media_type);
+        }
+        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        if sandbox {
+            head.put_static(&fields::CONTENT_SECURITY_POLICY, SANDBOX);
+        }
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            // RFC 9110 §15.5.6: such an answer names the methods.
+            head.put_static(&fields::ALLOW, ALLOW);
+        }
+        head.put_number(&fields::CONTENT_LENGTH, body.len());
+        let may_keep = status == StatusCode::NOT_FOUND && !asked.provisional;
+        let cache_control = if may_keep { "public, max-age=60" } else { NO_STORE };
+        head.put_static(&fields::CACHE_CONTROL, cache_control);
+        common(&mut head, asked.limit);
+        let body = (*asked.method != Method::HEAD).then_some(body);
+        Answer { status, head, body, outcome: Outcome::Problem }
     }
 }

@@ -1,24 +1,34 @@
-//! Finds a document of this server, and writes the head of its answer.
+//! Documents of this server and dumps: finds them, and writes the heads of their answers.
 //!
-//! [`crate::pages`] makes the content. Callers: [`super::find`], [`super::respond`].
+//! [`crate::pages`] makes documents, [`crate::dumps`] writes dumps. Unlike snapshot answers, a dump has a strong tag and is
+//! sent from a file, so it has ranges. Callers: [`super`], [`super::find`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{Method, StatusCode};
+use bytes::Bytes;
+use http::header::{CONTENT_RANGE, ETAG, HeaderMap, RANGE};
+use http::{HeaderValue, Method, StatusCode};
 
-use crate::api::route::WantedDocument;
+use crate::api::links;
+use crate::api::route::{DumpKind, WantedDocument};
 use crate::cache::Key;
-use crate::cache::rendered::{Confinement, Lifetime, Rendered};
-use crate::clock::WallTime;
+use crate::cache::reply::{Confinement, Lifetime, Rendered};
+use crate::clock::{Now, WallTime};
+use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness};
 use crate::pages::Unrendered;
+use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
-use crate::semantics::precondition::{self, Precondition};
+use crate::semantics::precondition::Precondition;
 use crate::semantics::problem::Problem;
+use crate::semantics::ranges::Ranged;
+use crate::semantics::{coding, precondition, ranges};
 use crate::snapshot::pointer::Snapshot;
 
-use super::compose::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, common};
+use super::compose::{Answer, Asked, ConstantHeaders, Outcome, about_body, common};
 use super::find::{Finder, Found};
-use super::head::{self as fields, Head};
+use super::head::Head;
+use super::{Responder, head as fields};
 
 /// A page loads nothing but what is ours, and nobody may frame it.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -100,12 +110,7 @@ impl ConstantHeaders {
         mut head: H,
     ) -> Answer<H> {
         let (coding, variant, tag) = document.variant(asked.coding);
-        let state = if asked.conditional {
-            precondition::evaluate(asked.method, asked.headers, tag)
-        } else {
-            Precondition::Proceed
-        };
-        let status = match state {
+        let status = match asked.precondition(tag) {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
             Precondition::NotModified => StatusCode::NOT_MODIFIED,
             Precondition::Proceed => StatusCode::OK,
@@ -113,25 +118,18 @@ impl ConstantHeaders {
         let whole = status == StatusCode::OK;
         head.begin(status);
         if whole {
-            head.put_static(&fields::CONTENT_TYPE, document.kind.content_type);
-            head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-            head.put_static(&fields::REFERRER_POLICY, "same-origin");
-            let policy = match document.kind.confinement {
-                Confinement::None => None,
-                Confinement::Page => Some(PAGE_POLICY),
-                Confinement::Viewer => Some(VIEWER_POLICY),
+            let policy =
+                |policy| [(&fields::REFERRER_POLICY, "same-origin"), (&fields::CONTENT_SECURITY_POLICY, policy)];
+            let more = match document.kind.confinement {
+                Confinement::None => &policy("")[..1],
+                Confinement::Page => &policy(PAGE_POLICY)[..],
+                Confinement::Viewer => &policy(VIEWER_POLICY)[..],
             };
-            if let Some(policy) = policy {
-                head.put_static(&fields::CONTENT_SECURITY_POLICY, policy);
-            }
-            head.put(&fields::CONTENT_LENGTH, &variant.length);
-            if coding != Coding::Identity {
-                head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
-            }
+            about_body(&mut head, document.kind.content_type, more, &variant.length, coding);
         }
         match document.kind.lifetime {
             Lifetime::Revalidated => head.put_static(&fields::CACHE_CONTROL, "public, no-cache"),
-            Lifetime::OfAnswers => head.put(&fields::CACHE_CONTROL, self.cache_control()),
+            Lifetime::OfAnswers => head.put(&fields::CACHE_CONTROL, &self.cache_control),
             Lifetime::Day => head.put_static(&fields::CACHE_CONTROL, "public, max-age=86400"),
             Lifetime::Immutable => head.put_static(&fields::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         }
@@ -147,5 +145,112 @@ impl ConstantHeaders {
         common(&mut head, asked.limit);
         let body = (whole && *asked.method != Method::HEAD).then(|| variant.body.clone());
         Answer { status, head, body, outcome: Outcome::Document }
+    }
+}
+
+/// How long a client waits while a dump is written; that goes on without it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// When to ask again: a mirror that has nothing yet, a dump that is being written, a disk that takes no more, in seconds.
+const NO_SNAPSHOT: u64 = 30;
+const STILL_WRITING: u64 = 5;
+const FAILED: u64 = 60;
+
+impl Responder {
+    /// The answer from a dump, or the problem with the seconds after which another try makes sense.
+    pub(super) async fn dump(
+        &self,
+        asked: Asked<'_>,
+        kind: DumpKind,
+    ) -> Result<(Answer, Option<DumpPart>), (Problem, u64)> {
+        let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), NO_SNAPSHOT)) };
+        // What decodes by itself decodes no part of a coded file.
+        let coded = asked.coding != Coding::Identity && !asked.headers.contains_key(RANGE);
+        let coding = if coded { coding::negotiate(asked.headers, &CODINGS) } else { Coding::Identity };
+        let ready = tokio::time::timeout(PATIENCE, dumps.get(kind, coding, Freshness::WithinTtl)).await;
+        let (built, published) = match ready {
+            Ok(Ok(ready)) => ready,
+            Ok(Err(error)) => return Err(told(&error)),
+            Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), STILL_WRITING)),
+        };
+        Ok(self.constant_headers.load().dump(asked, kind, coding, &built, &published, self.clock.now()))
+    }
+}
+
+/// The error for the client; the log has the details.
+fn told(error: &DumpError) -> (Problem, u64) {
+    match error {
+        DumpError::Nothing => (Problem::dump_unavailable("There is no snapshot yet"), NO_SNAPSHOT),
+        DumpError::Columns(most) => {
+            let why = format!(
+                "The listings have more than {most} different fields, too many for a table; /dumps/listings.ndjson has all"
+            );
+            (Problem::dump_unavailable(&why), 86_400)
+        }
+        DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Aborted(_) => {
+            (Problem::dump_unavailable("The dump cannot be written; the server's log says why"), FAILED)
+        }
+    }
+}
+
+impl ConstantHeaders {
+    /// An answer from a dump, and its body.
+    fn dump(
+        &self,
+        asked: Asked<'_>,
+        kind: DumpKind,
+        coding: Coding,
+        built: &Arc<Built>,
+        published: &Snapshot,
+        now: Now,
+    ) -> (Answer, Option<DumpPart>) {
+        let problem = |problem: &Problem| self.problem(asked, problem, None, HeaderMap::new());
+        let state = precondition::evaluate(asked.method, asked.headers, Some(&built.tag));
+        // RFC 9110 §13.2.2: the range counts after the conditions; §14.2: of GET only.
+        let ranged = match state {
+            Precondition::Failed => return (problem(&Problem::dump_changed()), None),
+            Precondition::Proceed if *asked.method == Method::GET => {
+                let tag = HeaderMap::from_iter([(ETAG, built.tag.to_header_value())]);
+                ranges::select(asked.headers, StatusCode::OK, &tag, built.length)
+            }
+            Precondition::Proceed | Precondition::NotModified => Ranged::Whole,
+        };
+        let (status, from, to, content_range) = match (state, ranged) {
+            (_, Ranged::Unsatisfiable { content_range }) => {
+                let mut answer = problem(&Problem::range_not_satisfiable(built.length));
+                answer.head.insert(CONTENT_RANGE, content_range);
+                return (answer, None);
+            }
+            (Precondition::NotModified, _) => (StatusCode::NOT_MODIFIED, 0, 0, None),
+            (_, Ranged::Whole) => (StatusCode::OK, 0, built.length, None),
+            (_, Ranged::Part { first, last, content_range }) => {
+                (StatusCode::PARTIAL_CONTENT, first, last + 1, Some(content_range))
+            }
+        };
+        let mut head = HeaderMap::new();
+        head.begin(status);
+        if status != StatusCode::NOT_MODIFIED {
+            let more = [(&fields::CONTENT_DISPOSITION, kind.disposition())];
+            about_body(&mut head, kind.media_type(), &more, &HeaderValue::from(to - from), coding);
+            if let Some(content_range) = &content_range {
+                head.put(&fields::CONTENT_RANGE, content_range);
+            }
+        }
+        let age = self.age(published, now);
+        self.lifetime(&mut head, self.ages.then_some(age), None);
+        head.put(&fields::ETAG, &built.tag.to_header_value());
+        if let Some(link) = links::license(published.license.as_deref()) {
+            head.put(&fields::LINK, &link);
+        }
+        head.put_static(&fields::VARY, "accept-encoding");
+        head.put_static(&fields::ACCEPT_RANGES, "bytes");
+        Self::of_snapshot(published, now.wall, &mut head);
+        let outcome = CacheOutcome::Hit { ttl: self.ages.then(|| self.ttl - i64::from(age)) };
+        head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
+        common(&mut head, asked.limit);
+        let sends = *asked.method != Method::HEAD && status != StatusCode::NOT_MODIFIED;
+        let part = sends.then(|| DumpPart::new(built.clone(), from, to));
+        let body = sends.then(Bytes::new);
+        (Answer { status, head, body, outcome: Outcome::Cache(outcome) }, part)
     }
 }

@@ -1,23 +1,20 @@
 //! Finds the answer to a request: in the snapshot if that covers it, otherwise through the origin.
 //!
-//! It may wait for the origin; nothing here blocks the thread. Callers: [`super::respond`].
+//! It may wait for the origin; nothing here blocks the thread. Callers: [`super`].
+
+mod covered;
+mod odd;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-
 use http::StatusCode;
 use tokio::sync::Semaphore;
 
-use crate::answer::admit::Target;
 use crate::api::links::Rewrite;
-use crate::api::query::ListQuery;
-use crate::api::taxonomy::TaxonomyKind;
-use crate::cache::rendered::Rendered;
-use crate::cache::reply::Reply;
-use crate::cache::stored::Stored;
-use crate::cache::{Cache, Key};
-use crate::clock::Clock;
+use crate::cache::Cache;
+use crate::cache::reply::{Rendered, Reply, Stored};
+use crate::clock::{Clock, ceil_seconds};
 use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::pages::Pages;
@@ -26,24 +23,15 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::snapshot::coverage::disproved_for;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
-use crate::snapshots::loaded::LoadedSnapshots;
+use crate::snapshots::loaded::{LoadedSnapshots, Missing};
+use crate::upstream::client::AskError;
 
-use super::{basis, render};
+use super::admit::Target;
 
-mod absent;
-mod detail;
-mod failed;
-mod odd;
-mod pinned;
-
-pub(crate) use absent::Absent;
-pub(crate) use failed::failed;
 pub(crate) use odd::Learned;
-use pinned::{NamedSnapshot, not_at_hand};
 
 /// What was found.
 pub(crate) enum Found {
@@ -131,9 +119,6 @@ pub(crate) struct Finder {
     pub clock: Clock,
 }
 
-/// Larger documents are not rendered on a thread that serves clients, in bytes.
-const LARGE: usize = 64 << 10;
-
 impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best.
     pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller) -> Found {
@@ -171,138 +156,6 @@ impl Finder {
             Target::Changes { since: Err(problem) } => problem.into(),
             Target::Document(_) | Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
         }
-    }
-
-    /// `raw`: as in [`Target::List`]. `was_asked`: the origin gave no answer to a query that this one stands in for.
-    async fn list(
-        &self,
-        named: NamedSnapshot,
-        query: ListQuery,
-        raw: Option<&str>,
-        was_asked: bool,
-        client: &Caller,
-    ) -> Found {
-        let NamedSnapshot { published, pinned, beside } = named;
-        let key = Key::List(query);
-        let kept = if pinned { None } else { self.cache.reply(&key) };
-        let kept = match kept {
-            Some(reply) if reply.epoch() == published.epoch => {
-                return Found::Snapshot { reply, published, forwarded: None, pinned };
-            }
-            kept => kept,
-        };
-        let Key::List(query) = &key else { return Problem::internal().into() };
-        let disproved = |by: &Snapshot| disproved_for(&by.meta, query);
-        let past = || beside.is_some() || (self.is_behind)();
-        if let Some(assumption) = disproved(&published).or_else(|| beside.as_deref().and_then(disproved)) {
-            let found = self.ask(&published, past(), query, client).await;
-            return found.because(|| {
-                format!(
-                    "This server cannot answer for the origin, because it is not true there that {} ({})",
-                    assumption.says(),
-                    assumption.as_str()
-                )
-            });
-        }
-        match published.dataset.find(query) {
-            Ok(found) => {
-                // A query that selects no listing may be odd, which only the data shows.
-                let odd = if found.items.is_empty() { self.looked_up(&published, query, raw) } else { None };
-                let is_odd = odd.is_some();
-                let may_ask = !past() && !pinned && !was_asked;
-                let is_provisional = may_ask && odd.as_ref().is_some_and(|odd| self.asks_about(odd));
-                if let Some(odd) = odd
-                    && let Some(found) = self.answer_odd(&published, pinned, odd, may_ask, client).await
-                {
-                    return found;
-                }
-                let pin = pinned.then(|| published.dataset.id.as_str());
-                let made = render::list(&published, query, found, &self.public_url, pin);
-                // What a lesson may answer is not cached: it would hide a lesson that is learned later.
-                let reply = if let Some(kept) = kept.filter(|_| !is_odd) {
-                    self.cache.renew_reply(key, kept, made)
-                } else {
-                    let made = Arc::new(made);
-                    if !pinned && !is_odd {
-                        self.cache.keep_if_wanted(key, &made);
-                    }
-                    made
-                };
-                let ours = Found::Snapshot { reply, published, forwarded: None, pinned };
-                if is_provisional { ours.provisional() } else { ours }
-            }
-            // A term of the query is in doubt: the origin knows.
-            Err(_doubt) => self.ask(&published, past(), query, client).await,
-        }
-    }
-
-    /// Asks the origin for an answer that the snapshot does not have. `past`: the snapshot is not the newest, and the
-    /// origin has only its present data.
-    async fn ask(&self, published: &Snapshot, past: bool, query: &ListQuery, client: &Caller) -> Found {
-        if past {
-            let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
-            return not_at_hand(published.dataset.id.as_str(), why, 3600);
-        }
-        self.through(&query.path_and_query(), false, client).await
-    }
-
-    async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Found {
-        let NamedSnapshot { published, pinned, beside } = named;
-        let key = Key::Taxonomy(kind);
-        let made_of = || basis::taxonomy(&published, kind);
-        // The cache has the reply of the current snapshot.
-        let served = beside.is_none();
-        let kept = self.cache.reply(&key).filter(|_| served);
-        if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned };
-        }
-        let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
-        let made = if published.dataset.content.taxonomy(kind).len() > LARGE {
-            // Rewriting a large text takes long.
-            let (published, rewrite) = (published.clone(), rewrite.into_owned());
-            let rendering = tokio::task::spawn_blocking(move || render::taxonomy(&published, kind, &rewrite));
-            match rendering.await {
-                Ok(made) => made,
-                Err(error) => {
-                    tracing::error!(%error, path = kind.path(), "a taxonomy could not be rendered");
-                    return Problem::internal().into();
-                }
-            }
-        } else {
-            render::taxonomy(&published, kind, &rewrite)
-        };
-        match made {
-            Ok(made) => {
-                let made = made.made_of(made_of());
-                let reply = if let Some(kept) = kept {
-                    self.cache.renew_reply(key, kept, made)
-                } else if !served {
-                    Arc::new(made)
-                } else {
-                    // There are only three taxonomies, so the cache always stores them.
-                    let made = Arc::new(made);
-                    self.cache.keep_reply(key, made.clone());
-                    made
-                };
-                Found::Snapshot { reply, published, forwarded: None, pinned }
-            }
-            Err(error) => {
-                tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
-                Problem::internal().into()
-            }
-        }
-    }
-
-    /// Whether a cached reply is right for this snapshot: of its epoch, or rendered from the same data.
-    fn holds(&self, reply: &Reply, published: &Snapshot, made_of: impl FnOnce() -> u128) -> bool {
-        if reply.epoch() == published.epoch {
-            return true;
-        }
-        let holds = reply.is_made_of(made_of());
-        if holds {
-            self.cache.confirm_reply(reply, published.epoch);
-        }
-        holds
     }
 
     /// Before the first publication, or in shield use.
@@ -348,6 +201,97 @@ impl Finder {
             Err(error) => failed(&error),
         }
     }
+}
+
+/// The reasons, and when the client may try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Absent {
+    /// For a missing detail.
+    pub detail: &'static str,
+    /// For a query that only the origin can answer.
+    pub query: &'static str,
+    /// Without any snapshot.
+    pub data: &'static str,
+    /// `Retry-After` in seconds, if there is a snapshot.
+    pub retry_after: u64,
+}
+
+impl Absent {
+    /// An offline server gets more by hand only.
+    pub(crate) const OFFLINE: Self = Self {
+        detail: "this server is offline and cannot fetch it",
+        query: "Only the origin can answer this query, and this server is offline",
+        data: "No snapshot has been imported yet",
+        retry_after: 86_400,
+    };
+
+    /// A replica gets more as soon as its publisher has it.
+    pub(crate) const REPLICA: Self = Self {
+        detail: "this server is a replica, and its publisher did not have it yet",
+        query: "Only the origin can answer this query, and this server is a replica, which does not ask it",
+        data: "This server is a replica and has no data from its publisher yet",
+        retry_after: 60,
+    };
+}
+
+/// The error for a client when the origin gives no answer.
+pub(crate) fn failed(error: &AskError) -> Found {
+    // The log and `/status` have the details. Clients need not know addresses of the origin.
+    if error.is_nonsense() {
+        let what = match error {
+            AskError::TooLarge { .. } => "is too large".to_owned(),
+            AskError::Redirect { .. } => "is a redirect, which is not followed".to_owned(),
+            AskError::Status { status, .. } => format!("has the status {status}"),
+            _ => "is not a valid answer to this request".to_owned(),
+        };
+        return Problem::bad_origin_answer(&what).into();
+    }
+    let why = match error {
+        AskError::Spent(spent) if spent.paused => {
+            "Requests to the origin are paused, because it fails or asked for a pause".to_owned()
+        }
+        AskError::Spent(_) => "The request budget of the origin is used up".to_owned(),
+        AskError::Status { status, .. } => format!("The origin answered {status}"),
+        AskError::Timeout { .. } => "The origin did not answer in time".to_owned(),
+        _ => "The origin is unreachable".to_owned(),
+    };
+    let retry_after = error.retry_after();
+    let seconds = ceil_seconds(retry_after);
+    Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
+}
+
+/// The snapshot that answers a request.
+struct NamedSnapshot {
+    pub published: Arc<Snapshot>,
+    /// Whether the client named it.
+    pub pinned: bool,
+    /// The current snapshot, if that is another one.
+    pub beside: Option<Arc<Snapshot>>,
+}
+
+impl Finder {
+    /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why
+    /// not.
+    async fn named(&self, served: Arc<Snapshot>, pin: Option<&str>) -> Result<NamedSnapshot, Found> {
+        let current = served.dataset.id.as_str();
+        let Some(pin) = pin.filter(|pin| *pin != current) else {
+            return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
+        };
+        match self.kept.get(pin).await {
+            Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
+            Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
+            Err(Missing::Busy(wait)) => {
+                let why = "it is not in memory, and is being loaded or waits until another one makes room";
+                Err(not_at_hand(pin, why, ceil_seconds(wait)))
+            }
+            Err(Missing::Failed) => Err(not_at_hand(pin, "its stored data cannot be read", 30)),
+        }
+    }
+}
+
+/// The 503 for a kept snapshot that cannot answer now.
+fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
+    Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! [`crate::serve`] sends it.
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{HeaderName as Name, StatusCode};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName as Name, StatusCode, header};
 
 /// A field that answers have, with its name as both kinds of head spell it.
 pub struct Field {

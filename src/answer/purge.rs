@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::{Document, Route, WantedDocument};
 use crate::cache::Key;
-use crate::semantics::target::{self, BasePath};
+use crate::semantics::target;
+use crate::semantics::target::BasePath;
 
 /// What is to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]

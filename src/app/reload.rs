@@ -26,9 +26,9 @@ use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::hops::Pseudonym;
 use crate::semantics::target::BasePath;
-use crate::serve::connections::{Connections, Room};
-use crate::serve::public::Public;
-use crate::serve::tls::renewal::Watched;
+use crate::serve::Public;
+use crate::serve::connections::{Connections, MostConnections};
+use crate::serve::tls::certificate::Watched;
 use crate::shared_limit::SharedLimit;
 use crate::snapshots::Snapshots;
 use crate::telemetry::access::{AccessLog, InEffect};
@@ -317,7 +317,7 @@ fn limits(config: &Config) -> (LimitConfig, LimitConfig) {
 }
 
 /// The limits on connections of clients and operators, as far as the system allows.
-pub(super) fn rooms(config: &Config) -> (Room, Room) {
+pub(super) fn rooms(config: &Config) -> (MostConnections, MostConnections) {
     let wanted = config.limits.connections;
     let shares = share_descriptors(raise_descriptors(), wanted);
     let most = shares.clients;
@@ -327,8 +327,8 @@ pub(super) fn rooms(config: &Config) -> (Room, Room) {
     }
     let ipv6_prefix = config.rate_limit.ipv6_prefix;
     let each = config.limits.connections_per_client as usize;
-    let clients = Room { name: "public", all: most, each, ipv6_prefix };
-    (clients, Room { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix })
+    let clients = MostConnections { name: "public", all: most, each, ipv6_prefix };
+    (clients, MostConnections { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix })
 }
 
 /// The access log; `None`: it is off.

@@ -20,7 +20,7 @@ use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::serve::connections::Connections;
 use crate::serve::gate::last_requests;
-use crate::serve::in_flight::InFlight;
+use crate::serve::connections::InFlight;
 use crate::telemetry::access::InEffect;
 
 use super::error::AppError;

@@ -21,7 +21,7 @@ use crate::config::{Config, Examined, TlsConfig};
 use crate::serve::gate::Gate;
 use crate::serve::listener::{self, BindError, Bound};
 use crate::serve::tls::certificate::Files;
-use crate::serve::tls::renewal::{Renewal, Watched};
+use crate::serve::tls::certificate::{Renewal, Watched};
 use crate::serve::tls::{TlsGate, provider};
 
 use super::error::AppError;

@@ -4,26 +4,27 @@
 //!
 //! The first client waits for the quick variant. The third request for a coding makes it hot: if the body is marked as
 //! cached, [`Recoder`] compresses it again, better, and replaces the quick variant. In replies and stored answers all
-//! variants share one weak entity tag, so replacing one is safe. Documents ([`super::rendered`]) are not recompressed:
-//! each of their variants has a tag of its own. [`mod@encode`] has the figures behind the levels. Callers: the modules
-//! beside it, [`crate::proxy`], [`crate::answer`].
+//! variants share one weak entity tag, so replacing one is safe. Documents ([`super::reply::Rendered`]) are not
+//! recompressed: each of their variants has a tag of its own. [`encode`] has the figures behind the levels. Callers: the
+//! modules beside it, [`crate::proxy`], [`crate::answer`].
 
-mod encode;
-
+use std::cell::RefCell;
+use std::io;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwapOption, Guard};
+use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
+use flate2::{Compress, Compression, FlushCompress, Status};
 use http::HeaderValue;
 use tokio::sync::Semaphore;
+use zstd::bulk::Compressor;
 
 use crate::semantics::coding::Coding;
-
-pub use encode::{Effort, encode};
-
-use super::recoder::Recoder;
 
 /// Smaller bodies are not compressed: they would not become smaller.
 const WORTH_CODING: usize = 200;
@@ -288,6 +289,151 @@ impl Codings {
             self.room.fetch_add(quick - best.len(), Ordering::Relaxed);
             one.made.store(Some(Arc::new(Variant::new(best))));
         }
+    }
+}
+
+/// How much work a coding is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A client waits.
+    Quick,
+    /// In the background, for bodies that are sent often.
+    Best,
+}
+
+impl Effort {
+    const fn level(self, coding: Coding) -> i32 {
+        match (self, coding) {
+            (_, Coding::Identity) => 0,
+            (Self::Quick, Coding::Brotli) => 2,
+            (Self::Quick, _) => 1,
+            (Self::Best, Coding::Gzip | Coding::Zstd) => 6,
+            (Self::Best, Coding::Brotli) => 5,
+        }
+    }
+}
+
+/// Bodies over this size, in bytes, are compressed with an encoder of their own: its memory grows with the body, and
+/// must not stay with the thread.
+const REUSED_FOR: usize = 64 << 10;
+
+thread_local! {
+    /// For small bodies, setting up an encoder costs more than using it. About 1 MiB per compressing thread.
+    static QUICK: RefCell<(Option<Compress>, Option<Compressor<'static>>)> = const { RefCell::new((None, None)) };
+}
+
+/// Compresses a body.
+///
+/// # Errors
+/// When the encoder fails, which is not expected.
+pub fn encode(coding: Coding, effort: Effort, body: &[u8]) -> io::Result<Vec<u8>> {
+    let level = effort.level(coding);
+    let reuses = effort == Effort::Quick && body.len() <= REUSED_FOR;
+    match coding {
+        Coding::Identity => Ok(body.to_vec()),
+        Coding::Brotli => brotli(level, body),
+        Coding::Gzip if reuses => QUICK.with_borrow_mut(|(encoder, _)| {
+            let encoder = encoder.get_or_insert_with(|| gzip_encoder(level));
+            encoder.reset();
+            gzip(encoder, body)
+        }),
+        Coding::Gzip => gzip(&mut gzip_encoder(level), body),
+        Coding::Zstd if reuses => QUICK.with_borrow_mut(|(_, encoder)| match encoder {
+            Some(encoder) => encoder.compress(body),
+            None => encoder.insert(Compressor::new(level)?).compress(body),
+        }),
+        Coding::Zstd => zstd::bulk::compress(body, level),
+    }
+}
+
+fn gzip_encoder(level: i32) -> Compress {
+    Compress::new_gzip(Compression::new(level.unsigned_abs()), 15)
+}
+
+fn gzip(encoder: &mut Compress, body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(body.len() / 3 + 64);
+    loop {
+        let rest = body.get(encoder.total_in() as usize..).unwrap_or_default();
+        match encoder.compress_vec(rest, &mut out, FlushCompress::Finish)? {
+            Status::StreamEnd => return Ok(out),
+            Status::Ok | Status::BufError => out.reserve(body.len() / 3 + 64),
+        }
+    }
+}
+
+fn brotli(level: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    // No larger than the body needs: the window is allocated. From 256 KiB to 4 MiB.
+    let window = body.len().max(2).ilog2().cast_signed() + 1;
+    let parameters = BrotliEncoderParams {
+        quality: level,
+        lgwin: window.clamp(18, 22),
+        size_hint: body.len(),
+        ..BrotliEncoderParams::default()
+    };
+    let mut out = Vec::with_capacity(body.len() / 3 + 64);
+    brotli::BrotliCompress(&mut &*body, &mut out, &parameters)?;
+    Ok(out)
+}
+
+/// The longest queue. It does not keep bodies in memory.
+const QUEUE: usize = 1024;
+
+/// It rests so many times as long as it works: after a publication there is much to do, and requests come first.
+const RESTS: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Recompresses a body; `false` if nobody needs it any more.
+type Job = Box<dyn FnOnce() -> bool + Send>;
+
+/// The way to the thread; cheap to clone. The thread ends with the last of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Recoder(Arc<RecoderState>);
+
+#[derive(Debug)]
+struct RecoderState {
+    jobs: Option<SyncSender<Job>>,
+    recoded: Arc<AtomicU64>,
+    turned_away: AtomicU64,
+}
+
+impl Recoder {
+    /// Starts the thread. Without a thread every body is refused.
+    pub(crate) fn start() -> Self {
+        let (jobs, queue) = sync_channel::<Job>(QUEUE);
+        let recoded = Arc::<AtomicU64>::default();
+        let count = recoded.clone();
+        let thread = std::thread::Builder::new().name("codings".into()).spawn(move || {
+            for job in queue {
+                let began = Instant::now();
+                if !job() {
+                    continue;
+                }
+                count.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep((began.elapsed() * RESTS).min(LONGEST_REST));
+            }
+        });
+        let jobs = match thread {
+            Ok(_) => Some(jobs),
+            Err(error) => {
+                tracing::warn!(%error, "a thread could not be started, so answers are not compressed again and stay larger");
+                None
+            }
+        };
+        Self(Arc::new(RecoderState { jobs, recoded, turned_away: AtomicU64::new(0) }))
+    }
+
+    /// Queues a recompression; `false` if the queue is full.
+    fn ask(&self, job: impl FnOnce() -> bool + Send + 'static) -> bool {
+        let asked = self.0.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Box::new(job)).is_ok());
+        if !asked {
+            self.0.turned_away.fetch_add(1, Ordering::Relaxed);
+        }
+        asked
+    }
+
+    /// How many codings were made again, and how many could not join the queue.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.0.recoded.load(Ordering::Relaxed), self.0.turned_away.load(Ordering::Relaxed))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::api::hash::ContentHash;
-use crate::cache::rendered::{Confinement, Lifetime, Rendered};
+use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::semantics::coding::Coding;
 
 use super::{RENDERER, kind};

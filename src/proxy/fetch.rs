@@ -1,7 +1,8 @@
-//! One fetch: asks the origin, and gives the result to its starter and to all waiting clients.
+//! One fetch: asks the origin, and gives the result to its starter and to all waiting clients. Methods that no cache answers
+//! are forwarded, and what they change is forgotten.
 //!
 //! It decides neither whether to ask nor what to store. It runs in a task of its own, so that storing does not depend
-//! on the client that asked. Callers: [`super::together`].
+//! on the client that asked. Callers: [`super`], [`super::together`].
 
 use std::sync::Arc;
 
@@ -9,32 +10,18 @@ use bytes::Bytes;
 use http::HeaderName;
 
 use crate::cache::Key;
-use crate::cache::stored::Stored;
+use crate::cache::reply::Stored;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::caching::{Allowed, Purpose, end_to_end, invalidated, onward};
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::forward::Sending;
 use crate::upstream::wire::Listener;
 
-use super::Proxy;
-use super::landing::{Landing, Waiting, failed_for};
-use super::onward::{sent, tells_of_the_resource, told};
-use super::question::{Endpoint, Head, Question};
-use super::spool::Reader;
-
-/// The result of a fetch for the client that started it.
-#[derive(Debug)]
-pub(super) enum Fetched {
-    /// A whole answer: of a known endpoint, or a stored one that is still valid.
-    Whole {
-        stored: Arc<Stored>,
-        fwd_status: u16,
-        is_kept: bool,
-    },
-    Arriving {
-        head: Arc<Head>,
-        body: Option<Reader>,
-        is_kept: bool,
-    },
-}
+use super::question::{
+    Endpoint, Head, Landing, Passed, Question, Waiting, failed_for, sent, tells_of_the_resource, told,
+};
+use super::spool::Spool;
+use super::{Proxy, Reason};
 
 #[derive(Debug)]
 pub(super) struct Fetch {
@@ -48,6 +35,8 @@ pub(super) struct Fetch {
     pub kept: Option<Arc<Stored>>,
     /// The purpose, and the client that waits.
     pub asker: Asker,
+    /// What the result is for `Cache-Status`.
+    pub why: Reason,
 }
 
 impl Proxy {
@@ -57,7 +46,7 @@ impl Proxy {
         fetch: Fetch,
         waiting: Waiting,
         interim: Option<Listener>,
-    ) -> Result<Fetched, AskError> {
+    ) -> Result<Passed, AskError> {
         let this = self.clone();
         let task = tokio::spawn(async move { this.fetch(fetch, waiting, interim).await });
         task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
@@ -69,9 +58,9 @@ impl Proxy {
         fetch: Fetch,
         waiting: Waiting,
         interim: Option<Listener>,
-    ) -> Result<Fetched, AskError> {
+    ) -> Result<Passed, AskError> {
         let inner = &*self.0;
-        let Fetch { question, key, names, kept, asker } = &fetch;
+        let Fetch { question, key, names, kept, asker, why } = &fetch;
         let asking = inner.cache.asking(key);
         let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
         let bare = tells_of_the_resource(question, &sent, kept.as_deref());
@@ -83,7 +72,8 @@ impl Proxy {
                         let kept = Landing::Kept(stored.clone(), fwd_status);
                         waiting.land(if is_kept { kept } else { Landing::Private });
                     }
-                    return Ok(Fetched::Whole { stored, fwd_status, is_kept });
+                    let forwarded = Forwarded { fwd_status, stored: is_kept, collapsed: false };
+                    return Ok(Passed::Stored { stored, outcome: why(forwarded) });
                 }
                 Err(error) => error,
             },
@@ -109,5 +99,43 @@ impl Proxy {
             waiting.end(failed_for(|| told(question, &inner.config.allowed, names), error.clone(), bare));
         }
         Err(error)
+    }
+}
+
+impl Proxy {
+    /// A method that is not for caches: forwarded as it is. What it changes is forgotten (RFC 9111 §4.4), whether or
+    /// not its client waits for the answer.
+    pub(super) async fn forward(&self, question: Question, interim: Option<Listener>) -> Result<Passed, AskError> {
+        let this = self.clone();
+        let task = tokio::spawn(async move { this.forwarded(&question, interim).await });
+        task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
+    }
+
+    async fn forwarded(&self, question: &Question, interim: Option<Listener>) -> Result<Passed, AskError> {
+        let inner = &*self.0;
+        let sent = onward(&question.fields, Purpose::Pass, &Allowed::All, |_| true);
+        let sending = Sending {
+            method: question.method.clone(),
+            target: question.target.clone(),
+            fields: sent,
+            body: question.body.clone(),
+            received: question.version,
+            asker: self.asker_of(question),
+        };
+        let arrived = inner.upstream.send(sending, interim).await?;
+        let fields = end_to_end(&arrived.headers, false);
+        let target = String::from_utf8_lossy(&question.target);
+        for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.config.bases) {
+            let void = Key::origin(&target);
+            inner.cache.purge(&void);
+            inner.flights.close_where(|(key, _)| *key == void);
+        }
+        let head = Arc::new(Head { status: arrived.status, fields });
+        let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
+        let spool = Spool::new(false, None, self.room_of(question));
+        let body = spool.tap().reader();
+        let this = self.clone();
+        tokio::spawn(async move { drop(this.pump(spool, arrived.body, None, &mut None).await) });
+        Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
     }
 }

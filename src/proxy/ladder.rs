@@ -1,28 +1,24 @@
 //! The ladder of the cache: what to do about a GET or HEAD, given the stored answer and the origin's state.
 //!
-//! One decision for known endpoints and other paths. Pure: it asks [`Facts`] one by one, only as far as needed, and
+//! One decision for known endpoints and other paths. Pure: it asks for [`Facts`] one by one, only as far as needed, and
 //! does nothing itself. Callers: [`super`].
 
 use crate::semantics::caching::{Reuse, ValidationReason};
 
-/// What the decision depends on. A fact is asked for only if the facts before it do not decide.
-pub(super) trait Facts {
-    type Kept;
-    /// Why a resource is paused.
-    type Failure;
+/// What the decision depends on. What is a function is asked for only if what comes before does not decide.
+pub(super) struct Facts<K, A, B, C> {
     /// The cached answer that the request could use, and how; `None` without one.
-    fn kept(&self) -> Option<(Self::Kept, Reuse)>;
-    /// Whether the cached answer may be served when the origin fails, the resource is paused, or the budget is spent.
-    fn stands_in(&self) -> bool;
-    /// Whether the budget has a slot for a client now.
-    fn has_room(&self) -> bool;
+    pub kept: Option<(K, Reuse)>,
+    /// Whether the cached answer may be served when the origin fails, the resource is paused, or the budget is spent,
+    /// and the budget has no slot for a client now.
+    pub must_stand_in: A,
     /// Whether the request forbids to ask the origin (`only-if-cached`).
-    fn only_if_cached(&self) -> bool;
+    pub only_if_cached: bool,
     /// Whether the answer is for this client alone. Then the fetch is not shared, and a pause of the resource does not
     /// apply.
-    fn is_alone(&self) -> bool;
+    pub is_alone: B,
     /// The failure that pauses the resource.
-    fn resting(&self) -> Option<Self::Failure>;
+    pub resting: C,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -46,22 +42,24 @@ pub(super) enum Step<K, E> {
     },
 }
 
-pub(super) fn next<F: Facts>(facts: &F) -> Step<F::Kept, F::Failure> {
-    let why = match facts.kept() {
-        Some((kept, Reuse::Fresh { .. } | Reuse::Stale { .. })) => return Step::Serve(kept),
-        Some((kept, Reuse::WhileRevalidating { .. })) => return Step::ServeWhileRevalidating(kept),
-        // A client with a stale answer at hand does not wait for the budget.
-        Some((kept, Reuse::Validate(_))) if facts.stands_in() && !facts.has_room() => return Step::StandIn(kept),
-        Some((_, Reuse::Validate(why))) => Some(why),
-        None => None,
-    };
-    if facts.only_if_cached() {
-        return Step::Nothing;
-    }
-    let alone = facts.is_alone();
-    match if alone { None } else { facts.resting() } {
-        Some(failure) => Step::Rest(failure),
-        None => Step::Fetch { why, alone },
+impl<K, E, A: FnOnce() -> bool, B: FnOnce() -> bool, C: FnOnce() -> Option<E>> Facts<K, A, B, C> {
+    pub(super) fn next(self) -> Step<K, E> {
+        let why = match self.kept {
+            Some((kept, Reuse::Fresh { .. } | Reuse::Stale { .. })) => return Step::Serve(kept),
+            Some((kept, Reuse::WhileRevalidating { .. })) => return Step::ServeWhileRevalidating(kept),
+            // A client with a stale answer at hand does not wait for the budget.
+            Some((kept, Reuse::Validate(_))) if (self.must_stand_in)() => return Step::StandIn(kept),
+            Some((_, Reuse::Validate(why))) => Some(why),
+            None => None,
+        };
+        if self.only_if_cached {
+            return Step::Nothing;
+        }
+        let alone = (self.is_alone)();
+        match if alone { None } else { (self.resting)() } {
+            Some(failure) => Step::Rest(failure),
+            None => Step::Fetch { why, alone },
+        }
     }
 }
 
@@ -82,27 +80,15 @@ mod tests {
         resting: bool,
     }
 
-    impl Facts for Case {
-        type Kept = ();
-        type Failure = ();
-        fn kept(&self) -> Option<((), Reuse)> {
-            self.kept.map(|reuse| ((), reuse))
+    fn next(case: &Case) -> Step<(), ()> {
+        Facts {
+            kept: case.kept.map(|reuse| ((), reuse)),
+            must_stand_in: || case.stands_in && !case.has_room,
+            only_if_cached: case.only_if_cached,
+            is_alone: || case.alone,
+            resting: || case.resting.then_some(()),
         }
-        fn stands_in(&self) -> bool {
-            self.stands_in
-        }
-        fn has_room(&self) -> bool {
-            self.has_room
-        }
-        fn only_if_cached(&self) -> bool {
-            self.only_if_cached
-        }
-        fn is_alone(&self) -> bool {
-            self.alone
-        }
-        fn resting(&self) -> Option<()> {
-            self.resting.then_some(())
-        }
+        .next()
     }
 
     const NOTHING: Case =

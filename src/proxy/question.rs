@@ -1,20 +1,27 @@
-//! A client's question to the cache, and its answer.
+//! A client's question to the cache and its answer, what of the question is sent to the origin, and which clients wait for
+//! the same fetch.
 //!
-//! Values only. Callers: [`crate::serve`] and [`crate::answer`] ask, and send the answer.
+//! Values only; [`crate::semantics::caching::onward`] says which fields may be sent at all. A question about a known
+//! endpoint has no fields. Callers: [`crate::serve`] and [`crate::answer`] ask, and send the answer; the files beside this
+//! one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, IF_MODIFIED_SINCE, IF_NONE_MATCH, PRAGMA, RANGE, VIA};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 
-use crate::cache::stored::Stored;
+use crate::cache::Key;
+use crate::cache::reply::{Stored, Variants};
 use crate::clock::Monotonic;
 use crate::semantics::cache_status::CacheOutcome;
-use crate::semantics::hops::{Caller, Trail};
+use crate::semantics::caching::{Allowed, Purpose, RequestDirectives, Selecting, Vary, is_bare, onward};
+use crate::semantics::hops::{CDN_LOOP, Caller, Trail};
+use crate::tasks::single_flight::Leader;
 use crate::upstream::client::AskError;
 
-use super::spool::Reader;
+use super::spool::{Reader, Tap};
 
 /// A client's request.
 #[derive(Clone, Debug)]
@@ -129,4 +136,120 @@ pub enum PassError {
     /// The client wants a cached answer only (RFC 9111 §5.2.1.7), and there is none.
     #[error("nothing usable is cached, and the request forbids asking the origin")]
     OnlyIfCached,
+}
+
+/// One fetch at a time for a resource and the values of the fields it varies by.
+pub(super) type Flight = (Key, Selecting);
+
+/// The result of a fetch for the clients that joined it.
+#[derive(Clone, Debug)]
+pub(super) enum Landing {
+    /// A cached answer.
+    Kept(Arc<Stored>, u16),
+    /// An answer to be cached, while it arrives.
+    Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
+    /// An answer for one client alone, because of its request or of the answer itself: other clients may share another one.
+    Personal,
+    /// An answer that must not be cached, for example `private`: each client asks for itself.
+    Private,
+    /// No answer.
+    Failed(AskError),
+    /// No answer, perhaps because of these request fields: clients with other fields ask again.
+    FailedFor(AskError, Arc<HeaderMap>),
+}
+
+/// The clients that wait for a fetch; `None` when it is for one client alone.
+pub(super) type Waiting = Option<Leader<Flight, Landing>>;
+
+/// The flight of requests with these values in the fields that answers vary by.
+pub(super) fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {
+    (key.clone(), Selecting::of(&Vary::Fields(names.to_vec()), selectable))
+}
+
+/// A failure for waiting clients: that of a request with fields of its own may be due to them.
+pub(super) fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare: bool) -> Landing {
+    if bare || matches!(error, AskError::Spent(_)) {
+        return Landing::Failed(error);
+    }
+    Landing::FailedFor(error, Arc::new(said()))
+}
+
+/// Whether the origin failed, so that a stale answer may stand in.
+pub(super) fn is_failure(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
+/// The request fields that may select an answer: the origin gets them if it varies by them.
+pub(super) fn selectable(question: &Question, allowed: &Allowed) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, allowed, |_| true)
+}
+
+/// Whether to ask for a part: no stored answer could be confirmed and cut.
+pub(super) fn wants_part(question: &Question, kept: Option<&Stored>) -> bool {
+    question.method == Method::GET && question.fields.contains_key(RANGE) && !kept.is_some_and(Stored::has_validator)
+}
+
+/// The client fields that the origin gets when the answer is for all. `names`: what the answers vary by.
+pub(super) fn told(question: &Question, allowed: &Allowed, names: &[HeaderName]) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, allowed, |name| names.contains(name))
+}
+
+/// Whether the answer can be for others, too.
+pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
+    if wants_part(question, kept) || RequestDirectives::of(&question.fields).no_store {
+        Purpose::Pass
+    } else {
+        Purpose::Store
+    }
+}
+
+/// Whether the result of a fetch says something about the resource for others: only that of a GET whose fields are
+/// ordinary. Another method, or a field of one client, may have caused any other result. `sent`: the fields that were
+/// sent.
+pub(super) fn tells_of_the_resource(question: &Question, sent: &HeaderMap, kept: Option<&Stored>) -> bool {
+    question.method == Method::GET && purpose(question, kept) == Purpose::Store && is_bare(sent, &Vary::NOTHING)
+}
+
+/// The fields that are sent. A stored answer is revalidated with its own validators, for all clients that it answers.
+/// `names`: what the answers are known to vary by.
+pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
+    let purpose = purpose(question, kept);
+    let mut fields = onward(&question.fields, purpose, allowed, |name| names.contains(name));
+    if let Some(stored) = kept.filter(|_| question.method == Method::GET && purpose == Purpose::Store) {
+        for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
+            if let Some(value) = value {
+                fields.insert(name, value.clone());
+            }
+        }
+    }
+    fields
+}
+
+/// One client's question as asked in the background, for all: without what makes it that client's own, except fields
+/// that the answers vary by.
+pub(super) fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
+    let mut question = Question { method: Method::GET, for_many: true, ..question.clone() };
+    for name in
+        [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA, VIA, CDN_LOOP].iter().filter(|name| !names.contains(name))
+    {
+        question.fields.remove(name);
+    }
+    question
+}
+
+/// The fields that a resource's answers are known to vary by.
+pub(super) fn names(variants: Option<&Variants>) -> Vec<HeaderName> {
+    let stored = variants.into_iter().flat_map(Variants::iter);
+    sorted(stored.flat_map(|stored| stored.selecting.names().cloned()).collect())
+}
+
+/// Those names and these, each once.
+pub(super) fn and_these(names: Vec<HeaderName>, more: impl IntoIterator<Item = HeaderName>) -> Vec<HeaderName> {
+    sorted(names.into_iter().chain(more).collect())
+}
+
+fn sorted(mut names: Vec<HeaderName>) -> Vec<HeaderName> {
+    names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    names.dedup();
+    names
 }

@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The reader did not get all of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum CutShort {
     #[error("the origin's answer ended early")]
     Early,
     #[error("the client reads more slowly than others that get the same answer")]
@@ -35,7 +35,7 @@ pub enum Broken {
 pub(crate) struct Abandoned;
 
 #[derive(Debug, Default)]
-struct State {
+struct SpoolState {
     /// The held pieces, beginning with piece number `gone`; each with whether room was taken for it.
     pieces: VecDeque<(Bytes, bool)>,
     gone: u64,
@@ -43,7 +43,7 @@ struct State {
     held: u64,
     /// The room for these.
     room: Held,
-    end: Option<Result<(), Broken>>,
+    end: Option<Result<(), CutShort>>,
     /// Whether it is held whole, so that further readers get all of it.
     keeps: bool,
     readers: HashMap<u64, Position>,
@@ -58,7 +58,7 @@ struct Position {
     grace: Duration,
 }
 
-impl State {
+impl SpoolState {
     fn push(&mut self, piece: Bytes, has_room: bool) {
         self.held += piece.len() as u64;
         self.pieces.push_back((piece, has_room));
@@ -94,8 +94,8 @@ impl State {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedSpool {
+    state: Mutex<SpoolState>,
     /// A piece has come, or the end.
     came: Notify,
     /// A reader went on, or left.
@@ -105,25 +105,25 @@ struct Shared {
 /// The writing end; one that is dropped before [`finish`](Self::finish) leaves a broken body.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSpool>,
     room: Room,
 }
 
 /// Creates new readers; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Tap(Arc<Shared>);
+pub(crate) struct Tap(Arc<SharedSpool>);
 
 /// One reader.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSpool>,
     id: u64,
 }
 
 impl Spool {
     /// An empty body that is held whole if it `keeps`, as long as there is room: from the start if its `length` is known.
     pub(crate) fn new(keeps: bool, length: Option<u64>, room: Room) -> Self {
-        let shared = Shared::default();
+        let shared = SharedSpool::default();
         {
             let mut state = shared.state.lock();
             state.keeps = keeps && length.is_none_or(|length| room.try_reserve(&mut state.room, length));
@@ -241,7 +241,7 @@ impl Drop for Spool {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         if state.end.is_none() {
-            state.end = Some(Err(Broken::Early));
+            state.end = Some(Err(CutShort::Early));
             // Nobody gets all of it, so only what fits into the window waits for its readers.
             state.pass();
             while state.held > WINDOW {
@@ -271,7 +271,7 @@ impl Tap {
 
 impl Reader {
     /// The next piece; `None` at the end.
-    pub async fn next(&mut self) -> Option<Result<Bytes, Broken>> {
+    pub async fn next(&mut self) -> Option<Result<Bytes, CutShort>> {
         loop {
             let came = self.shared.came.notified();
             let mut came = std::pin::pin!(came);
@@ -280,7 +280,7 @@ impl Reader {
                 let mut state = self.shared.state.lock();
                 let Some(position) = state.readers.get(&self.id).copied() else {
                     let broken = state.end.and_then(Result::err);
-                    return Some(Err(broken.unwrap_or(Broken::LeftBehind)));
+                    return Some(Err(broken.unwrap_or(CutShort::LeftBehind)));
                 };
                 let index = usize::try_from(position.next - state.gone).unwrap_or(usize::MAX);
                 if let Some((piece, _)) = state.pieces.get(index).cloned() {
@@ -319,7 +319,7 @@ mod tests {
         Room::new(16 << 20, 1 << 20).for_streams(None)
     }
 
-    async fn all(mut reader: Reader) -> Result<Vec<u8>, Broken> {
+    async fn all(mut reader: Reader) -> Result<Vec<u8>, CutShort> {
         let mut out = Vec::new();
         while let Some(piece) = reader.next().await {
             out.extend_from_slice(&piece?);
@@ -432,7 +432,7 @@ mod tests {
             spool.finish(Bytes::from_static(b"end"), |_| panic!("it is not kept"));
             assert_eq!(fast.await.unwrap().unwrap().len(), 8 + 4 * WINDOW as usize);
             for reader in &mut slow {
-                assert_eq!(reader.next().await, Some(Err(Broken::LeftBehind)));
+                assert_eq!(reader.next().await, Some(Err(CutShort::LeftBehind)));
             }
         }
     }
@@ -480,7 +480,7 @@ mod tests {
         assert!(spool.keep(&Bytes::from_static(b"half")));
         drop(spool);
         assert_eq!(reader.next().await.unwrap().unwrap(), "half");
-        assert_eq!(reader.next().await.unwrap(), Err(Broken::Early));
+        assert_eq!(reader.next().await.unwrap(), Err(CutShort::Early));
     }
 
     #[tokio::test]
@@ -492,9 +492,9 @@ mod tests {
         assert!(spool.keep(&piece) && spool.keep(&piece));
         assert!(near.next().await.unwrap().is_ok());
         drop(spool);
-        assert_eq!(far.next().await.unwrap(), Err(Broken::Early));
+        assert_eq!(far.next().await.unwrap(), Err(CutShort::Early));
         assert_eq!(shared.state.lock().held, WINDOW);
         assert!(near.next().await.unwrap().is_ok());
-        assert_eq!(near.next().await.unwrap(), Err(Broken::Early));
+        assert_eq!(near.next().await.unwrap(), Err(CutShort::Early));
     }
 }

@@ -1,7 +1,7 @@
 //! The answer of an unknown path: passed on while it arrives, and cached if allowed.
 //!
 //! It asks nothing. The body runs in a task of its own, so that caching it does not depend on the client that asked.
-//! Callers: [`super::fetch`], [`super::forward`].
+//! Callers: [`super::fetch`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use http::header::{AGE, CONTENT_LANGUAGE, CONTENT_LENGTH, ETAG, LAST_MODIFIED, R
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache::Key;
-use crate::cache::asking::Asking;
 use crate::cache::coded::Coded;
-use crate::cache::stored::Stored;
+use crate::cache::recent::Asking;
+use crate::cache::reply::Stored;
+use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{
     Exchange, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
     end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
@@ -21,12 +22,12 @@ use crate::semantics::caching::{
 use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
 
-use super::fetch::{Fetch, Fetched};
-use super::landing::{Landing, Waiting, failed_for, is_failure};
-use super::onward::{purpose, tells_of_the_resource, told};
-use super::question::{Head, Question};
+use super::fetch::Fetch;
+use super::question::{
+    Head, Landing, Passed, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told,
+};
 use super::spool::Spool;
-use super::{LARGE, Proxy};
+use super::{LARGE, PRIVATE_FOR, Proxy};
 
 /// Whether an answer is cached for others, and if not, why.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,9 +65,9 @@ impl Proxy {
         sent: HeaderMap,
         arrived: Arrived,
         asking: Asking,
-    ) -> Fetched {
+    ) -> Passed {
         let inner = &*self.0;
-        let Fetch { question, key, kept, .. } = &fetch;
+        let Fetch { question, key, kept, why, .. } = &fetch;
         let shared = purpose(question, kept.as_deref()) == Purpose::Store;
         if tells_of_the_resource(question, &sent, kept.as_deref()) {
             if is_failure(arrived.status) {
@@ -94,7 +95,8 @@ impl Proxy {
                     Keeps::Kept | Keeps::Personal => Landing::Personal,
                 });
             }
-            return Fetched::Whole { stored, fwd_status: 304, is_kept };
+            let forwarded = Forwarded { fwd_status: 304, stored: is_kept, collapsed: false };
+            return Passed::Stored { stored, outcome: why(forwarded) };
         }
         self.arriving(&fetch, waiting, sent, arrived, asking).await
     }
@@ -121,12 +123,12 @@ impl Proxy {
             }
         } else if !tells || own == Some(NotStored::Partial) || allowed(&HeaderMap::new()).is_ok() {
             if matches!(own, Some(NotStored::Authorization | NotStored::Cookie)) {
-                inner.personal.mark(key, now);
+                inner.personal.mark(key, now, PRIVATE_FOR);
             }
             return Keeps::Personal;
         } else {
             if !is_failure(arrived.status) {
-                inner.private.mark(key, now);
+                inner.private.mark(key, now, PRIVATE_FOR);
             }
             return Keeps::Private;
         }
@@ -204,12 +206,13 @@ impl Proxy {
         sent: HeaderMap,
         arrived: Arrived,
         asking: Asking,
-    ) -> Fetched {
-        let Fetch { question, key, names, kept, .. } = fetch;
+    ) -> Passed {
+        let Fetch { question, key, names, kept, why, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
         let selecting = Selecting::of(&vary, &sent);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
+        let outcome = |stored| why(Forwarded { fwd_status: arrived.status.as_u16(), stored, collapsed: false });
         let language = OneLanguage::of(&sent, arrived.status, &fields);
         let body = Arc::new(Coded::new(Bytes::new()));
         let stored = Stored { language, ..self.stored(arrived.status, fields, body, selecting.clone(), &arrived) };
@@ -237,7 +240,7 @@ impl Proxy {
             self.0.cache.forget_stored(key, kept);
         }
         if question.method == Method::HEAD {
-            return Fetched::Arriving { head, body: None, is_kept: false };
+            return Passed::Streamed { head, body: None, outcome: outcome(false) };
         }
         let tap = spool.tap();
         let body = tap.reader();
@@ -285,7 +288,7 @@ impl Proxy {
             // Only the end shows it, after the head has been sent.
             false
         };
-        Fetched::Arriving { head, body, is_kept }
+        Passed::Streamed { head, body, outcome: outcome(is_kept) }
     }
 
     /// Why an answer that is too large for the cache is not kept.
@@ -293,7 +296,7 @@ impl Proxy {
         if !tells {
             return Keeps::Personal;
         }
-        self.0.private.mark(key, self.0.clock.now_mono());
+        self.0.private.mark(key, self.0.clock.now_mono(), PRIVATE_FOR);
         Keeps::Private
     }
 

@@ -9,19 +9,19 @@ use http::{HeaderMap, HeaderName};
 use tokio::time::timeout;
 
 use crate::cache::Key;
-use crate::cache::stored::Stored;
-use crate::semantics::cache_status::Forwarded;
+use crate::cache::reply::Stored;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{RequestDirectives, reuse};
 use crate::tasks::single_flight::{Leader, Role};
 use crate::upstream::budget::{Demand, Spent};
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::wire::Listener;
 
-use super::fetch::{Fetch, Fetched};
-use super::landing::{Flight, Landing, flight, is_failure};
-use super::onward::{and_these, for_everybody, names, told};
-use super::question::{PassError, Passed, Question};
-use super::{Proxy, Reason};
+use super::Proxy;
+use super::fetch::Fetch;
+use super::question::{
+    Flight, Landing, PassError, Passed, Question, and_these, flight, for_everybody, is_failure, names, told,
+};
 
 /// How often a client waits for the fetch of another client although the answer then does not fit its own request.
 const MOST_TRIES: u32 = 2;
@@ -51,7 +51,6 @@ impl Proxy {
         &self,
         mut fetch: Fetch,
         selectable: &HeaderMap,
-        why: Reason,
         interim: Option<Listener>,
     ) -> Result<Passed, PassError> {
         let (inner, known) = (&*self.0, fetch.question.is_known());
@@ -76,7 +75,7 @@ impl Proxy {
                         // What it waited for others counts, too.
                         fetch.asker.patience = fetch.asker.patience.map(|patience| patience.min(left()));
                     }
-                    return self.first(fetch, ticket, at_hand, selectable, why, interim).await;
+                    return self.first(fetch, ticket, at_hand, selectable, interim).await;
                 }
                 Role::Waiter(waiter) => waiter,
             };
@@ -94,7 +93,7 @@ impl Proxy {
                 timeout(bound, waiter.landed()).await.ok().flatten()
             };
             let left = left();
-            match self.shared(landed, &mut fetch, selectable, why, !left.is_zero()) {
+            match self.shared(landed, &mut fetch, selectable, !left.is_zero()) {
                 Turn::Served(answer) => return answer,
                 Turn::Again => {}
                 Turn::Refused if !is_cold => return self.stale_or(known, fetch.kept, Spent::soon().into()),
@@ -111,7 +110,7 @@ impl Proxy {
                     if is_cold {
                         fetch.asker.patience = fetch.asker.patience.map(|patience| patience.min(left));
                     }
-                    return self.alone(fetch, why, interim).await;
+                    return self.alone(fetch, interim).await;
                 }
             }
         }
@@ -138,7 +137,6 @@ impl Proxy {
         ticket: Leader<Flight, Landing>,
         at_hand: Option<Arc<Stored>>,
         selectable: &HeaderMap,
-        why: Reason,
         interim: Option<Listener>,
     ) -> Result<Passed, PassError> {
         let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
@@ -155,7 +153,7 @@ impl Proxy {
         if let (Err(AskError::Spent(spent)), Some((question, key, names))) = (&fetched, cold) {
             self.refused(*spent, &question, key, names, selectable);
         }
-        self.served(known, kept, fetched, why)
+        self.served(known, kept, fetched)
     }
 
     /// Judges a client whose shared fetch got no slot, by its own place in the queue and its own patience. `None`: it
@@ -169,26 +167,19 @@ impl Proxy {
     }
 
     /// What a client makes of another's fetch; `None`: no result within its time. `may_wait`: it has time left to wait.
-    fn shared(
-        &self,
-        landed: Option<Landing>,
-        fetch: &mut Fetch,
-        selectable: &HeaderMap,
-        why: Reason,
-        may_wait: bool,
-    ) -> Turn {
+    fn shared(&self, landed: Option<Landing>, fetch: &mut Fetch, selectable: &HeaderMap, may_wait: bool) -> Turn {
         let known = fetch.question.is_known();
         let forwarded = |fwd_status, stored| Forwarded { fwd_status, stored, collapsed: true };
         match landed {
             Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
-                Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status, true)) }))
+                Turn::Served(Ok(Passed::Stored { stored, outcome: (fetch.why)(forwarded(fwd_status, true)) }))
             }
             Some(Landing::Arriving { head, selecting, tap })
                 if selecting.matches(selectable)
                     && let Some(body) = tap.reader() =>
             {
                 // Only the end shows whether it is stored.
-                let outcome = why(forwarded(head.status.as_u16(), false));
+                let outcome = (fetch.why)(forwarded(head.status.as_u16(), false));
                 Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
             }
             // This answer is not for the request; what answers vary by is known now.
@@ -220,15 +211,10 @@ impl Proxy {
     }
 
     /// A fetch for one client.
-    pub(super) async fn alone(
-        &self,
-        fetch: Fetch,
-        why: Reason,
-        interim: Option<Listener>,
-    ) -> Result<Passed, PassError> {
+    pub(super) async fn alone(&self, fetch: Fetch, interim: Option<Listener>) -> Result<Passed, PassError> {
         let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
         let fetched = self.start(fetch, None, interim).await;
-        self.served(known, kept, fetched, why)
+        self.served(known, kept, fetched)
     }
 
     /// Fetches in the background what is served stale meanwhile, unless a fetch runs.
@@ -253,7 +239,8 @@ impl Proxy {
             let demand = Some(fetching.demand.clone());
             let asker = Asker { patience: Some(BEHIND), demand, ..self.asker_of(question) };
             let question = for_everybody(question, &names);
-            let fetch = Fetch { question, key, names, kept: Some(stored.clone()), asker };
+            let why = CacheOutcome::Revalidated;
+            let fetch = Fetch { question, key, names, kept: Some(stored.clone()), asker, why };
             self.in_background(fetch, ticket, fetching);
         }
     }
@@ -283,24 +270,16 @@ impl Proxy {
         &self,
         known: bool,
         kept: Option<Arc<Stored>>,
-        fetched: Result<Fetched, AskError>,
-        why: Reason,
+        fetched: Result<Passed, AskError>,
     ) -> Result<Passed, PassError> {
-        let collapsed = false;
         match fetched {
-            Ok(Fetched::Whole { stored, fwd_status, is_kept }) => {
-                Ok(Passed::Stored { stored, outcome: why(Forwarded { fwd_status, stored: is_kept, collapsed }) })
-            }
-            Ok(Fetched::Arriving { head, body, is_kept }) => {
-                let fwd_status = head.status.as_u16();
+            Ok(Passed::Streamed { head, .. })
                 if is_failure(head.status)
-                    && let Some(stored) = kept.filter(|stored| self.stands_in(known, stored))
-                {
-                    return Ok(Passed::stale(stored, Some(fwd_status)));
-                }
-                let outcome = why(Forwarded { fwd_status, stored: is_kept, collapsed });
-                Ok(Passed::Streamed { head, body, outcome })
+                    && let Some(stored) = kept.as_ref().filter(|stored| self.stands_in(known, stored)) =>
+            {
+                Ok(Passed::stale(stored.clone(), Some(head.status.as_u16())))
             }
+            Ok(passed) => Ok(passed),
             Err(error) => self.stale_or(known, kept, error),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! This module finds the end of a header and bounds its length; the crate `ppp` parses complete headers. Section numbers
 //! are those of the specification (haproxy.org, proxy-protocol.txt). It does not decide which proxies are trusted. Callers:
-//! `serve::proxy_header`.
+//! `serve::gate`.
 
 use std::net::SocketAddr;
 

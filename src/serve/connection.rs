@@ -4,7 +4,8 @@
 //! bodies. A complete answer is sent from here, head and body in one send without copies. Callers: [`super::gate`].
 
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io;
+use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -20,16 +21,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
+use crate::answer::Decided;
 use crate::answer::head::{Lines, Persistence};
-use crate::answer::respond::Decided;
 use crate::clock::WallTime;
+use crate::semantics::problem::Problem;
 
 use super::connections::Connection;
-use super::farewell;
-use super::public::{Public, view};
-use super::request_head::{self, HeadBounds, Refusal, Unread};
-use super::rest::Rest;
+use super::request_head::{HeadBounds, Unread};
 use super::write::{Broken, PIECE, WRITE_TIMEOUT};
+use super::{Public, request_head, view, write};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -164,10 +164,10 @@ impl Http1<'_, '_> {
     }
 
     /// Refuses a head, and makes sure that the client gets the answer.
-    async fn refuse(&mut self, mut stream: Stream, refusal: Refusal) {
+    async fn refuse(&mut self, mut stream: Stream, problem: Problem) {
         let busy = self.public.in_flight.enter();
         let head = Lines::new(std::mem::take(&mut self.buffer));
-        let (mut answer, now) = self.public.answers.refuse(self.peer, refusal.problem(), head).await;
+        let (mut answer, now) = self.public.answers.refuse(self.peer, problem, head).await;
         let body = answer.body.take().unwrap_or_default();
         answer.head.end(self.date.at(now), Persistence::Close);
         let sent = send(self.timer.as_mut(), &mut stream, answer.head.as_bytes(), &body).await;
@@ -175,7 +175,7 @@ impl Http1<'_, '_> {
         if sent.is_ok() {
             self.connection.set_idle(Instant::now());
             tokio::select! {
-                () = farewell::lingering_close(stream) => {}
+                () = write::lingering_close(stream) => {}
                 () = self.leave.as_mut() => {}
             }
         }
@@ -187,14 +187,9 @@ impl Http1<'_, '_> {
         let decided = self.public.answers.respond(&view(session.req_header(), self.peer, false), head).await;
         let (mut answer, info, now) = match decided {
             Decided::Ready { answer, info, now } => (answer, info, now),
-            Decided::Dump { answer, part, info } => {
+            Decided::Later(later) => {
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
-                self.public.send(&mut session, info, answer, part.map(Rest::File), None).await?;
-                return self.finish(session).await;
-            }
-            Decided::Passes { target, info, limit } => {
-                session.set_write_timeout(Some(WRITE_TIMEOUT));
-                self.public.pass_through(&mut session, target, info, limit, None).await?;
+                self.public.carry_out(&mut session, later, None).await?;
                 return self.finish(session).await;
             }
         };

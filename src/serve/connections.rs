@@ -1,25 +1,29 @@
 //! The open connections: limited in all and per household. When all are taken, the one that is idle longest is closed.
 //!
 //! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. This
-//! module only decides; its callers close connections. Callers: [`super::gate`], [`super::tls`], `super::connection`,
-//! `super::http2`, [`crate::admin::front`].
+//! module only decides; its callers close connections. It also counts requests in flight, for which a shutdown waits, and
+//! bounds the answers that wait for a slow HTTP/2 client, in bytes, for each connection and for each household: a stream
+//! takes room before its answer is made, and the bytes of the answer carry the room until the HTTP/2 code drops them.
+//! Callers: [`super`], the modules beside this one, [`crate::admin::front`], [`crate::app`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::semantics::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
 
-use super::unread::{self, HouseholdRoom, Unread};
+use super::write::{PIECE, STREAMS};
 
 /// How many of the longest idle connections one scan remembers.
 const REMEMBERED: usize = 64;
@@ -29,7 +33,7 @@ const TOLD_EVERY: u64 = 60_000_000_000;
 
 /// How many may be connected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct MostConnections {
     /// The listener's name, for people.
     pub name: &'static str,
     /// In all.
@@ -69,17 +73,17 @@ impl Full {
 pub(crate) struct Connections(Arc<ConnectionsState>);
 
 struct ConnectionsState {
-    room: ArcSwap<Room>,
+    room: ArcSwap<MostConnections>,
     /// The start of the count of idle times.
     start: Instant,
     /// Whether the server is stopping.
     closing: AtomicBool,
     counters: ConnectionCounters,
-    table: Mutex<Table>,
+    table: Mutex<SeatTable>,
 }
 
 #[derive(Default)]
-struct Table {
+struct SeatTable {
     seats: Vec<Option<Arc<Seat>>>,
     free: Vec<usize>,
     households: HashMap<IpAddr, Household>,
@@ -115,7 +119,7 @@ impl Seat {
 
 impl Connections {
     /// None yet.
-    pub(crate) fn new(room: Room, counters: ConnectionCounters) -> Self {
+    pub(crate) fn new(room: MostConnections, counters: ConnectionCounters) -> Self {
         Self(Arc::new(ConnectionsState {
             room: ArcSwap::from_pointee(room),
             start: Instant::now(),
@@ -140,7 +144,7 @@ impl Connections {
     }
 
     /// Changes the limits. Idle connections beyond them close, the longest idle ones first; busy ones stay.
-    pub(crate) fn set_room(&self, room: Room) {
+    pub(crate) fn set_room(&self, room: MostConnections) {
         let inner = &*self.0;
         inner.room.store(Arc::new(room));
         let mut table = inner.table.lock();
@@ -205,16 +209,16 @@ impl ConnectionsState {
     }
 }
 
-impl Table {
+impl SeatTable {
     fn open(&self) -> usize {
         self.seats.len() - self.free.len()
     }
 
     /// Counts a connection for its household. Returns the room for its unread answers.
-    fn one_more_of(&mut self, household: IpAddr) -> unread::Room {
+    fn one_more_of(&mut self, household: IpAddr) -> UnreadRoom {
         let household = self.households.entry(household).or_default();
         household.connections += 1;
-        unread::Room::new(household.unread.clone())
+        UnreadRoom::new(household.unread.clone())
     }
 
     fn seat(&mut self, seat: &Arc<Seat>) -> usize {
@@ -263,7 +267,7 @@ pub(crate) struct Connection {
     place: usize,
     household: Option<IpAddr>,
     /// Bounds the answers that wait on an HTTP/2 connection; `None` for a proxy, whose many clients share it.
-    unread: Option<unread::Room>,
+    unread: Option<UnreadRoom>,
     /// How many bytes the client has taken. Only HTTP/2 counts them.
     taken: AtomicU64,
 }
@@ -331,7 +335,7 @@ impl Connection {
 
     /// How many bytes of its answers wait for the client, on a connection with streams; 0 for a proxy.
     pub(crate) fn unread(&self) -> usize {
-        self.unread.as_ref().map_or(0, unread::Room::held)
+        self.unread.as_ref().map_or(0, UnreadRoom::held)
     }
 
     /// Ends when the connection must close: for another one, or because the server stops.
@@ -381,6 +385,127 @@ impl Drop for Stream {
         // In front of the count: with the last stream the connection is idle from then on.
         seat.since.store(self.0.connections.0.nanoseconds(Instant::now()), Ordering::Release);
         seat.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The unit, in bytes.
+const UNIT: usize = 1024;
+/// For one connection: a piece of each stream.
+pub(super) const OF_CONNECTION: usize = STREAMS as usize * PIECE;
+/// For all connections of one household.
+const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
+/// For an answer whose length is not known yet: nearly every answer is shorter.
+const EXPECTED: usize = 256 << 10;
+
+const fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT)
+}
+
+/// The room that all connections of a household share.
+#[derive(Clone, Debug)]
+struct HouseholdRoom(Arc<Semaphore>);
+
+impl Default for HouseholdRoom {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(units(OF_HOUSEHOLD))))
+    }
+}
+
+/// The room of one connection.
+#[derive(Debug)]
+struct UnreadRoom {
+    connection: Arc<Semaphore>,
+    household: HouseholdRoom,
+}
+
+impl UnreadRoom {
+    pub(super) fn new(household: HouseholdRoom) -> Self {
+        Self { connection: Arc::new(Semaphore::new(units(OF_CONNECTION))), household }
+    }
+
+    /// How many bytes of answers wait, or are expected.
+    pub(super) fn held(&self) -> usize {
+        OF_CONNECTION.saturating_sub(self.connection.available_permits() * UNIT)
+    }
+
+    /// Waits until there is room for one more answer.
+    pub(super) async fn enter(&self) -> Unread {
+        let mut parts = [None, None];
+        for (part, room) in parts.iter_mut().zip([&self.connection, &self.household.0]) {
+            // Never closed.
+            *part = room.clone().acquire_many_owned(units(EXPECTED) as u32).await.ok();
+        }
+        Unread(parts)
+    }
+}
+
+/// The room of one answer, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Unread([Option<OwnedSemaphorePermit>; 2]);
+
+impl Unread {
+    /// The answer has so many bytes. A longer one than expected gets what room there is: it is made already.
+    pub(super) fn resize(&mut self, bytes: usize) {
+        for part in self.0.iter_mut().flatten() {
+            let (has, needs) = (part.num_permits(), units(bytes));
+            if needs < has {
+                drop(part.split(has - needs));
+            } else {
+                let room = part.semaphore().clone();
+                let more = (needs - has).min(room.available_permits());
+                if let Some(more) = u32::try_from(more).ok().and_then(|more| room.try_acquire_many_owned(more).ok()) {
+                    part.merge(more);
+                }
+            }
+        }
+    }
+}
+
+/// These bytes, which keep `room` until they are dropped.
+pub(super) fn carried(bytes: Bytes, room: impl Send + 'static) -> Bytes {
+    if bytes.is_empty() { bytes } else { Bytes::from_owner(Carried { bytes, _room: room }) }
+}
+
+struct Carried<R> {
+    bytes: Bytes,
+    _room: R,
+}
+
+impl<R> AsRef<[u8]> for Carried<R> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Requests in flight; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct InFlight(Arc<AtomicUsize>);
+
+impl InFlight {
+    /// Their number.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// One more, until the value is dropped.
+    pub(crate) fn enter(&self) -> Busy<&AtomicUsize> {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Busy(&self.0)
+    }
+
+    /// The same, for something that lasts: answers that a client has not taken yet.
+    pub(super) fn enter_for_long(&self) -> Busy<Arc<AtomicUsize>> {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Busy(self.0.clone())
+    }
+}
+
+/// What is in flight, until it is dropped.
+pub(crate) struct Busy<C: Deref<Target = AtomicUsize>>(C);
+
+impl<C: Deref<Target = AtomicUsize>> Drop for Busy<C> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -1,29 +1,35 @@
 //! Accepts connections within the limits, behind load balancers too, and detects their protocol.
 //!
-//! It answers only refused connections: `super::connection` serves HTTP/1, and `super::http2` HTTP/2. Callers:
-//! [`crate::app`] hands it to pingora.
+//! It answers only refused connections: `super::connection` serves HTTP/1, and `super::http2` HTTP/2.
+//! [`crate::semantics::proxy_protocol`] parses the PROXY protocol header: a connection that lacks a proper one is closed
+//! without an answer, counted, and reported at most once a minute. Callers: [`crate::app`] hands it to pingora.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::{Buf as _, BytesMut};
 use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as Tcp;
-use pingora::protocols::{ALPN, Stream};
+use pingora::protocols::{ALPN, GetSocketDigest as _, SocketDigest, Stream};
 use pingora::server::ShutdownWatch;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::answer::head::{Lines, Persistence};
+use crate::clock::Monotonic;
+use crate::semantics::proxy_protocol;
+use crate::semantics::proxy_protocol::{BadHeader, Header};
+use crate::telemetry::counters::ByLabels;
+use crate::upstream::health::LogThrottle;
 
-use super::connection::{self, HEAD_DEADLINE, peer_of};
+use super::connection::{HEAD_DEADLINE, peer_of};
 use super::connections::{Connection, Connections, Full};
-use super::proxy_header::{self, ProxyHeaders, Refusal};
-use super::public::Public;
-use super::{farewell, http2};
+use super::{Public, connection, http2, write};
 
 /// The preface of HTTP/2 (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -86,7 +92,7 @@ impl Gate {
     async fn arrive_announced(&self, headers: &ProxyHeaders, stream: Stream) -> Option<Arrival> {
         let proxy = peer_of(&stream);
         if !self.trusts(proxy) {
-            headers.refuse(proxy, Refusal::Untrusted);
+            headers.refuse(proxy, Refusal::Untrusted, self.public.answers.clock.now_mono());
             return None;
         }
         // It counts from now on; for a household as soon as that is known.
@@ -99,14 +105,14 @@ impl Gate {
             return None;
         };
         let taken = tokio::select! {
-            taken = proxy_header::take(&mut tcp) => taken,
+            taken = take(&mut tcp) => taken,
             () = connection.told_to_leave() => return None,
         };
         match taken {
             Ok(true) => {}
             Ok(false) => return None,
             Err(why) => {
-                headers.refuse(proxy, why);
+                headers.refuse(proxy, why, self.public.answers.clock.now_mono());
                 return None;
             }
         }
@@ -120,8 +126,9 @@ impl Gate {
     pub(super) async fn serve(&self, mut stream: Stream, connection: Connection, shutdown: &ShutdownWatch) {
         let connection = Arc::new(connection);
         let mut leave = pin!(connection.told_to_leave());
+        // Only TLS negotiates, and it has read the preface.
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return http2::serve(&self.public, stream, &connection, leave, shutdown).await;
+            return http2::serve(&self.public, stream, PREFACE, &connection, leave, shutdown).await;
         }
         let is_http2 = tokio::select! {
             biased;
@@ -129,7 +136,7 @@ impl Gate {
             () = leave.as_mut() => return,
         };
         match is_http2 {
-            Ok(Ok(true)) => http2::serve(&self.public, stream, &connection, leave, shutdown).await,
+            Ok(Ok(true)) => http2::serve(&self.public, stream, b"", &connection, leave, shutdown).await,
             Ok(Ok(false)) => connection::serve(&self.public, stream, &connection, leave, shutdown).await,
             Ok(Err(_)) | Err(_) => {}
         }
@@ -150,7 +157,7 @@ impl Gate {
             stream.flush().await
         });
         if matches!(sent.await, Ok(Ok(()))) {
-            farewell::lingering_close(stream).await;
+            write::lingering_close(stream).await;
         }
     }
 }
@@ -187,5 +194,202 @@ impl ServerApp for Gate {
         // A request may be under way on a connection that looks idle. Its answer says that the connection ends.
         tokio::time::sleep(last_requests(self.public.answers.finder.settings.load().drain)).await;
         self.connections.close();
+    }
+}
+
+/// How long a header may take, counted from accept.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// Room for the first read, in bytes: nearly every header fits.
+const FIRST: usize = 512;
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("the peer is not in client_ip.trusted_proxies")]
+    Untrusted,
+    #[error(transparent)]
+    Bad(#[from] BadHeader),
+    #[error("the connection ended within the PROXY protocol header")]
+    Cut,
+    #[error("the PROXY protocol header did not arrive within 3 s")]
+    Late,
+}
+
+impl Refusal {
+    /// The word for metrics.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Untrusted => "untrusted",
+            Self::Bad(BadHeader::Missing) => "missing",
+            Self::Bad(BadHeader::TooLong { .. }) => "too-long",
+            Self::Bad(BadHeader::Malformed) => "malformed",
+            Self::Cut => "cut",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// Reads the headers of all public listeners, and keeps the count of refused connections.
+pub(crate) struct ProxyHeaders {
+    refused: ByLabels<&'static str>,
+    logged: LogThrottle,
+}
+
+impl ProxyHeaders {
+    /// No connection was refused yet.
+    pub(crate) fn new(refused: ByLabels<&'static str>) -> Self {
+        Self { refused, logged: LogThrottle::default() }
+    }
+
+    /// Counts and reports a connection that is closed.
+    pub(super) fn refuse(&self, peer: IpAddr, why: Refusal, now: Monotonic) {
+        self.refused.add(why.as_str(), 1);
+        if let Some(connections) = self.logged.failed(now) {
+            tracing::warn!(%peer, connections, %why, "connections were closed because of the PROXY protocol");
+        }
+    }
+}
+
+/// Reads the header of a connection, whose peer is from then on the announced client. `false`: the peer closed the
+/// connection before its first byte, as health checks do.
+///
+/// # Errors
+/// When there is no proper header in time.
+pub(super) async fn take(tcp: &mut Tcp) -> Result<bool, Refusal> {
+    let Some((announced, rest)) = timeout(DEADLINE, read(tcp)).await.map_err(|_elapsed| Refusal::Late)?? else {
+        return Ok(false);
+    };
+    tcp.rewind(&rest);
+    if let Some(client) = announced {
+        let digest = SocketDigest::from_raw_fd(tcp.as_raw_fd());
+        // The cell is new and thus empty.
+        let _set = digest.peer_addr.set(Some(client.into()));
+        tcp.set_socket_digest(digest);
+    }
+    Ok(true)
+}
+
+/// The announced client, if any, and the client's own first bytes, as far as they were read with the header. `None`: there
+/// was no byte at all.
+async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<(Option<SocketAddr>, BytesMut)>, Refusal> {
+    let mut bytes = BytesMut::with_capacity(FIRST);
+    loop {
+        if let Header::Complete { length, announced } = proxy_protocol::read(&bytes)? {
+            bytes.advance(length);
+            return Ok(Some((announced, bytes)));
+        }
+        if bytes.len() == bytes.capacity() {
+            bytes.reserve(bytes.len());
+        }
+        match stream.read_buf(&mut bytes).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) if bytes.is_empty() => return Ok(None),
+            Ok(0) | Err(_) => return Err(Refusal::Cut),
+        }
+    }
+}
+
+#[cfg(test)]
+mod proxy_header_tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use proptest::prelude::*;
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    /// A connection whose bytes arrive in these pieces, and which then ends or stays silent.
+    struct Pieces {
+        pieces: Vec<Vec<u8>>,
+        ends: bool,
+    }
+
+    impl AsyncRead for Pieces {
+        fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            self.pieces.retain(|piece| !piece.is_empty());
+            let Some(piece) = self.pieces.first_mut() else {
+                return if self.ends { Poll::Ready(Ok(())) } else { Poll::Pending };
+            };
+            let taken = piece.len().min(buf.remaining());
+            buf.put_slice(&piece[..taken]);
+            piece.drain(..taken);
+            cx.waker().wake_by_ref();
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    type Outcome = Result<Option<(Option<SocketAddr>, Vec<u8>)>, Refusal>;
+
+    /// What is made of these pieces; the rest includes what was not read yet.
+    fn read_pieces(pieces: Vec<Vec<u8>>, ends: bool) -> Outcome {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let mut stream = Pieces { pieces, ends };
+        let outcome = runtime.block_on(async { timeout(DEADLINE, read(&mut stream)).await });
+        let outcome = outcome.map_err(|_elapsed| Refusal::Late)??;
+        Ok(outcome.map(|(announced, rest)| (announced, [&rest[..], &stream.pieces.concat()].concat())))
+    }
+
+    fn split(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).chain([0, bytes.len()]).collect();
+        cuts.sort_unstable();
+        cuts.windows(2).map(|pair| bytes[pair[0]..pair[1]].to_vec()).collect()
+    }
+
+    fn starts() -> impl Strategy<Value = Vec<u8>> {
+        let binary = |rest: &[u8]| [&b"\r\n\r\n\0\r\nQUIT\n"[..], rest].concat();
+        prop_oneof![
+            Just(b"PROXY TCP4 192.0.2.1 198.51.100.1 1 2\r\n".to_vec()),
+            Just(b"PROXY UNKNOWN\r\n".to_vec()),
+            Just(b"PROXY TCP4 192.0.2.1 nonsense\r\n".to_vec()),
+            Just(binary(b"\x20\0\0\0")),
+            Just(binary(b"\x21\x11\0\x0c\xc0\0\x02\x01\xc6\x33\x64\x01\0\x01\0\x02")),
+            (0usize..4080).prop_map(move |length| {
+                let fields = [&[0x21, 0][..], &u16::try_from(length).unwrap().to_be_bytes(), &vec![7; length]].concat();
+                binary(&fields)
+            }),
+            prop::collection::vec(any::<u8>(), 0..20),
+            Just(Vec::new()),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn how_bytes_are_split_changes_nothing_and_none_are_lost(
+            start in starts(),
+            after in prop::collection::vec(any::<u8>(), 0..600),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+            ends: bool,
+        ) {
+            let bytes = [&start[..], &after].concat();
+            let whole = read_pieces(vec![bytes.clone()], ends);
+            prop_assert_eq!(&read_pieces(split(&bytes, &cuts), ends), &whole);
+            prop_assert_eq!(&read_pieces(bytes.iter().map(|byte| vec![*byte]).collect(), ends), &whole);
+            if let Ok(Some((_, rest))) = whole {
+                prop_assert!(bytes.ends_with(&rest));
+                if start.starts_with(b"PROXY UNKNOWN") {
+                    prop_assert_eq!(rest, after, "exactly the header is taken away");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_before_the_first_byte_is_a_health_check_and_one_within_the_header_is_not() {
+        assert_eq!(read_pieces(vec![], true), Ok(None));
+        for part in ["P", "PROXY", "PROXY TCP4 192.0.2.1", "\r\n\r\n\0\r\nQUIT\n\x20"] {
+            assert_eq!(read_pieces(vec![part.into()], true), Err(Refusal::Cut), "{part:?}");
+            assert_eq!(read_pieces(vec![part.into()], false), Err(Refusal::Late), "{part:?}");
+        }
+        assert_eq!(read_pieces(vec![], false), Err(Refusal::Late));
+        assert_eq!(read_pieces(vec!["GET".into()], false), Err(Refusal::Bad(BadHeader::Missing)), "at once");
+    }
+
+    #[test]
+    fn refused_connections_are_reported_once_a_minute_with_their_number() {
+        let logged = LogThrottle::default();
+        let told: Vec<_> = [0, 1, 59, 60, 61, 200].map(|at| logged.failed(Monotonic::from_seconds(at))).into();
+        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

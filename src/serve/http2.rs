@@ -17,7 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
 use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::{self, H2Accept, H2Options, HttpSession};
+use pingora::protocols::http::v2::server;
+use pingora::protocols::http::v2::server::{H2Accept, H2Options, HttpSession};
 use pingora::protocols::{Digest, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::sync::futures::Notified;
@@ -25,15 +26,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::compose::Answer;
-use crate::answer::respond::{Decided, RequestInfo};
+use crate::answer::{Decided, Later, RequestInfo};
 use crate::clock;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
-use super::connections::{self, Connection};
-use super::in_flight::InFlight;
-use super::public::{Public, view};
-use super::unread::{Unread, carried};
+use super::connections::{Connection, Unread, carried};
 use super::write::{Broken, PIECE, STREAMS, enter, head, in_time, pieces};
+use super::{Public, connections, view};
 use outbox::Outbox;
 
 /// How long a connection that was told to leave may take to finish its streams. When the server stops, this limit does
@@ -47,11 +46,12 @@ const MALFORMED: usize = 32;
 /// How often to check whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Serves a connection to its end. When `leave` completes or the server stops, the connection answers its open streams
+/// Serves a connection to its end. `begun`: what was read of it before. When `leave` completes or the server stops, the connection answers its open streams
 /// and then closes.
 pub(super) async fn serve(
     public: &Arc<Public>,
     stream: Stream,
+    begun: &'static [u8],
     admitted: &Arc<Connection>,
     leave: Pin<&mut Notified<'_>>,
     shutdown: &ShutdownWatch,
@@ -60,7 +60,13 @@ pub(super) async fn serve(
     let (stop, stopping) = watch::channel(*shutdown.borrow());
     let peer = peer_of(&stream);
     let answers = |session, works| answer(public.clone(), session, peer, works);
-    let mut serving = pin!(streams(stream, options(public), admitted, &public.in_flight, stopping, answers));
+    let mut serving = pin!(streams(
+        Outbox::new(stream, begun, admitted, &public.in_flight),
+        options(public),
+        admitted,
+        stopping,
+        answers
+    ));
     tokio::select! {
         () = serving.as_mut() => return,
         () = leave => {}
@@ -79,14 +85,12 @@ pub(super) async fn serve(
 /// Accepts streams and gives them to `answers`, until one side ends the connection, the client does not read, or the
 /// connection has been idle for too long.
 async fn streams<A: Future<Output = ()> + Send + 'static>(
-    stream: Stream,
+    outbox: Outbox,
     options: H2Options,
     admitted: &Arc<Connection>,
-    in_flight: &InFlight,
     mut stopping: watch::Receiver<bool>,
     answers: impl Fn(HttpSession, connections::Stream) -> A,
 ) {
-    let outbox = Outbox::new(stream, admitted, in_flight);
     let handshake = server::handshake(Box::new(outbox.clone()), Some(options));
     let mut connection = match timeout(HEAD_DEADLINE, handshake).await {
         Ok(Ok(connection)) => connection,
@@ -182,11 +186,11 @@ async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, wor
     let view = view(session.req_header(), peer, !session.is_body_empty());
     let answered = match public.answers.respond(&view, HeaderMap::new()).await {
         Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, room, admitted).await,
-        decided => {
+        Decided::Later(later) => {
             // It takes room when its body begins.
             drop(room);
             // In a box, because most streams need no room for it.
-            Box::pin(pass_on(&public, session, decided, admitted)).await
+            Box::pin(pass_on(&public, session, later, admitted)).await
         }
     };
     if answered.is_err() {
@@ -247,16 +251,11 @@ async fn write(
 }
 
 /// Answers through pingora's `ServerSession`, which HTTP/1 uses, too.
-async fn pass_on(
-    public: &Public,
-    session: HttpSession,
-    decided: Decided<HeaderMap>,
-    admitted: &Connection,
-) -> Result<(), Broken> {
+async fn pass_on(public: &Public, session: HttpSession, later: Later, admitted: &Connection) -> Result<(), Broken> {
     let mut session = ServerSession::new_http2(session);
     session.set_read_timeout(Some(READ_TIMEOUT));
     session.set_total_drain_timeout(Some(READ_TIMEOUT));
-    public.carry_out(&mut session, decided, Some(admitted)).await?;
+    public.carry_out(&mut session, later, Some(admitted)).await?;
     session.finish().await?;
     Ok(())
 }

@@ -33,49 +33,18 @@ impl HeadBounds {
     }
 }
 
-/// Why a request is refused before its head has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The request line is longer than so many bytes.
-    LongLine(usize),
-    /// The head is longer than so many bytes.
-    LongHead(usize),
-    /// More fields than [`MOST_FIELDS`].
-    ManyFields,
-    /// It arrives in too small pieces.
-    Pieces,
-    /// The target has a space or a control character.
-    Target,
-    /// It is not HTTP/1.
-    NotHttp,
-}
-
-impl Refusal {
-    /// The answer for the client.
-    pub(crate) fn problem(self) -> Problem {
-        match self {
-            Self::LongLine(limit) => Problem::uri_too_long(limit as u64),
-            Self::LongHead(limit) => Problem::headers_too_large(limit as u64),
-            Self::ManyFields => Problem::too_many_headers(MOST_FIELDS),
-            Self::Pieces => Problem::in_pieces(),
-            Self::Target => Problem::bad_target(),
-            Self::NotHttp => Problem::unreadable(),
-        }
-    }
-}
-
 /// Why there is no head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     /// The connection ended, or broke.
     Gone,
-    /// The client gets an answer.
-    Refused(Refusal),
+    /// The client gets this answer.
+    Refused(Problem),
 }
 
-impl From<Refusal> for Unread {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl From<Problem> for Unread {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
     }
 }
 
@@ -121,7 +90,7 @@ struct Scan {
 
 impl Scan {
     /// Scans the new part of `bytes`; returns whether the head is complete.
-    fn go_on(&mut self, bytes: &[u8], bounds: HeadBounds) -> Result<bool, Refusal> {
+    fn go_on(&mut self, bytes: &[u8], bounds: HeadBounds) -> Result<bool, Problem> {
         self.pieces += 1;
         while let Some(length) = memchr(b'\n', &bytes[self.seen..]) {
             let (start, end) = (self.line, self.seen + length);
@@ -134,18 +103,18 @@ impl Scan {
                     self.request_line = start..end - usize::from(bytes[end - 1] == b'\r');
                     self.lines = 1;
                     if self.request_line.len() > bounds.line {
-                        return Err(Refusal::LongLine(bounds.line));
+                        return Err(Problem::uri_too_long(bounds.line as u64));
                     }
                     if !has_one_reading(&bytes[self.request_line.clone()]) {
-                        return Err(Refusal::Target);
+                        return Err(Problem::bad_target());
                     }
                 }
-                _ if is_empty && self.seen > bounds.head => return Err(Refusal::LongHead(bounds.head)),
+                _ if is_empty && self.seen > bounds.head => return Err(Problem::headers_too_large(bounds.head as u64)),
                 _ if is_empty => return Ok(true),
                 _ => {
                     self.lines += 1;
                     if self.lines > MOST_FIELDS + 1 {
-                        return Err(Refusal::ManyFields);
+                        return Err(Problem::too_many_headers(MOST_FIELDS));
                     }
                 }
             }
@@ -155,22 +124,22 @@ impl Scan {
     }
 
     /// Checks an unfinished head.
-    fn check_unfinished(&self, bytes: &[u8], bounds: HeadBounds) -> Result<(), Refusal> {
+    fn check_unfinished(&self, bytes: &[u8], bounds: HeadBounds) -> Result<(), Problem> {
         // A client with another protocol is refused at once, not at the deadline.
         let begun = if self.lines == 0 { self.line..bytes.len() } else { self.request_line.clone() };
         let is_http = bytes.get(begun.start).is_none_or(|&first| first == b'\r' || is_token(first))
             && (self.lines == 0 || memmem::find(&bytes[begun], b" HTTP/").is_some());
         if !is_http {
-            return Err(Refusal::NotHttp);
+            return Err(Problem::unreadable());
         }
         // The last byte may belong to its end.
         if self.lines == 0 && bytes.len() - self.line > bounds.line + 1 {
-            return Err(Refusal::LongLine(bounds.line));
+            return Err(Problem::uri_too_long(bounds.line as u64));
         }
         if bytes.len() > bounds.head {
-            return Err(Refusal::LongHead(bounds.head));
+            return Err(Problem::headers_too_large(bounds.head as u64));
         }
-        if self.pieces > MOST_PIECES { Err(Refusal::Pieces) } else { Ok(()) }
+        if self.pieces > MOST_PIECES { Err(Problem::in_pieces()) } else { Ok(()) }
     }
 }
 

@@ -4,8 +4,6 @@
 //! error, and use the process's default cryptography. Callers: [`crate::app`].
 
 pub(crate) mod certificate;
-pub(crate) mod renewal;
-mod rewound;
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -13,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use pingora::apps::ServerApp;
 use pingora::listeners::tls::Acceptor;
 use pingora::protocols::l4::stream::Stream as Tcp;
@@ -28,9 +25,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::clock;
 use crate::limit::shares::Shares;
 
-use super::farewell;
 use super::gate::{Arrival, Gate, PREFACE};
-use rewound::Rewound;
+use super::write;
 
 /// How long a connection may take, in all, until its first bytes of HTTP.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -120,13 +116,13 @@ impl TlsGate {
         if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Box::new(stream));
         }
-        // The HTTP/2 code waits for this without a deadline.
+        // The HTTP/2 code waits for this without a deadline; the outbox lets it read it again.
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface).await?;
         if preface != *PREFACE {
             return Err(Refused::NotHttp2);
         }
-        Ok(Box::new(Rewound { start: Bytes::from_static(PREFACE), stream: Box::new(stream) }))
+        Ok(Box::new(stream))
     }
 }
 
@@ -186,7 +182,7 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
 async fn tell_plain_http(mut tcp: Tcp) -> std::io::Result<()> {
     tcp.write_all(NOT_TLS).await?;
     tcp.flush().await?;
-    farewell::lingering_close(tcp).await;
+    write::lingering_close(tcp).await;
     Ok(())
 }
 

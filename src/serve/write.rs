@@ -1,19 +1,21 @@
-//! Writes to a client through pingora's session, each within a deadline.
+//! Writes to a client through pingora's session, each within a deadline, and ends a connection whose client may still be
+//! sending.
 //!
-//! Callers: [`super::public`], [`super::pass`], [`super::connection`], [`super::http2`].
+//! Callers: [`super`], [`super::connection`], [`super::http2`], [`super::tls`], [`crate::admin::front`].
 
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::clock;
 
-use super::connections::Connection;
-use super::unread::Unread;
+use super::connections::{Connection, Unread};
 
 /// For each write. Every wait on the public side is bounded.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -124,6 +126,33 @@ pub(super) fn head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
     let (mut parts, ()) = http::Response::new(()).into_parts();
     (parts.status, parts.headers) = (status, headers);
     parts.into()
+}
+
+/// How long a client may take to end the connection, in all.
+const LINGER: Duration = Duration::from_secs(10);
+/// The longest silence of the client meanwhile.
+const SILENCE: Duration = Duration::from_secs(2);
+/// The most bytes that are read meanwhile.
+const MOST: usize = 16 << 20;
+/// How much is read at once, in bytes.
+const READ_AT_ONCE: usize = 16 << 10;
+
+/// Ends a connection after an answer, and waits a limited time until the client has ended it, too.
+pub(crate) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    // The connection is dropped in any case.
+    let _ended = timeout(LINGER, async {
+        AsyncWriteExt::shutdown(&mut stream).await?;
+        let (mut thrown_away, mut piece) = (0, BytesMut::with_capacity(READ_AT_ONCE));
+        while thrown_away < MOST {
+            piece.clear();
+            match timeout(SILENCE, stream.read_buf(&mut piece)).await {
+                Ok(Ok(read)) if read > 0 => thrown_away += read,
+                _ => break,
+            }
+        }
+        std::io::Result::Ok(())
+    })
+    .await;
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! One connection to Redis: requests of all threads share it, and none waits for the answer to another.
+//! One connection to Redis, and why there is none: requests of all threads share it, and none waits for the answer to
+//! another.
 //!
-//! `redis` has the protocol; TLS is ours, with the authorities that the system trusts. Callers: [`super`].
+//! `redis` has the protocol; TLS is ours, with the authorities that the system trusts. Callers: [`super`]; `/status`
+//! shows the reason.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +16,14 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-use crate::clock::{self, Monotonic};
+use crate::clock;
+use crate::clock::Monotonic;
+use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, WINDOW_SECONDS};
 use crate::upstream::connector;
 
-use super::journal::{self, Entry};
-use super::lost::Lost;
-use super::scripts::{ADMIT, REPLAY};
-use super::{Id, StoreAccess};
+use super::keeper::{Entry, by_client};
+use super::{ADMIT, Id, REPLAY};
 
 /// The beginning of each key.
 const PREFIX: &str = "grandstand:limit:";
@@ -76,19 +78,19 @@ struct Script {
 
 impl Link {
     /// Connects and loads the scripts.
-    pub(super) async fn open(store: &StoreAccess) -> Result<Self, Lost> {
-        let opened = tokio::time::timeout(CONNECT, Self::connect(store)).await;
+    pub(super) async fn open(store: &StoreUrl, settings: &Settings) -> Result<Self, Lost> {
+        let opened = tokio::time::timeout(CONNECT, Self::connect(store, settings)).await;
         opened.unwrap_or_else(|_elapsed| Err(Lost::slow(CONNECT)))
     }
 
-    async fn connect(store: &StoreAccess) -> Result<Self, Lost> {
-        let (host, port) = store.url.address();
-        let password = match &store.password_file {
+    async fn connect(store: &StoreUrl, settings: &Settings) -> Result<Self, Lost> {
+        let (host, port) = store.address();
+        let password = match &settings.load().rate_limit.store_password_file {
             Some(path) => Some(password(path).await?),
-            None => store.url.password().map(|secret| secret.expose().to_owned()),
+            None => store.password().map(|secret| secret.expose().to_owned()),
         };
-        let mut info = RedisConnectionInfo::default().set_db(i64::from(store.url.database()));
-        if let Some(user) = store.url.user() {
+        let mut info = RedisConnectionInfo::default().set_db(i64::from(store.database()));
+        if let Some(user) = store.user() {
             info = info.set_username(user);
         }
         if let Some(password) = password {
@@ -96,7 +98,7 @@ impl Link {
         }
         let stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
-        if !store.url.is_tls() {
+        if !store.is_tls() {
             return Self::greet(&info, stream).await;
         }
         if clock::is_before_1970() {
@@ -128,8 +130,7 @@ impl Link {
     async fn load(&self, text: &str) -> Result<String, Lost> {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(text);
-        let loaded: String = command.query_async(&mut self.connection.clone()).await?;
-        Ok(loaded)
+        Ok(command.query_async(&mut self.connection.clone()).await?)
     }
 
     /// Asks for one decision. An empty id asks without being counted.
@@ -146,7 +147,7 @@ impl Link {
     /// are of no use.
     pub(super) async fn replay(&self, entries: &[Entry], now: Monotonic) -> Result<u64, Lost> {
         let mut refused = 0;
-        for (key, entries) in journal::by_client(entries) {
+        for (key, entries) in by_client(entries) {
             let name = name(key);
             let told = self.run(&self.replay, &name, |command| {
                 for entry in &entries {
@@ -215,6 +216,85 @@ fn name(key: ClientKey) -> String {
 async fn password(path: &Path) -> Result<String, Lost> {
     let text = tokio::fs::read_to_string(path).await.map_err(|error| Lost::PasswordFile(error.to_string()))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// A reason, for operators.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Lost {
+    /// The server has only just started.
+    #[error("Redis has not answered yet")]
+    NotYet,
+    /// No connection, or none any more.
+    #[error("Redis cannot be reached: {0}")]
+    Unreachable(String),
+    /// No answer in time.
+    #[error("Redis did not answer within {0} ms")]
+    Slow(u64),
+    /// More decisions wait than there is room for.
+    #[error("too many requests wait for Redis")]
+    Crowded,
+    /// AUTH failed, or was needed.
+    #[error("Redis refuses the user name or password: check rate_limit.store")]
+    Password,
+    /// The file cannot be read.
+    #[error("rate_limit.store_password_file cannot be read: {0}")]
+    PasswordFile(String),
+    /// It accepts no writes.
+    #[error("Redis is a read-only replica: rate_limit.store must name the primary")]
+    ReadOnly,
+    /// It accepts no more data.
+    #[error("Redis has reached its memory limit (maxmemory)")]
+    Full,
+    /// It has just started.
+    #[error("Redis is still loading its data")]
+    Loading,
+    /// Another error of Redis.
+    #[error("Redis answered with an error: {0}")]
+    Refused(String),
+    /// An answer that no script of ours gives.
+    #[error("Redis gave an answer of an unknown form; is it another program?")]
+    Unknown,
+}
+
+impl Lost {
+    /// Whether it may be about the key that was asked for, and not about Redis: the key of the probe shows that.
+    pub(super) const fn is_about_one_key(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Unknown)
+    }
+
+    /// No answer within this time.
+    pub(super) fn slow(timeout: Duration) -> Self {
+        Self::Slow(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<std::io::Error> for Lost {
+    fn from(error: std::io::Error) -> Self {
+        Self::Unreachable(error.to_string())
+    }
+}
+
+impl From<RedisError> for Lost {
+    fn from(error: RedisError) -> Self {
+        let text = error.to_string();
+        // Before Redis 7 the code of an error inside a script is in the middle of its text.
+        let says = |code: &str| error.code() == Some(code) || text.contains(code);
+        if ["WRONGPASS", "NOAUTH", "NOPERM"].into_iter().any(says)
+            || error.kind() == redis::ErrorKind::AuthenticationFailed
+        {
+            Self::Password
+        } else if says("READONLY") {
+            Self::ReadOnly
+        } else if says("OOM") {
+            Self::Full
+        } else if says("LOADING") || text.contains("loading the dataset") {
+            Self::Loading
+        } else if error.is_io_error() || error.is_connection_dropped() {
+            Self::Unreachable(text)
+        } else {
+            Self::Refused(text)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -208,9 +208,9 @@ table! {
     Gauge "grandstand_cache_entries" [] "" "Answers held in the cache"
         = at => at.facts.cache.entries;
     Counter "grandstand_cache_replies" ["outcome"] "" "Answers from the snapshot that were not in the cache: passing (not stored), kept (stored); cached ones after a new snapshot: confirmed (still right), renewed (rendered again)"
-        = at => by(at.status.cache.tally().outcomes());
+        = at => by(at.status.cache.outcomes());
     Counter "grandstand_cache_codings" ["outcome"] "" "Popular answers that were chosen for stronger compression, by outcome: recoded (done), turned-away (too many were waiting)"
-        = at => by(at.status.cache.tally().codings());
+        = at => by(at.status.cache.codings());
     Gauge "grandstand_certificate_seconds" [] "seconds" "Time until the HTTPS certificate expires; absent without HTTPS"
         = at => at.status.tls.as_ref().map(|tls| tls.seconds_left(at.status.clock.now_wall()));
     Gauge "grandstand_replica_sequence" [] "" "Number of the last head.json that the replica took"

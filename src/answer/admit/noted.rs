@@ -1,15 +1,23 @@
-//! Reads the headers of a request in one pass, and refuses a bad host, size or body.
+//! Reads the headers of a request in one pass, refuses a bad host, size or body, chooses the limiter, and asks it.
 //!
-//! Not its path, and not its query. Callers: [`super`].
+//! Not its path, and not its query. Callers: [`super`]; [`crate::answer`] for requests that cannot be read.
 
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, VIA};
+use std::net::IpAddr;
+
+use http::header::{
+    ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HOST, HeaderMap, IF_MATCH, IF_NONE_MATCH, ORIGIN,
+    TRANSFER_ENCODING, VIA,
+};
 use http::{HeaderValue, Method, Version};
 
+use crate::api::route::Window;
+use crate::clock::Monotonic;
+use crate::limit::{Decision, Limiter, Wish};
 use crate::semantics::hops::CDN_LOOP;
 use crate::semantics::problem::Problem;
-use crate::semantics::target;
+use crate::semantics::{client_address, target};
 
-use super::{Rules, View};
+use super::{Routed, Rules, View, route};
 
 /// The most fields that a request may have.
 pub(crate) const MOST_FIELDS: usize = 255;
@@ -88,5 +96,42 @@ pub(super) fn check_body(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Probl
     match length {
         Some(length) if length <= MAX_REQUEST_BODY => Ok(()),
         _ => Err(Problem::content_too_large(MAX_REQUEST_BODY)),
+    }
+}
+
+/// The question for the shared limiter about a request, and the client; `None`: a limiter of this process decides.
+pub(crate) fn shared_wish(view: &View<'_>, rules: &Rules) -> Option<(IpAddr, Wish)> {
+    if is_of_pages(&route(view, rules)) && rules.pages.is_some() {
+        return None;
+    }
+    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
+    let is_preflight = is_preflight(view, &check_host(view, &Noted::of(view.headers)));
+    Some((client, if is_preflight { Wish::Peek } else { Wish::Admit }))
+}
+
+/// The window that counts a request: pages have one of their own.
+pub(super) fn limiter<'a>(routed: &Result<Routed<'_>, Problem>, rules: &'a Rules) -> &'a Limiter {
+    rules.pages.as_ref().filter(|_| is_of_pages(routed)).unwrap_or(&rules.limiter)
+}
+
+fn is_of_pages(routed: &Result<Routed<'_>, Problem>) -> bool {
+    routed.as_ref().is_ok_and(|routed| routed.route.window() == Window::Pages)
+}
+
+pub(super) fn is_preflight(view: &View<'_>, host: &Result<(), Problem>) -> bool {
+    view.method == Method::OPTIONS
+        && host.is_ok()
+        && view.headers.contains_key(ORIGIN)
+        && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks
+/// for others.
+pub(crate) async fn decide_unread(peer: IpAddr, wish: Wish, rules: &Rules, now: Monotonic) -> Decision {
+    let peer = peer.to_canonical();
+    match &rules.shared {
+        _ if rules.client_ip.trusts(peer) => Decision::Unlimited,
+        Some(shared) => Box::pin(shared.decide(peer, wish)).await,
+        None => rules.limiter.decide(peer, wish, now),
     }
 }

@@ -3,7 +3,7 @@
 //! The second way to write a head: a map, which HTTP/1 sends as lines afterwards ([`Head::adopt`]). Any field may be in
 //! it, any number of times, and the 304 and the part are made by taking fields away. Answers from the snapshot, which
 //! are nearly all of a mirror's, are written as lines at once: that saved 6,600 of the 33,600 instructions of a 304
-//! (`benches/runs/2026-11-21-peers.md`). Callers: [`crate::answer::respond`].
+//! (`benches/runs/2026-11-21-peers.md`). Callers: [`crate::answer`].
 
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use http::header::{
 };
 use http::{Method, StatusCode};
 
-use crate::answer::head::{self as fields, Head};
+use crate::answer::head as fields;
+use crate::answer::head::Head;
 use crate::api::edges::lesson::{Family, family};
 use crate::cache::coded::Coded;
-use crate::cache::stored::Stored;
+use crate::cache::reply::Stored;
 use crate::clock::Monotonic;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
-use crate::semantics::precondition::{self, Precondition};
+use crate::semantics::precondition::Precondition;
 use crate::semantics::problem::Problem;
-use crate::semantics::ranges::{self, Ranged};
+use crate::semantics::ranges::Ranged;
+use crate::semantics::{precondition, ranges};
 
-use super::learned::SANDBOX;
-use super::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, common};
+use super::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, SANDBOX, common};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 

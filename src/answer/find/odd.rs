@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 
-use super::{Finder, Found, NamedSnapshot};
 use crate::answer::admit::OddRequest;
 use crate::answer::render;
 use crate::api::edges::lesson::{Family, LearnedAnswer, family};
@@ -17,9 +16,12 @@ use crate::api::query::ListQuery;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::edges;
+use crate::snapshot::edges::Decision;
 use crate::snapshot::edges::apply::Applied;
-use crate::snapshot::edges::{self, Decision};
 use crate::snapshot::pointer::Snapshot;
+
+use super::{Finder, Found, NamedSnapshot};
 
 /// An answer in the origin's words.
 #[derive(Clone, Debug, PartialEq, Eq)]

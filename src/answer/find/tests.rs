@@ -11,6 +11,8 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{Envelope, EnvelopeField};
 use crate::api::query::Parameters;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::cache::Key;
 use crate::config::Config;
 use crate::pages::Site;
 use crate::snapshot::content::Content;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn connections(all: usize, each: usize) -> Connections {
-    Connections::new(Room { name: "tests", all, each, ipv6_prefix: 64 }, ConnectionCounters::default())
+    Connections::new(MostConnections { name: "tests", all, each, ipv6_prefix: 64 }, ConnectionCounters::default())
 }
 
 fn peer(number: u32) -> IpAddr {
@@ -179,7 +179,7 @@ fn lower_limits_close_idle_connections_and_higher_ones_admit_more() {
         connection.set_idle(after(&connections, since));
     }
     open[0].set_busy();
-    let room = |all, each| Room { name: "tests", all, each, ipv6_prefix: 64 };
+    let room = |all, each| MostConnections { name: "tests", all, each, ipv6_prefix: 64 };
     connections.set_room(room(2, 1));
     assert_eq!(open.iter().map(has_to_go).collect::<Vec<_>>(), [false, true, true, false], "the longest idle ones");
     assert_eq!(connections.open(), 2);

@@ -7,12 +7,13 @@
 //! it has taken all of them, its connection is busy, and a client that takes too little in time is given up. Callers:
 //! [`super`].
 
-use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, ready};
+use std::{fmt, io};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -24,9 +25,9 @@ use pingora::protocols::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::super::connections::{self, Connection};
-use super::super::in_flight::{self, InFlight};
-use super::super::write::{WRITE_TIMEOUT, due};
+use crate::serve::connections;
+use crate::serve::connections::{Busy, Connection, InFlight};
+use crate::serve::write::{WRITE_TIMEOUT, due};
 
 /// How many bytes may wait. Further ones push them out: a client that does not read stops the HTTP/2 code then.
 const MOST: usize = 64 << 10;
@@ -38,6 +39,8 @@ const FIRST: usize = 16 << 10;
 pub(super) struct Outbox(Arc<Mutex<OutboxState>>);
 
 struct OutboxState {
+    /// What was read before, and is read again.
+    begun: &'static [u8],
     stream: Stream,
     connection: Arc<Connection>,
     in_flight: InFlight,
@@ -55,14 +58,20 @@ struct HeldUp {
     /// How many bytes the client must have taken by then, on the whole connection.
     due: u64,
     _busy: connections::Stream,
-    _in_flight: in_flight::Lasting,
+    _in_flight: Busy<Arc<AtomicUsize>>,
 }
 
 impl Outbox {
-    /// Around a connection.
-    pub(super) fn new(stream: Stream, connection: &Arc<Connection>, in_flight: &InFlight) -> Self {
+    /// Around a connection, of which `begun` was read before.
+    pub(super) fn new(
+        stream: Stream,
+        begun: &'static [u8],
+        connection: &Arc<Connection>,
+        in_flight: &InFlight,
+    ) -> Self {
         let (connection, in_flight) = (connection.clone(), in_flight.clone());
         Self(Arc::new(Mutex::new(OutboxState {
+            begun,
             stream,
             connection,
             in_flight,
@@ -159,7 +168,14 @@ impl fmt::Debug for Outbox {
 
 impl AsyncRead for Outbox {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0.lock().stream).poll_read(cx, buf)
+        let mut inner = self.0.lock();
+        if inner.begun.is_empty() {
+            return Pin::new(&mut inner.stream).poll_read(cx, buf);
+        }
+        let (again, rest) = inner.begun.split_at(inner.begun.len().min(buf.remaining()));
+        buf.put_slice(again);
+        inner.begun = rest;
+        Poll::Ready(Ok(()))
     }
 }
 

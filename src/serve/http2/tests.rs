@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 
 use crate::telemetry::counters::ConnectionCounters;
 
-use super::super::connections::{Connections, Room};
+use super::super::connections::{Connections, MostConnections};
+use super::super::connections::{InFlight, OF_CONNECTION};
 use super::super::gate::PREFACE;
-use super::super::unread;
 use super::super::write::WRITE_TIMEOUT;
 use super::*;
 
@@ -63,7 +63,7 @@ struct Client {
 
 /// A connection on which each answer has so many bytes.
 fn connect(size: usize) -> (Server, Client) {
-    let room = Room { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
+    let room = MostConnections { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
     let connections = Connections::new(room, ConnectionCounters::default());
     connect_to(&connections, Some(IpAddr::from([192, 0, 2, 1])), size)
 }
@@ -91,7 +91,8 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
             let mut options = server::default_h2_options();
             options.max_concurrent_streams(STREAMS);
             options.max_send_buffer_size(PIECE);
-            streams(Box::new(ours), options, &admitted, &in_flight, stopping, answers).await;
+            let outbox = Outbox::new(Box::new(ours), b"", &admitted, &in_flight);
+            streams(outbox, options, &admitted, stopping, answers).await;
             Instant::now()
         })
     };
@@ -320,7 +321,7 @@ async fn a_connection_that_does_not_begin_is_closed() {
 async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_its_household() {
     const SIZE: usize = 280 << 10;
     for (window, proxy) in [(0, false), (WIDE, false), (0, true)] {
-        let room = Room { name: "tests", all: 99, each: 99, ipv6_prefix: 64 };
+        let room = MostConnections { name: "tests", all: 99, each: 99, ipv6_prefix: 64 };
         let connections = Connections::new(room, ConnectionCounters::default());
         let address = |last| Some(IpAddr::from([192, 0, 2, last])).filter(|_| !proxy);
         let mut all = Vec::new();
@@ -337,7 +338,7 @@ async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_
             assert_eq!(sum, 8 * STREAMS as usize * SIZE, "a proxy has many clients");
             continue;
         }
-        assert!(made.iter().all(|held| *held <= unread::OF_CONNECTION), "window {window}: {made:?}");
+        assert!(made.iter().all(|held| *held <= OF_CONNECTION), "window {window}: {made:?}");
         assert!((24 << 20..=32 << 20).contains(&sum), "window {window}: {sum} bytes");
         let (server, mut client) = connect_to(&connections, address(2), SIZE);
         client.begin(WIDE).await;

@@ -90,29 +90,33 @@ fn what_follows_a_head_stays_behind_it_and_may_hold_the_next() {
 #[test]
 fn heads_and_lines_are_as_long_as_they_may_be_and_no_longer() {
     assert!(read_text(&head_of(2048), 2048).is_ok());
-    assert_eq!(read_text(&head_of(2049), 2048), Err(Refusal::LongHead(2048).into()));
+    assert_eq!(read_text(&head_of(2049), 2048), Err(Problem::headers_too_large(2048).into()));
     assert!(read_text(&line_of(1024), 2048).is_ok());
     assert!(read_text(&line_of(65_534), 200_000).is_ok());
-    assert_eq!(read_text(&line_of(65_535), 200_000), Err(Refusal::LongLine(65_534).into()));
-    assert_eq!(read_text(&line_of(2049), 2048), Err(Refusal::LongLine(2048).into()));
+    assert_eq!(read_text(&line_of(65_535), 200_000), Err(Problem::uri_too_long(65_534).into()));
+    assert_eq!(read_text(&line_of(2049), 2048), Err(Problem::uri_too_long(2048).into()));
     // The line fits, what follows does not.
-    assert_eq!(read_text(&line_of(2040), 2048), Err(Refusal::LongHead(2048).into()));
+    assert_eq!(read_text(&line_of(2040), 2048), Err(Problem::headers_too_large(2048).into()));
     assert!(read_text(&fields(MOST_FIELDS), 8192).is_ok());
-    assert_eq!(read_text(&fields(MOST_FIELDS + 1), 8192), Err(Refusal::ManyFields.into()));
-    assert_eq!(read_text(&"\r\n".repeat(1025), 2048), Err(Refusal::LongHead(2048).into()), "nothing but empty lines");
+    assert_eq!(read_text(&fields(MOST_FIELDS + 1), 8192), Err(Problem::too_many_headers(MOST_FIELDS).into()));
+    assert_eq!(
+        read_text(&"\r\n".repeat(1025), 2048),
+        Err(Problem::headers_too_large(2048).into()),
+        "nothing but empty lines"
+    );
 }
 
 #[test]
 fn an_unfinished_head_is_refused_as_soon_as_it_is_too_long_and_no_more_is_read() {
     for (text, refusal) in [
-        (format!("GET /{}", "y".repeat(1 << 20)), Refusal::LongLine(2048)),
-        (format!("GET / HTTP/1.1\r\nx: {}", "y".repeat(1 << 20)), Refusal::LongHead(2048)),
-        (fields(100_000), Refusal::ManyFields),
+        (format!("GET /{}", "y".repeat(1 << 20)), Problem::uri_too_long(2048)),
+        (format!("GET / HTTP/1.1\r\nx: {}", "y".repeat(1 << 20)), Problem::headers_too_large(2048)),
+        (fields(100_000), Problem::too_many_headers(MOST_FIELDS)),
     ] {
         let mut stream = Pieces::of(text.as_bytes().chunks(1000));
         let pieces = stream.0.len();
         let read = read(&mut stream, None, HeadBounds::new(2048)).now_or_never().unwrap();
-        assert_eq!(read, Err(refusal.into()));
+        assert_eq!(read, Err(refusal.clone().into()));
         assert!(pieces - stream.0.len() <= 5, "{refusal:?}: {} of {pieces} pieces read", pieces - stream.0.len());
     }
 }
@@ -121,7 +125,7 @@ fn an_unfinished_head_is_refused_as_soon_as_it_is_too_long_and_no_more_is_read()
 fn a_line_in_too_many_pieces_is_given_up_and_a_slow_client_is_not() {
     let dripped = |text: &str, size| read_pieces(text.as_bytes().chunks(size).collect::<Vec<_>>(), 4096);
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(128));
-    assert_eq!(dripped(&long, 2), Err(Refusal::Pieces.into()));
+    assert_eq!(dripped(&long, 2), Err(Problem::in_pieces().into()));
     assert!(dripped(&long, 3).is_ok());
     assert!(dripped(&fields(40), 1).is_ok(), "each line ends in time");
 }
@@ -136,7 +140,7 @@ fn what_is_not_http_is_told_so_at_once() {
         "hello\r\nthere",
         "SSH-2.0-OpenSSH_9.2\r\n",
     ] {
-        assert_eq!(read_text(text, 2048), Err(Refusal::NotHttp.into()), "{text:?}");
+        assert_eq!(read_text(text, 2048), Err(Problem::unreadable().into()), "{text:?}");
     }
 }
 
@@ -144,10 +148,10 @@ fn what_is_not_http_is_told_so_at_once() {
 fn a_target_with_a_second_reading_is_refused() {
     for target in [" /", "/a b", "/ ", "/?a b", "/\t", "/\r", "/\u{7f}", "/ HTTP/1.1"] {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(read_text(&text, 2048), Err(Refusal::Target.into()), "{target:?}");
+        assert_eq!(read_text(&text, 2048), Err(Problem::bad_target().into()), "{target:?}");
     }
     for line in ["GET / HTTP/1.1 ", "GET / HTTP/1.1 x"] {
-        assert_eq!(read_text(&format!("{line}\r\n\r\n"), 2048), Err(Refusal::Target.into()), "{line:?}");
+        assert_eq!(read_text(&format!("{line}\r\n\r\n"), 2048), Err(Problem::bad_target().into()), "{line:?}");
     }
     assert!(read_text("GET /a%20b?c=[1]|{2}^`'\"<> HTTP/1.1\r\n\r\n", 2048).is_ok());
 }

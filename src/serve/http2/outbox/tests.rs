@@ -3,15 +3,15 @@ use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
 use crate::telemetry::counters::ConnectionCounters;
 
-use super::super::super::connections::{Connections, Room};
+use super::super::super::connections::{Connections, MostConnections};
 use super::*;
 
 /// A connection of which the peer's side holds so many bytes.
 fn connection(room: usize) -> (Outbox, DuplexStream) {
     let (ours, theirs) = duplex(room);
-    let room = Room { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
+    let room = MostConnections { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
     let connection = Arc::new(Connections::new(room, ConnectionCounters::default()).admit(None).ok().unwrap());
-    (Outbox::new(Box::new(ours), &connection, &InFlight::default()), theirs)
+    (Outbox::new(Box::new(ours), b"", &connection, &InFlight::default()), theirs)
 }
 
 /// The bytes that have arrived.

@@ -1,0 +1,275 @@
+//! Finds what the snapshot has: a page of the list, a taxonomy, a detail, what changed. What is in doubt or missing is
+//! asked of the origin.
+//!
+//! Callers: [`super`].
+
+use std::sync::Arc;
+
+use crate::answer::render;
+use crate::api::listing::ListingId;
+use crate::api::query::ListQuery;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::cache::Key;
+use crate::cache::reply::Reply;
+use crate::mirror::copies::CopyError;
+use crate::mirror::details::Details;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::hops::Caller;
+use crate::semantics::problem::Problem;
+use crate::snapshot::coverage::disproved_for;
+use crate::snapshot::pointer::Snapshot;
+use crate::store::{DetailRecord, DetailState};
+
+use super::{Finder, Found, NamedSnapshot, failed, not_at_hand};
+
+/// Larger documents are not rendered on a thread that serves clients, in bytes.
+const LARGE: usize = 64 << 10;
+
+/// What `render` makes, on another thread if it is `large`: other clients of this thread must not wait.
+async fn rendered<T: Send + 'static>(large: bool, render: impl FnOnce() -> T + Send + 'static) -> Result<T, Found> {
+    if !large {
+        return Ok(render());
+    }
+    tokio::task::spawn_blocking(render).await.map_err(|error| {
+        tracing::error!(%error, "an answer could not be rendered");
+        Problem::internal().into()
+    })
+}
+
+impl Finder {
+    /// `raw`: as in [`Target::List`]. `was_asked`: the origin gave no answer to a query that this one stands in for.
+    pub(super) async fn list(
+        &self,
+        named: NamedSnapshot,
+        query: ListQuery,
+        raw: Option<&str>,
+        was_asked: bool,
+        client: &Caller,
+    ) -> Found {
+        let NamedSnapshot { published, pinned, beside } = named;
+        let key = Key::List(query);
+        let kept = if pinned { None } else { self.cache.reply(&key) };
+        let kept = match kept {
+            Some(reply) if reply.epoch() == published.epoch => {
+                return Found::Snapshot { reply, published, forwarded: None, pinned };
+            }
+            kept => kept,
+        };
+        let Key::List(query) = &key else { return Problem::internal().into() };
+        let disproved = |by: &Snapshot| disproved_for(&by.meta, query);
+        let past = || beside.is_some() || (self.is_behind)();
+        if let Some(assumption) = disproved(&published).or_else(|| beside.as_deref().and_then(disproved)) {
+            let found = self.ask(&published, past(), query, client).await;
+            return found.because(|| {
+                format!(
+                    "This server cannot answer for the origin, because it is not true there that {} ({})",
+                    assumption.says(),
+                    assumption.as_str()
+                )
+            });
+        }
+        match published.dataset.find(query) {
+            Ok(found) => {
+                // A query that selects no listing may be odd, which only the data shows.
+                let odd = if found.items.is_empty() { self.looked_up(&published, query, raw) } else { None };
+                let is_odd = odd.is_some();
+                let may_ask = !past() && !pinned && !was_asked;
+                let is_provisional = may_ask && odd.as_ref().is_some_and(|odd| self.asks_about(odd));
+                if let Some(odd) = odd
+                    && let Some(found) = self.answer_odd(&published, pinned, odd, may_ask, client).await
+                {
+                    return found;
+                }
+                let pin = pinned.then(|| published.dataset.id.as_str());
+                let made = render::list(&published, query, found, &self.public_url, pin);
+                // What a lesson may answer is not cached: it would hide a lesson that is learned later.
+                let reply = if let Some(kept) = kept.filter(|_| !is_odd) {
+                    self.cache.renew_reply(key, kept, made)
+                } else {
+                    let made = Arc::new(made);
+                    if !pinned && !is_odd {
+                        self.cache.keep_if_wanted(key, &made);
+                    }
+                    made
+                };
+                let ours = Found::Snapshot { reply, published, forwarded: None, pinned };
+                if is_provisional { ours.provisional() } else { ours }
+            }
+            // A term of the query is in doubt: the origin knows.
+            Err(_doubt) => self.ask(&published, past(), query, client).await,
+        }
+    }
+
+    /// Asks the origin for an answer that the snapshot does not have. `past`: the snapshot is not the newest, and the
+    /// origin has only its present data.
+    async fn ask(&self, published: &Snapshot, past: bool, query: &ListQuery, client: &Caller) -> Found {
+        if past {
+            let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
+            return not_at_hand(published.dataset.id.as_str(), why, 3600);
+        }
+        self.through(&query.path_and_query(), false, client).await
+    }
+
+    pub(super) async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Found {
+        let NamedSnapshot { published, pinned, beside } = named;
+        let key = Key::Taxonomy(kind);
+        let made_of = || render::basis_of_taxonomy(&published, kind);
+        // The cache has the reply of the current snapshot.
+        let served = beside.is_none();
+        let kept = self.cache.reply(&key).filter(|_| served);
+        if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned };
+        }
+        let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
+        let (shown, rewrite) = (published.clone(), rewrite.into_owned());
+        let large = published.dataset.content.taxonomy(kind).len() > LARGE;
+        let made = match rendered(large, move || render::taxonomy(&shown, kind, &rewrite)).await {
+            Ok(made) => made,
+            Err(lost) => return lost,
+        };
+        match made {
+            Ok(made) => {
+                let made = made.made_of(made_of());
+                let reply = if let Some(kept) = kept {
+                    self.cache.renew_reply(key, kept, made)
+                } else if !served {
+                    Arc::new(made)
+                } else {
+                    // There are only three taxonomies, so the cache always stores them.
+                    let made = Arc::new(made);
+                    self.cache.keep_reply(key, made.clone());
+                    made
+                };
+                Found::Snapshot { reply, published, forwarded: None, pinned }
+            }
+            Err(error) => {
+                tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
+                Problem::internal().into()
+            }
+        }
+    }
+
+    /// Whether a cached reply is right for this snapshot: of its epoch, or rendered from the same data.
+    fn holds(&self, reply: &Reply, published: &Snapshot, made_of: impl FnOnce() -> u128) -> bool {
+        if reply.epoch() == published.epoch {
+            return true;
+        }
+        let holds = reply.is_made_of(made_of());
+        if holds {
+            self.cache.confirm_reply(reply, published.epoch);
+        }
+        holds
+    }
+
+    /// The detail of a listing: the stored one, else the origin's, which is stored.
+    pub(super) async fn detail(&self, published: Arc<Snapshot>, id: ListingId, client: &Caller) -> Found {
+        let Some(summary) = published.dataset.summary(id) else {
+            if published.dataset.is_incomplete() {
+                // The origin's pages lack listings that it has.
+                return self.through(&format!("/api/listings/{id}.json"), false, client).await;
+            }
+            return self.unknown(id);
+        };
+        let Some(details) = &self.details else { return Problem::internal().into() };
+        let kept = self.cache.reply(&Key::Detail(id));
+        // A newer record makes the cache forget the reply. But if a listing was removed and comes back, the cache may
+        // still have its detail although the store has not.
+        let made_of = || if details.holds(id) { render::basis_of_detail(&published) } else { render::NO_BASIS };
+        if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+        }
+        let revision = details.revision();
+        let (record, forwarded) = match details.read(id).await {
+            Ok(Some(record)) => (record, None),
+            Err(error) => {
+                tracing::error!(%error, %id, "a stored detail cannot be read");
+                let problem = Problem::unavailable("The stored detail cannot be read");
+                return Found::Problem { problem, retry_after: Some(30) };
+            }
+            Ok(None) => {
+                let Some(proxy) = &self.proxy else {
+                    let problem = Problem::detail_not_mirrored(id.0, self.absent.detail);
+                    return Found::Problem { problem, retry_after: Some(self.absent.retry_after) };
+                };
+                let asker = proxy.asker(client);
+                match details.fetch_once(proxy.upstream().origin(), &published.meta.volatile, summary, asker).await {
+                    Ok((record, collapsed)) => {
+                        let fwd_status = if record.meta.state == DetailState::Gone { 404 } else { 200 };
+                        (record, Some(CacheOutcome::Miss(Forwarded { fwd_status, stored: true, collapsed })))
+                    }
+                    Err(error) => match &*error {
+                        CopyError::Ask(error) => return failed(error),
+                        CopyError::Store(error) => {
+                            tracing::error!(%error, %id, "a detail cannot be stored");
+                            return Found::Problem { problem: Problem::internal(), retry_after: Some(30) };
+                        }
+                    },
+                }
+            }
+        };
+        self.answer_detail(details, published, id, record, revision, forwarded).await
+    }
+
+    async fn answer_detail(
+        &self,
+        details: &Details,
+        published: Arc<Snapshot>,
+        id: ListingId,
+        record: DetailRecord,
+        revision: u64,
+        forwarded: Option<CacheOutcome>,
+    ) -> Found {
+        if record.meta.state == DetailState::Gone {
+            return self.unknown(id);
+        }
+        let (shown, body) = (published.clone(), record.body);
+        let made = match rendered(body.len() > LARGE, move || render::detail(&shown, body)).await {
+            Ok(made) => made,
+            Err(lost) => return lost,
+        };
+        let reply = Arc::new(made.made_of(render::basis_of_detail(&published)));
+        if forwarded.is_none() {
+            let key = Key::Detail(id);
+            // A newer record may have arrived while the older one was rendered; its arrival forgets the key.
+            if self.cache.keep_if_wanted(key.clone(), &reply) && details.revision() != revision {
+                self.cache.forget(&key);
+            }
+        }
+        Found::Snapshot { reply, published, forwarded, pinned: false }
+    }
+
+    pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Found {
+        let key = Key::Changes(since.clone());
+        let kept = self.cache.reply(&key);
+        if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+        }
+        let journal = (self.journal)();
+        let large = journal.is_large();
+        let (shown, named) = (published.clone(), since.clone());
+        let make = move || {
+            let changes = journal.since(&named, shown.dataset.id.as_str())?;
+            Some(render::changes(&shown, &named, &changes))
+        };
+        let made = match rendered(large, make).await {
+            Ok(Some(made)) => made,
+            Ok(None) => {
+                return Problem::snapshot_gone("since", &*since, Some(published.dataset.id.as_str())).into();
+            }
+            Err(lost) => return lost,
+        };
+        // One of them must not push out all others.
+        let keepable = made.weight() as u64 <= self.cache.largest();
+        let reply = match kept {
+            Some(kept) if keepable => self.cache.renew_reply(key, kept, made),
+            _ => {
+                let made = Arc::new(made);
+                if keepable {
+                    self.cache.keep_if_wanted(key, &made);
+                }
+                made
+            }
+        };
+        Found::Snapshot { reply, published, forwarded: None, pinned: false }
+    }
+}
