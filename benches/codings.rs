@@ -12,7 +12,6 @@ use grandstand::cache::coded::{Effort, encode};
 use grandstand::cache::recent::Doorkeeper;
 use grandstand::cache::reply::Reply;
 use grandstand::cache::{Cache, Key};
-use grandstand::clock::Clock;
 use grandstand::semantics::coding::Coding;
 use sample_origin::{Clock as OriginClock, Origin, Switches, World};
 
