@@ -19,8 +19,8 @@ use crate::admin::status::Status;
 use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::serve::connections::Connections;
-use crate::serve::gate::last_requests;
 use crate::serve::connections::InFlight;
+use crate::serve::gate::last_requests;
 use crate::telemetry::access::InEffect;
 
 use super::error::AppError;
