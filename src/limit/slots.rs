@@ -84,7 +84,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Lists {
     ends: Vec<Ends>,
-    links: Vec<Link>,
+    links: Vec<Neighbours>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ struct Ends {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct Neighbours {
     before: Slot,
     after: Slot,
     list: u32,
@@ -120,14 +120,14 @@ impl Lists {
     pub(super) fn push(&mut self, list: usize, slot: Slot) {
         let needed = slot as usize + 1;
         if self.links.len() < needed {
-            self.links.resize(needed, Link { before: NONE, after: NONE, list: NONE });
+            self.links.resize(needed, Neighbours { before: NONE, after: NONE, list: NONE });
         }
         let last = std::mem::replace(&mut self.ends[list].last, slot);
         match self.links.get_mut(last as usize) {
             Some(link) => link.after = slot,
             None => self.ends[list].first = slot,
         }
-        self.links[slot as usize] = Link { before: last, after: NONE, list: list as u32 };
+        self.links[slot as usize] = Neighbours { before: last, after: NONE, list: list as u32 };
     }
 
     /// Takes the window out of the list that it is in, if any.
@@ -135,7 +135,7 @@ impl Lists {
         let Some(list) = self.list_of(slot) else {
             return;
         };
-        let Link { before, after, .. } = self.links[slot as usize];
+        let Neighbours { before, after, .. } = self.links[slot as usize];
         match self.links.get_mut(before as usize) {
             Some(link) => link.after = after,
             None => self.ends[list].first = after,
