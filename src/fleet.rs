@@ -13,7 +13,7 @@
 //!
 #![doc = include_str!("fleet/FORMAT.md")]
 
-pub(crate) mod head;
+pub mod head;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod place;

@@ -294,7 +294,7 @@ mod cli;
 pub mod clock;
 pub mod config;
 mod dumps;
-mod fleet;
+pub mod fleet;
 pub mod limit;
 pub mod mirror;
 mod pages;

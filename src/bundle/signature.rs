@@ -267,7 +267,7 @@ impl<R: Seek> Seek for Hashed<R> {
 }
 
 /// A secret key, ready to sign. It is never printed.
-pub(crate) struct Signer(SecretKey);
+pub struct Signer(SecretKey);
 
 impl Signer {
     /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; decryption

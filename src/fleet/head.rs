@@ -27,7 +27,7 @@ const LAST_MS: i64 = 253_402_300_799_999;
 
 /// Why a file is not a head, or not an accepted one.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HeadError {
+pub enum HeadError {
     /// It has not the form of a head.
     #[error("the head cannot be read: {0}")]
     Malformed(String),
@@ -61,7 +61,7 @@ pub(crate) fn is_ahead(sequence: u64, clock: WallTime) -> bool {
 
 /// The length and the hash of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileHash {
+pub struct FileHash {
     pub bytes: u64,
     pub blake3: Digest,
 }
@@ -75,7 +75,7 @@ impl FileHash {
 /// A bundle that a head names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NamedBundle {
+pub struct NamedBundle {
     /// Its name in the object store, which follows from the rest: see [`NamedBundle::key`].
     key: String,
     /// The length of the file.
@@ -115,7 +115,7 @@ impl NamedBundle {
 /// The journal that a head names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NamedJournal {
+pub struct NamedJournal {
     /// Its name in the object store, which follows from the hash.
     key: String,
     pub bytes: u64,
@@ -136,7 +136,7 @@ impl NamedJournal {
 /// A head, checked: its chain is without gaps, and its keys are ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Head {
+pub struct Head {
     /// [`FORMAT`].
     pub format: u64,
     /// Rises with each head.
@@ -193,7 +193,7 @@ impl Head {
     ///
     /// # Errors
     /// When signing fails.
-    pub(crate) fn to_file(&self, signer: Option<&Signer>) -> Result<Vec<u8>, SignatureError> {
+    pub fn to_file(&self, signer: Option<&Signer>) -> Result<Vec<u8>, SignatureError> {
         let text = self.text();
         let comment = format!("grandstand head {}, snapshot {}", self.sequence, self.snapshot);
         let signature = signer.map(|signer| signer.sign(text.as_bytes(), &comment)).transpose()?;
@@ -205,7 +205,7 @@ impl Head {
     ///
     /// # Errors
     /// When it is no head.
-    pub(crate) fn read_unverified(file: &[u8]) -> Result<Self, HeadError> {
+    pub fn read_unverified(file: &[u8]) -> Result<Self, HeadError> {
         Self::read_text(&outer(file)?.head)
     }
 
@@ -214,11 +214,7 @@ impl Head {
     ///
     /// # Errors
     /// When it is no head, no trusted key signed it, or its number is too far ahead of the clock.
-    pub(crate) fn read(
-        file: &[u8],
-        trusted: &TrustedKeys,
-        clock: WallTime,
-    ) -> Result<(Self, Option<KeyId>), HeadError> {
+    pub fn read(file: &[u8], trusted: &TrustedKeys, clock: WallTime) -> Result<(Self, Option<KeyId>), HeadError> {
         let Outer { head, signature } = outer(file)?;
         let mut signed_by = None;
         if !trusted.is_empty() {

@@ -65,8 +65,8 @@ pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Coding {
 #[derive(Default)]
 struct Wishes {
     named: [Option<u16>; 4],
-    /// The weight of `*`. It stands for gzip only: who sends it alone is an old client more often than one that has
-    /// every coding.
+    /// The weight of `*`. It stands for gzip, and for other codings only where gzip is refused: who sends it alone is an
+    /// old client more often than one that has every coding.
     others: Option<u16>,
 }
 
@@ -85,7 +85,8 @@ impl Wishes {
     }
 
     fn weight(&self, coding: Coding) -> Option<u16> {
-        self.named[coding as usize].or(self.others.filter(|_| matches!(coding, Coding::Gzip | Coding::Identity)))
+        let stands = matches!(coding, Coding::Gzip | Coding::Identity) || self.named[Coding::Gzip as usize] == Some(0);
+        self.named[coding as usize].or(self.others.filter(|_| stands))
     }
 }
 
@@ -128,7 +129,7 @@ mod tests {
             ("*;q=0.5, gzip", Gzip),
             ("zstd;q=0, *", Gzip),
             ("br;q=0.5, *;q=0.1", Brotli),
-            ("gzip;q=0, *", Identity),
+            ("gzip;q=0, *", Zstd),
             ("zstd;q=0.000, br;q=0.001", Brotli),
             ("identity", Identity),
             ("identity;q=1, gzip;q=0.5", Identity),

@@ -18,6 +18,7 @@ use grandstand::api::taxonomy::{self, TaxonomyError, VolatileKeys};
 use grandstand::bundle::Bundle;
 use grandstand::bundle::signature::{Signature, TrustedKeys};
 use grandstand::clock::WallTime;
+use grandstand::fleet::head::Head;
 use grandstand::semantics::caching::{self, Exchange, Policy, RequestDirectives, ResponseDirectives, Terms};
 use grandstand::semantics::client_address::{ClientIpConfig, resolve};
 use grandstand::semantics::precondition::EntityTag;
@@ -31,7 +32,7 @@ use url::Url;
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of their directory in the corpus.
-pub const ALL: [(&str, Target); 11] = [
+pub const ALL: [(&str, Target); 12] = [
     ("query", query),
     ("path", normal_path),
     ("conditions", conditions),
@@ -42,6 +43,7 @@ pub const ALL: [(&str, Target); 11] = [
     ("cache-control", cache_control),
     ("bundle", bundle),
     ("bundle-parts", bundle_parts),
+    ("fleet-head", fleet_head),
     ("store", store),
 ];
 
@@ -199,6 +201,21 @@ fn bundle_parts(bytes: &[u8]) {
         rest = after;
     }
     read_bundle(&sealed(&parts));
+}
+
+/// The file of a head, or its text alone: what is read is the same when it is written and read again, and an unsigned one
+/// is nobody's.
+fn fleet_head(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let wrapped = serde_json::json!({ "head": text, "signature": null }).to_string();
+    for file in [bytes, wrapped.as_bytes()] {
+        let Ok(head) = Head::read_unverified(file) else { continue };
+        let again = head.to_file(None).expect("an unsigned file");
+        assert_eq!(Head::read_unverified(&again).ok().as_ref(), Some(&head));
+        let clock = WallTime::from_millis(head.written_ms);
+        let read = Head::read(&again, &TrustedKeys::default(), clock);
+        assert!(read.map_or(true, |(read, key)| read == head && key.is_none()));
+    }
 }
 
 /// The name of the store in its directory.
