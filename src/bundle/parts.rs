@@ -1,6 +1,6 @@
 //! The parts of a file in turn: written, and read and verified before they are used.
 //!
-//! The contents are checked by [`super::open`]. Callers: [`super::write`], [`super::open`].
+//! The contents are checked by [`super::open`]. Callers: [`mod@super::write`], [`super::open`].
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 

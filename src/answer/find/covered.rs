@@ -37,7 +37,7 @@ async fn rendered<T: Send + 'static>(large: bool, render: impl FnOnce() -> T + S
 }
 
 impl Finder {
-    /// `raw`: as in [`Target::List`]. `was_asked`: the origin gave no answer to a query that this one stands in for.
+    /// `raw`: as in [`Target::List`](crate::answer::admit::Target::List). `was_asked`: the origin gave no answer to a query that this one stands in for.
     pub(super) async fn list(
         &self,
         named: NamedSnapshot,

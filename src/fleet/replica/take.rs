@@ -1,7 +1,7 @@
 //! Takes what a head names: fetches bundles, and makes them the newest snapshot together.
 //!
 //! A bundle that is of no use ends an attempt. The bundles before it are taken where this is no step back. If a delta
-//! does not fit, the full bundle and all deltas of the same head are fetched. Callers: [`super`] and [`super::seed`].
+//! does not fit, the full bundle and all deltas of the same head are fetched. Callers: [`super`].
 
 use std::sync::Arc;
 use std::time::Duration;
