@@ -35,10 +35,11 @@ pub(crate) use keys::{
     AdminConfig, Details, Edges, LogConfig, LogFormat, LogLevel, MOST_DRAIN, MirrorConfig, PublishConfig,
     RateLimitConfig, TlsConfig,
 };
-pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
+pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions, UNSUPPORTED};
 pub use reload::Settings;
 pub(crate) use reload::{Changes, merge};
 pub(crate) use secret::{Secret, StoreUrl};
+pub(crate) use units::parse_duration;
 use values::{Word, Written, words};
 
 /// A configuration, and its legal but suspicious values.

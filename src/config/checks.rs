@@ -139,8 +139,7 @@ fn check_stores(config: &mut Config, reader: &mut KeyReader) {
         [("publish", &publish.url, &mut publish.options), ("replica", &replica.url, &mut replica.options)]
     {
         let Some(url) = url else { continue };
-        for key in options.take_unknown(url) {
-            let problem = format!("is not a known option of \"{}\"", url.url().scheme());
+        for (key, problem) in options.take_wrong(url) {
             reader.fail(&join(&format!("{section}.options"), &key), problem);
         }
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use http::HeaderValue;
 use object_store::ClientConfigKey;
 use object_store::aws::AmazonS3ConfigKey;
 use object_store::azure::AzureConfigKey;
@@ -111,6 +112,20 @@ impl ObjectStoreUrl {
         Ok(Self { url, kind })
     }
 
+    /// What is wrong with an option of this kind of store; the value is not shown.
+    fn mistake(&self, key: &str, value: &str) -> Option<String> {
+        if !self.knows(key) {
+            return Some(format!("is not a known option of \"{}\"", self.url.scheme()));
+        }
+        let name = ["aws_", "google_", "azure_"].into_iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
+        let client = name.parse::<ClientConfigKey>().ok()?;
+        if let Some((_, instead)) = UNSUPPORTED.into_iter().find(|(key, _)| *key == client) {
+            return Some(format!("is not supported: {instead}"));
+        }
+        let is_wrong = client == ClientConfigKey::UserAgent && HeaderValue::from_str(value).is_err();
+        is_wrong.then(|| "the value (not shown) is not a text for a header".to_owned())
+    }
+
     /// Whether a key of the options is known for this kind of store.
     fn knows(&self, key: &str) -> bool {
         match self.kind {
@@ -153,6 +168,15 @@ fn object_store_url(words: &'static str, purpose: Purpose) -> Values<ObjectStore
     Values::single(words, parse, ObjectStoreUrl::to_string)
 }
 
+/// Options of the library's client that this program does not follow, and what holds instead.
+pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 5] = [
+    (ClientConfigKey::ProxyUrl, "no proxy is used"),
+    (ClientConfigKey::ProxyExcludes, "no proxy is used"),
+    (ClientConfigKey::ProxyCaCertificate, "no proxy is used"),
+    (ClientConfigKey::NoSystemCertificates, "the certificate authorities of the system are trusted"),
+    (ClientConfigKey::RandomizeAddresses, "the addresses of a name are tried in the order of the resolver"),
+];
+
 /// Options of a store by their names in lower case, such as `aws_endpoint`. All values count as secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions(BTreeMap<String, Secret>);
@@ -163,11 +187,17 @@ impl StoreOptions {
         self.0.iter().map(|(key, value)| (key.as_str(), value.expose()))
     }
 
-    /// Takes out those that this kind of store does not know.
-    pub(super) fn take_unknown(&mut self, url: &ObjectStoreUrl) -> impl Iterator<Item = String> {
-        let (known, unknown) = std::mem::take(&mut self.0).into_iter().partition(|(key, _)| url.knows(key));
-        self.0 = known;
-        BTreeMap::into_keys(unknown)
+    /// Takes out those that this kind of store does not take; each with the reason.
+    pub(super) fn take_wrong(&mut self, url: &ObjectStoreUrl) -> Vec<(String, String)> {
+        let mut wrong = Vec::new();
+        self.0.retain(|key, value| match url.mistake(key, value.expose()) {
+            Some(mistake) => {
+                wrong.push((key.clone(), mistake));
+                false
+            }
+            None => true,
+        });
+        wrong
     }
 }
 
@@ -271,6 +301,20 @@ mod tests {
             ("file:///x", "allow_http", false),
         ] {
             assert_eq!(knows(url, key), known, "{url} {key}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_would_have_no_effect_is_refused() {
+        let mistake = |key: &str, value: &str| {
+            let url = ObjectStoreUrl::parse("s3://b/x", Purpose::Follow).unwrap();
+            url.mistake(key, value).unwrap_or_default()
+        };
+        for key in ["proxy_url", "aws_proxy_url", "proxy_ca_certificate", "disable_system_certificates"] {
+            assert!(mistake(key, "hunter2").starts_with("is not supported: "), "{key}");
+        }
+        for (value, told) in [("mirror/1", ""), ("a\nb", "the value (not shown) is not a text for a header")] {
+            assert_eq!(mistake("user_agent", value), told);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The client is that
 //! of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica.
 
+mod client;
 mod error;
 mod open;
 #[cfg(test)]
