@@ -20,6 +20,10 @@ use super::secret::Secret;
 use super::sources::{Node, Raw};
 use super::values::{Values, Written, expected};
 
+/// The options of a web server that asks for basic authentication.
+pub(crate) const USERNAME: &str = "username";
+pub(crate) const PASSWORD: &str = "password";
+
 /// What speaks behind an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreKind {
@@ -117,6 +121,9 @@ impl ObjectStoreUrl {
         if !self.knows(key) {
             return Some(format!("is not a known option of \"{}\"", self.url.scheme()));
         }
+        if key == USERNAME && value.contains(':') {
+            return Some("the value (not shown) has a colon, which no user name can have".to_owned());
+        }
         let name = ["aws_", "google_", "azure_"].into_iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
         let client = name.parse::<ClientConfigKey>().ok()?;
         if let Some((_, instead)) = UNSUPPORTED.into_iter().find(|(key, _)| *key == client) {
@@ -132,7 +139,7 @@ impl ObjectStoreUrl {
             StoreKind::S3 => key.parse().is_ok_and(|key: AmazonS3ConfigKey| key != AmazonS3ConfigKey::Bucket),
             StoreKind::Gcs => key.parse().is_ok_and(|key: GoogleConfigKey| key != GoogleConfigKey::Bucket),
             StoreKind::Azure => key.parse().is_ok_and(|key: AzureConfigKey| key != AzureConfigKey::ContainerName),
-            StoreKind::Web => key.parse::<ClientConfigKey>().is_ok(),
+            StoreKind::Web => matches!(key, USERNAME | PASSWORD) || key.parse::<ClientConfigKey>().is_ok(),
             StoreKind::File => false,
         }
     }
@@ -170,9 +177,9 @@ fn object_store_url(words: &'static str, purpose: Purpose) -> Values<ObjectStore
 
 /// Options of the library's client that this program does not follow, and what holds instead.
 pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 5] = [
-    (ClientConfigKey::ProxyUrl, "no proxy is used"),
-    (ClientConfigKey::ProxyExcludes, "no proxy is used"),
-    (ClientConfigKey::ProxyCaCertificate, "no proxy is used"),
+    (ClientConfigKey::ProxyUrl, "set the key `proxy` beside `options`"),
+    (ClientConfigKey::ProxyExcludes, "set the variable `no_proxy`, or the key `proxy` beside `options`"),
+    (ClientConfigKey::ProxyCaCertificate, "add the authority to those of the system"),
     (ClientConfigKey::NoSystemCertificates, "the certificate authorities of the system are trusted"),
     (ClientConfigKey::RandomizeAddresses, "the addresses of a name are tried in the order of the resolver"),
 ];
@@ -185,6 +192,11 @@ impl StoreOptions {
     /// Every option with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.expose()))
+    }
+
+    /// The value of an option; `None`: it is not set.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(Secret::expose)
     }
 
     /// Takes out those that this kind of store does not take; each with the reason.
@@ -297,6 +309,8 @@ mod tests {
             ("az://c/x", "azure_storage_account_name", true),
             ("gs://b/x", "google_service_account", true),
             ("https://h/x", "connect_timeout", true),
+            ("https://h/x", "username", true),
+            ("s3://b/x", "password", false),
             ("https://h/x", "aws_endpoint", false),
             ("file:///x", "allow_http", false),
         ] {

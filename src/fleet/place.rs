@@ -76,6 +76,8 @@ pub(crate) struct Place {
     prefix: Path,
     /// The directory, of an object store of files.
     directory: Option<PathBuf>,
+    /// The address of the proxy on the way to it, without user name and password; `None`: it is asked directly.
+    pub(crate) proxy: Option<String>,
     /// [`PACE`], but in tests.
     period: Duration,
 }

@@ -1,5 +1,6 @@
-//! Connections over TCP and TLS, verified by the system's certificate authorities.
+//! Connections over TCP and TLS, verified by the system's certificate authorities, directly or through an HTTP proxy.
 //!
+//! A proxy is asked for http in absolute form, and for https by CONNECT (RFC 9110 §9.3.6, RFC 9112 §3.2.2).
 //! Callers: [`super::wire`]; [`crate::fleet`] for object stores; [`crate::cli`] for requests to a running server;
 //! [`crate::shared_limit`] for TLS.
 
@@ -18,7 +19,9 @@ use http::Uri;
 use http::uri::Scheme;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -31,6 +34,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use crate::clock;
+use crate::config::{Proxy, proxy_name};
 
 use super::ask::ClientError;
 
@@ -45,19 +49,29 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// Connects over TCP, with TLS where the URL asks for it, within a time.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    https: HttpsConnector<Tcp>,
+    https: HttpsConnector<Route>,
     timeout: Duration,
+    proxy: Proxy,
 }
 
 impl Connector {
     /// Over TLS as in `tls`; without protocols in it, HTTP/1.1 alone is spoken.
-    pub(crate) fn new(timeout: Duration, tls: ClientConfig) -> Self {
+    pub(crate) fn new(timeout: Duration, tls: ClientConfig, proxy: Proxy) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(timeout));
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
-        Self { https: HttpsConnector::from((Tcp(tcp), tls)), timeout }
+        let mut tls_to_proxy = tls.clone();
+        // A tunnel is not asked for over HTTP/2.
+        tls_to_proxy.alpn_protocols.clear();
+        let to_proxy = HttpsConnector::from((tcp.clone(), tls_to_proxy));
+        let route = Route { tcp, to_proxy, proxy: proxy.clone() };
+        Self { https: HttpsConnector::from((route, tls)), timeout, proxy }
+    }
+
+    pub(super) const fn proxy(&self) -> &Proxy {
+        &self.proxy
     }
 }
 
@@ -99,32 +113,91 @@ impl Answers {
     }
 }
 
-/// Opens connections that remember whether they gave an answer.
-#[derive(Clone, Debug)]
-struct Tcp(HttpConnector);
+/// Why a proxy does not lead anywhere.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProxyError {
+    #[error("the proxy {proxy} cannot be reached")]
+    Unreached { proxy: String, source: BoxError },
+    #[error(
+        "the proxy {proxy} requires a user name and a password; write its address as http://USER:PASSWORD@HOST:PORT"
+    )]
+    Anonymous { proxy: String },
+    #[error("the proxy {proxy} refuses the user name and the password in its address")]
+    Forbidden { proxy: String },
+    #[error("the proxy {proxy} does not connect to {to}")]
+    Refused { proxy: String, to: String, source: BoxError },
+}
 
-impl Service<Uri> for Tcp {
+impl ProxyError {
+    /// It answered 407.
+    pub(super) fn unauthorized(proxy: &Intercept) -> Self {
+        let name = proxy_name(proxy);
+        if proxy.basic_auth().is_some() { Self::Forbidden { proxy: name } } else { Self::Anonymous { proxy: name } }
+    }
+
+    fn unreached(proxy: &Intercept, source: impl Into<BoxError>) -> Self {
+        Self::Unreached { proxy: proxy_name(proxy), source: source.into() }
+    }
+}
+
+/// Opens connections to servers, or to the proxies on the way to them.
+#[derive(Clone)]
+struct Route {
+    tcp: HttpConnector,
+    to_proxy: HttpsConnector<HttpConnector>,
+    proxy: Proxy,
+}
+
+/// The library does not export the name.
+type TunnelError = <Tunnel<HttpsConnector<HttpConnector>> as Service<Uri>>::Error;
+
+impl Service<Uri> for Route {
     type Response = MarkedStream;
-    type Error = <HttpConnector as Service<Uri>>::Error;
-    type Future = BoxFuture<'static, Result<MarkedStream, Self::Error>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<MarkedStream, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.tcp.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        self.0.call(uri).map_ok(|stream| MarkedStream { stream, answers: Answers::default() }).boxed()
+        let marked = |stream, is_proxied| MarkedStream { stream, is_proxied, answers: Answers::default() };
+        let Some(proxy) = self.proxy.on_the_way_to(&uri) else {
+            let direct = self.tcp.call(uri);
+            return direct.map_ok(move |tcp| marked(MaybeHttpsStream::Http(tcp), false)).err_into().boxed();
+        };
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            let connecting = self.to_proxy.call(proxy.uri().clone());
+            let failed = move |error| ProxyError::unreached(&proxy, error).into();
+            return connecting.map_ok(move |stream| marked(stream, true)).map_err(failed).boxed();
+        }
+        let mut tunnel = Tunnel::new(proxy.uri().clone(), self.to_proxy.clone());
+        if let Some(credentials) = proxy.basic_auth() {
+            tunnel = tunnel.with_auth(credentials.clone());
+        }
+        let to = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let failed = move |error| {
+            let why = match error {
+                TunnelError::ConnectFailed(source) => ProxyError::unreached(&proxy, source),
+                TunnelError::ProxyAuthRequired => ProxyError::unauthorized(&proxy),
+                error => ProxyError::Refused { proxy: proxy_name(&proxy), to, source: error.into() },
+            };
+            why.into()
+        };
+        tunnel.call(uri).map_ok(move |stream| marked(stream, false)).map_err(failed).boxed()
     }
 }
 
 pub(crate) struct MarkedStream {
-    stream: TokioIo<TcpStream>,
+    stream: MaybeHttpsStream<TokioIo<TcpStream>>,
+    /// Whether a proxy takes requests from it, in absolute form.
+    is_proxied: bool,
     answers: Answers,
 }
 
 impl Connection for MarkedStream {
     fn connected(&self) -> Connected {
-        self.stream.connected().extra(self.answers.clone())
+        self.stream.connected().proxy(self.is_proxied).extra(self.answers.clone())
     }
 }
 

@@ -4,7 +4,7 @@
 //! is hyper, not pingora's connector, because pingora's (0.9.1) reads no interim answers over HTTP/2, replaces the
 //! system's authorities by a CA file instead of adding them, and does not verify the certificate of an origin named by
 //! its address. With [`Transport`] a test can use an origin in its own process and its own time. Callers:
-//! [`super::client`] through [`Transport`], [`super::forward`].
+//! [`super::client`] through [`Transport`], [`super::forward`]; [`crate::fleet`] for object stores.
 
 mod decode;
 
@@ -18,21 +18,24 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, USER_AGENT};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, PROXY_AUTHORIZATION, USER_AGENT};
+use http::uri::Scheme;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Builder, Client, Error as HyperError};
+use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
+use crate::config::Proxy;
 use crate::semantics::framing::{self, BadAnswer, check_interim};
 use crate::words::with_causes;
 
 use super::ask::ClientError;
-use super::connector::{Answers, Connector, Trust, tls};
+use super::connector::{Answers, Connector, ProxyError, Trust, tls};
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);
@@ -47,6 +50,7 @@ pub struct Wire {
     /// For connecting, for the head of an answer, and for the whole of one that is read whole.
     timeout: Duration,
     user_agent: HeaderValue,
+    proxy: Proxy,
 }
 
 impl Wire {
@@ -54,17 +58,18 @@ impl Wire {
     ///
     /// # Errors
     /// When the CA file, the TLS library or this program's name is not usable.
-    pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+    pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>, proxy: Proxy) -> Result<Self, ClientError> {
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|error| ClientError::UserAgent(error.to_string()))?;
         let mut tls = tls(&Trust::Authorities(ca_file))?;
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self::over(&Self::http(), Connector::new(timeout, tls), timeout, user_agent))
+        Ok(Self::over(&Self::http(), Connector::new(timeout, tls, proxy), timeout, user_agent))
     }
 
     /// A wire of these parts.
     pub(crate) fn over(http: &Builder, connector: Connector, timeout: Duration, user_agent: HeaderValue) -> Self {
-        Self { http: http.build(connector), timeout, user_agent }
+        let proxy = connector.proxy().clone();
+        Self { http: http.build(connector), timeout, user_agent, proxy }
     }
 
     /// HTTP with bounds, without hidden retries.
@@ -105,6 +110,11 @@ impl Wire {
                 interim((answer.status(), answer.headers().clone()));
             }
         });
+        // The proxy of an https URL is told when the connection is made.
+        let proxy = self.proxy.on_the_way_to(request.uri()).filter(|_| request.uri().scheme() == Some(&Scheme::HTTP));
+        if let Some(credentials) = proxy.as_ref().and_then(Intercept::basic_auth) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
+        }
         let malformed = |reason: &dyn std::fmt::Display| TransportError::Malformed(reason.to_string());
         let answered = async {
             tokio::select! {
@@ -116,6 +126,9 @@ impl Wire {
         let mut answer = timeout(self.timeout, answered).await.map_err(|_elapsed| TransportError::Timeout)??;
         if let Some(answers) = answer.extensions().get::<Answers>() {
             answers.came();
+        }
+        if let Some(proxy) = proxy.filter(|_| answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
+            return Err(TransportError::Unreached(ProxyError::unauthorized(&proxy).to_string()));
         }
         // Written again: the origin's spelling of a length is not passed on.
         if let Some(length) = framing::check(answer.status(), answer.headers()).map_err(|bad| malformed(&bad))? {

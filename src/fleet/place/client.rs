@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
-use http::header::{LOCATION, USER_AGENT};
+use http::header::{AUTHORIZATION, LOCATION, USER_AGENT};
 use http::request::Parts;
 use http::uri::Scheme;
 use http::{HeaderValue, Method, Request, Response, Uri};
@@ -19,7 +19,7 @@ use object_store::{ClientConfigKey, ClientOptions};
 use tokio::time::Instant;
 use url::{Position, Url};
 
-use crate::config::{UNSUPPORTED, parse_duration};
+use crate::config::{Proxy, UNSUPPORTED, parse_duration};
 use crate::upstream::connector::{Connector, Trust, tls};
 use crate::upstream::wire::{TransportError, Wire, next_piece};
 
@@ -36,7 +36,11 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Makes the clients of one object store.
 #[derive(Debug)]
-pub(super) struct StoreConnector;
+pub(super) struct StoreConnector {
+    pub(super) proxy: Proxy,
+    /// What a web server asks for; `None`: nothing, or the requests have their own.
+    pub(super) authorization: Option<HeaderValue>,
+}
 
 impl HttpConnector for StoreConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -76,8 +80,9 @@ impl HttpConnector for StoreConnector {
         let piece = time(K::ReadTimeout)?.unwrap_or(timeout).min(timeout);
         let connecting = time(K::ConnectTimeout)?.unwrap_or(timeout).min(timeout);
         let name = name.unwrap_or(HeaderValue::from_static(NAME));
-        let wire = Wire::over(&http, Connector::new(connecting, tls), piece, name);
-        Ok(HttpClient::new(StoreClient { wire, timeout, piece, allows_http: is_on(K::AllowHttp)? }))
+        let wire = Wire::over(&http, Connector::new(connecting, tls, self.proxy.clone()), piece, name);
+        let (allows_http, authorization) = (is_on(K::AllowHttp)?, self.authorization.clone());
+        Ok(HttpClient::new(StoreClient { wire, timeout, piece, allows_http, authorization }))
     }
 }
 
@@ -114,6 +119,7 @@ struct StoreClient {
     /// For the head of an answer, and for each piece of its body.
     piece: Duration,
     allows_http: bool,
+    authorization: Option<HeaderValue>,
 }
 
 #[async_trait]
@@ -122,6 +128,7 @@ impl HttpService for StoreClient {
         let (mut parts, body) = request.into_parts();
         // Bodies are one piece in memory already.
         let body = body.collect().await?.to_bytes();
+        parts.headers.extend(self.authorization.iter().map(|value| (AUTHORIZATION, value.clone())));
         parts.headers.entry(USER_AGENT).or_insert_with(|| self.wire.user_agent().clone());
         if parts.uri.scheme() == Some(&Scheme::HTTP) && !self.allows_http {
             return Err(given_up("it would be asked without TLS; set the option `allow_http` if that is meant"));
