@@ -261,6 +261,7 @@ fn status(
         max_age: config.bundle.max_age,
         clock: core.clock.clone(),
         origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
+        origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
         history: History::default(),
         recent: core.recent.clone(),
     }

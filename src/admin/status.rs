@@ -84,6 +84,8 @@ pub(crate) struct Status {
     pub clock: Clock,
     /// The origin's address; `None` offline.
     pub origin_url: Option<String>,
+    /// The address of the proxy on the way to the origin; `None`: it is asked directly.
+    pub origin_proxy: Option<String>,
     /// The access log, if any.
     pub access: InEffect,
     /// Samples of the last hours.
@@ -246,6 +248,7 @@ impl Status {
         let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
         OriginFacts {
             url: self.origin_url.clone(),
+            proxy: self.origin_proxy.clone(),
             state: state.as_str().to_owned(),
             budget: self.budget.as_ref().map(Budget::view).map(|view| BudgetFacts {
                 limit: view.limit,
