@@ -58,6 +58,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::counters::ConnectionCounters;
 use crate::telemetry::history::History;
+use crate::telemetry::request_id::RequestIds;
 
 use self::core::Core;
 use self::error::AppError;
@@ -311,6 +312,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         current: core.current.clone(),
         cache: core.cache.clone(),
         details: core.details.clone(),
+        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
@@ -336,6 +338,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         constant_headers: ArcSwap::from_pointee(reload::constant_headers(config)),
         telemetry,
         access: InEffect::default(),
+        ids: RequestIds::default(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,
         clock: core.clock.clone(),

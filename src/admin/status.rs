@@ -139,7 +139,9 @@ impl Status {
     pub(crate) fn facts(&self) -> StatusFacts {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let facts = self.measured(&picture);
-        let (reasons, findings) = (health::reasons(&facts, self.ready().err()), health::findings(self.usage, &picture));
+        let refused = self.limiter.refused.found(self.clock.now_mono());
+        let reasons = health::reasons(&facts, self.ready().err());
+        let findings = health::findings(self.usage, &picture, refused);
         let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
         let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
         StatusFacts {
