@@ -198,7 +198,9 @@ mod tests {
 
     fn variables(set: &[(&str, &str)]) -> ProxyVariables {
         let mut variables = ProxyVariables::default();
-        set.iter().for_each(|(name, value)| variables.note(name, value));
+        for (name, value) in set {
+            variables.note(name, value);
+        }
         variables
     }
 
