@@ -186,7 +186,7 @@ impl OriginClient {
     /// When there is no usable answer; the budget then pauses where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         let witness = self.witness(&asker, !asker.spare);
-        let outcome = self.follow(path, validators, asker).await;
+        let outcome = self.follow(path, validators, asker).await.map_err(|error| self.named(error));
         match &outcome {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error, witness),
@@ -207,6 +207,7 @@ impl OriginClient {
             Ok((429 | 503, answer)) => judge(path, answer, asker.class),
             outcome => outcome.map(|(_, answer)| answer),
         };
+        let outcome = outcome.map_err(|error| self.named(error));
         match &outcome {
             Ok(_) | Err(AskError::TooLarge { .. }) => self.succeeded(),
             Err(error) => self.failed(error, witness),
@@ -343,6 +344,11 @@ impl OriginClient {
         if self.told.answered() {
             tracing::info!("the origin answers again");
         }
+    }
+
+    /// An error with the whole URL that was asked.
+    pub fn named(&self, error: AskError) -> AskError {
+        error.at(&self.config.base, self.status.has_answered())
     }
 
     /// Whose request this is. `is_ours`: as in [`Witness`].

@@ -139,6 +139,7 @@ impl Forwarder {
         let exchange = || self.wire.exchange(request.clone(), interim.clone());
         let answered = self.origin.attempt(&sending.method, &path, &sending.asker, exchange).await;
         let failed = |error: &AskError| self.origin.failed(error, self.origin.witness(&sending.asker, false));
+        let answered = answered.map_err(|error| self.origin.named(error));
         let arrived = self.arrived(answered.inspect_err(failed)?);
         self.heed(&path, &arrived, &sending);
         Ok(arrived)
@@ -152,6 +153,7 @@ impl Forwarder {
             return;
         }
         let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };
+        let error = self.origin.named(error);
         if status == 429 && !speaks_for_all(sending) {
             // Perhaps only that client's own allowance is used up.
             self.origin.unusable(&error, sending.asker.class);

@@ -121,6 +121,8 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// The judgement on recent failures.
     pub health: Health,
+    /// Whether it has given an answer since the start.
+    pub has_answered: bool,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
     /// The pace of crawl and details.
@@ -166,6 +168,11 @@ impl OriginStatus {
         self.0.lock().clone()
     }
 
+    /// Whether the origin has given an answer since the start.
+    pub fn has_answered(&self) -> bool {
+        self.0.lock().has_answered
+    }
+
     /// Changes a part of it.
     pub fn update<T>(&self, change: impl FnOnce(&mut Picture) -> T) -> T {
         change(&mut self.0.lock())
@@ -184,6 +191,7 @@ impl OriginStatus {
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.health.answered();
+        picture.has_answered = true;
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }
@@ -206,10 +214,10 @@ impl OriginStatus {
         self.0.lock().last_error = Some(LastError::new(message, now));
     }
 
-    /// One more request of the pass is done.
+    /// One more request is done; it may be one of the pass.
     pub fn pass_advanced(&self) {
         if let Some(pass) = &mut self.0.lock().pass {
-            pass.done += 1;
+            pass.done = (pass.done + 1).min(pass.of.max(pass.done));
         }
     }
 
