@@ -35,7 +35,7 @@ use crate::store::{States, Store, StoreError, WrittenAlong};
 
 pub(crate) use export as chain;
 pub(crate) use import as bundle;
-pub(crate) use import::{Imported, SIZES};
+pub(crate) use import::{Imported, ORIGIN, SIZES};
 
 use changes::Feed;
 use keeping::Notes;

@@ -109,7 +109,7 @@ enum Failed {
 impl Failed {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Shield | Self::Export(ExportError::Nothing) => StatusCode::CONFLICT,
+            Self::Shield | Self::Export(ExportError::Nothing | ExportError::Incomplete { .. }) => StatusCode::CONFLICT,
             Self::Dump(error) if matches!(**error, DumpError::Nothing) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
             Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Snapshots(error)) => status_of(error),
@@ -166,8 +166,8 @@ impl Bundles {
 
     async fn export(&self, query: Option<&str>) -> Result<Sent, Failed> {
         let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
-        let since = match wanted(query)? {
-            Wanted::Bundle { since } => since,
+        let (since, complete) = match wanted(query)? {
+            Wanted::Bundle { since, complete } => (since, complete),
             Wanted::Dump(kind) => {
                 let dumps = self.dumps.as_ref().ok_or(Failed::Shield)?;
                 let ready = dumps.get(kind, Coding::Identity, Freshness::Now).await?;
@@ -178,7 +178,7 @@ impl Bundles {
         let directory = self.data_dir.clone();
         blocking(move || {
             let mut file = upload::nameless(&directory)?;
-            let exported = snapshots.export(&mut file, since.as_deref(), &mut |_, _| {})?;
+            let exported = snapshots.export(&mut file, since.as_deref(), complete, &mut |_, _| {})?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
             Ok(Sent::File(file, Box::new(exported)))
         })
@@ -213,6 +213,9 @@ impl Bundles {
             let learn = || details.iter().for_each(|details| learn(details, &bundle));
             let imported = snapshots.import_bundle(&bundle, &file, now_ms, allow_older, &learn)?;
             tidy(&snapshots, details.as_ref());
+            if let Some(warning) = &imported.foreign {
+                tracing::warn!("{warning}");
+            }
             let mut value = self::imported(&imported);
             value["details"] = json!(bundle.manifest().details);
             value["signed_by"] = signed.map(|signed| signed.key.to_string()).into();
@@ -239,6 +242,7 @@ pub(crate) fn imported(imported: &Imported) -> Value {
         "before": imported.before,
         "older": imported.is_older,
         "served": imported.is_served,
+        "warning": imported.foreign,
     })
 }
 

@@ -53,6 +53,11 @@ pub(super) struct Export {
     /// Give the id of a snapshot that grandstand still keeps, or the file of an earlier export of it.
     #[arg(long, value_name = "ID|FILE")]
     since: Option<String>,
+    /// Fail, and write nothing, unless the details of all listings are mirrored
+    ///
+    /// For timers: without it, a bundle with a part of the details is written.
+    #[arg(long)]
+    require_complete: bool,
     /// Sign with this secret key of the minisign tool
     ///
     /// The signature is written to FILE.minisig. If the key has a password, it is read from the terminal
@@ -96,7 +101,7 @@ pub(super) enum ExportError {
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
-    #[error("--since and --sign are for bundles: leave --format out")]
+    #[error("--since, --sign and --require-complete are for bundles: leave --format out")]
     NotForDumps,
     #[error("a bundle cannot be written to standard output, because it is read again to verify it: name a file")]
     NoFile,
@@ -107,7 +112,7 @@ impl Export {
         let config = load_for_snapshots(&self.sources)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {
-            if self.since.is_some() || self.sign.is_some() {
+            if self.since.is_some() || self.sign.is_some() || self.require_complete {
                 return Err(Failure::usage(ExportError::NotForDumps));
             }
             return export_dump(&config, kind, &self.file, self.json);
@@ -120,10 +125,13 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        let made = make(&config, unfinished.file(), since.as_deref()).map_err(|failure| match failure {
-            Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
-            wrong => wrong,
-        })?;
+        let made =
+            make(&config, unfinished.file(), since.as_deref(), self.require_complete).map_err(
+                |failure| match failure {
+                    Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
+                    wrong => wrong,
+                },
+            )?;
         // Verified as an import will do it.
         let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
@@ -170,17 +178,20 @@ fn make(
     config: &Config,
     out: &mut File,
     since: Option<&str>,
+    complete: bool,
 ) -> Result<Option<(DataDir, Snapshots, Exported)>, Failure> {
     let (made, is_exact, is_whole) = match Holder::find(config, open_snapshots)? {
         Holder::Here(data_dir, snapshots) => {
-            let exported = snapshots.export(out, since, &mut counting("details"))?;
+            let exported = snapshots.export(out, since, complete, &mut counting("details"))?;
             let (is_exact, is_whole) = (exported.is_exact, exported.is_whole);
             (Some((data_dir, snapshots, exported)), is_exact, is_whole)
         }
         Holder::There(server) => {
-            let query = since.map(|id| format!("?since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+            let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+            let query =
+                format!("?format=bundle{}{}", since.unwrap_or_default(), if complete { "&complete=true" } else { "" });
             out.set_len(0).and_then(|()| out.rewind())?;
-            let head = server.download(&query.unwrap_or_default(), "the server is writing the bundle", out)?;
+            let head = server.download(&query, "the server is writing the bundle", out)?;
             let unless_denied = |name| head.get(name).is_none_or(|told| told != "false");
             (None, unless_denied(EXACT), unless_denied(WHOLE))
         }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use url::Url;
 
 use super::{Sources, opened, signature, signed, told, trusted};
 use crate::admin::bundle::{imported, learn, tidy};
@@ -17,7 +16,7 @@ use crate::bundle::signature::{Opened, text_beside};
 use crate::cli::server::Holder;
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::terminal::start_log;
-use crate::cli::{Failure, load_for_snapshots};
+use crate::cli::{Failure, load_for_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
@@ -49,7 +48,7 @@ impl Import {
         let config = load_for_snapshots(&self.sources)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         let bundle = opened(&self.file, &trusted(&config)?, config.bundle.max_size)?;
-        for doubt in doubts(&config, bundle.bundle.manifest(), Clock::system().now_wall()) {
+        for doubt in doubts(bundle.bundle.manifest(), Clock::system().now_wall()) {
             eprintln!("warning: {doubt}");
         }
         let done = match Holder::find(&config, open_snapshots_anew)? {
@@ -70,10 +69,13 @@ impl Import {
             }
         };
         let manifest = bundle.bundle.manifest();
+        if let Some(warning) = done["warning"].as_str() {
+            eprintln!("warning: {}", plain(warning));
+        }
         if self.json {
             let signature = signature(&Ok(bundle.voucher));
             let mut told = told(&self.file, "imported", manifest, &signature)?;
-            for key in ["before", "older", "served"] {
+            for key in ["before", "older", "served", "warning"] {
                 told[key] = done[key].clone();
             }
             println!("{told}");
@@ -99,7 +101,7 @@ impl Import {
 }
 
 /// Warnings about a bundle.
-fn doubts(config: &Config, manifest: &Manifest, now: WallTime) -> Vec<String> {
+fn doubts(manifest: &Manifest, now: WallTime) -> Vec<String> {
     let mut doubts = Vec::new();
     let confirmed = WallTime::from_millis(manifest.confirmed_ms);
     let age = age_seconds(now, confirmed);
@@ -111,16 +113,6 @@ fn doubts(config: &Config, manifest: &Manifest, now: WallTime) -> Vec<String> {
             "the bundle's data is confirmed at {confirmed}, but the clock here shows {now}; check both clocks"
         ));
     }
-    let theirs = manifest.origin.as_ref().and_then(|origin| Url::parse(origin).ok());
-    let of_url = |url: &str| Url::parse(url).ok();
-    if let (Some(theirs), Some(ours)) = (theirs, config.origin.url.as_ref().and_then(|url| of_url(url.as_str()))) {
-        let is_known = config.origin.aliases.iter().any(|alias| of_url(alias.as_str()).as_ref() == Some(&theirs));
-        if theirs != ours && !is_known {
-            doubts.push(format!(
-                "the bundle's data comes from {theirs}, but origin.url is {ours}; the next refresh replaces whatever differs"
-            ));
-        }
-    }
     doubts
 }
 
@@ -130,7 +122,7 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
         return Err(Failure::shield());
     };
     let Opened { file, bundle, voucher } = opened(path, &trusted(config)?, config.bundle.max_size)?;
-    for doubt in doubts(config, bundle.manifest(), core.clock.now_wall()) {
+    for doubt in doubts(bundle.manifest(), core.clock.now_wall()) {
         tracing::warn!("{doubt}");
     }
     if snapshots.is_ahead_of(&bundle)? {
@@ -141,6 +133,9 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
     let imported = snapshots.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), false, &learn)?;
     tidy(snapshots, core.details.as_ref());
+    if let Some(warning) = &imported.foreign {
+        tracing::warn!("{warning}");
+    }
     tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, signature = signed(&voucher), "bundle imported");
     Ok(())
 }
