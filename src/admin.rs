@@ -9,7 +9,7 @@ pub(crate) mod console;
 pub(crate) mod facts;
 pub(crate) mod front;
 pub(crate) mod guard;
-mod health;
+pub(crate) mod health;
 pub(crate) mod history;
 pub mod metrics;
 mod process;

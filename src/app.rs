@@ -29,6 +29,7 @@ use crate::admin::Admin;
 use crate::admin::bundle::Bundles;
 use crate::admin::console::Console;
 use crate::admin::front::AdminFront;
+use crate::admin::health::NOTHING_TO_SERVE;
 use crate::admin::history::Sampler;
 use crate::admin::purge::Purger;
 use crate::admin::reload::{Reloader, Reloads};
@@ -222,9 +223,7 @@ fn announce(config: &Config, sockets: &Sockets, core: &Core) {
     }
     tracing::info!(address = %sockets.admin(), "admin listener");
     if config.usage() == Use::Offline && core.current.load().is_none() {
-        tracing::warn!(
-            "there is no data to serve yet: run `grandstand bundle import FILE`, or start with --bundle FILE"
-        );
+        tracing::warn!("{NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`");
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
 
+mod actions;
 mod audit;
 mod bundle;
 mod demo;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::admin::health::NOTHING_TO_SERVE;
 use crate::app::core::Core;
 use crate::app::error::AppError;
 use crate::app::reload::ConfigSource;
@@ -124,6 +126,17 @@ enum Command {
     ///
     /// Exit code 1 means that the server is unhealthy, or does not answer.
     Status(status::Status),
+    /// Have a running server read its configuration again
+    ///
+    /// Prints the changed keys that are in effect now, and those that need a restart. If the configuration has mistakes,
+    /// nothing changes and the exit code is 1.
+    Reload(actions::ServerCommand),
+    /// Have a running mirror or replica look for changes now
+    Refresh(actions::ServerCommand),
+    /// Have a running server forget cached answers
+    ///
+    /// The next request for them is answered anew. Snapshots and details stay.
+    Purge(actions::Purge),
     /// Print completions for a shell
     Completions(generated::Completions),
     /// Print the manual pages, or write them into a directory
@@ -187,6 +200,9 @@ pub fn run() -> ExitCode {
         Command::Bundle(bundle) => bundle.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Status(status) => status.run(),
+        Command::Reload(command) => command.reload(),
+        Command::Refresh(command) => command.refresh(),
+        Command::Purge(purge) => purge.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     };
@@ -258,6 +274,19 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
     examine(sources).finish().map_err(Failure::Config)
 }
 
+/// For a command that only asks a running server: mistakes in keys that it does not need are warned of, in one line.
+/// `has_address`: the command line names the server.
+fn examine_to_ask(sources: &Sources, has_address: bool) -> Examined {
+    let mut examined = examine(sources);
+    let mistakes = examined.excuse(&["data_dir", "admin.listen"], has_address);
+    if let [first, others @ ..] = &mistakes[..] {
+        let more =
+            if others.is_empty() { String::new() } else { format!(" ({} more: `grandstand check`)", others.len()) };
+        eprintln!("warning: the configuration has a mistake that does not matter here: {first}{more}");
+    }
+    examined
+}
+
 /// A configuration under which snapshots are kept.
 fn load_for_snapshots(sources: &Sources) -> Result<Config, Failure> {
     let config = load(sources)?.config;
@@ -308,6 +337,9 @@ fn check(sources: &Sources) -> Result<ExitCode, Failure> {
     let Loaded { config, warnings } = load_to_serve(sources)?;
     for warning in warnings {
         eprintln!("warning: {warning}");
+    }
+    if config.usage() == Use::Offline && !DataDir::has_snapshot(&config.data_dir) {
+        eprintln!("warning: {NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`");
     }
     println!("# use: {}\n{}", config.usage().as_str(), config.describe());
     Ok(ExitCode::SUCCESS)

@@ -33,7 +33,7 @@ use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
 };
-use super::health::{self, Reason};
+use super::health::{self, NOTHING_TO_SERVE, Reason};
 use super::process::Process;
 use super::reload::Reloads;
 
@@ -115,7 +115,7 @@ impl Status {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let why = match (self.usage, picture.pass) {
             (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.lock().not_ready()),
-            (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
+            (Use::Offline, _) => NOTHING_TO_SERVE.to_owned(),
             (_, Some(Progress { of: 0, .. })) => "the first crawl waits for the first page of the list".to_owned(),
             (_, Some(pass)) => {
                 format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))

@@ -75,7 +75,7 @@ impl Origin {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let bound = runtime.block_on(TcpListener::bind(self.listen));
-        let listener = bound.map_err(|source| BindError { address: self.listen, source })?;
+        let listener = bound.map_err(|source| BindError { key: "--listen", address: self.listen, source })?;
         let url = format!("http://{}", listener.local_addr()?);
         let limit = LimitConfig { requests_per_minute: self.requests_per_minute, ..LimitConfig::default() };
         let site = RwLock::new(Site::of(World::generate(self.listings as usize, self.seed)));

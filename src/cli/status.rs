@@ -20,7 +20,7 @@ use crate::words::{counted, seconds};
 
 use super::server::{Server, ServerLook};
 use super::terminal::{Paint, Terminal};
-use super::{Failure, Sources, load, plain};
+use super::{Failure, Sources, examine_to_ask, plain};
 
 /// How long to wait between two looks.
 const EVERY: Duration = Duration::from_secs(2);
@@ -46,12 +46,8 @@ pub(super) struct Status {
 impl Status {
     /// Prints the status; fails if no server answers, or it is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let config = load(&self.sources)?.config;
-        let server = match &self.admin {
-            None => Server::running(&config)?,
-            Some(admin) => Some(Server::new(admin.clone(), &config)),
-        };
-        let server = server.unwrap_or_else(|| Server::new(format!("http://{}", config.admin.listen), &config));
+        let config = examine_to_ask(&self.sources, self.admin.is_some()).finish().map_err(Failure::Config)?.config;
+        let server = Server::chosen(self.admin.as_ref(), &config)?;
         let is_healthy = if self.watch {
             let first = server.look()?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -69,7 +65,7 @@ impl Status {
 }
 
 /// The base address of an admin listener: a URL, or a host with a port.
-fn admin_url(text: &str) -> Result<String, String> {
+pub(super) fn admin_url(text: &str) -> Result<String, String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let usable = url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if usable {

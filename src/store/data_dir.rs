@@ -165,6 +165,12 @@ impl DataDir {
         fs::symlink_metadata(&store).is_ok() || files::aside_of(&store).exists() || Self::holder(path).is_some()
     }
 
+    /// Whether a snapshot was published into a directory's store. Changes nothing; a store that cannot be read counts.
+    pub fn has_snapshot(path: impl AsRef<Path>) -> bool {
+        let store = path.as_ref().join(STORE);
+        files::is_file(&store) && !database::is_empty(&store)
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
