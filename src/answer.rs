@@ -19,7 +19,7 @@ use http::header::{REFERER, USER_AGENT};
 use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, Monotonic, WallTime};
-use crate::dumps::{DumpPart, Dumps};
+use crate::dumps::{DumpBody, Dumps};
 use crate::limit::{Decision, Wish};
 use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
@@ -75,12 +75,12 @@ pub(crate) enum Decided<H> {
 
 /// What becomes of a request whose answer is not there as a whole.
 pub(crate) enum Later {
-    /// It is answered from a file.
-    File {
+    /// A dump answers it.
+    Dump {
         /// The answer, without its body.
         answer: Answer,
         /// The body; `None`: there is none.
-        part: Option<DumpPart>,
+        body: Option<DumpBody>,
         /// Whose it is.
         info: RequestInfo,
     },
@@ -142,12 +142,12 @@ impl Responder {
                 }
                 self.constant_headers.load().problem(asked, &Problem::unknown_path(&target[..]), None, head)
             }
-            Admission::Admitted { target: Target::Dump(kind), coding } => {
+            Admission::Admitted { target: Target::Dump(kind, slugs), coding } => {
                 asked.coding = coding;
-                match self.dump(asked, kind).await {
-                    Ok((answer, part)) => return Decided::Later(Later::File { answer, part, info }),
+                match self.dump(asked, kind, slugs).await {
+                    Ok((answer, body)) => return Decided::Later(Later::Dump { answer, body, info }),
                     Err((problem, retry_after)) => {
-                        self.constant_headers.load().problem(asked, &problem, Some(retry_after), head)
+                        self.constant_headers.load().problem(asked, &problem, retry_after, head)
                     }
                 }
             }

@@ -3,9 +3,10 @@
 //! The first request for a dump writes it, once for all clients that wait, into a file without a name in the data
 //! directory. The file ends with the process, or when it is replaced; a few replaced ones stay while they are read.
 //! Details change without a new snapshot: their dump is written again when they have changed and it is older than
-//! `ttl`. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
+//! `ttl`. A part of the snapshot is rendered while it is sent. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
 
 mod built;
+mod selected;
 pub(crate) mod write;
 
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
@@ -28,6 +31,7 @@ use crate::store::{StoreError, nameless};
 use crate::tasks::{Aborted, blocking};
 
 pub(crate) use built::{Built, DumpPart};
+pub(crate) use selected::{NotSelected, Selected, Slugs};
 
 /// The codings of dumps: brotli takes several times as long for little less.
 pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
@@ -63,6 +67,27 @@ pub(crate) enum DumpError {
     Aborted(#[from] Aborted),
 }
 
+/// The body of a dump that is not sent yet.
+pub(crate) enum DumpBody {
+    /// Of a file.
+    Part(DumpPart),
+    /// Of some listings.
+    Selected(Selected),
+}
+
+impl DumpBody {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        match self {
+            Self::Part(part) => part.next().await,
+            Self::Selected(selected) => selected.next().await,
+        }
+    }
+}
+
 /// A dump that can be sent, and its snapshot.
 pub(crate) type Ready = (Arc<Built>, Arc<Snapshot>);
 
@@ -96,6 +121,8 @@ struct DumpsState {
     turn: tokio::sync::Mutex<()>,
     /// Whether a task drops dumps of earlier snapshots.
     tidies: AtomicBool,
+    /// How many parts of a snapshot are looked through at the same time: two.
+    selecting: Semaphore,
 }
 
 impl Dumps {
@@ -118,6 +145,7 @@ impl Dumps {
             failed: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             tidies: AtomicBool::new(false),
+            selecting: Semaphore::new(2),
         }))
     }
 

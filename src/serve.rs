@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use crate::answer::admit::{MAX_REQUEST_BODY, View};
 use crate::answer::compose::{Answer, Asked, Outcome};
 use crate::answer::{Decided, Later, RequestInfo, Responder};
-use crate::dumps::DumpPart;
+use crate::dumps::DumpBody;
 use crate::limit::Decision;
 use crate::proxy::question::{Endpoint, Question};
 use crate::proxy::spool::{CutShort, Reader};
@@ -80,7 +80,7 @@ impl Public {
     /// When the connection must be closed.
     async fn carry_out(&self, session: &mut ServerSession, later: Later, shared: Shared<'_>) -> Result<(), Broken> {
         match later {
-            Later::File { answer, part, info } => self.send(session, info, answer, part.map(Rest::File), shared).await,
+            Later::Dump { answer, body, info } => self.send(session, info, answer, body.map(Rest::Dump), shared).await,
             Later::Passes { target, info, limit } => self.pass_through(session, target, info, limit, shared).await,
         }
     }
@@ -248,8 +248,8 @@ async fn body(session: &mut ServerSession) -> Result<Bytes, Broken> {
 enum Rest {
     /// It still arrives.
     Origin(Reader),
-    /// It lies on the disk.
-    File(DumpPart),
+    /// It is read or rendered here.
+    Dump(DumpBody),
 }
 
 /// Why there is no more of it.
@@ -257,8 +257,8 @@ enum Rest {
 enum Unfinished {
     #[error(transparent)]
     Origin(#[from] CutShort),
-    #[error("the file of a dump cannot be read: {0}")]
-    File(#[from] io::Error),
+    #[error("the dump cannot be read: {0}")]
+    Dump(#[from] io::Error),
 }
 
 impl Rest {
@@ -266,7 +266,7 @@ impl Rest {
     async fn next(&mut self) -> Option<Result<Bytes, Unfinished>> {
         Some(match self {
             Self::Origin(reader) => reader.next().await?.map_err(Unfinished::from),
-            Self::File(part) => part.next().await?.map_err(Unfinished::from),
+            Self::Dump(body) => body.next().await?.map_err(Unfinished::from),
         })
     }
 }

@@ -55,8 +55,8 @@ pub use data_dir::DataDir;
 pub(crate) use data_dir::Holder;
 #[cfg(test)]
 use database::FORMAT;
-pub(crate) use details::DetailStream;
 pub use details::{DetailMeta, DetailRecord, DetailState};
+pub(crate) use details::{DetailStream, ExportedDetail};
 pub(crate) use error::catches_panics;
 pub use error::{OpenError, StoreError};
 pub(crate) use files::nameless;

@@ -96,12 +96,13 @@ fn family(text: &mut String, metric: &Metric, samples: &Samples, format: Format)
                 let _ = writeln!(text, "{name}{total}{{{}}} {value}", pairs.collect::<Vec<_>>().join(","));
             }
         }
-        Samples::Times(histograms) => histograms.iter().for_each(|times| histogram(text, name, times)),
+        Samples::Times(histograms) => histograms.iter().for_each(|times| histogram(text, metric, times)),
     }
 }
 
-fn histogram(text: &mut String, name: &str, Histogram { route, outcome, at_most, sum }: &Histogram) {
-    let labels = format!("route=\"{}\",outcome=\"{}\"", route.as_str(), outcome.as_str());
+fn histogram(text: &mut String, metric: &Metric, Histogram { labels, at_most, sum }: &Histogram) {
+    let (name, pairs) = (metric.name, metric.labels.iter().zip(labels));
+    let labels = pairs.map(|(label, of)| format!("{label}=\"{of}\"")).collect::<Vec<_>>().join(",");
     let bounds = BOUNDS.iter().map(|(written, _)| *written).chain(["+Inf"]);
     for (bound, count) in bounds.zip(at_most) {
         let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");

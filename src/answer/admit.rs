@@ -17,6 +17,7 @@ use crate::api::query::{ListQuery, Parameters, QueryError};
 use crate::api::route::{ASSETS, Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
+use crate::dumps::Slugs;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::coding::Coding;
@@ -104,8 +105,8 @@ pub enum Target {
         /// The id of a snapshot, or why the parameter is wrong. That error is the answer only if there is a snapshot.
         since: Result<Box<str>, Problem>,
     },
-    /// A dump.
-    Dump(DumpKind),
+    /// A dump, of the listings with these slugs.
+    Dump(DumpKind, Slugs),
     /// A document of this server.
     Document(WantedDocument),
     /// Another path: it is forwarded to the origin.
@@ -352,7 +353,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
             if rules.edges { Ok(Target::NoListing(id.into())) } else { Err(Problem::unknown_listing(id)) }
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
-        Route::Dump(kind) => Ok(Target::Dump(kind)),
+        Route::Dump(kind) => Ok(Target::Dump(kind, query::dump_filters(routed.query).map_err(refusal)?)),
         Route::Document(Document::Front) if !coding::names_html(view.headers) => {
             Ok(Target::Document(WantedDocument::Fixed(Document::Index)))
         }
@@ -401,6 +402,7 @@ fn refusal(error: QueryError) -> Problem {
             Problem::bad_parameter(parameter, value, &format!("must be {expected}"))
         }
         QueryError::Repeated { parameter, first, second } => Problem::repeated_parameter(parameter, first, second),
+        QueryError::Unknown { parameter, known } => Problem::unknown_parameter(&parameter, known),
     }
 }
 

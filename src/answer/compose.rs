@@ -194,7 +194,7 @@ impl ConstantHeaders {
         };
         head.begin(status);
         if let Some((coding, variant)) = &body {
-            about_body(&mut head, "application/json", &[], &variant.length, *coding);
+            about_body(&mut head, "application/json", &[], Some(&variant.length), *coding);
         }
         self.lifetime(&mut head, ages.then_some(age), if asked.provisional { Some(NO_STORE) } else { None });
         if let Some(etag) = &reply.etag {
@@ -313,12 +313,12 @@ impl ConstantHeaders {
     }
 }
 
-/// What a body is, how long, and in which coding. `more`: further fields about it.
+/// What a body is, how long if that is known, and in which coding. `more`: further fields about it.
 pub(super) fn about_body(
     head: &mut impl Head,
     content_type: &'static str,
     more: &[(&Field, &'static str)],
-    length: &HeaderValue,
+    length: Option<&HeaderValue>,
     coding: Coding,
 ) {
     head.put_static(&fields::CONTENT_TYPE, content_type);
@@ -326,7 +326,9 @@ pub(super) fn about_body(
     for (field, value) in more {
         head.put_static(field, value);
     }
-    head.put(&fields::CONTENT_LENGTH, length);
+    if let Some(length) = length {
+        head.put(&fields::CONTENT_LENGTH, length);
+    }
     if coding != Coding::Identity {
         head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
     }

@@ -15,11 +15,11 @@ use crate::api::route::{DumpKind, WantedDocument};
 use crate::cache::Key;
 use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::clock::{Now, WallTime};
-use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness};
+use crate::dumps::{Built, CODINGS, DumpBody, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
 use crate::pages::Unrendered;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
-use crate::semantics::precondition::Precondition;
+use crate::semantics::precondition::{EntityTag, Precondition};
 use crate::semantics::problem::Problem;
 use crate::semantics::ranges::Ranged;
 use crate::semantics::{coding, precondition, ranges};
@@ -125,7 +125,7 @@ impl ConstantHeaders {
                 Confinement::Page => &policy(PAGE_POLICY)[..],
                 Confinement::Viewer => &policy(VIEWER_POLICY)[..],
             };
-            about_body(&mut head, document.kind.content_type, more, &variant.length, coding);
+            about_body(&mut head, document.kind.content_type, more, Some(&variant.length), coding);
         }
         match document.kind.lifetime {
             Lifetime::Revalidated => head.put_static(&fields::CACHE_CONTROL, "public, no-cache"),
@@ -156,14 +156,28 @@ const NO_SNAPSHOT: u64 = 30;
 const STILL_WRITING: u64 = 5;
 const FAILED: u64 = 60;
 
+/// What a dump is sent from.
+enum Source {
+    File(Arc<Built>),
+    /// Some listings, with the tag of what is sent.
+    Selected(Selected, Option<EntityTag>),
+}
+
 impl Responder {
     /// The answer from a dump, or the problem with the seconds after which another try makes sense.
     pub(super) async fn dump(
         &self,
         asked: Asked<'_>,
         kind: DumpKind,
-    ) -> Result<(Answer, Option<DumpPart>), (Problem, u64)> {
-        let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), NO_SNAPSHOT)) };
+        slugs: Slugs,
+    ) -> Result<(Answer, Option<DumpBody>), (Problem, Option<u64>)> {
+        let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), None)) };
+        if slugs.iter().any(Option::is_some) {
+            let (selected, published, tag) = dumps.select(kind, slugs).await.map_err(unselected)?;
+            let source = Source::Selected(selected, tag);
+            let coding = Coding::Identity;
+            return Ok(self.constant_headers.load().dump(asked, kind, coding, source, &published, self.clock.now()));
+        }
         // What decodes by itself decodes no part of a coded file.
         let coded = asked.coding != Coding::Identity && !asked.headers.contains_key(RANGE);
         let coding = if coded { coding::negotiate(asked.headers, &CODINGS) } else { Coding::Identity };
@@ -171,15 +185,31 @@ impl Responder {
         let (built, published) = match ready {
             Ok(Ok(ready)) => ready,
             Ok(Err(error)) => return Err(told(&error)),
-            Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), STILL_WRITING)),
+            Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), Some(STILL_WRITING))),
         };
-        Ok(self.constant_headers.load().dump(asked, kind, coding, &built, &published, self.clock.now()))
+        let source = Source::File(built);
+        Ok(self.constant_headers.load().dump(asked, kind, coding, source, &published, self.clock.now()))
+    }
+}
+
+/// Why a part of the snapshot cannot be sent.
+fn unselected(why: NotSelected) -> (Problem, Option<u64>) {
+    match why {
+        NotSelected::Dump(error) => told(&error),
+        NotSelected::Unknown { kind, slug } => {
+            let why = format!("must be a slug of {}", kind.path());
+            (Problem::bad_parameter(kind.parameter(), &slug[..], &why), None)
+        }
+        NotSelected::Doubtful { kind, slug } => {
+            let why = format!("It is not known which listings have the {} {slug:?}", kind.parameter());
+            (Problem::dump_unavailable(&why), Some(FAILED))
+        }
     }
 }
 
 /// The error for the client; the log has the details.
-fn told(error: &DumpError) -> (Problem, u64) {
-    match error {
+fn told(error: &DumpError) -> (Problem, Option<u64>) {
+    let (problem, after) = match error {
         DumpError::Nothing => (Problem::dump_unavailable("There is no snapshot yet"), NO_SNAPSHOT),
         DumpError::Columns(most) => {
             let why = format!(
@@ -190,7 +220,8 @@ fn told(error: &DumpError) -> (Problem, u64) {
         DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Aborted(_) => {
             (Problem::dump_unavailable("The dump cannot be written; the server's log says why"), FAILED)
         }
-    }
+    };
+    (problem, Some(after))
 }
 
 impl ConstantHeaders {
@@ -200,29 +231,37 @@ impl ConstantHeaders {
         asked: Asked<'_>,
         kind: DumpKind,
         coding: Coding,
-        built: &Arc<Built>,
+        source: Source,
         published: &Snapshot,
         now: Now,
-    ) -> (Answer, Option<DumpPart>) {
+    ) -> (Answer, Option<DumpBody>) {
         let problem = |problem: &Problem| self.problem(asked, problem, None, HeaderMap::new());
-        let state = precondition::evaluate(asked.method, asked.headers, Some(&built.tag));
+        let (tag, length) = match &source {
+            Source::File(built) => (Some(&built.tag), Some(built.length)),
+            Source::Selected(_, tag) => (tag.as_ref(), None),
+        };
+        let state = precondition::evaluate(asked.method, asked.headers, tag);
         // RFC 9110 §13.2.2: the range counts after the conditions; §14.2: of GET only.
         let ranged = match state {
             Precondition::Failed => return (problem(&Problem::dump_changed()), None),
-            Precondition::Proceed if *asked.method == Method::GET => {
-                let tag = HeaderMap::from_iter([(ETAG, built.tag.to_header_value())]);
-                ranges::select(asked.headers, StatusCode::OK, &tag, built.length)
-            }
+            Precondition::Proceed if *asked.method == Method::GET => match (tag, length) {
+                (Some(tag), Some(length)) => {
+                    let tag = HeaderMap::from_iter([(ETAG, tag.to_header_value())]);
+                    ranges::select(asked.headers, StatusCode::OK, &tag, length)
+                }
+                _ => Ranged::Whole,
+            },
             Precondition::Proceed | Precondition::NotModified => Ranged::Whole,
         };
+        let all = length.unwrap_or(0);
         let (status, from, to, content_range) = match (state, ranged) {
             (_, Ranged::Unsatisfiable { content_range }) => {
-                let mut answer = problem(&Problem::range_not_satisfiable(built.length));
+                let mut answer = problem(&Problem::range_not_satisfiable(all));
                 answer.head.insert(CONTENT_RANGE, content_range);
                 return (answer, None);
             }
             (Precondition::NotModified, _) => (StatusCode::NOT_MODIFIED, 0, 0, None),
-            (_, Ranged::Whole) => (StatusCode::OK, 0, built.length, None),
+            (_, Ranged::Whole) => (StatusCode::OK, 0, all, None),
             (_, Ranged::Part { first, last, content_range }) => {
                 (StatusCode::PARTIAL_CONTENT, first, last + 1, Some(content_range))
             }
@@ -231,26 +270,37 @@ impl ConstantHeaders {
         head.begin(status);
         if status != StatusCode::NOT_MODIFIED {
             let more = [(&fields::CONTENT_DISPOSITION, kind.disposition())];
-            about_body(&mut head, kind.media_type(), &more, &HeaderValue::from(to - from), coding);
+            let length = length.map(|_| HeaderValue::from(to - from));
+            about_body(&mut head, kind.media_type(), &more, length.as_ref(), coding);
             if let Some(content_range) = &content_range {
                 head.put(&fields::CONTENT_RANGE, content_range);
             }
         }
         let age = self.age(published, now);
         self.lifetime(&mut head, self.ages.then_some(age), None);
-        head.put(&fields::ETAG, &built.tag.to_header_value());
+        if let Some(tag) = tag {
+            head.put(&fields::ETAG, &tag.to_header_value());
+        }
         if let Some(link) = links::license(published.license.as_deref()) {
             head.put(&fields::LINK, &link);
         }
-        head.put_static(&fields::VARY, "accept-encoding");
-        head.put_static(&fields::ACCEPT_RANGES, "bytes");
+        match length {
+            Some(_) => {
+                head.put_static(&fields::VARY, "accept-encoding");
+                head.put_static(&fields::ACCEPT_RANGES, "bytes");
+            }
+            None => head.put_static(&fields::ACCEPT_RANGES, "none"),
+        }
         Self::of_snapshot(published, now.wall, &mut head);
         let outcome = CacheOutcome::Hit { ttl: self.ages.then(|| self.ttl - i64::from(age)) };
         head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
         common(&mut head, asked.limit);
         let sends = *asked.method != Method::HEAD && status != StatusCode::NOT_MODIFIED;
-        let part = sends.then(|| DumpPart::new(built.clone(), from, to));
         let body = sends.then(Bytes::new);
-        (Answer { status, head, body, outcome: Outcome::Cache(outcome) }, part)
+        let rest = match source {
+            Source::File(built) => DumpBody::Part(DumpPart::new(built, from, to)),
+            Source::Selected(selected, _) => DumpBody::Selected(selected),
+        };
+        (Answer { status, head, body, outcome: Outcome::Cache(outcome) }, Some(rest).filter(|_| sends))
     }
 }

@@ -154,7 +154,7 @@ impl Finder {
             Target::OddList(asked) => self.odd(published, *asked, client).await,
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
-            Target::Document(_) | Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Document(_) | Target::Dump(..) | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 
@@ -167,7 +167,7 @@ impl Finder {
             | Target::NoListing(_)
             | Target::Changes { .. }
             | Target::Document(_)
-            | Target::Dump(_)
+            | Target::Dump(..)
             | Target::PassThrough { .. } => None,
         };
         if let Some(pin) = pin {
@@ -183,7 +183,7 @@ impl Finder {
                 Err(problem) => problem.into(),
             },
             Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
-            Target::Document(_) | Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Document(_) | Target::Dump(..) | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 

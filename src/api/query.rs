@@ -78,6 +78,9 @@ pub enum QueryError {
         /// The second value.
         second: String,
     },
+    /// A parameter that would have no effect.
+    #[error("there is no parameter `{parameter}` here; known parameters: {known}")]
+    Unknown { parameter: String, known: &'static str },
 }
 
 /// The parameters of endpoints of the API.
@@ -126,6 +129,26 @@ pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
 pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     let ([since], _) = values(raw, &KNOWN_OF_CHANGES)?;
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
+}
+
+/// The parameters of dumps.
+pub(crate) const KNOWN_OF_DUMPS: [&str; 3] = ["sport", "state", "city"];
+
+/// Reads the filters of a dump, by [`TaxonomyKind::index`], from a raw query string. Whoever saves a file does not see
+/// that a filter had no effect, so other parameters are refused.
+///
+/// # Errors
+/// When one is unknown, malformed or given twice with different values.
+pub(crate) fn dump_filters(raw: &str) -> Result<[Option<Box<str>>; 3], QueryError> {
+    let names = raw.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    for name in names.filter(|name| !name.is_empty()) {
+        let name = decode(name).unwrap_or_else(|lossy| lossy.into());
+        if !KNOWN_OF_DUMPS.contains(&&*name) {
+            return Err(QueryError::Unknown { parameter: name.into_owned(), known: "sport, state, city" });
+        }
+    }
+    let (slugs, _) = values(raw, &KNOWN_OF_DUMPS)?;
+    Ok(slugs.map(|slug| slug.map(|slug| slug.into_owned().into_boxed_str())))
 }
 
 /// Values by parameter, and whether one of them is empty.

@@ -1,10 +1,11 @@
-//! Writes a dump: streams a snapshot, listing by listing, and remembers nothing.
+//! Writes a dump: a snapshot, or a part of it, listing by listing; remembers nothing.
 //!
 //! A table has RFC 4180's form in UTF-8, without a byte order mark. A column is a key of some listing, in the order of
-//! first appearance. A cell is a decoded string, a number or a truth value as the origin spells it, or JSON text for
-//! nested values; `null` and missing values are empty, an empty string is `""`. A cell that begins with `=` is not
-//! defused: cells are what the origin sent. A map is one `FeatureCollection` (RFC 7946), a feature on each line, whose
-//! properties are its listing as the origin sent it. Callers: [`super`] for a running server, the commands without one.
+//! first appearance; then come the slugs of state and city, which join with the API. A cell is a decoded string, a
+//! number or a truth value as the origin spells it, or JSON text for nested values; `null` and missing values are empty,
+//! an empty string is `""`. A cell that begins with `=` is not defused: cells are what the origin sent. A map is one
+//! `FeatureCollection` (RFC 7946), a feature on each line, whose properties are its listing as the origin sent it.
+//! Callers: [`super`] for a running server, the commands without one.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use crate::api::json::{self, Picked};
 use crate::api::listing::{ListingId, Summary};
 use crate::api::route::DumpKind;
+use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::store::StoreError;
 
@@ -25,15 +27,88 @@ pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// The texts of details in turn; `None`: it is not mirrored, or the origin has none. Blocks.
 pub(crate) type Texts<'a> = Box<dyn Iterator<Item = Result<Option<Bytes>, StoreError>> + 'a>;
 
-/// The listings whose details a dump needs, in turn.
-pub(crate) fn detailed(kind: DumpKind, dataset: &Dataset) -> Vec<ListingId> {
-    match kind {
-        DumpKind::Details => dataset.content.summaries.iter().map(|summary| summary.id).collect(),
-        DumpKind::Ndjson | DumpKind::Csv | DumpKind::Geojson => Vec::new(),
+/// How a snapshot, or a part of it, becomes a dump, piece by piece.
+pub(crate) struct Form {
+    kind: DumpKind,
+    columns: Columns,
+}
+
+impl Form {
+    /// That of the listings at these positions.
+    ///
+    /// # Errors
+    /// When a listing cannot be read, or there are too many columns.
+    pub(super) fn of(kind: DumpKind, dataset: &Dataset, positions: &[u32]) -> Result<Self, DumpError> {
+        let columns = if kind == DumpKind::Csv { Columns::of(dataset, positions)? } else { Columns::default() };
+        Ok(Self { kind, columns })
+    }
+
+    /// Appends what comes before the listings.
+    pub(super) fn begin(&self, dataset: &Dataset, out: &mut Vec<u8>) {
+        match self.kind {
+            DumpKind::Ndjson | DumpKind::Details => {}
+            DumpKind::Csv => self.columns.header(out),
+            DumpKind::Geojson => {
+                out.extend_from_slice(br#"{"type":"FeatureCollection","name":"listings""#);
+                for key in ["license", "attribution"] {
+                    if let Some(value) = dataset.content.envelope.carried(key) {
+                        out.extend_from_slice(format!(",\"{key}\":").as_bytes());
+                        put_line(out, value.as_bytes());
+                    }
+                }
+                out.extend_from_slice(b",\"features\":[");
+            }
+        }
+    }
+
+    /// Appends a listing, or its detail if there is one.
+    ///
+    /// # Errors
+    /// When the listing cannot be read.
+    pub(super) fn listing(
+        &self,
+        dataset: &Dataset,
+        (position, is_first): (u32, bool),
+        detail: Option<Bytes>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DumpError> {
+        let summary = &dataset.content.summaries[position as usize];
+        match self.kind {
+            DumpKind::Ndjson => {
+                put_line(out, &summary.raw);
+                out.push(b'\n');
+            }
+            DumpKind::Details => {
+                if let Some(body) = detail {
+                    out.extend_from_slice(format!("{{\"id\":{},\"detail\":", summary.id).as_bytes());
+                    put_line(out, body.trim_ascii());
+                    out.extend_from_slice(b"}\n");
+                }
+            }
+            DumpKind::Csv => self.columns.row(position, summary, out)?,
+            DumpKind::Geojson => {
+                out.extend_from_slice(if is_first { b"\n" } else { b",\n" });
+                put_feature(summary, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what comes after the listings.
+    pub(super) fn end(&self, out: &mut Vec<u8>) {
+        if self.kind == DumpKind::Geojson {
+            out.extend_from_slice(b"\n]}\n");
+        }
     }
 }
 
-/// Writes one dump of a snapshot, in the origin's order. `details` are those of the [`detailed`] listings. `out` should be
+/// The listings whose details a dump of a whole snapshot needs, in turn.
+pub(crate) fn detailed(kind: DumpKind, dataset: &Dataset) -> Vec<ListingId> {
+    let summaries = dataset.content.summaries.iter().filter(|_| kind == DumpKind::Details);
+    summaries.map(|summary| summary.id).collect()
+}
+
+/// Writes a whole snapshot in the origin's order. `details` are those of the [`detailed`] listings. `out` should be
 /// buffered.
 ///
 /// # Errors
@@ -45,40 +120,20 @@ pub(crate) fn write(
     out: &mut dyn Write,
     progress: Progress<'_>,
 ) -> Result<(), DumpError> {
-    match kind {
-        DumpKind::Ndjson => lines(dataset, out, progress, |summary, line| {
-            put_line(line, &summary.raw);
-            line.push(b'\n');
-            Ok(())
-        }),
-        DumpKind::Details => lines(dataset, out, progress, |Summary { id, .. }, line| {
-            if let Some(body) = details.next().transpose()?.flatten() {
-                line.extend_from_slice(format!("{{\"id\":{id},\"detail\":").as_bytes());
-                put_line(line, body.trim_ascii());
-                line.extend_from_slice(b"}\n");
-            }
-            Ok(())
-        }),
-        DumpKind::Csv => table(dataset, out, progress),
-        DumpKind::Geojson => features(dataset, out, progress),
-    }
-}
-
-fn lines(
-    dataset: &Dataset,
-    out: &mut dyn Write,
-    progress: Progress<'_>,
-    mut put: impl FnMut(&Summary, &mut Vec<u8>) -> Result<(), DumpError>,
-) -> Result<(), DumpError> {
-    let of = dataset.content.summaries.len() as u64;
-    let mut line = Vec::new();
-    for (done, summary) in (1..).zip(&dataset.content.summaries) {
-        line.clear();
-        put(summary, &mut line)?;
-        out.write_all(&line)?;
+    let positions: Vec<u32> = (0..dataset.len() as u32).collect();
+    let form = Form::of(kind, dataset, &positions)?;
+    let of = positions.len() as u64;
+    let mut piece = Vec::new();
+    form.begin(dataset, &mut piece);
+    for (position, done) in positions.into_iter().zip(1..) {
+        let detail = details.next().transpose()?.flatten();
+        form.listing(dataset, (position, done == 1), detail, &mut piece)?;
+        out.write_all(&piece)?;
+        piece.clear();
         progress(done, of);
     }
-    Ok(())
+    form.end(&mut piece);
+    Ok(out.write_all(&piece)?)
 }
 
 /// Appends a JSON text as one line: line breaks become spaces. JSON strings contain none.
@@ -107,37 +162,33 @@ const MOST_COLUMNS: usize = 1000;
 const DOCUMENTED: [&str; 11] =
     ["id", "name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count", "modified"];
 
-fn table(dataset: &Dataset, out: &mut dyn Write, progress: Progress<'_>) -> Result<(), DumpError> {
-    let summaries = &dataset.content.summaries;
-    let of = 2 * summaries.len() as u64;
-    let mut columns = Columns::default();
-    for (done, summary) in (1..).zip(summaries) {
-        columns.learn(summary)?;
-        progress(done, of);
-    }
-    if summaries.is_empty() {
-        columns.names = DOCUMENTED.map(str::to_owned).into();
-    }
-    let mut line = Vec::new();
-    columns.header(&mut line);
-    out.write_all(&line)?;
-    for (done, summary) in (summaries.len() as u64 + 1..).zip(summaries) {
-        line.clear();
-        columns.row(summary, &mut line)?;
-        out.write_all(&line)?;
-        progress(done, of);
-    }
-    Ok(())
-}
-
-/// The columns known so far.
+/// The columns of a table.
 #[derive(Default)]
 struct Columns {
     names: Vec<String>,
     places: HashMap<String, usize>,
+    /// The slugs of states and cities, which listings do not have, and the one of each listing by its position.
+    slugs: Vec<(&'static str, Vec<Box<str>>, Vec<u32>)>,
 }
 
 impl Columns {
+    fn of(dataset: &Dataset, positions: &[u32]) -> Result<Self, DumpError> {
+        let mut columns = Self::default();
+        for position in positions {
+            columns.learn(&dataset.content.summaries[*position as usize])?;
+        }
+        if positions.is_empty() {
+            columns.names = DOCUMENTED.map(str::to_owned).into();
+        }
+        for (name, kind) in [("state_slug", TaxonomyKind::States), ("city_slug", TaxonomyKind::Cities)] {
+            if !columns.places.contains_key(name) {
+                let (terms, of_listings) = slugs(dataset, kind);
+                columns.slugs.push((name, terms, of_listings));
+            }
+        }
+        Ok(columns)
+    }
+
     /// Adds the new keys of a listing.
     fn learn(&mut self, summary: &Summary) -> Result<(), DumpError> {
         for field in json::fields(text(summary)?).map_err(|why| unreadable(summary, &why))? {
@@ -154,31 +205,60 @@ impl Columns {
     }
 
     fn header(&self, out: &mut Vec<u8>) {
-        self.line(out, |column, out| put_text(out, &self.names[column]));
+        let names = self.names.iter().map(String::as_str).chain(self.slugs.iter().map(|(name, ..)| *name));
+        line(out, names, |name, out| put_text(out, name));
     }
 
     /// A listing's row. The last one of a repeated key counts, as for most readers of JSON.
-    fn row(&self, summary: &Summary, out: &mut Vec<u8>) -> Result<(), DumpError> {
+    fn row(&self, position: u32, summary: &Summary, out: &mut Vec<u8>) -> Result<(), DumpError> {
         let fields = json::fields(text(summary)?).map_err(|why| unreadable(summary, &why))?;
         let mut values = vec![None; self.names.len()];
         for field in &fields {
             if let Some(place) = self.places.get(&*field.key) {
-                values[*place] = Some(field.value);
+                values[*place] = Some(Cell::Json(field.value));
             }
         }
-        self.line(out, |column, out| values[column].into_iter().for_each(|value| put_value(out, value)));
+        let slugs = self.slugs.iter().map(|(_, slugs, of)| slugs.get(of[position as usize] as usize));
+        values.extend(slugs.map(|slug| slug.map(|slug| Cell::Text(slug))));
+        line(out, values.into_iter(), |value, out| match value {
+            Some(Cell::Json(value)) => put_value(out, value),
+            Some(Cell::Text(text)) => put_text(out, text),
+            None => {}
+        });
         Ok(())
     }
+}
 
-    fn line(&self, out: &mut Vec<u8>, cell: impl Fn(usize, &mut Vec<u8>)) {
-        for column in 0..self.names.len() {
-            if column > 0 {
-                out.push(b',');
-            }
-            cell(column, out);
+#[derive(Clone, Copy)]
+enum Cell<'a> {
+    Json(&'a str),
+    Text(&'a str),
+}
+
+/// In the place of a slug: none is known, or more than one.
+const NO_SLUG: u32 = u32::MAX;
+
+/// The slugs of a taxonomy, and the place among them of the slug of each listing.
+fn slugs(dataset: &Dataset, kind: TaxonomyKind) -> (Vec<Box<str>>, Vec<u32>) {
+    let (mut slugs, mut of_listings) = (Vec::new(), vec![None; dataset.len()]);
+    for ((slug, positions), place) in dataset.known_terms(kind).zip(0_u32..) {
+        slugs.push(slug.into());
+        for position in positions {
+            let known = &mut of_listings[position as usize];
+            *known = Some(if known.is_none() { place } else { NO_SLUG });
         }
-        out.extend_from_slice(b"\r\n");
     }
+    (slugs, of_listings.into_iter().map(|place| place.unwrap_or(NO_SLUG)).collect())
+}
+
+fn line<T>(out: &mut Vec<u8>, cells: impl Iterator<Item = T>, put: impl Fn(T, &mut Vec<u8>)) {
+    for (column, cell) in cells.enumerate() {
+        if column > 0 {
+            out.push(b',');
+        }
+        put(cell, out);
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// A JSON value as a cell.
@@ -221,39 +301,22 @@ fn put_bytes(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-fn features(dataset: &Dataset, out: &mut dyn Write, progress: Progress<'_>) -> Result<(), DumpError> {
-    let content = &dataset.content;
-    let mut line = br#"{"type":"FeatureCollection","name":"listings""#.to_vec();
-    for key in ["license", "attribution"] {
-        if let Some(value) = content.envelope.carried(key) {
-            line.extend_from_slice(format!(",\"{key}\":").as_bytes());
-            put_line(&mut line, value.as_bytes());
+fn put_feature(summary: &Summary, out: &mut Vec<u8>) -> Result<(), DumpError> {
+    let raw = text(summary)?;
+    let [lat, lng] = json::pick(raw, &["lat", "lng"]).map_err(|why| unreadable(summary, &why))?;
+    out.extend_from_slice(format!("{{\"type\":\"Feature\",\"id\":{},\"geometry\":", summary.id).as_bytes());
+    match (degrees(lat, 90.0), degrees(lng, 180.0)) {
+        // RFC 7946 §3.1.1: longitude first.
+        (Some(lat), Some(lng)) => {
+            out.extend_from_slice(format!("{{\"type\":\"Point\",\"coordinates\":[{lng},{lat}]}}").as_bytes());
         }
+        // RFC 7946 §3.2: a feature without a place.
+        _ => out.extend_from_slice(b"null"),
     }
-    line.extend_from_slice(b",\"features\":[");
-    let of = content.summaries.len() as u64;
-    for (done, summary) in (1..).zip(&content.summaries) {
-        line.extend_from_slice(if done == 1 { b"\n" } else { b",\n" });
-        let raw = text(summary)?;
-        let [lat, lng] = json::pick(raw, &["lat", "lng"]).map_err(|why| unreadable(summary, &why))?;
-        line.extend_from_slice(format!("{{\"type\":\"Feature\",\"id\":{},\"geometry\":", summary.id).as_bytes());
-        match (degrees(lat, 90.0), degrees(lng, 180.0)) {
-            // RFC 7946 §3.1.1: longitude first.
-            (Some(lat), Some(lng)) => {
-                line.extend_from_slice(format!("{{\"type\":\"Point\",\"coordinates\":[{lng},{lat}]}}").as_bytes());
-            }
-            // RFC 7946 §3.2: a feature without a place.
-            _ => line.extend_from_slice(b"null"),
-        }
-        line.extend_from_slice(b",\"properties\":");
-        put_line(&mut line, raw.as_bytes());
-        line.push(b'}');
-        out.write_all(&line)?;
-        line.clear();
-        progress(done, of);
-    }
-    line.extend_from_slice(b"\n]}\n");
-    Ok(out.write_all(&line)?)
+    out.extend_from_slice(b",\"properties\":");
+    put_line(out, raw.as_bytes());
+    out.push(b'}');
+    Ok(())
 }
 
 /// A coordinate as the origin spells it: a number of at most so many degrees.
@@ -291,7 +354,7 @@ mod tests {
         let mut out = Vec::new();
         columns.header(&mut out);
         for row in rows {
-            assert!(columns.row(&summary(row), &mut out).is_ok());
+            assert!(columns.row(0, &summary(row), &mut out).is_ok());
         }
         String::from_utf8(out).unwrap()
     }

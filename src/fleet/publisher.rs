@@ -31,9 +31,9 @@ use crate::snapshots::Snapshots;
 use crate::store::Store;
 use crate::tasks::blocking;
 
+use ledger::Whose;
 pub(crate) use ledger::release;
-use ledger::{Ledger, Whose};
-use plan::{Facts, NextWrite, Offer, PAUSE_MS};
+use plan::{Chain, Facts, NextWrite, Offer, PAUSE_MS};
 use status::{PublishError, PublishFacts, PublishStatus};
 use tidy::ReadBack;
 use write::InStore;
@@ -68,8 +68,8 @@ pub(crate) struct Publisher {
     /// The keys of heads that are believed; none: this publisher does not sign, and believes every head.
     trusted: TrustedKeys,
     whose: Whose,
-    /// The chain that is continued.
-    ledger: Option<Ledger>,
+    /// The chain that is continued, as in the ledger.
+    chain: Option<Chain>,
     /// The highest number of a head that was ever used here.
     sequence: Option<u64>,
     /// The head in the object store, as last read.
@@ -125,7 +125,7 @@ impl Publisher {
             jitter: Jitter::default(),
             signer: None,
             trusted: TrustedKeys::default(),
-            ledger: None,
+            chain: None,
             sequence: None,
             stored: None,
             has_conditions: None,
@@ -197,8 +197,8 @@ impl Publisher {
             self.signer = Some(Arc::new(signer));
         }
         let (store, whose) = (self.snapshots.store().clone(), self.whose.clone());
-        let (sequence, ledger) = blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
-        (self.sequence, self.ledger) = (self.sequence.max(sequence), ledger);
+        let (sequence, chain) = blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
+        (self.sequence, self.chain) = (self.sequence.max(sequence), chain);
         Ok(())
     }
 
@@ -225,7 +225,7 @@ impl Publisher {
         if kept.is_some() {
             return Err(PublishError::Ahead { sequence, clock });
         }
-        (self.sequence, self.ledger, self.stored, self.settled) = Default::default();
+        (self.sequence, self.chain, self.stored, self.settled) = Default::default();
         Ok(())
     }
 
@@ -279,29 +279,26 @@ impl Publisher {
         let now_ms = self.clock.now_wall().as_millis();
         let revision = self.details.as_ref().map(Details::revision);
         let mut has_more_details = false;
-        if let Some(ledger) = &self.ledger
-            && let Some(end) = &ledger.end
+        if let Some(chain) = &self.chain
             && (revision != self.seen_details || revision.is_none())
-            && now_ms.abs_diff(ledger.chain.last_ms) >= PAUSE_MS.unsigned_abs()
+            && now_ms.abs_diff(chain.last_ms) >= PAUSE_MS.unsigned_abs()
         {
-            let (snapshots, served, end) = (self.snapshots.clone(), served.clone(), end.clone());
-            let details = self.details.clone();
-            let compare = move || {
+            let (snapshots, served, details) = (self.snapshots.clone(), served.clone(), self.details.clone());
+            let look = move || {
                 settle(details.as_ref());
-                Ok::<_, PublishError>(snapshots.has_more_details(&served, &end)?)
+                Ok::<_, PublishError>(snapshots.has_unsent_details(&served)?)
             };
-            has_more_details = blocking(compare).await?;
+            has_more_details = blocking(look).await?;
             if !has_more_details {
                 self.seen_details = revision;
             }
         }
         let Some((_, offer, _)) = &self.offered else { return Ok(NextWrite::Nothing) };
-        let ledger = self.ledger.as_ref().filter(|ledger| ledger.end.is_some());
         let step = plan::next(&Facts {
             now_ms,
             full_every_ms: i64::try_from(self.settings.full_every.as_millis()).unwrap_or(i64::MAX),
             offer,
-            chain: ledger.map(|ledger| &ledger.chain),
+            chain: self.chain.as_ref(),
             stored: self.stored_for_plan(self.settled == Some(served.epoch)),
             is_broken: self.is_broken,
             has_more_details,
@@ -319,7 +316,7 @@ impl Publisher {
         let now_ms = self.clock.now_wall().as_millis();
         let is_late = |since_ms: i64, period_ms: u64| now_ms.abs_diff(since_ms) >= period_ms;
         let full_every_ms = u64::try_from(self.settings.full_every.as_millis()).unwrap_or(u64::MAX);
-        let chain = self.ledger.as_ref().map(|ledger| &ledger.chain);
+        let chain = self.chain.as_ref();
         let details = self.details.as_ref().map(Details::revision);
         self.is_time_to_tidy()
             || self.read_back.is_done()

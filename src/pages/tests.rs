@@ -88,6 +88,9 @@ fn every_parameter_is_described() {
     for kind in TaxonomyKind::ALL {
         assert_eq!(parameters(&whole, kind.path(), "query"), named(&["snapshot"]), "{}", kind.path());
     }
+    for kind in DumpKind::ALL {
+        assert_eq!(parameters(&whole, kind.path(), "query"), named(&query::KNOWN_OF_DUMPS), "{}", kind.path());
+    }
     assert_eq!(parameters(&whole, "/explore", "query"), named(&["page", "sport", "state", "city"]));
     for (path, operation) in whole["paths"].as_object().unwrap() {
         let placed: BTreeSet<String> =

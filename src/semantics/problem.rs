@@ -157,6 +157,12 @@ impl Problem {
         Self::new(ProblemKind::BadParameter, format!("The parameter {name} has the value {value}; it {why}."))
     }
 
+    /// 400: a parameter that would have no effect; `known`: those that have one.
+    pub fn unknown_parameter(name: &str, known: &str) -> Self {
+        let detail = format!("There is no parameter {} here; known parameters: {known}.", quoted(name));
+        Self::new(ProblemKind::BadParameter, detail)
+    }
+
     /// 400: a required parameter is missing; `what` completes "...; give ".
     pub fn missing_parameter(name: &str, what: &str) -> Self {
         Self::new(ProblemKind::BadParameter, format!("The parameter {} is missing; give {what}.", quoted(name)))

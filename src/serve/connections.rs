@@ -54,6 +54,9 @@ pub(crate) enum Full {
 }
 
 impl Full {
+    /// Every word.
+    pub(crate) const WORDS: [&str; 2] = [Self::Household(0).as_str(), Self::All.as_str()];
+
     /// The word for logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

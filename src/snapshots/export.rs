@@ -9,16 +9,14 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 
-use super::keeping::{exported, exported_details};
+use super::keeping::exported_details;
 use super::{Snapshots, SnapshotsError};
 use crate::api::listing::ListingId;
 use crate::bundle::{self, Counts, Detail, Export, Progress, WriteError, Written};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
-use crate::store::{DetailMeta, DetailRecord, StoreError};
-
-pub(crate) use super::keeping::ExportedDetail;
+use crate::store::{DetailMeta, DetailRecord, ExportedDetail, StoreError};
 
 /// Tries of an export while details change.
 const TRIES: u32 = 5;
@@ -38,6 +36,9 @@ pub enum ExportError {
     /// The base is not kept, or cannot be read.
     #[error("no delta can be made: {0}")]
     Base(#[source] SnapshotsError),
+    /// The store was repaired since the last link of a chain.
+    #[error("no delta can be made: it is not known which details have changed")]
+    Unfollowed,
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
@@ -113,7 +114,14 @@ impl Snapshots {
             None => None,
         };
         let base = base.as_ref().map(|base| &*base.dataset);
-        let Output { written, known, wanted } = self.write_bundle(out, &served, base, before.as_deref(), progress)?;
+        // If the export of the base was not recorded, its holder may lack every new or changed listing.
+        let is_same =
+            |base: &Dataset, id| base.summary(id).map(|it| it.hash) == served.dataset.summary(id).map(|it| it.hash);
+        let lacks = |base: &Dataset, known: &Known| match &before {
+            Some(before) => Ok(known.iter().filter(|detail| !detail.is_in(before)).copied().collect()),
+            None => Ok(known.iter().filter(|detail| !is_same(base, detail.id)).copied().collect()),
+        };
+        let Output { written, known, wanted } = self.write_bundle(out, &served, base, &lacks, progress)?;
         let (mirrored, of) = (known.len() as u64, served.dataset.len() as u64);
         if complete && mirrored < of {
             return Err(ExportError::Incomplete { mirrored, of });
@@ -126,14 +134,14 @@ impl Snapshots {
         Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold })
     }
 
-    /// Writes a snapshot into an empty file: all of it, or the changes since `base`, whose holder has the details
-    /// `before` (`None`: not known).
+    /// Writes a snapshot into an empty file: all of it, or the changes since `base`, with those of the known details
+    /// that its holder `lacks`.
     pub(super) fn write_bundle(
         &self,
         out: &mut File,
         served: &Snapshot,
         base: Option<&Dataset>,
-        before: Option<&[ExportedDetail]>,
+        lacks: &dyn Fn(&Dataset, &Known) -> Result<Known, ExportError>,
         progress: Progress<'_>,
     ) -> Result<Output, ExportError> {
         let evidence = served.dataset.evidence();
@@ -143,7 +151,7 @@ impl Snapshots {
         loop {
             let mut known = self.known(&served.dataset)?;
             known.retain(|detail| !lost.borrow().contains(&detail.id));
-            let wanted = base.map(|base| changed(&known, before, base, &served.dataset));
+            let wanted = base.map(|base| lacks(base, &known)).transpose()?;
             let all_wanted = wanted.as_ref().unwrap_or(&known);
             let export = Export {
                 content: &served.dataset.content,
@@ -195,7 +203,7 @@ impl Snapshots {
     /// The stored details of a data set's listings.
     pub(super) fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
         // Only what is needed of each: with all of its metadata, a million take hundreds of MiB.
-        let known = self.store().detail_index(|meta| exported(&meta))?;
+        let known = self.store().detail_index(|meta| meta.exported())?;
         let mut known: Known = known.into_iter().map(|(id, hash)| ExportedDetail { id, hash }).collect();
         known.retain(|detail| dataset.position(detail.id).is_some());
         known.sort_unstable_by_key(|detail| detail.id);
@@ -207,7 +215,7 @@ impl Snapshots {
 fn for_export(expected: &ExportedDetail, record: DetailRecord, dataset: &Dataset) -> Detail {
     let DetailRecord { meta, body } = record;
     let id = expected.id;
-    let is_same = exported(&meta) == expected.hash;
+    let is_same = meta.exported() == expected.hash;
     // A detail is provisional if its instant is before its summary's.
     let modified_ms = dataset.modified_of(id).map(|at| at.div_euclid(1_000_000));
     let is_settled = modified_ms.is_none_or(|modified| modified <= meta.origin_time_ms);
@@ -217,65 +225,56 @@ fn for_export(expected: &ExportedDetail, record: DetailRecord, dataset: &Dataset
     Detail { state, body, current, etag, last_modified }
 }
 
-/// The details that a holder of the base still needs. If the export of the base was recorded, compare with it;
-/// otherwise assume every new or changed listing.
-fn changed(known: &Known, before: Option<&[ExportedDetail]>, base: &Dataset, next: &Dataset) -> Known {
-    let Some(before) = before else {
-        let hash = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
-        return known.iter().filter(|detail| hash(base, detail.id) != hash(next, detail.id)).copied().collect();
-    };
-    known.iter().filter(|detail| !detail.is_in(before)).copied().collect()
-}
-
 fn counts(known: &Known) -> Counts {
     let gone = known.iter().filter(|detail| detail.is_gone()).count() as u64;
     Counts { present: known.len() as u64 - gone, gone }
 }
 
-/// What a holder of a chain has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ChainEnd {
-    /// The snapshot.
-    pub snapshot: SnapshotId,
-    /// Its details, in ascending id order.
-    pub details: Vec<ExportedDetail>,
-}
-
-/// A written bundle, and what a holder of the chain has with it.
+/// A written link of a chain.
 pub(crate) struct Link {
     /// The result of writing.
     pub written: Written,
-    pub end: ChainEnd,
+    /// The details that a holder of the chain has with it and lacked before, sorted by id.
+    pub sent: Vec<ExportedDetail>,
     /// Keeps the snapshot until the chain is recorded.
     _hold: Hold,
 }
 
 impl Snapshots {
-    /// Writes a published snapshot into an empty file: all of it, or what a holder of `base` lacks.
+    /// Writes a published snapshot into an empty file: all of it, or what a holder of the chain lacks, which ends with the
+    /// snapshot `base`. From now on it is known which details have changed since.
     ///
     /// # Errors
-    /// When the base is not kept, or something cannot be read or written.
+    /// When the base is not kept, it is not known which details have changed, or something cannot be read or written.
     pub(crate) fn export_link(
         &self,
         out: &mut File,
         served: &Snapshot,
-        base: Option<&ChainEnd>,
+        base: Option<&SnapshotId>,
     ) -> Result<Link, ExportError> {
         let hold = Hold::on(self, served.seq);
-        let dataset = base.map(|base| self.load(base.snapshot.as_str())).transpose().map_err(ExportError::Base)?;
-        let dataset = dataset.as_ref().map(|base| &*base.dataset);
-        let before = base.map(|base| &base.details[..]);
-        let Output { written, known, .. } = self.write_bundle(out, served, dataset, before, &mut |_, _| {})?;
-        let end = ChainEnd { snapshot: served.dataset.id.clone(), details: known };
-        Ok(Link { written, end, _hold: hold })
+        let base = base.map(|base| self.load(base.as_str())).transpose().map_err(ExportError::Base)?;
+        if base.is_none() {
+            self.store().follow_details()?;
+        }
+        let lacks = |base: &Dataset, known: &Known| {
+            let unsent = self.store().unsent_details()?.ok_or(ExportError::Unfollowed)?;
+            // Its holder has dropped the details of listings that are not in it.
+            let lacks = |id: &ListingId| unsent.binary_search(id).is_ok() || base.position(*id).is_none();
+            Ok(known.iter().filter(|detail| lacks(&detail.id)).copied().collect())
+        };
+        let base = base.as_ref().map(|base| &*base.dataset);
+        let Output { written, known, wanted } = self.write_bundle(out, served, base, &lacks, &mut |_, _| {})?;
+        Ok(Link { written, sent: wanted.unwrap_or(known), _hold: hold })
     }
 
-    /// Whether a holder of `base` lacks details of a published snapshot.
+    /// Whether a holder of the chain lacks details of a published snapshot with which the chain ends.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) fn has_more_details(&self, served: &Snapshot, base: &ChainEnd) -> Result<bool, StoreError> {
-        Ok(self.known(&served.dataset)?.iter().any(|detail| !detail.is_in(&base.details)))
+    pub(crate) fn has_unsent_details(&self, served: &Snapshot) -> Result<bool, StoreError> {
+        let unsent = self.store().unsent_details()?;
+        Ok(unsent.is_none_or(|ids| ids.iter().any(|id| served.dataset.position(*id).is_some())))
     }
 
     /// Keeps the newest stored copy of a snapshot, from now on instead of the one named before: the next link builds on
@@ -285,7 +284,7 @@ impl Snapshots {
     }
 }
 
-/// Whether an export failed because its base is not kept any more.
-pub(crate) fn lacks_base(error: &ExportError) -> bool {
-    matches!(error, ExportError::Base(SnapshotsError::Unknown { .. }))
+/// Whether an export failed because nothing is known any more of what it builds on.
+pub(crate) const fn lacks_base(error: &ExportError) -> bool {
+    matches!(error, ExportError::Base(SnapshotsError::Unknown { .. }) | ExportError::Unfollowed)
 }

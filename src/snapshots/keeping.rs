@@ -11,7 +11,7 @@ use crate::api::listing::ListingId;
 use crate::config::MirrorConfig;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::store::{DetailMeta, DetailState, Healed, States, Store, StoreError};
+use crate::store::{ExportedDetail, Healed, States, Store, StoreError};
 
 impl Snapshots {
     /// Stores the evidence of the newest snapshot when another one replaces it: later lists of the origin do not apply
@@ -184,34 +184,6 @@ pub(super) struct Notes {
     pub rolled_back: Option<u64>,
     /// Ids of the last exports, the newest last; each once.
     pub exports: Vec<String>,
-}
-
-/// A record of a detail in an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ExportedDetail {
-    pub id: ListingId,
-    /// The hash of its detail, without volatile values; of an empty body if the origin has none.
-    pub hash: ContentHash,
-}
-
-/// [`ExportedDetail::hash`] of a stored detail.
-pub(super) fn exported(meta: &DetailMeta) -> ContentHash {
-    match meta.state {
-        DetailState::Present => meta.hash,
-        DetailState::Gone => ContentHash::default(),
-    }
-}
-
-impl ExportedDetail {
-    /// Whether it is one of these, which are sorted by id.
-    pub(super) fn is_in(&self, sorted: &[Self]) -> bool {
-        sorted.binary_search_by_key(&self.id, |detail| detail.id).is_ok_and(|at| sorted[at] == *self)
-    }
-
-    /// Whether the origin has none.
-    pub(super) fn is_gone(&self) -> bool {
-        self.hash == ContentHash::default()
-    }
 }
 
 /// Bytes of one [`ExportedDetail`].

@@ -54,6 +54,10 @@ pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefin
 /// Bodies of details by place.
 pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("placed_details");
 
+/// The ids of the details that have changed since they were sent. It exists from the first call of
+/// [`super::Store::follow_details`] on, and not in a repaired file.
+pub(super) const UNSENT: TableDefinition<'static, u64, ()> = TableDefinition::new("unsent_details");
+
 /// Small JSON blobs by name.
 pub(super) const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");
 

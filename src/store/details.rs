@@ -8,12 +8,14 @@
 //! commands read many.
 
 use bytes::Bytes;
-use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
+use redb::{
+    ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableHandle, WriteTransaction,
+};
 
 use super::coding::{self, Packer, Reader, damaged, unpack};
 use super::database::{self, Sealed};
 use super::error::{Fault, StoreError};
-use super::{MAX_BODY, Store};
+use super::{MAX_BODY, States, Store};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
@@ -47,6 +49,26 @@ pub struct DetailRecord {
     pub body: Bytes,
 }
 
+/// A detail as others have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExportedDetail {
+    pub id: ListingId,
+    /// [`DetailMeta::exported`].
+    pub hash: ContentHash,
+}
+
+impl ExportedDetail {
+    /// Whether it is one of these, which are sorted by id.
+    pub(crate) fn is_in(&self, sorted: &[Self]) -> bool {
+        sorted.binary_search_by_key(&self.id, |detail| detail.id).is_ok_and(|at| sorted[at] == *self)
+    }
+
+    /// Whether the origin has none.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.hash == ContentHash::default()
+    }
+}
+
 /// A stream of details.
 pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
 
@@ -60,6 +82,14 @@ const ENCODING: u8 = 1;
 const COMPRESSED_ABOVE: usize = 512;
 
 impl DetailMeta {
+    /// The hash of the detail, without volatile values; of an empty body if the origin has none.
+    pub(crate) fn exported(&self) -> ContentHash {
+        match self.state {
+            DetailState::Present => self.hash,
+            DetailState::Gone => ContentHash::default(),
+        }
+    }
+
     /// `1`, state u8, origin time i64, fetched i64, summary hash, hash, entity tag, last modified.
     fn encode(&self, id: ListingId) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
@@ -127,10 +157,11 @@ pub(super) fn write_all(
     for detail in details {
         let (id, record) = detail?;
         let place = writer.tables.place(id)?;
-        let known = place.map(|place| writer.tables.whole_meta(id, place)).transpose()?.flatten();
-        if known.is_some_and(|known| stays(id, &known, &record)) {
+        let known = writer.tables.known(id, place)?;
+        if known.as_ref().is_some_and(|known| stays(id, known, &record)) {
             continue;
         }
+        writer.note(id, known.as_ref(), &record.meta)?;
         writer.put_at(id, place, &record.meta.encode(id), &encode_body(id, &record.body, &mut packer)?)?;
     }
     Ok(())
@@ -153,7 +184,15 @@ impl Store {
         let needed: usize = encoded.iter().map(|(_, meta, body)| meta.len() + body.len() + 8192).sum();
         self.handle.write(needed as u64, |transaction| {
             let mut writer = Writer::open(transaction)?;
-            encoded.iter().try_for_each(|(id, meta, body)| writer.put(*id, meta, body))
+            for ((id, meta, body), (_, detail)) in encoded.iter().zip(details) {
+                let place = writer.tables.place(*id)?;
+                if writer.unsent.is_some() {
+                    let known = writer.tables.known(*id, place)?;
+                    writer.note(*id, known.as_ref(), &detail.meta)?;
+                }
+                writer.put_at(*id, place, meta, body)?;
+            }
+            Ok(())
         })
     }
 
@@ -223,6 +262,47 @@ impl Store {
     }
 }
 
+impl Store {
+    /// From now on, notes which details change.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub(crate) fn follow_details(&self) -> Result<(), StoreError> {
+        if self.unsent_details()?.is_some() {
+            return Ok(());
+        }
+        self.handle.write(1 << 16, |transaction| Ok(drop(transaction.open_table(database::UNSENT)?)))
+    }
+
+    /// The ids of the details that were stored or changed since they were sent, in ascending order; `None`: not known,
+    /// because nobody follows them.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn unsent_details(&self) -> Result<Option<Vec<ListingId>>, StoreError> {
+        self.handle.read(|transaction| {
+            if transaction.list_tables()?.all(|table| table.name() != database::UNSENT.name()) {
+                return Ok(None);
+            }
+            let unsent = transaction.open_table(database::UNSENT)?;
+            let ids = unsent.iter()?.map(|noted| Ok(ListingId(noted?.0.value())));
+            ids.collect::<Result<_, Fault>>().map(Some)
+        })
+    }
+
+    /// Writes blobs; in the same transaction, these details, sorted by id, no longer count as unsent, but for those that
+    /// have changed again.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub(crate) fn put_states_and_sent(&self, states: &States, sent: &[ExportedDetail]) -> Result<(), StoreError> {
+        self.handle.write(states.bytes() + (1 << 20), |transaction| {
+            states.write(transaction)?;
+            Writer::open(transaction)?.sent(sent)
+        })
+    }
+}
+
 /// The tables of the details.
 pub(super) struct Tables<P, S> {
     places: P,
@@ -254,6 +334,11 @@ impl<P: ReadableTable<u64, u64>, S: ReadableTable<u64, Sealed>> Tables<P, S> {
         if found == id { Ok(DetailMeta::decode(id, sealed)?) } else { Err(damaged(META, "id").into()) }
     }
 
+    /// The metadata at a place, if there is one.
+    fn known(&self, id: ListingId, place: Option<u64>) -> Result<Option<DetailMeta>, Fault> {
+        Ok(place.map(|place| self.whole_meta(id, place)).transpose()?.flatten())
+    }
+
     /// The metadata at a place; damaged metadata counts as absent.
     fn whole_meta(&self, id: ListingId, place: u64) -> Result<Option<DetailMeta>, Fault> {
         match self.meta(id, place) {
@@ -275,6 +360,8 @@ impl<P: ReadableTable<u64, u64>, S: ReadableTable<u64, Sealed>> Tables<P, S> {
 /// The tables, for writing.
 pub(super) struct Writer<'t> {
     tables: Tables<Table<'t, u64, u64>, Table<'t, u64, Sealed>>,
+    /// [`database::UNSENT`], once it exists.
+    unsent: Option<Table<'t, u64, ()>>,
     /// The place that the next new detail gets.
     next: u64,
 }
@@ -285,7 +372,32 @@ impl<'t> Writer<'t> {
         let last = metas.last()?.map(|(last, _)| last.value());
         let next = last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(|| damaged(META, "key"))?;
         let places = transaction.open_table(database::DETAIL_PLACES)?;
-        Ok(Self { tables: Tables { places, metas, bodies: transaction.open_table(database::DETAILS)? }, next })
+        let is_followed = transaction.list_tables()?.any(|table| table.name() == database::UNSENT.name());
+        let unsent = is_followed.then(|| transaction.open_table(database::UNSENT)).transpose()?;
+        Ok(Self { tables: Tables { places, metas, bodies: transaction.open_table(database::DETAILS)? }, unsent, next })
+    }
+
+    /// Notes a detail as unsent if others would see a change.
+    fn note(&mut self, id: ListingId, known: Option<&DetailMeta>, next: &DetailMeta) -> Result<(), Fault> {
+        if let Some(unsent) = &mut self.unsent
+            && known.is_none_or(|known| known.exported() != next.exported())
+        {
+            unsent.insert(id.0, ())?;
+        }
+        Ok(())
+    }
+
+    /// Forgets which of these details, sorted by id, are unsent, but for those that have changed again.
+    fn sent(&mut self, sent: &[ExportedDetail]) -> Result<(), Fault> {
+        let Some(unsent) = &mut self.unsent else { return Ok(()) };
+        let noted = unsent.iter()?.map(|noted| Ok(ListingId(noted?.0.value()))).collect::<Result<Vec<_>, Fault>>()?;
+        for id in noted {
+            let known = self.tables.known(id, self.tables.place(id)?)?;
+            if known.is_some_and(|known| ExportedDetail { id, hash: known.exported() }.is_in(sent)) {
+                unsent.remove(id.0)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes a detail as it is encoded.
@@ -314,6 +426,9 @@ impl<'t> Writer<'t> {
         if let Some(place) = place {
             self.tables.metas.remove(place)?;
             self.tables.bodies.remove(place)?;
+        }
+        if let Some(unsent) = &mut self.unsent {
+            unsent.remove(id.0)?;
         }
         Ok(())
     }

@@ -41,17 +41,48 @@ struct Timing {
     nanos: AtomicU64,
 }
 
-/// The times of one route and outcome.
+/// Times by size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Histogram {
-    /// The route.
-    pub route: RouteLabel,
-    /// The outcome.
-    pub outcome: Group,
+    /// The values of the metric's labels.
+    pub labels: Vec<&'static str>,
     /// How many answers took at most as long as each of [`BOUNDS`]; the last value counts all.
     pub at_most: [u64; STEPS],
     /// The sum of all times.
     pub sum: Duration,
+}
+
+/// Times that are not counted by each thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    buckets: [u64; STEPS],
+    sum: Duration,
+}
+
+impl Times {
+    pub(crate) fn count(&mut self, took: Duration) {
+        self.buckets[step(took)] += 1;
+        self.sum = self.sum.saturating_add(took);
+    }
+
+    /// With the values of the metric's labels.
+    pub(crate) fn histogram(&self, labels: Vec<&'static str>) -> Histogram {
+        Histogram { labels, at_most: summed(|bucket| self.buckets[bucket]), sum: self.sum }
+    }
+}
+
+/// The bucket between [`BOUNDS`] of a time.
+fn step(took: Duration) -> usize {
+    BOUNDS.iter().position(|(_, bound)| took <= Duration::from_nanos(*bound)).unwrap_or(BOUNDS.len())
+}
+
+/// Each bucket with those below it.
+fn summed(of: impl Fn(usize) -> u64) -> [u64; STEPS] {
+    let mut below = 0;
+    std::array::from_fn(|bucket| {
+        below += of(bucket);
+        below
+    })
 }
 
 impl Default for Timings {
@@ -63,7 +94,7 @@ impl Default for Timings {
 impl Timings {
     pub(super) fn count(&self, route: RouteLabel, outcome: Group, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS.iter().position(|(_, bound)| nanos <= *bound).unwrap_or(BOUNDS.len());
+        let bucket = step(took);
         if let Some(timing) = self.0.get(route as usize * Group::ALL.len() + outcome as usize) {
             timing.buckets[bucket].fetch_add(1, Ordering::Relaxed);
             timing.nanos.fetch_add(nanos, Ordering::Relaxed);
@@ -76,13 +107,9 @@ pub(super) fn read<'a>(shards: &(impl Iterator<Item = &'a Timings> + Clone)) -> 
     let kinds = RouteLabel::ALL.into_iter().flat_map(|route| Group::ALL.map(|outcome| (route, outcome)));
     let histograms = kinds.enumerate().map(|(at, (route, outcome))| {
         let of_all = |counter: &dyn Fn(&Timing) -> u64| shards.clone().map(|shard| counter(&shard.0[at])).sum::<u64>();
-        let mut below = 0;
-        let at_most = std::array::from_fn(|bucket| {
-            below += of_all(&|timing| timing.buckets[bucket].load(Ordering::Relaxed));
-            below
-        });
+        let at_most = summed(|bucket| of_all(&|timing| timing.buckets[bucket].load(Ordering::Relaxed)));
         let sum = Duration::from_nanos(of_all(&|timing| timing.nanos.load(Ordering::Relaxed)));
-        Histogram { route, outcome, at_most, sum }
+        Histogram { labels: vec![route.as_str(), outcome.as_str()], at_most, sum }
     });
     histograms.filter(|histogram| histogram.at_most[STEPS - 1] > 0).collect()
 }
@@ -136,8 +163,7 @@ mod tests {
         shards[0].count(RouteLabel::Limit, Group::Refused, micros(1));
         let read = read(&shards.iter());
         assert_eq!(read.len(), 2);
-        let of = |at: usize| (read[at].route, read[at].outcome);
-        assert_eq!((of(0), of(1)), ((RouteLabel::Detail, Group::Fresh), (RouteLabel::Limit, Group::Refused)));
+        assert_eq!((&read[0].labels[..], &read[1].labels[..]), (&["detail", "fresh"][..], &["limit", "refused"][..]));
         assert_eq!(read[0].at_most, [2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 5]);
         assert_eq!(read[0].sum, micros(13_500_301));
     }

@@ -256,7 +256,8 @@ impl OriginClient {
             self.name.sign(&mut fields);
         }
         let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
-        let Answered { answer: arrival, asked, received } = self.attempt(method, path, asker, fetch).await?;
+        let Answered { answer: arrival, asked, received } =
+            self.attempt(method, path, asker, fetch, |arrival| arrival.status).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
@@ -308,6 +309,7 @@ impl OriginClient {
         path: &str,
         asker: &Asker,
         send: impl Fn() -> F,
+        status_of: impl Fn(&T) -> u16,
     ) -> Result<Answered<T>, AskError>
     where
         F: Future<Output = Result<T, TransportError>>,
@@ -321,11 +323,12 @@ impl OriginClient {
                 self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?
             };
             self.status.sent(class);
-            let asked = self.clock.now_wall();
+            let (asked, began) = (self.clock.now_wall(), self.clock.now_mono());
             match send().await {
                 Ok(answer) => {
                     // The head is the answer: the origin has counted the request by now.
                     permit.answered();
+                    self.status.arrived(class, status_of(&answer), self.clock.now_mono().since(began));
                     return Ok(Answered { answer, asked, received: self.clock.now_wall() });
                 }
                 Err(error) if tries < MOST_RETRIES && error.allows_another_try(method, asker.is_awaited()) => {

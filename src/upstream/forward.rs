@@ -137,7 +137,10 @@ impl Forwarder {
         let path = String::from_utf8_lossy(&sending.target).into_owned();
         let request = self.request(&sending).map_err(|reason| AskError::nonsense(&path, reason))?;
         let exchange = || self.wire.exchange(request.clone(), interim.clone());
-        let answered = self.origin.attempt(&sending.method, &path, &sending.asker, exchange).await;
+        let answered = self
+            .origin
+            .attempt(&sending.method, &path, &sending.asker, exchange, |answer| answer.status().as_u16())
+            .await;
         let failed = |error: &AskError| self.origin.failed(error, self.origin.witness(&sending.asker, false));
         let answered = answered.map_err(|error| self.origin.named(error));
         let arrived = self.arrived(answered.inspect_err(failed)?);

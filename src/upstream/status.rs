@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
 use crate::semantics::excerpt::Excerpt;
+use crate::telemetry::timing::Times;
 use crate::words::named;
 
 use super::ask::AskError;
@@ -125,6 +126,10 @@ pub struct Picture {
     pub has_answered: bool,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
+    /// Until the head of an answer arrived, by class.
+    pub(crate) took: BTreeMap<&'static str, Times>,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
     /// The pace of crawl and details.
     pub pace: Pace,
     /// The running pass.
@@ -185,6 +190,13 @@ impl OriginStatus {
         if matches!(class, Class::Crawl | Class::Details) {
             picture.pace.count(Instant::now());
         }
+    }
+
+    /// The head of an answer arrived.
+    pub fn arrived(&self, class: Class, status: u16, took: Duration) {
+        let mut picture = self.0.lock();
+        picture.took.entry(class.as_str()).or_default().count(took);
+        *picture.statuses.entry(status).or_default() += 1;
     }
 
     /// A request was answered.

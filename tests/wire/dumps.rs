@@ -4,6 +4,7 @@
 
 mod contents;
 mod export;
+mod filters;
 mod life;
 
 use http::Method;

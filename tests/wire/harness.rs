@@ -28,7 +28,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub use aim::Aim;
-pub use process::{Process, run};
+pub use process::{Process, Running, run};
 pub use upstream::{Script, Seen, Upstream};
 
 use crate::client::{Asks, Reply, header_map, plain_client, raw_get, together};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use grandstand::admin::metrics::table::{ALL, Kind, Metric};
 use http::Method;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::client::plain_client;
 use crate::harness::openssl::certificate;
 use crate::harness::redis::Redis;
-use crate::harness::{PATIENCE, Setup, origin};
+use crate::harness::{PATIENCE, Running, Server, Setup, origin};
 
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -129,6 +129,7 @@ async fn every_metric_is_as_the_table_declares_it() {
             found.extend(check(&request.send().await.unwrap().text().await.unwrap()));
         }
     }
+    every_query_has_data(&[&mirror, &shield, &replica]).await;
 }
 
 #[test]
@@ -168,14 +169,68 @@ fn check_query(text: &str) -> BTreeSet<&'static str> {
     found
 }
 
+/// What the dashboard asks for.
+fn queries(dashboard: &Value) -> Vec<&str> {
+    let panels = dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row");
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    targets.map(|target| target["expr"].as_str().unwrap()).collect()
+}
+
+/// Scrapes the servers with a real Prometheus until every query of the dashboard has data.
+async fn every_query_has_data(servers: &[&Server]) {
+    let text = std::fs::read_to_string(repository("config/grafana/grandstand.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let (dir, port) = (
+        tempfile::tempdir().unwrap(),
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
+    );
+    let targets: Vec<String> = servers.iter().map(|server| format!("'{}'", server.admin)).collect();
+    let config = format!(
+        "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\nscrape_configs:\n- job_name: grandstand\n  static_configs: [{{targets: [{}]}}]\n",
+        targets.join(", ")
+    );
+    std::fs::write(dir.path().join("prometheus.yml"), config).unwrap();
+    let prometheus = Command::new("prometheus")
+        .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=error"])
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .current_dir(dir.path())
+        .spawn()
+        .expect("the package prometheus, which ./setup.sh installs");
+    let _prometheus = Running(prometheus);
+    let url = format!("http://127.0.0.1:{port}/api/v1/query");
+    let mut left: BTreeSet<String> = queries(&dashboard)
+        .into_iter()
+        .map(|query| {
+            let filled = query.replace("$__rate_interval", "1m").replace("$instance", ".*");
+            filled.replace("$job", "grandstand")
+        })
+        .collect();
+    let start = Instant::now();
+    while !left.is_empty() {
+        assert!(start.elapsed() < 2 * PATIENCE, "no data for {left:#?}");
+        for query in left.clone() {
+            let asked = url::Url::parse_with_params(&url, [("query", &query)]).unwrap();
+            // It may not listen yet.
+            let Ok(answer) = plain_client().get(asked).send().await else { continue };
+            let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default();
+            if answer["data"]["result"].as_array().is_some_and(|series| !series.is_empty()) {
+                left.remove(&query);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 #[test]
 fn the_dashboard_asks_prometheus_for_nothing_that_is_not_there_and_shows_every_metric() {
     let text = std::fs::read_to_string(repository("config/grafana/grandstand.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let (mut rules, mut found) = (String::from("groups:\n- name: dashboard\n  rules:\n"), BTreeSet::new());
     let panels = dashboard["panels"].as_array().unwrap();
-    for (number, target) in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()).enumerate() {
-        let query = target["expr"].as_str().unwrap();
+    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+        assert!(panel["description"].as_str().is_some_and(|text| !text.is_empty()), "{}", panel["title"]);
+    }
+    for (number, query) in queries(&dashboard).into_iter().enumerate() {
         found.extend(check_query(query));
         // Grafana puts these in.
         let query = query.replace("$__rate_interval", "1m");

@@ -2,13 +2,18 @@
 //!
 //! `docs/metrics.md` is made of it: `GRANDSTAND_GOLDEN=write cargo test --locked --lib metrics_page`. Callers: [`super`].
 
+use std::collections::BTreeMap;
+
 use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::admin::process::Process;
 use crate::admin::status::Status;
 use crate::clock::Monotonic;
 use crate::fleet::publisher::status::{ObjectKind, PublishState};
 use crate::fleet::replica::status::{PollOutcome, ReplicaState};
+use crate::serve::connections::Full;
 use crate::telemetry::timing::Histogram;
+use crate::upstream::status::{OriginStatus, Picture};
+use crate::upstream::window::Class;
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,7 @@ pub struct Metric {
 /// What the values are read from: the facts of `/status`, and counters that it does not show.
 pub(super) struct Scrape<'a> {
     facts: StatusFacts,
+    picture: Picture,
     status: &'a Status,
     now: Monotonic,
     publish: Option<PublishState>,
@@ -73,6 +79,7 @@ impl<'a> Scrape<'a> {
     pub(super) fn of(status: &'a Status) -> Self {
         Self {
             facts: status.facts(),
+            picture: status.origin.as_ref().map(OriginStatus::picture).unwrap_or_default(),
             status,
             now: status.clock.now_mono(),
             publish: status.publish.as_ref().map(|publish| publish.lock().clone()),
@@ -124,6 +131,16 @@ fn by<N: Into<u64>>(values: impl IntoIterator<Item = (impl ToString, N)>) -> Sam
     Samples::Labelled(values.into_iter().map(|(of, value)| (vec![of.to_string()], value.into())).collect())
 }
 
+/// Samples by one label, with those of these words that were never counted.
+fn from_zero<N: Into<u64>>(
+    words: impl IntoIterator<Item = &'static str>,
+    values: impl IntoIterator<Item = (impl ToString, N)>,
+) -> Samples {
+    let mut all: BTreeMap<String, u64> = words.into_iter().map(|word| (word.to_owned(), 0)).collect();
+    all.extend(values.into_iter().map(|(of, value)| (of.to_string(), value.into())));
+    by(all)
+}
+
 macro_rules! table {
     ($($kind:ident $name:literal $labels:tt $unit:literal $help:literal = $at:ident => $value:expr;)+) => {
         /// Every metric, in the order of the page.
@@ -151,8 +168,16 @@ table! {
         = at => at.facts.held.is_some();
     Gauge "grandstand_age_seconds" [] "seconds" "Age of the data: time since it was confirmed; absent while unknown"
         = at => at.facts.age_seconds;
+    Gauge "grandstand_age_limit_seconds" [] "seconds" "The age above which the server is unhealthy; absent: at no age"
+        = at => at.facts.unhealthy_after_seconds;
+    Gauge "grandstand_refreshed_timestamp_seconds" [] "seconds" "When the last refresh ended, in seconds since 1970"
+        = at => at.picture.refreshed_ms.map(|at_ms| at_ms as f64 / 1000.0);
     Gauge "grandstand_unconfirmed" [] "" "Whether the data is dated in the future, so that its age is unknown, 0 or 1"
         = at => at.facts.listings.map(|_| at.facts.unconfirmed);
+    Gauge "grandstand_snapshot_certificate" ["certificate"] "" "How sure the current snapshot is, as in /status; always 1"
+        = at => by(at.facts.snapshot.iter().map(|snapshot| (&snapshot.certificate, true)));
+    Gauge "grandstand_snapshots" [] "" "Snapshots that are kept"
+        = at => at.facts.versions;
     Gauge "grandstand_listings" [] "" "Listings in the current snapshot"
         = at => at.facts.listings;
     Gauge "grandstand_details_mirrored" [] "" "Listings whose detail is stored"
@@ -176,11 +201,18 @@ table! {
     Counter "grandstand_connections_evicted" [] "" "Idle client connections that were closed to make room"
         = at => at.facts.connections.evicted;
     Counter "grandstand_connections_refused" ["limit"] "" "Client connections that were refused, by limit"
-        = at => by(at.facts.connections.refused.clone());
+        = at => from_zero(Full::WORDS, at.facts.connections.refused.clone());
     Counter "grandstand_proxy_protocol_refused" ["reason"] "" "Connections that were closed because of the PROXY protocol, by reason: untrusted (not from a trusted proxy), missing (no header), malformed, too-long, late (not within 3 s), cut (connection ended within the header)"
         = at => by(at.facts.connections.headers_refused.clone());
     Counter "grandstand_origin_requests" ["class"] "" "Requests sent to the origin, by purpose: refresh, client, crawl, details, background"
-        = at => by(at.facts.origin.requests.iter().map(|(class, count)| (class, *count)));
+        = at => match at.facts.origin.url {
+            Some(_) => from_zero(Class::ALL.map(Class::as_str), at.picture.sent.clone()),
+            None => Samples::Absent,
+        };
+    Counter "grandstand_origin_answers" ["status"] "" "Answers of the origin, by status"
+        = at => by(at.picture.statuses.clone());
+    Histogram "grandstand_origin_seconds" ["class"] "seconds" "Time from a request to the origin until the head of its answer, by purpose"
+        = at => Samples::Times(at.picture.took.iter().map(|(class, times)| times.histogram(vec![class])).collect());
     Gauge "grandstand_origin_budget_free" [] "" "Requests that may be sent to the origin now; absent without a budget"
         = at => at.facts.origin.budget.as_ref().and_then(|budget| budget.free);
     Gauge "grandstand_origin_paused_seconds" [] "seconds" "Time until requests to the origin resume, after failures or because it asked for a pause"
@@ -231,6 +263,15 @@ table! {
         = at => at.publish.as_ref().map(|publish| publish.bytes);
     Counter "grandstand_publish_failures" ["reason"] "" "Failed attempts to write to the object store, by reason"
         = at => by(at.publish.iter().flat_map(|publish| publish.failures.iter().copied()));
+    Gauge "grandstand_disk_failing" [] "" "Whether the data directory cannot be read or written, 0 or 1; absent without one"
+        = at => at.status.store.as_ref().map(|_| at.facts.disk.is_some() || at.facts.damage.is_some());
+    Gauge "grandstand_store_bytes" [] "bytes" "Size of the store's file"
+        = at => at.status.store.as_ref().and_then(|store| Some(std::fs::metadata(store.path()).ok()?.len()));
+    Gauge "grandstand_disk_free_bytes" [] "bytes" "Free space where the data directory lies"
+        = at => at.status.store.as_ref().and_then(|store| {
+            let disk = rustix::fs::statvfs(store.path()).ok()?;
+            Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+        });
     Gauge "process_start_time_seconds" [] "seconds" "When the process started, in seconds since 1970"
         = at => at.process.started;
     Counter "process_cpu_seconds" [] "seconds" "CPU time, user and system"

@@ -1,31 +1,17 @@
 //! The ledger: a record of the last head in this server's own store, so that a restart continues the chain, and head
 //! numbers never fall.
 //!
-//! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. The
-//! details that the chain carries lie beside it, in the same transaction. Blocks. Callers: [`super`].
+//! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. In
+//! the same transaction the details that the chain carries stop to count as unsent. Blocks. Callers: [`super`].
 
 use serde::{Deserialize, Serialize};
 
 use super::plan::Chain;
-use crate::api::hash::{ContentHash, Digest};
-use crate::api::listing::ListingId;
 use crate::clock::WallTime;
 use crate::fleet::head::{Head, is_ahead};
-use crate::snapshots::chain::{ChainEnd, ExportedDetail};
-use crate::store::{States, Store, StoreError};
+use crate::store::{ExportedDetail, States, Store, StoreError};
 
 const LEDGER: &str = "publish/ledger";
-const DETAILS: &str = "publish/details";
-/// Bytes of one detail: id and hash.
-const DETAIL_BYTES: usize = 24;
-
-/// What the ledger says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ledger {
-    pub chain: Chain,
-    /// The data of a replica at the end of the chain; `None`: not known any more, so the chain cannot be continued.
-    pub end: Option<ChainEnd>,
-}
 
 /// The JSON of the ledger.
 #[derive(Serialize, Deserialize)]
@@ -88,7 +74,7 @@ pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError
 ///
 /// # Errors
 /// When the store cannot be read.
-pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<Ledger>), StoreError> {
+pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<Chain>), StoreError> {
     let text = store.state_json::<LedgerText>(LEDGER)?.filter(|text| text.whose.url == whose.url);
     let Some(LedgerText { whose: theirs, chain }) = text else { return Ok((None, None)) };
     let sequence = Some(chain.head.sequence);
@@ -97,40 +83,26 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
     if theirs != *whose || chain.signatures.len() != signatures {
         return Ok((sequence, None));
     }
-    let end = store.state(DETAILS)?.and_then(|bytes| details(&bytes, &chain.head.end().digest));
-    let end = end.map(|details| ChainEnd { snapshot: chain.head.snapshot.clone(), details });
-    Ok((sequence, Some(Ledger { chain, end })))
+    let is_followed = store.unsent_details()?.is_some();
+    Ok((sequence, is_followed.then_some(chain)))
 }
 
-/// Writes the ledger; with `end`, also the details of a new end of the chain.
+/// Writes the ledger, and that a bundle carries these details.
 ///
 /// # Errors
 /// When the write fails.
-pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain, end: Option<&ChainEnd>) -> Result<(), StoreError> {
+pub(super) fn write(
+    store: &Store,
+    whose: &Whose,
+    chain: &Chain,
+    sent: Option<&[ExportedDetail]>,
+) -> Result<(), StoreError> {
     let mut states = States::default();
     states.put_json(LEDGER, &LedgerText { whose: whose.clone(), chain: chain.clone() })?;
-    if let Some(end) = end {
-        let mut bytes = chain.head.end().digest.0.to_vec();
-        bytes.reserve(end.details.len() * DETAIL_BYTES);
-        for detail in &end.details {
-            bytes.extend_from_slice(&detail.id.0.to_le_bytes());
-            bytes.extend_from_slice(&detail.hash.to_bytes());
-        }
-        states.put(DETAILS, bytes)?;
+    match sent {
+        Some(sent) => store.put_states_and_sent(&states, sent),
+        None => store.put_states(&states),
     }
-    store.put_states(&states)
-}
-
-/// The details, if they belong to the bundle with this digest.
-fn details(bytes: &[u8], digest: &Digest) -> Option<Vec<ExportedDetail>> {
-    let (of, rest) = bytes.split_first_chunk::<32>()?;
-    let (entries, rest) = rest.as_chunks::<DETAIL_BYTES>();
-    let read = |entry: &[u8; DETAIL_BYTES]| {
-        let (id, hash) = entry.split_at(8);
-        let id = ListingId(u64::from_le_bytes(id.try_into().ok()?));
-        Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
-    };
-    if of == &digest.0 && rest.is_empty() { entries.iter().map(read).collect() } else { None }
 }
 
 #[cfg(test)]

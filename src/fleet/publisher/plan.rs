@@ -196,7 +196,7 @@ pub(super) enum Why {
     Deltas,
     #[error("the deltas would be more than half of the full bundle")]
     Size,
-    #[error("the snapshot that a delta would build on is no longer kept")]
+    #[error("what a delta would build on is not known any more")]
     NoBase,
 }
 

@@ -210,7 +210,7 @@ impl Publisher {
     /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
         let pause = pause(self.settings.keep, self.settings.full_every, self.broken_checks);
-        self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= pause)
+        self.chain.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= pause)
     }
 
     /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know
@@ -223,9 +223,9 @@ impl Publisher {
         let listed = self.place.list().await?;
         // Just before anything is removed.
         self.look().await?;
-        let (Some(ledger), Some(stored)) = (&self.ledger, self.stored_head()) else { return Ok(()) };
+        let (Some(own), Some(stored)) = (&self.chain, self.stored_head()) else { return Ok(()) };
         let keep_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
-        let found = chores(&listed, &ledger.chain, stored, &self.read_back.good, keep_ms);
+        let found = chores(&listed, own, stored, &self.read_back.good, keep_ms);
         self.breaks(&found.lost);
         if found.lost.is_empty() && found.doubts.is_empty() {
             self.is_whole();
@@ -253,7 +253,7 @@ impl Publisher {
 
     /// Notes which objects that were read back are not what the head names.
     pub(super) async fn judge(&mut self) {
-        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain) else { return };
+        let Some(own) = &self.chain else { return };
         let bad = self.read_back.judge(own).await;
         if bad.is_empty() && self.read_back.has_all_of(own) {
             self.is_whole();
@@ -293,7 +293,7 @@ impl Publisher {
 
     /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.
     async fn renew(&self, key: &Key) -> Result<bool, PublishError> {
-        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain) else { return Ok(true) };
+        let Some(own) = &self.chain else { return Ok(true) };
         let Some((_, known)) = own.objects().find(|(own, _)| own == key) else { return Ok(true) };
         let data_dir = self.data_dir.clone();
         let mut file = blocking(move || Ok::<_, PublishError>(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;

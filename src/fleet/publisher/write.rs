@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::ledger::{self, Ledger};
+use super::ledger;
 use super::plan::{self, Chain, NextWrite, Stored, Why};
 use super::status::{ObjectKind, PublishError};
 use super::{Publisher, settle};
@@ -21,8 +21,9 @@ use crate::fleet::keys::Key;
 use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::Snapshot;
-use crate::snapshots::chain::{ChainEnd, lacks_base};
+use crate::snapshots::chain::{Link, lacks_base};
 use crate::store::nameless;
 use crate::tasks::blocking;
 
@@ -32,7 +33,7 @@ pub(super) struct Made {
     pub named: NamedBundle,
     /// Its `.minisig`.
     pub signature: Option<String>,
-    pub end: ChainEnd,
+    pub link: Link,
 }
 
 /// The head in the object store, when it was last read.
@@ -58,7 +59,7 @@ impl Publisher {
         }
         let Some((_, offer, journal)) = &self.offered else { return Ok(()) };
         let now_ms = self.clock.now_wall().as_millis();
-        let before = self.ledger.as_ref().map(|ledger| &ledger.chain);
+        let before = self.chain.as_ref();
         let sequence = plan::next_sequence(self.stored_head().map(|head| head.sequence), self.sequence, now_ms);
         let signature = |made: &Made| made.signature.as_ref().map(|text| FileHash::of(text.as_bytes()));
         let bundle = made.as_ref().map(|made| (made.named.clone(), signature(made)));
@@ -67,16 +68,15 @@ impl Publisher {
         if is_anew || before.is_none_or(|before| before.head.journal != chain.head.journal) {
             self.place.write(&chain.head.journal.key(), journal.clone(), PutMode::Overwrite).await?;
         }
-        let end = made.map(|made| made.end);
-        self.record(&chain, end.as_ref()).await;
+        let is_longer = made.is_some();
+        self.record(&chain, made.map(|made| made.link)).await;
         self.sequence = Some(sequence);
-        if end.is_some() {
+        if is_longer {
             self.is_broken = false;
             self.seen_details = revision;
             self.snapshots.keep_for_chain(Some(chain.head.snapshot.clone()));
         }
-        let known = self.ledger.take().and_then(|ledger| ledger.end);
-        self.ledger = Some(Ledger { chain: chain.clone(), end: end.or(known) });
+        self.chain = Some(chain.clone());
         self.put_head(&chain.head).await?;
         self.status.lock().wrote(ObjectKind::Head, 0);
         self.status.lock().facts.sequence = Some(sequence);
@@ -85,11 +85,9 @@ impl Publisher {
 
     /// A delta, or a full bundle in its place.
     async fn delta(&self, served: &Arc<Snapshot>) -> Result<Made, PublishError> {
-        let ledger = self.ledger.as_ref();
-        let base = ledger.and_then(|ledger| Some((ledger.end.clone()?, ledger.chain.head.clone())));
-        let Some((end, head)) = base else { return self.full(served, Why::First).await };
-        match self.make(served, Some((end, head.end().digest))).await {
-            Ok(made) if plan::takes_delta(&head, made.named.bytes) => Ok(made),
+        let Some(Chain { head, .. }) = &self.chain else { return self.full(served, Why::First).await };
+        match self.make(served, Some((head.snapshot.clone(), head.end().digest))).await {
+            Ok(made) if plan::takes_delta(head, made.named.bytes) => Ok(made),
             Ok(_too_large) => self.full(served, Why::Size).await,
             Err(PublishError::Export(error)) if lacks_base(&error) => self.full(served, Why::NoBase).await,
             Err(error) => Err(error),
@@ -102,14 +100,14 @@ impl Publisher {
     }
 
     /// Exports a bundle into a file, hashes and signs it.
-    async fn make(&self, served: &Arc<Snapshot>, base: Option<(ChainEnd, Digest)>) -> Result<Made, PublishError> {
+    async fn make(&self, served: &Arc<Snapshot>, base: Option<(SnapshotId, Digest)>) -> Result<Made, PublishError> {
         let (snapshots, served) = (self.snapshots.clone(), served.clone());
         let (signer, data_dir) = (self.signer.clone(), self.data_dir.clone());
         let details = self.details.clone();
         blocking(move || {
             settle(details.as_ref());
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
-            let link = snapshots.export_link(&mut file, &served, base.as_ref().map(|(end, _)| end))?;
+            let link = snapshots.export_link(&mut file, &served, base.as_ref().map(|(snapshot, _)| snapshot))?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
             hasher.update_reader(&file)?;
@@ -120,7 +118,7 @@ impl Publisher {
             let hash = FileHash { bytes: link.written.bytes, blake3: hasher.finalize().into() };
             let snapshot = served.dataset.id.clone();
             let named = NamedBundle::new(base.map(|(_, digest)| digest), link.written.digest, snapshot, hash);
-            Ok(Made { file, named, signature, end: link.end })
+            Ok(Made { file, named, signature, link })
         })
         .await
     }
@@ -140,10 +138,11 @@ impl Publisher {
     }
 
     /// Writes the ledger. Without it a restart begins a new chain, so a full disk does not stop the publisher.
-    async fn record(&self, chain: &Chain, end: Option<&ChainEnd>) {
-        let (store, whose, chain, end) = (self.store().clone(), self.whose.clone(), chain.clone(), end.cloned());
-        let written =
-            blocking(move || Ok::<_, PublishError>(ledger::write(&store, &whose, &chain, end.as_ref())?)).await;
+    async fn record(&self, chain: &Chain, link: Option<Link>) {
+        let (store, whose, chain) = (self.store().clone(), self.whose.clone(), chain.clone());
+        let sent =
+            move |link: Option<Link>| ledger::write(&store, &whose, &chain, link.as_ref().map(|link| &*link.sent));
+        let written = blocking(move || Ok::<_, PublishError>(sent(link)?)).await;
         if let Err(error) = written {
             tracing::warn!(%error, "the record of what is in the object store could not be written; after a restart a full bundle is written");
         }
@@ -196,7 +195,7 @@ impl Publisher {
     /// replace each other's heads without end, so a later one stays until there is something new to say. An earlier one
     /// is an old copy, which replicas refuse.
     pub(super) fn stored_for_plan(&self, is_settled: bool) -> Stored {
-        let own = self.ledger.as_ref().map(|ledger| &ledger.chain.head);
+        let own = self.chain.as_ref().map(|chain| &chain.head);
         match &self.stored {
             Some(InStore::Missing) => Stored::Missing,
             Some(InStore::Head(Some(head), _)) if own == Some(&**head) => Stored::Own,

@@ -22,6 +22,55 @@ fn details_are_kept_and_removed() {
     assert_eq!(store.detail(ids[0]).unwrap(), None);
 }
 
+#[test]
+fn a_detail_is_unsent_from_its_change_until_it_was_sent_as_it_is() {
+    let mut store = Temp::new();
+    let with = |hash: u128| {
+        let mut record = detail("x");
+        record.meta.hash = ContentHash::from_bytes(hash.to_le_bytes());
+        record
+    };
+    let put = |store: &Store, id: u64, record: &DetailRecord| {
+        store.put_details(&[(ListingId(id), record.clone())]).unwrap();
+    };
+    let unsent = |store: &Store| Some(store.unsent_details().unwrap()?.into_iter().map(|id| id.0).collect::<Vec<_>>());
+    let send = |store: &Store, sent: &[(u64, u128)]| {
+        let sent: Vec<_> = sent
+            .iter()
+            .map(|(id, hash)| ExportedDetail { id: ListingId(*id), hash: ContentHash::from_bytes(hash.to_le_bytes()) })
+            .collect();
+        store.put_states_and_sent(&States::default(), &sent).unwrap();
+    };
+    put(&store, 3, &with(1));
+    assert_eq!(unsent(&store), None, "nobody follows them");
+    store.follow_details().unwrap();
+    assert_eq!(unsent(&store), Some(vec![]));
+    put(&store, 3, &with(2));
+    put(&store, 1, &with(1));
+    let mut confirmed = with(1);
+    confirmed.meta.origin_time_ms += 9;
+    put(&store, 2, &with(1));
+    send(&store, &[(2, 1)]);
+    put(&store, 2, &confirmed);
+    store.follow_details().unwrap();
+    assert_eq!(unsent(&store), Some(vec![1, 3]), "a confirmation is no change");
+    put(&store, 3, &with(4));
+    send(&store, &[(1, 1), (2, 1), (3, 2)]);
+    store.reopen();
+    assert_eq!(unsent(&store), Some(vec![3]), "it has changed again");
+    let mut gone = with(4);
+    gone.meta.state = DetailState::Gone;
+    put(&store, 1, &gone);
+    assert_eq!(unsent(&store), Some(vec![1, 3]));
+    send(&store, &[(1, 0), (3, 4)]);
+    assert_eq!(unsent(&store), Some(vec![]));
+    put(&store, 1, &with(7));
+    store.remove_details(&[ListingId(1)]).unwrap();
+    assert_eq!(unsent(&store), Some(vec![]));
+    store.heal(None).unwrap();
+    assert_eq!(unsent(&store), None, "details may be lost");
+}
+
 /// The listings in the order in which their details lie in the file.
 fn placed(store: &Store) -> Vec<(u64, u64)> {
     let read = store.handle.read(|transaction| {

@@ -82,6 +82,8 @@ async fn each_format_has_every_listing_in_the_origins_order() {
     assert_eq!(columns[0], "id");
     let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), ids.len());
+    let (columns, slugs) = columns.split_at(columns.len() - 2);
+    assert_eq!(slugs, ["state_slug", "city_slug"]);
     for (row, value) in rows.iter().zip(&values) {
         for (column, cell) in columns.iter().zip(row) {
             match &value[column] {
@@ -137,14 +139,14 @@ async fn whatever_json_allows_comes_out_as_it_came_in() {
     assert_eq!(lines(&ndjson), expected);
 
     let rows = [
-        "id,name,lat,lng,n,tags,\"é\n\"\"x\"\"\",__proto__",
-        "7,\"=HYPERLINK(\"\"http://x\"\")\",31.500,-97.12300000000000000000001,123456789012345678901234567890,,,",
-        "3,\"two\r\nlines, \"\"quoted\"\"\",,,,\"[  1e3,  {\"\"a\"\": null}  ]\",,",
-        "9,\"\"\"S\\u00e3o 🏟 \\u2028 nul\\u0000 tab\\t half \\ud83c\"\"\",31.5,-97,,,,",
-        "1,last,,5,,,\"\",",
-        "5,\"\",91,0,-0.0,,,",
-        "4,,3,2,,,,",
-        "8,,\"{\"\"deg\"\":1}\",true,,,,+1",
+        "id,name,lat,lng,n,tags,\"é\n\"\"x\"\"\",__proto__,state_slug,city_slug",
+        "7,\"=HYPERLINK(\"\"http://x\"\")\",31.500,-97.12300000000000000000001,123456789012345678901234567890,,,,,",
+        "3,\"two\r\nlines, \"\"quoted\"\"\",,,,\"[  1e3,  {\"\"a\"\": null}  ]\",,,,",
+        "9,\"\"\"S\\u00e3o 🏟 \\u2028 nul\\u0000 tab\\t half \\ud83c\"\"\",31.5,-97,,,,,,",
+        "1,last,,5,,,\"\",,,",
+        "5,\"\",91,0,-0.0,,,,,",
+        "4,,3,2,,,,,,",
+        "8,,\"{\"\"deg\"\":1}\",true,,,,+1,,",
     ];
     assert_eq!(server.ok(CSV).await.text(), rows.map(|row| format!("{row}\r\n")).concat());
 
@@ -199,7 +201,7 @@ async fn a_snapshot_without_listings_has_dumps_without_any() {
     origin.edit(|world| world.retain(|_| false));
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
-    let columns = "id,name,url,city,state,sport,lat,lng,rating,review_count,modified\r\n";
+    let columns = "id,name,url,city,state,sport,lat,lng,rating,review_count,modified,state_slug,city_slug\r\n";
     for (path, text) in [(NDJSON, ""), (CSV, columns), (DETAILS, "")] {
         let dump = server.ok(path).await;
         assert_eq!((dump.text(), dump.the("content-length")), (text, text.len().to_string()), "{path}");

@@ -5,15 +5,17 @@
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
+use super::process::Running;
+
 /// HAProxy until it is dropped.
 pub struct HaProxy {
-    child: Child,
+    _child: Running,
     dir: TempDir,
     /// Where it listens.
     pub address: SocketAddr,
@@ -38,7 +40,7 @@ impl HaProxy {
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .spawn()
             .expect("haproxy: setup.sh installs it");
-        Self { child, dir, address }
+        Self { _child: Running(child), dir, address }
     }
 
     /// The result of its last health check, such as `L4OK`, and how many have failed.
@@ -53,14 +55,6 @@ impl HaProxy {
         let cell = |name: &str| names.iter().position(|known| *known == name).and_then(|at| server.get(at).copied());
         // While the next check runs, "* " stands before the last one's result.
         Some((cell("check_status")?.trim_start_matches("* ").to_owned(), cell("chkfail")?.parse().ok()?))
-    }
-}
-
-impl Drop for HaProxy {
-    fn drop(&mut self) {
-        // It may have ended by itself; both fail then, and that is fine.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,15 +12,16 @@ use tokio::net::UnixStream;
 
 use crate::client::{Reply, parse};
 
+use super::process::Running;
 use super::wait_until;
 
 /// A process of nginx until it is dropped, and the directory of its own.
-struct Running {
-    child: Child,
+struct Own {
+    child: Running,
     dir: TempDir,
 }
 
-impl Running {
+impl Own {
     /// Starts it with the rest of an `http` block, which may say `{at}` for its directory.
     fn start(http: &str) -> Self {
         let dir = TempDir::new().unwrap();
@@ -37,26 +38,18 @@ impl Running {
             .stdin(Stdio::null())
             .spawn()
             .expect("nginx: setup.sh installs it");
-        Self { child, dir }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself; both fail then, and that is fine.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self { child: Running(child), dir }
     }
 }
 
 /// nginx with its cache in front of a server, over a socket file: it takes no port of the system's choice.
-pub struct Nginx(Running);
+pub struct Nginx(Own);
 
 impl Nginx {
     /// Starts it in front of `server`; `cache` is added to its cache directives. `X-Cache` in answers tells what the
     /// cache did.
     pub async fn before(server: SocketAddr, cache: &str) -> Self {
-        let this = Self(Running::start(&format!(
+        let this = Self(Own::start(&format!(
             "proxy_cache_path {{at}}/cache keys_zone=answers:1m;\nserver {{\nlisten unix:{{at}}/socket;\n\
              add_header X-Cache $upstream_cache_status always;\nlocation / {{\nproxy_pass http://{server};\n\
              proxy_cache answers;\n{cache}\n}}\n}}\n"
@@ -86,7 +79,7 @@ impl Nginx {
 
 /// nginx as a plain web server of a directory, or as the cache of an origin, on a port that was free a moment before.
 pub struct OnPort {
-    running: Running,
+    running: Own,
     port: u16,
 }
 
@@ -116,10 +109,10 @@ impl OnPort {
 
     async fn try_start(global: &str, location: &str) -> Option<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut running = Running::start(&format!("{global}server {{\nlisten 127.0.0.1:{port};\n{location}}}\n"));
+        let mut running = Own::start(&format!("{global}server {{\nlisten 127.0.0.1:{port};\n{location}}}\n"));
         // Somebody may have taken the port.
         let ended = super::until("nginx listens or ends", || {
-            let ended = running.child.try_wait().unwrap().is_some();
+            let ended = running.child.0.try_wait().unwrap().is_some();
             async move {
                 let listens = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok();
                 (ended || listens).then_some(ended)

@@ -109,6 +109,17 @@ impl Process {
     }
 }
 
+/// A program of somebody else, until it is dropped.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; both fail then, and that is fine.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended by itself; both fail then, and that is fine.

@@ -1,0 +1,168 @@
+//! A part of a snapshot as a dump: rendered while it is sent, and never kept.
+//!
+//! Callers: [`super`] makes it, [`crate::serve`] sends it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::write::Form;
+use super::{DumpError, Dumps};
+use crate::api::listing::ListingId;
+use crate::api::route::DumpKind;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::clock::{Clock, Monotonic};
+use crate::mirror::details::Details;
+use crate::semantics::precondition::EntityTag;
+use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::tasks::blocking;
+
+/// About how much is rendered at once, in bytes, and how many details are read for it.
+const PIECE: usize = 64 << 10;
+const MOST_DETAILS: usize = 64;
+
+/// A download keeps a replaced snapshot in memory for so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The slugs that listings must have, by [`TaxonomyKind::index`].
+pub(crate) type Slugs = [Option<Box<str>>; 3];
+
+/// Why nothing is selected.
+pub(crate) enum NotSelected {
+    Dump(DumpError),
+    /// No term and no listing has it.
+    Unknown {
+        kind: TaxonomyKind,
+        slug: Box<str>,
+    },
+    /// Which listings have it is not known.
+    Doubtful {
+        kind: TaxonomyKind,
+        slug: Box<str>,
+    },
+}
+
+impl<E: Into<DumpError>> From<E> for NotSelected {
+    fn from(error: E) -> Self {
+        Self::Dump(error.into())
+    }
+}
+
+/// The unsent part of a dump of some listings.
+pub(crate) struct Selected {
+    all: Arc<Selection>,
+    /// How many listings were sent; `None`: everything.
+    sent: Option<usize>,
+    replaced: Option<Monotonic>,
+}
+
+struct Selection {
+    published: Arc<Snapshot>,
+    positions: Vec<u32>,
+    form: Form,
+    details: Option<Details>,
+    current: SnapshotPointer,
+    clock: Clock,
+}
+
+impl Dumps {
+    /// The listings of the current snapshot with these slugs, and a strong tag of what is sent; not of details, which
+    /// change while they are sent.
+    ///
+    /// # Errors
+    /// When there is no snapshot, a slug is unknown or in doubt, or the listings make no dump.
+    pub(crate) async fn select(
+        &self,
+        kind: DumpKind,
+        slugs: Slugs,
+    ) -> Result<(Selected, Arc<Snapshot>, Option<EntityTag>), NotSelected> {
+        // Two at a time: the columns of a table are known when all its listings were read.
+        let _turn = self.0.selecting.acquire().await;
+        let state = self.0.clone();
+        blocking(move || {
+            let published = state.current.get().ok_or(DumpError::Nothing)?;
+            let dataset = &published.dataset;
+            for (kind, slug) in TaxonomyKind::ALL.into_iter().zip(&slugs) {
+                let Some(slug) = slug else { continue };
+                match dataset.membership(kind, slug) {
+                    None => return Err(NotSelected::Unknown { kind, slug: slug.clone() }),
+                    Some(known) if known.positions().is_none() => {
+                        return Err(NotSelected::Doubtful { kind, slug: slug.clone() });
+                    }
+                    Some(_) => {}
+                }
+            }
+            let positions = dataset.positions(&slugs).unwrap_or_default();
+            let form = Form::of(kind, dataset, &positions)?;
+            let tag = tag(kind, &slugs, &published).filter(|_| kind != DumpKind::Details);
+            let details = (kind == DumpKind::Details).then(|| state.details.clone());
+            let (current, clock) = (state.current.clone(), state.clock.clone());
+            let all = Selection { published: published.clone(), positions, form, details, current, clock };
+            Ok((Selected { all: Arc::new(all), sent: Some(0), replaced: None }, published, tag))
+        })
+        .await
+    }
+}
+
+/// What is sent follows from this.
+fn tag(kind: DumpKind, slugs: &Slugs, published: &Snapshot) -> Option<EntityTag> {
+    let of = format!("{} {slugs:?} {} {}", kind.as_str(), published.dataset.id, env!("CARGO_PKG_VERSION"));
+    EntityTag::parse(format!("\"{}\"", &blake3::hash(of.as_bytes()).to_hex()[..32]).as_bytes())
+}
+
+impl Selected {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the snapshot was replaced a while ago.
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        let (from, all) = (self.sent?, self.all.clone());
+        if all.current.get().is_none_or(|current| current.epoch != all.published.epoch) {
+            let now = all.clock.now_mono();
+            if now.since(*self.replaced.get_or_insert(now)) > PATIENCE {
+                return Some(Err(io::Error::other("another snapshot was published meanwhile")));
+            }
+        }
+        match blocking(move || all.piece(from)).await {
+            Ok((piece, sent)) => {
+                self.sent = sent;
+                Some(Ok(piece))
+            }
+            Err(error) => Some(Err(io::Error::other(error))),
+        }
+    }
+}
+
+impl Selection {
+    /// What comes after so many listings, and how many are sent then.
+    fn piece(&self, from: usize) -> Result<(Bytes, Option<usize>), DumpError> {
+        let (dataset, mut out) = (&self.published.dataset, Vec::new());
+        if from == 0 {
+            self.form.begin(dataset, &mut out);
+        }
+        let most = if self.details.is_some() { MOST_DETAILS } else { usize::MAX };
+        let left = &self.positions[from..];
+        let left = &left[..left.len().min(most)];
+        let ids: Vec<ListingId> = match &self.details {
+            Some(_) => left.iter().map(|position| dataset.content.summaries[*position as usize].id).collect(),
+            None => Vec::new(),
+        };
+        let mut details = self.details.as_ref().map(|details| details.bodies(&ids));
+        let mut sent = from;
+        for position in left {
+            let detail = details.as_mut().and_then(Iterator::next).transpose()?.flatten();
+            self.form.listing(dataset, (*position, sent == 0), detail, &mut out)?;
+            sent += 1;
+            if out.len() >= PIECE {
+                break;
+            }
+        }
+        let is_over = sent == self.positions.len();
+        if is_over {
+            self.form.end(&mut out);
+        }
+        Ok((out.into(), (!is_over).then_some(sent)))
+    }
+}
