@@ -165,15 +165,7 @@ fn heads(c: &mut Criterion) {
     ] {
         let headers = headers(&fields);
         let conditional = !headers.is_empty();
-        let asked = Asked {
-            method: &Method::GET,
-            headers: &headers,
-            limit,
-            coding,
-            conditional,
-            passes: false,
-            provisional: false,
-        };
+        let asked = Asked { coding, conditional, ..Asked::of(&Method::GET, &headers, limit) };
         let found = FromSnapshot { reply: &reply, published: &published, forwarded: None, pinned: false };
         let mut buffer = Vec::new();
         group.bench_function(name, |b| {

@@ -28,10 +28,12 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::telemetry::access::{Field, InEffect, Line};
+use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
 use admit::{Admission, Admitted, Rules, Target, View};
 use compose::{Answer, Asked, ConstantHeaders, FromSnapshot};
+use documents::ErrorPages;
 use find::{Finder, Found, failed};
 use head::Head;
 
@@ -50,6 +52,7 @@ pub(crate) struct Responder {
     pub telemetry: Telemetry,
     /// The access log, if any.
     pub access: InEffect,
+    pub ids: RequestIds,
     /// Where unknown endpoints go; `None` offline.
     pub proxy: Option<Proxy>,
     /// The dumps; `None` in shield use.
@@ -102,8 +105,12 @@ pub(crate) struct RequestInfo {
     pub route: RouteLabel,
     /// The client.
     pub client: IpAddr,
+    /// The TCP peer, or the client that a load balancer announced by the PROXY protocol.
+    pub peer: IpAddr,
     /// When its head had been read.
     pub began: Monotonic,
+    /// Its id; `None`: nobody has seen it yet.
+    pub id: Option<RequestId>,
 }
 
 impl Responder {
@@ -130,9 +137,10 @@ impl Responder {
         };
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
-        let mut asked = Asked { conditional, passes, ..Asked::of(view.method, view.headers, limit) };
-        let info = RequestInfo { route, client, began };
-        let answer = match admission {
+        let pages = Some(ErrorPages::of(&self.finder, view.target));
+        let mut asked = Asked { conditional, passes, pages, ..Asked::of(view.method, view.headers, limit) };
+        let mut info = RequestInfo { route, client, peer: view.peer, began, id: None };
+        let mut answer = match admission {
             Admission::Preflight(methods) => self.constant_headers.load().preflight(methods, limit, head),
             Admission::Options(methods) => self.constant_headers.load().options(methods, limit, head),
             Admission::Refused(problem) => self.constant_headers.load().problem(asked, &problem, None, head),
@@ -142,10 +150,17 @@ impl Responder {
                 }
                 self.constant_headers.load().problem(asked, &Problem::unknown_path(&target[..]), None, head)
             }
+            Admission::Admitted { target: Target::Moved(to), .. } => documents::moved(asked, &to, head),
+            Admission::Admitted { target: Target::Probe(probe), .. } => {
+                documents::probe(view.method, self.finder.probed(probe), head)
+            }
             Admission::Admitted { target: Target::Dump(kind, slugs), coding } => {
                 asked.coding = coding;
                 match self.dump(asked, kind, slugs).await {
-                    Ok((answer, body)) => return Decided::Later(Later::Dump { answer, body, info }),
+                    Ok((mut answer, body)) => {
+                        self.identify(view.headers, &mut info, &mut answer);
+                        return Decided::Later(Later::Dump { answer, body, info });
+                    }
                     Err((problem, retry_after)) => {
                         self.constant_headers.load().problem(asked, &problem, retry_after, head)
                     }
@@ -154,11 +169,27 @@ impl Responder {
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;
                 let found = self.finder.find(target, coding, Caller { address: client, trail }).await;
-                let (answer, now) = self.compose(asked, found, head);
+                let (mut answer, now) = self.compose(asked, found, head);
+                self.identify(view.headers, &mut info, &mut answer);
                 return Decided::Ready { answer, info, now };
             }
         };
+        self.identify(view.headers, &mut info, &mut answer);
         Decided::Ready { answer, info, now: self.clock.now_wall() }
+    }
+
+    /// Gives a request an id if its answer shows it.
+    pub(crate) fn identify<H: Head>(&self, headers: &HeaderMap, info: &mut RequestInfo, answer: &mut Answer<H>) {
+        if answer.outcome.shows_id() {
+            let id = self.id_of(headers, info);
+            answer.head.put_with(&head::X_REQUEST_ID, |out| out.extend_from_slice(id.text(headers).as_bytes()));
+            info.id = Some(id);
+        }
+    }
+
+    /// The id that a request has, or gets now.
+    fn id_of(&self, headers: &HeaderMap, info: &RequestInfo) -> RequestId {
+        info.id.unwrap_or_else(|| self.ids.of(headers, || self.rules.load().client_ip.trusts(info.peer)))
     }
 
     /// The answer made of what was found, in `head`, and when it was made.
@@ -241,7 +272,9 @@ impl Responder {
     ) -> (Answer<H>, WallTime) {
         let (method, headers) = (Method::GET, HeaderMap::new());
         let asked = Asked::of(&method, &headers, limit);
-        let answer = self.constant_headers.load().problem(asked, problem, retry_after, head);
+        let mut answer = self.constant_headers.load().problem(asked, problem, retry_after, head);
+        let id = self.ids.made().text(&headers);
+        answer.head.put_with(&head::X_REQUEST_ID, |out| out.extend_from_slice(id.as_bytes()));
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);
         let Answer { status, outcome, .. } = answer;
         self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status.as_u16(), bytes);
@@ -249,7 +282,7 @@ impl Responder {
         if let Some(access) = self.access.load().as_ref() {
             let (status, outcome) = (status.as_u16(), outcome.as_str());
             let (request, referer, agent) = (None, None, None);
-            access.log(Line { at: now, client, request, status, bytes, referer, agent, micros: 0, outcome });
+            access.log(Line { at: now, client, request, status, bytes, referer, agent, micros: 0, outcome, id });
         }
         (answer, now)
     }
@@ -260,6 +293,9 @@ impl Responder {
         self.telemetry.answered(info.route, outcome.as_str(), outcome.source(), status, bytes);
         let took = self.clock.now_mono().since(info.began);
         self.telemetry.took(info.route, outcome.as_str(), took);
+        if info.route == RouteLabel::Probe {
+            return;
+        }
         if let Some(access) = self.access.load().as_ref() {
             access.log(Line {
                 at: self.clock.now_wall(),
@@ -271,6 +307,7 @@ impl Responder {
                 agent: view.headers.get(USER_AGENT).map(Field::value),
                 micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
                 outcome: outcome.as_str(),
+                id: self.id_of(view.headers, &info).text(view.headers),
             });
         }
         if let Some(asked) = outcome.cache().and_then(CacheOutcome::forwarded) {
@@ -279,8 +316,13 @@ impl Responder {
             let fwd_status = asked.fwd_status;
             self.telemetry.forwarded(ForwardLabels { fwd: outcome.as_str(), fwd_status, stored, collapsed });
         }
+        let id = info.id.map(|id| id.text(view.headers));
+        if status == 500 {
+            tracing::error!(request = id, "a request failed inside the server");
+        }
         tracing::debug!(
             target: "access",
+            request = id,
             client = %info.client,
             method = %view.method,
             path = %String::from_utf8_lossy(view.target),
@@ -288,6 +330,7 @@ impl Responder {
             bytes,
             outcome = outcome.as_str(),
             cache = outcome.cache().map(|cache| String::from_utf8_lossy(cache.to_header_value().as_bytes()).into_owned()),
+            "request"
         );
     }
 }

@@ -59,6 +59,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::counters::ConnectionCounters;
 use crate::telemetry::history::History;
+use crate::telemetry::request_id::RequestIds;
 
 use self::core::Core;
 use self::error::AppError;
@@ -260,6 +261,7 @@ fn status(
         max_age: config.bundle.max_age,
         clock: core.clock.clone(),
         origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
+        origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
         history: History::default(),
         recent: core.recent.clone(),
     }
@@ -309,6 +311,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         current: core.current.clone(),
         cache: core.cache.clone(),
         details: core.details.clone(),
+        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
@@ -334,6 +337,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         constant_headers: ArcSwap::from_pointee(reload::constant_headers(config)),
         telemetry,
         access: InEffect::default(),
+        ids: RequestIds::default(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,
         clock: core.clock.clone(),

@@ -252,9 +252,13 @@ fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();
     let Config { replica, publish, .. } = &examined.config;
-    let places =
-        [("replica.options", &replica.url, &replica.options), ("publish.options", &publish.url, &publish.options)];
-    let open = |(key, url, options): (_, &Option<_>, _)| Some((key, Place::open(url.as_ref()?, options).err()?));
+    let places = [
+        ("replica.options", &replica.url, &replica.options, &replica.proxy),
+        ("publish.options", &publish.url, &publish.options, &publish.proxy),
+    ];
+    let open = |(key, url, options, proxy): (_, &Option<_>, _, _)| {
+        Some((key, Place::open(url.as_ref()?, options, proxy).err()?))
+    };
     for (key, error) in places.into_iter().filter_map(open).collect::<Vec<_>>() {
         examined.fail(key, &error);
     }

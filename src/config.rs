@@ -13,6 +13,7 @@ mod declaration;
 mod errors;
 mod keys;
 mod object_store;
+mod proxy;
 mod reader;
 mod reload;
 mod secret;
@@ -35,10 +36,13 @@ pub(crate) use keys::{
     AdminConfig, Details, Edges, LogConfig, LogFormat, LogLevel, MOST_DRAIN, MirrorConfig, PublishConfig,
     RateLimitConfig, TlsConfig,
 };
-pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
+pub(crate) use object_store::{ObjectStoreUrl, PASSWORD, StoreKind, StoreOptions, UNSUPPORTED, USERNAME};
+pub use proxy::Proxy;
+pub(crate) use proxy::proxy_name;
 pub use reload::Settings;
 pub(crate) use reload::{Changes, merge};
 pub(crate) use secret::{Secret, StoreUrl};
+pub(crate) use units::parse_duration;
 use values::{Word, Written, words};
 
 /// A configuration, and its legal but suspicious values.

@@ -15,6 +15,7 @@
 //! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole. Callers:
 //! [`crate::answer::admit`], before method and path; [`crate::shared_limit`].
 
+pub(crate) mod refused;
 pub(crate) mod shares;
 mod slots;
 mod table;
@@ -31,6 +32,7 @@ use parking_lot::Mutex;
 use crate::clock::Monotonic;
 use crate::semantics::client_address;
 
+use refused::Refusals;
 use table::WindowTable;
 
 /// The length of the window, in seconds.
@@ -67,6 +69,8 @@ pub struct Limiter {
     quotas: ArcSwap<Quotas>,
     seed: Seed,
     table: Mutex<WindowTable>,
+    /// Told by whoever refuses.
+    pub(crate) refused: Refusals,
 }
 
 impl Limiter {
@@ -74,7 +78,8 @@ impl Limiter {
     pub fn new(config: &LimitConfig) -> Self {
         let clients = config.max_clients.clamp(1, MOST_CLIENTS);
         let quotas = ArcSwap::from_pointee(Quotas::new(config));
-        Self { quotas, seed: Seed::random(), table: Mutex::new(WindowTable::new(clients)) }
+        let table = Mutex::new(WindowTable::new(clients));
+        Self { quotas, seed: Seed::random(), table, refused: Refusals::default() }
     }
 
     /// Replaces the quotas, also for admissions that are counted already; `max_clients` stays. With another

@@ -11,6 +11,7 @@ mod facts;
 mod front;
 mod layout;
 mod map;
+mod problem;
 #[cfg(test)]
 mod tests;
 

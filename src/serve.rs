@@ -166,7 +166,7 @@ impl Public {
         &self,
         session: &mut ServerSession,
         target: Bytes,
-        info: RequestInfo,
+        mut info: RequestInfo,
         limit: Decision,
         shared: Shared<'_>,
     ) -> Result<(), Broken> {
@@ -211,7 +211,8 @@ impl Public {
         while let Ok(interim) = told.try_recv() {
             interim_answer(session, version, interim).await?;
         }
-        let (answer, rest) = self.answers.passed(asked, proxy, passed);
+        let (mut answer, rest) = self.answers.passed(asked, proxy, passed);
+        self.answers.identify(&fields, &mut info, &mut answer);
         self.send(session, info, answer, rest.map(Rest::Origin), shared).await
     }
 }

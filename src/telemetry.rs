@@ -6,7 +6,9 @@
 pub(crate) mod access;
 pub(crate) mod counters;
 pub(crate) mod history;
+pub(crate) mod json_lines;
 pub(crate) mod recent;
+pub(crate) mod request_id;
 pub(crate) mod timing;
 
 use std::sync::Arc;
@@ -45,6 +47,8 @@ named! {
         Document = "document",
         /// What pages are made of.
         Asset = "asset",
+        /// `/livez` and `/readyz`.
+        Probe = "probe",
         /// Any other path, and requests that cannot be read.
         Other = "other",
         /// `OPTIONS` that is no preflight.

@@ -151,6 +151,16 @@ impl Situation<'_> {
                 "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a \
                  `max-age`, or run a mirror (mirror.enabled = true).",
             ),
+            Trouble::UntrustedProxy => (
+                text,
+                "If it is your proxy, add its address to client_ip.trusted_proxies, set client_ip.header to the header that \
+                 it sends, and reload. Then each client has a limit of its own.",
+            ),
+            Trouble::Refused => (
+                text,
+                "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a \
+                 client of yours, give it a limit of its own (rate_limit.override). Otherwise, do nothing.",
+            ),
             Trouble::OldCopies => {
                 (text, "Set `origin.cache_ttl` to the time for which the cache keeps its copies, or shorten that time.")
             }
@@ -231,7 +241,7 @@ fn about_module(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 24] = [
+const ADVICE: [(&str, &str); 25] = [
     (
         "shared_limit",
         "Check Redis, and `rate_limit` in /status. Until it answers, each machine counts clients by itself.",
@@ -267,6 +277,7 @@ const ADVICE: [(&str, &str); 24] = [
     ("serve::tls", "Check the files of tls.cert and tls.key. They are read again within seconds."),
     ("serve", "If it comes again and again, look at what clients send."),
     ("cache", "Do nothing: answers stay correct and are only larger."),
+    ("answer::admit", "Add the address of your proxy to client_ip.trusted_proxies, and reload."),
     ("answer", "Check the disk. Run `grandstand snapshot verify`; a restart reads the data again."),
     ("app::keeper", "Check the disk of the data directory. The server keeps trying to repair the store."),
     ("app", "The message names the file or the limit: check it. Run `grandstand status` afterwards."),

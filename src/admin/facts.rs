@@ -162,6 +162,8 @@ pub(crate) struct DetailFacts {
 #[serde(default)]
 pub(crate) struct OriginFacts {
     pub url: Option<String>,
+    /// The proxy on the way to it, without user name and password; `None`: none.
+    pub proxy: Option<String>,
     /// A word of [`crate::upstream::status::OriginState`].
     pub state: String,
     pub budget: Option<BudgetFacts>,

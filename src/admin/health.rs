@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::config::Use;
+use crate::limit::refused::{BusyAddress, UntrustedProxy};
 use crate::upstream::status::{DetailTrouble, Picture};
 use crate::words::counted;
 
@@ -40,6 +41,10 @@ pub(crate) enum Trouble {
     Unstored,
     /// A cache in front of the origin sends copies that are too old.
     OldCopies,
+    /// The clients of a proxy share one limit.
+    UntrustedProxy,
+    /// The limit refuses one address again and again.
+    Refused,
 }
 
 /// One reason for which this is not healthy, or should be mended although it is.
@@ -85,7 +90,11 @@ pub(super) fn reasons(facts: &StatusFacts, not_ready: Option<String>) -> Vec<Rea
 const MANY_UNSTORED: u64 = 3;
 
 /// What should be mended although this is healthy.
-pub(super) fn findings(usage: Use, origin: &Picture) -> Vec<Reason> {
+pub(super) fn findings(
+    usage: Use,
+    origin: &Picture,
+    (proxy, busy): (Option<UntrustedProxy>, Option<BusyAddress>),
+) -> Vec<Reason> {
     let mut findings = Vec::new();
     match &origin.details {
         Some(DetailTrouble { all: true, error, failing, .. }) => {
@@ -110,6 +119,18 @@ pub(super) fn findings(usage: Use, origin: &Picture) -> Vec<Reason> {
         findings.push(Reason::new(Trouble::Unstored, text));
     }
     findings.extend(origin.old_copy.map(|copy| Reason::new(Trouble::OldCopies, copy.to_string())));
+    findings.extend(proxy.map(|UntrustedProxy { peer, header }| {
+        let text = format!(
+            "{peer} sends the header {header}, as proxies do, and is not in client_ip.trusted_proxies: all clients behind it \
+             share one limit, and some were refused (429)"
+        );
+        Reason::new(Trouble::UntrustedProxy, text)
+    }));
+    findings.extend(busy.map(|busy| {
+        let (client, refusals, minutes) = (busy.client, busy.refusals, busy.minutes());
+        let text = format!("the limit refused {client} at least {refusals} times (429) in {minutes} min");
+        Reason::new(Trouble::Refused, text)
+    }));
     findings
 }
 
@@ -138,7 +159,8 @@ mod tests {
             (Use::Shield, unstored(1000), &["the last 1000 answers", "`Cache-Control: private`"]),
             (Use::Mirror, unstored(1000), none),
         ] {
-            let texts: Vec<String> = findings(usage, &origin).into_iter().map(|finding| finding.text).collect();
+            let texts: Vec<String> =
+                findings(usage, &origin, (None, None)).into_iter().map(|finding| finding.text).collect();
             assert_eq!(texts.is_empty(), want.is_empty(), "{texts:?}");
             assert!(want.iter().all(|part| texts[0].contains(part)), "{texts:?}");
         }

@@ -84,6 +84,8 @@ pub(crate) struct Status {
     pub clock: Clock,
     /// The origin's address; `None` offline.
     pub origin_url: Option<String>,
+    /// The address of the proxy on the way to the origin; `None`: it is asked directly.
+    pub origin_proxy: Option<String>,
     /// The access log, if any.
     pub access: InEffect,
     /// Samples of the last hours.
@@ -137,7 +139,9 @@ impl Status {
     pub(crate) fn facts(&self) -> StatusFacts {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let facts = self.measured(&picture);
-        let (reasons, findings) = (health::reasons(&facts, self.ready().err()), health::findings(self.usage, &picture));
+        let refused = self.limiter.refused.found(self.clock.now_mono());
+        let reasons = health::reasons(&facts, self.ready().err());
+        let findings = health::findings(self.usage, &picture, refused);
         let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
         let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
         StatusFacts {
@@ -246,6 +250,7 @@ impl Status {
         let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
         OriginFacts {
             url: self.origin_url.clone(),
+            proxy: self.origin_proxy.clone(),
             state: state.as_str().to_owned(),
             budget: self.budget.as_ref().map(Budget::view).map(|view| BudgetFacts {
                 limit: view.limit,

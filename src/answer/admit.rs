@@ -8,16 +8,17 @@ mod noted;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, Version};
+use http::{HeaderMap, HeaderValue, Method, Version};
 
 use crate::api::edges::OddQuery;
 use crate::api::listing::ListingId;
 use crate::api::query;
 use crate::api::query::{ListQuery, Parameters, QueryError};
-use crate::api::route::{ASSETS, Document, DumpKind, Route, WantedDocument};
+use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::dumps::Slugs;
+use crate::limit::refused::UntrustedProxy;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::coding::Coding;
@@ -109,6 +110,10 @@ pub enum Target {
     Dump(DumpKind, Slugs),
     /// A document of this server.
     Document(WantedDocument),
+    /// Another path; relative, because the client's paths may have more in front.
+    Moved(HeaderValue),
+    /// `/livez` or `/readyz`.
+    Probe(HealthCheck),
     /// Another path: it is forwarded to the origin.
     PassThrough {
         /// Path and raw query to send, without the path of `public_url`.
@@ -174,15 +179,22 @@ pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: 
     let routed = route(view, rules);
     let limiter = limiter(&routed, rules);
     if is_preflight(view, &host) {
-        let limit = decided.unwrap_or_else(|| limiter.peek(client, now));
+        let limit = decided.unwrap_or_else(|| limiter.map_or(Decision::Unlimited, |limiter| limiter.peek(client, now)));
         let passes = routed.is_ok_and(|routed| passes(&routed, rules));
         let methods = if passes { Methods::PassedThrough } else { Methods::Known };
         let admission = Admission::Preflight(methods);
         let (route, trail) = (RouteLabel::Preflight, Trail::NONE);
         return Admitted { admission, route, client, limit, conditional: false, trail };
     }
-    let limit = decided.unwrap_or_else(|| limiter.admit(client, now));
+    let limit = decided.unwrap_or_else(|| limiter.map_or(Decision::Unlimited, |limiter| limiter.admit(client, now)));
     if let Decision::Refused { quota, retry_after_seconds } = limit {
+        let proxy = if rules.client_ip.trusts(view.peer) { None } else { UntrustedProxy::of(view.peer, view.headers) };
+        if rules.limiter.refused.note(client, proxy, now) {
+            tracing::warn!(
+                peer = %view.peer,
+                "the limit refused a client of a proxy that is not in client_ip.trusted_proxies: all its clients share one limit"
+            );
+        }
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         let admission = Admission::Refused(problem);
         let (route, trail) = (RouteLabel::Limit, Trail::NONE);
@@ -255,6 +267,7 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     let path = target::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
     let is_offered = |route: &Route| match route {
         Route::Dump(_) => rules.dumps,
+        Route::Files => rules.dumps && rules.pages.is_some(),
         other => !other.is_of_pages() || rules.pages.is_some(),
     };
     let named = |path: &str| Some(Route::of(path)).filter(is_offered);
@@ -277,24 +290,12 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     })
 }
 
-/// Path and query of the target; absolute form (RFC 9112 §3.2.2) is accepted.
+/// Path and query of the target.
 fn split<'a>(view: &View<'a>) -> (&'a [u8], Option<&'a [u8]>) {
-    let target = below_authority(view.target).unwrap_or(view.target);
-    match target.iter().position(|byte| *byte == b'?') {
-        Some(at) => (&target[..at], Some(&target[at + 1..])),
-        None => (target, None),
+    match view.target.iter().position(|byte| *byte == b'?') {
+        Some(at) => (&view.target[..at], Some(&view.target[at + 1..])),
+        None => (view.target, None),
     }
-}
-
-/// What follows the authority of a target in absolute form, as it is.
-fn below_authority(target: &[u8]) -> Option<&[u8]> {
-    let schemes = [&b"http://"[..], b"https://"];
-    let rest = schemes.iter().find_map(|scheme| {
-        let (start, rest) = target.split_at_checked(scheme.len())?;
-        start.eq_ignore_ascii_case(scheme).then_some(rest)
-    })?;
-    let path = rest.iter().position(|byte| matches!(byte, b'/' | b'?'));
-    Some(path.map_or(b"/", |at| &rest[at..]))
 }
 
 /// Whether an unknown path is forwarded to the origin.
@@ -360,8 +361,19 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         Route::Document(Document::Explore) => Ok(Target::Document(WantedDocument::explorer(parse(routed.query)?.list))),
         Route::Document(document) => Ok(Target::Document(WantedDocument::Fixed(document))),
         Route::Asset => Ok(Target::Document(WantedDocument::Asset(path.trim_start_matches(ASSETS).into()))),
+        Route::Slashed => {
+            let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            let query = if routed.query.is_empty() { String::new() } else { format!("?{}", routed.query) };
+            moved(&format!("../{name}{query}"), path)
+        }
+        Route::Files => moved(if path.ends_with('/') { "../#files" } else { "./#files" }, path),
+        Route::Probe(probe) => Ok(Target::Probe(probe)),
         Route::Unknown => Err(Problem::unknown_path(path)),
     }
+}
+
+fn moved(to: &str, path: &str) -> Result<Target, Problem> {
+    HeaderValue::from_str(to).map(Target::Moved).map_err(|_| Problem::unknown_path(path))
 }
 
 fn parse(query: &str) -> Result<Parameters, Problem> {

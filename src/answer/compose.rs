@@ -20,6 +20,7 @@ use crate::snapshot::pointer::Snapshot;
 use crate::telemetry::Source;
 
 use super::admit::{ALLOW, Methods};
+use super::documents::ErrorPages;
 use super::find::Learned;
 use super::head::{Field, Head};
 use super::{admit, head as fields};
@@ -28,11 +29,11 @@ use super::{admit, head as fields};
 pub(crate) const NOSNIFF: &str = "nosniff";
 
 /// For answers that nobody may keep.
-const NO_STORE: &str = "no-store";
+pub(super) const NO_STORE: &str = "no-store";
 
 /// The fields that scripts of other sites may read (the Fetch standard), in every answer.
 pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, \
-                           Mirror-Confirmed";
+                           Mirror-Confirmed, Accept-Ranges, Content-Range, Content-Disposition";
 
 /// The parts that are the same in every answer.
 #[derive(Clone, Debug)]
@@ -66,13 +67,15 @@ pub struct Asked<'a> {
     pub passes: bool,
     /// Whether the answer is ours only because the origin gave none: nobody may keep it.
     pub provisional: bool,
+    /// What makes a page of an error, for who wants one; `None`: errors are documents for programs.
+    pub pages: Option<ErrorPages<'a>>,
 }
 
 impl<'a> Asked<'a> {
     /// Without conditions, of a known endpoint, for a client that likes no coding.
     pub const fn of(method: &'a Method, headers: &'a HeaderMap, limit: Decision) -> Self {
         let (conditional, passes, provisional) = (false, false, false);
-        Self { method, headers, limit, coding: Coding::Identity, conditional, passes, provisional }
+        Self { method, headers, limit, coding: Coding::Identity, conditional, passes, provisional, pages: None }
     }
 
     /// The client's conditions on what has this tag.
@@ -140,6 +143,15 @@ impl Outcome {
     /// For `Cache-Status`; `None` for answers that this server makes itself.
     pub const fn cache(self) -> Option<CacheOutcome> {
         if let Self::Cache(outcome) = self { Some(outcome) } else { None }
+    }
+
+    /// Whether the answer shows the id of its request: an error, or one that needed the origin.
+    pub(super) fn shows_id(self) -> bool {
+        match self {
+            Self::Cache(outcome) => outcome.forwarded().is_some(),
+            Self::Problem | Self::Refused => true,
+            Self::Document | Self::Preflight | Self::Options => false,
+        }
     }
 
     /// Which way it counts for the hit ratio.
@@ -257,19 +269,20 @@ impl ConstantHeaders {
         retry_after: Option<u64>,
         mut head: H,
     ) -> Answer<H> {
-        let body = problem.to_json();
         head.begin(problem.status());
-        head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
+        let seconds = asked.limit.retry_after_seconds().map(u64::from).or(retry_after).map(|seconds| seconds.max(1));
+        let body = if let Some(pages) = asked.pages.filter(ErrorPages::are_offered) {
+            pages.problem(asked.headers, problem, seconds, &mut head)
+        } else {
+            head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
+            problem.to_json()
+        };
         head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         head.put_number(&fields::CONTENT_LENGTH, body.len());
         let cache_control = if asked.provisional { NO_STORE } else { problem.cache_control() };
         head.put_static(&fields::CACHE_CONTROL, cache_control);
-        let retry_after = match asked.limit {
-            Decision::Refused { retry_after_seconds, .. } => Some(u64::from(retry_after_seconds)),
-            _ => retry_after,
-        };
-        if let Some(seconds) = retry_after {
-            head.put_number(&fields::RETRY_AFTER, seconds.max(1));
+        if let Some(seconds) = seconds {
+            head.put_number(&fields::RETRY_AFTER, seconds);
         }
         if problem.kind() == ProblemKind::MethodNotAllowed {
             self.allow(if asked.passes { Methods::PassedThrough } else { Methods::Known }, &mut head);

@@ -9,23 +9,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_RANGE, ETAG, HeaderMap, RANGE};
 use http::{HeaderValue, Method, StatusCode};
+use memchr::memmem;
 
 use crate::api::links;
-use crate::api::route::{DumpKind, WantedDocument};
+use crate::api::route::{DumpKind, HealthCheck, WantedDocument};
 use crate::cache::Key;
 use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::clock::{Now, WallTime};
 use crate::dumps::{Built, CODINGS, DumpBody, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
+use crate::limit::Decision;
 use crate::pages::Unrendered;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{EntityTag, Precondition};
 use crate::semantics::problem::Problem;
 use crate::semantics::ranges::Ranged;
-use crate::semantics::{coding, precondition, ranges};
+use crate::semantics::{coding, precondition, problem, ranges};
 use crate::snapshot::pointer::Snapshot;
 
-use super::compose::{Answer, Asked, ConstantHeaders, Outcome, about_body, common};
+use super::compose::{Answer, Asked, ConstantHeaders, NO_STORE, NOSNIFF, Outcome, about_body, common};
 use super::find::{Finder, Found};
 use super::head::Head;
 use super::{Responder, head as fields};
@@ -38,8 +40,66 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'sel
 const VIEWER_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                              connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+/// For what changes with the program only.
+const A_DAY: &str = "public, max-age=86400";
+
 /// After how many seconds a client may ask again for what shows the first snapshot.
 const NO_SNAPSHOT_FOR: u64 = 30;
+
+/// Makes pages of errors.
+#[derive(Clone, Copy)]
+pub struct ErrorPages<'a> {
+    finder: &'a Finder,
+    target: &'a [u8],
+}
+
+impl std::fmt::Debug for ErrorPages<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("ErrorPages").field("target", &self.target.escape_ascii()).finish_non_exhaustive()
+    }
+}
+
+impl<'a> ErrorPages<'a> {
+    /// For a request with this target.
+    pub(super) fn of(finder: &'a Finder, target: &'a [u8]) -> Self {
+        Self { finder, target }
+    }
+
+    fn path(&self) -> &'a [u8] {
+        self.target.split(|byte| *byte == b'?').next().unwrap_or_default()
+    }
+
+    /// Whether a browser may get a page here: not below `/api/`.
+    pub(super) fn are_offered(&self) -> bool {
+        self.finder.settings.load().pages.enabled && memmem::find(self.path(), b"/api/").is_none()
+    }
+
+    /// The body of an error, with its type in `head`; `again`: the seconds of `Retry-After`.
+    pub(super) fn problem(
+        &self,
+        headers: &HeaderMap,
+        problem: &Problem,
+        again: Option<u64>,
+        head: &mut impl Head,
+    ) -> Bytes {
+        head.put_static(&fields::VARY, "accept");
+        if !coding::prefers_html(headers) {
+            head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
+            return problem.to_json();
+        }
+        head.put_static(&fields::CONTENT_TYPE, "text/html; charset=utf-8");
+        head.put_static(&fields::REFERRER_POLICY, "same-origin");
+        head.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY);
+        if let Some(seconds) = again {
+            head.put_number(&fields::REFRESH, seconds);
+        }
+        let is_missing = problem.status() == StatusCode::SERVICE_UNAVAILABLE
+            && self.finder.details.is_some()
+            && self.finder.current.load().is_none();
+        let first_copy = self.finder.origin.as_ref().filter(|_| is_missing).and_then(|origin| origin.picture().pass);
+        self.finder.pages.load().problem(problem, self.path(), again, first_copy).into()
+    }
+}
 
 impl Finder {
     /// Finds a document for a client that likes `coding` best.
@@ -86,8 +146,8 @@ impl Finder {
             Ok(Err(Unrendered::NoSuchAsset(name))) => Problem::unknown_path(&*name).into(),
             Ok(Err(Unrendered::NoSnapshot)) => {
                 let (why, retry_after) = match &self.details {
-                    Some(_) => ("there is no snapshot yet", NO_SNAPSHOT_FOR),
-                    None => ("a shield keeps no snapshot", 86_400),
+                    Some(_) => ("There is no snapshot yet", NO_SNAPSHOT_FOR),
+                    None => ("A shield keeps no snapshot", 86_400),
                 };
                 Found::Problem { problem: Problem::unavailable(why), retry_after: Some(retry_after) }
             }
@@ -97,6 +157,43 @@ impl Finder {
             }
         }
     }
+}
+
+impl Finder {
+    /// What a probe hears, and whether all is well.
+    pub(super) fn probed(&self, probe: HealthCheck) -> (StatusCode, &'static str) {
+        match probe {
+            HealthCheck::Live => (StatusCode::OK, "alive\n"),
+            // A shield has no snapshots, and no details of them.
+            HealthCheck::Ready if self.details.is_none() || self.current.load().is_some() => {
+                (StatusCode::OK, "ready\n")
+            }
+            HealthCheck::Ready => (StatusCode::SERVICE_UNAVAILABLE, "unready\n"),
+        }
+    }
+}
+
+/// The answer to a request for what has another path, in `head`.
+pub(super) fn moved<H: Head>(asked: Asked<'_>, to: &HeaderValue, mut head: H) -> Answer<H> {
+    let status = StatusCode::MOVED_PERMANENTLY;
+    head.begin(status);
+    head.put(&fields::LOCATION, to);
+    head.put_number(&fields::CONTENT_LENGTH, 0);
+    head.put_static(&fields::CACHE_CONTROL, A_DAY);
+    common(&mut head, asked.limit);
+    Answer { status, head, body: None, outcome: Outcome::Document }
+}
+
+/// The answer to a probe, in `head`.
+pub(super) fn probe<H: Head>(method: &Method, (status, word): (StatusCode, &'static str), mut head: H) -> Answer<H> {
+    head.begin(status);
+    head.put_static(&fields::CONTENT_TYPE, "text/plain; charset=utf-8");
+    head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    head.put_number(&fields::CONTENT_LENGTH, word.len());
+    head.put_static(&fields::CACHE_CONTROL, NO_STORE);
+    common(&mut head, Decision::Unlimited);
+    let body = (*method != Method::HEAD).then_some(Bytes::from_static(word.as_bytes()));
+    Answer { status, head, body, outcome: Outcome::Document }
 }
 
 impl ConstantHeaders {
@@ -130,7 +227,7 @@ impl ConstantHeaders {
         match document.kind.lifetime {
             Lifetime::Revalidated => head.put_static(&fields::CACHE_CONTROL, "public, no-cache"),
             Lifetime::OfAnswers => head.put(&fields::CACHE_CONTROL, &self.cache_control),
-            Lifetime::Day => head.put_static(&fields::CACHE_CONTROL, "public, max-age=86400"),
+            Lifetime::Day => head.put_static(&fields::CACHE_CONTROL, A_DAY),
             Lifetime::Immutable => head.put_static(&fields::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         }
         if let Some(tag) = tag {

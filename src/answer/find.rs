@@ -28,6 +28,7 @@ use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshots::loaded::{LoadedSnapshots, Missing};
 use crate::upstream::client::AskError;
+use crate::upstream::status::OriginStatus;
 
 use super::admit::Target;
 
@@ -94,6 +95,8 @@ pub(crate) struct Finder {
     pub cache: Cache,
     /// `None` in shield use.
     pub details: Option<Details>,
+    /// How the origin is; `None` offline.
+    pub origin: Option<OriginStatus>,
     /// The way to the origin; `None` offline.
     pub proxy: Option<Proxy>,
     /// Rewrites `api_url`.
@@ -154,7 +157,11 @@ impl Finder {
             Target::OddList(asked) => self.odd(published, *asked, client).await,
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
-            Target::Document(_) | Target::Dump(..) | Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Document(_)
+            | Target::Dump(..)
+            | Target::Moved(_)
+            | Target::Probe(_)
+            | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 
@@ -168,6 +175,8 @@ impl Finder {
             | Target::Changes { .. }
             | Target::Document(_)
             | Target::Dump(..)
+            | Target::Moved(_)
+            | Target::Probe(_)
             | Target::PassThrough { .. } => None,
         };
         if let Some(pin) = pin {
@@ -183,7 +192,11 @@ impl Finder {
                 Err(problem) => problem.into(),
             },
             Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
-            Target::Document(_) | Target::Dump(..) | Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Document(_)
+            | Target::Dump(..)
+            | Target::Moved(_)
+            | Target::Probe(_)
+            | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{HeaderName as Name, StatusCode, header};
 
+use crate::telemetry::request_id;
+
 /// A field that answers have, with its name as both kinds of head spell it.
 pub struct Field {
     name: HeaderName,
@@ -60,6 +62,8 @@ fields! {
     ETAG = header::ETAG, "ETag: ";
     /// RFC 8288.
     LINK = header::LINK, "Link: ";
+    /// RFC 9110 §10.2.2.
+    LOCATION = header::LOCATION, "Location: ";
     /// The instant for which the data is confirmed.
     MIRROR_CONFIRMED = Name::from_static("mirror-confirmed"), "Mirror-Confirmed: ";
     /// The snapshot that answered.
@@ -70,12 +74,16 @@ fields! {
     RATE_LIMIT_POLICY = Name::from_static("ratelimit-policy"), "RateLimit-Policy: ";
     /// The Referrer Policy standard.
     REFERRER_POLICY = header::REFERRER_POLICY, "Referrer-Policy: ";
+    /// The HTML standard: browsers load the page again.
+    REFRESH = header::REFRESH, "Refresh: ";
     /// RFC 9110 §10.2.3.
     RETRY_AFTER = header::RETRY_AFTER, "Retry-After: ";
     /// How long nginx may keep an answer, in seconds; it is not sent on.
     X_ACCEL_EXPIRES = Name::from_static("x-accel-expires"), "X-Accel-Expires: ";
     /// The Fetch standard.
     X_CONTENT_TYPE_OPTIONS = header::X_CONTENT_TYPE_OPTIONS, "X-Content-Type-Options: ";
+    /// The id of the request.
+    X_REQUEST_ID = Name::from_static(request_id::NAME), "X-Request-Id: ";
     /// RFC 9110 §12.5.5.
     VARY = header::VARY, "Vary: ";
 }

@@ -101,7 +101,13 @@ impl Purge {
                 vec![Key::Document(WantedDocument::explorer(Parameters::parse(&query)?.list))]
             }
             // Where pages and dumps are not offered, their paths are unknown ones.
-            Route::Document(_) | Route::Asset | Route::Dump(_) | Route::Unknown => {
+            Route::Document(_)
+            | Route::Asset
+            | Route::Dump(_)
+            | Route::Slashed
+            | Route::Files
+            | Route::Probe(_)
+            | Route::Unknown => {
                 vec![Key::origin([raw_path, b"?", raw_query].concat())]
             }
         }))

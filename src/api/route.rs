@@ -32,6 +32,12 @@ pub enum Route {
     Document(Document),
     /// `/assets/…`: what pages are made of.
     Asset,
+    /// The path of a document or a dump with a slash after it.
+    Slashed,
+    /// `/dumps` or `/dumps/`: the front page lists the dumps.
+    Files,
+    /// `/livez` and `/readyz`.
+    Probe(HealthCheck),
     /// Any other path.
     Unknown,
 }
@@ -42,6 +48,8 @@ impl Route {
         match path {
             "/api/listings.json" => Self::List,
             "/changes.json" => Self::Changes,
+            "/livez" => Self::Probe(HealthCheck::Live),
+            "/readyz" => Self::Probe(HealthCheck::Ready),
             _ => {
                 let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
                 if let Some(id) = id.filter(|id| !id.contains('/')) {
@@ -53,8 +61,12 @@ impl Route {
                 if path.strip_prefix(ASSETS).is_some_and(|name| !name.is_empty() && !name.contains('/')) {
                     return Self::Asset;
                 }
-                let dump = || DumpKind::of_path(path).map_or(Self::Unknown, Self::Dump);
-                Document::at(path).map_or_else(dump, Self::Document)
+                if matches!(path, "/dumps" | "/dumps/") {
+                    return Self::Files;
+                }
+                let named = |path| Document::at(path).map(Self::Document).or(DumpKind::of_path(path).map(Self::Dump));
+                let slashed = || path.strip_suffix('/').and_then(named).map_or(Self::Unknown, |_| Self::Slashed);
+                named(path).unwrap_or_else(slashed)
             }
         }
     }
@@ -71,9 +83,11 @@ impl Route {
             Self::Dump(_) => RouteLabel::Dumps,
             Self::Document(document) => match document.window() {
                 Window::Pages => RouteLabel::Page,
-                Window::Api => RouteLabel::Document,
+                Window::Api | Window::Uncounted => RouteLabel::Document,
             },
             Self::Asset => RouteLabel::Asset,
+            Self::Slashed | Self::Files => RouteLabel::Page,
+            Self::Probe(_) => RouteLabel::Probe,
             Self::Unknown => RouteLabel::Other,
         }
     }
@@ -82,15 +96,25 @@ impl Route {
     pub const fn window(self) -> Window {
         match self {
             Self::Document(document) => document.window(),
-            Self::Asset => Window::Pages,
+            Self::Asset | Self::Slashed | Self::Files => Window::Pages,
+            Self::Probe(_) => Window::Uncounted,
             _ => Window::Api,
         }
     }
 
     /// Whether it is one of the pages and documents that `pages.enabled` turns off.
     pub const fn is_of_pages(self) -> bool {
-        matches!(self, Self::Document(_) | Self::Asset)
+        matches!(self, Self::Document(_) | Self::Asset | Self::Slashed | Self::Files)
     }
+}
+
+/// What a load balancer or an uptime robot asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthCheck {
+    /// Whether the process runs.
+    Live,
+    /// Whether it has something to answer from.
+    Ready,
 }
 
 named! {
@@ -118,6 +142,8 @@ pub enum Window {
     Api,
     /// That of pages and their assets: ten times as large, and always this machine's own.
     Pages,
+    /// None: probes are free.
+    Uncounted,
 }
 
 /// What lies in front of the name of an asset.

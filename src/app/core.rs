@@ -332,7 +332,12 @@ fn origin_client(
         max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
         longest_pause: longest_pause(config),
     };
-    let wire = Wire::new(client.timeout, &config.origin.user_agent, config.origin.ca_file.as_deref())?;
+    let wire = Wire::new(
+        client.timeout,
+        &config.origin.user_agent,
+        config.origin.ca_file.as_deref(),
+        config.origin.proxy.clone(),
+    )?;
     let client = OriginClient::over(Arc::new(wire.clone()), client, budget, status, clock.clone());
     let client = client.with_cache_ttl(config.origin.cache_ttl);
     bound(&client, config);

@@ -21,10 +21,12 @@ use super::{Task, trusted_keys};
 /// When its options do not make a client, or a trusted key is invalid.
 pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>, AppError> {
     let (Some(url), Some(snapshots)) = (&config.replica.url, &core.snapshots) else { return Ok(None) };
-    let place = Place::open(url, &config.replica.options);
-    core.replica.lock().facts.url = Some(url.to_string());
+    let place = Place::open(url, &config.replica.options, &config.replica.proxy)
+        .map_err(|why| AppError::Place { key: "replica.options", why: why.to_string() })?;
+    let facts = &mut core.replica.lock().facts;
+    (facts.url, facts.proxy) = (Some(url.to_string()), place.proxy.clone());
     Ok(Some(Follower {
-        place: place.map_err(|why| AppError::Place { key: "replica.options", why: why.to_string() })?,
+        place,
         data_dir: core.data_dir.path().to_owned(),
         most: config.bundle.max_size,
         snapshots: snapshots.clone(),

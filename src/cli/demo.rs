@@ -77,6 +77,7 @@ impl Demo {
             "origin.requests_per_minute=0".to_owned(),
             "origin.cache_ttl=\"1s\"".to_owned(),
             "ttl=\"30s\"".to_owned(),
+            "rate_limit.requests_per_minute=0".to_owned(),
             "log.level=\"warn\"".to_owned(),
         ];
         sets.extend(own.iter().map(|path| format!("data_dir={}", quoted(&path.display().to_string()))));

@@ -24,10 +24,10 @@ use crate::admin::facts::StatusFacts;
 use crate::admin::guard::Refusal;
 use crate::app::core::Core;
 use crate::app::error::AppError;
-use crate::config::{Config, Secret};
+use crate::config::{Config, Proxy, Secret};
 use crate::snapshots::Snapshots;
 use crate::store::{DataDir, Holder as LockHolder, OpenError};
-use crate::upstream::connector;
+use crate::upstream::connector::{Connector, Trust, tls};
 use crate::words::with_causes;
 
 use super::Failure;
@@ -302,7 +302,8 @@ async fn send(
     token: Option<&Secret>,
     file: Option<File>,
 ) -> Result<Response<Incoming>, String> {
-    let connector = connector::over(connector::tcp(CONNECTING), None).map_err(|error| with_causes(&error))?;
+    let tls = tls(&Trust::Authorities(None)).map_err(|error| with_causes(&error))?;
+    let connector = Connector::new(CONNECTING, tls, Proxy::default());
     let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
     if let Some(token) = token {
         let token = HeaderValue::try_from(format!("Bearer {}", token.expose()));

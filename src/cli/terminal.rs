@@ -14,7 +14,9 @@ use tracing_subscriber::registry::Registry;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::clock::Clock;
 use crate::config::{LogConfig, LogFormat};
+use crate::telemetry::json_lines::JsonLines;
 use crate::telemetry::recent::Recent;
 
 /// The abilities.
@@ -256,7 +258,7 @@ pub(super) fn start_log(config: LogConfig) -> Result<Log, LoggingError> {
 fn lines(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match format {
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Json => lines.event_format(JsonLines(Clock::system())).boxed(),
         LogFormat::Text => lines.with_ansi(Terminal::of_stderr().colours).boxed(),
     }
 }

@@ -86,11 +86,7 @@ impl BaseUrl {
 
     /// Whether the host is this machine, for programs on it alone: `localhost` or a loopback address.
     pub fn is_loopback(&self) -> bool {
-        let address = self.host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        address.map_or_else(
-            |_| self.host == "localhost" || self.host.ends_with(".localhost"),
-            |ip| ip.to_canonical().is_loopback(),
-        )
+        is_loopback(&self.host)
     }
 
     /// The URL, without a slash at the end: `https://example.org/mirror`.
@@ -129,6 +125,12 @@ impl fmt::Debug for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.text)
     }
+}
+
+/// Whether a host in lower case is this machine, for programs on it alone.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.map_or_else(|_| host == "localhost" || host.ends_with(".localhost"), |ip| ip.to_canonical().is_loopback())
 }
 
 /// A URL without the part before its last `@`, which may be a password.

@@ -11,6 +11,8 @@ use super::address::{BaseUrl, collide};
 use super::declaration::DeclaresKeys as _;
 use super::errors::{Finding, Place};
 use super::keys::{ClientIpConfig, TlsConfig};
+use super::object_store::{ObjectStoreUrl, StoreKind};
+use super::proxy::ProxyVariables;
 use super::reader::{KeyReader, join};
 use super::secret::StoreUrl;
 use super::sources::{Merged, Node, Raw, Table};
@@ -24,9 +26,10 @@ const RESOLVING: Duration = Duration::from_secs(2);
 
 /// Reads the whole tree.
 pub(super) fn resolve(merged: Merged) -> Examined {
-    let Merged { root, errors: unread, unread: strays, incomplete } = merged;
+    let Merged { root, errors: unread, unread: strays, proxies, incomplete } = merged;
     let mut reader = KeyReader::new(incomplete);
     let mut config = read(root.into_table().unwrap_or_default(), &mut reader);
+    read_proxies(&mut config, &proxies, &mut reader);
     check_listeners(&config, &mut reader);
     check_origin(&config, &mut reader);
     check_limit(&config, &mut reader);
@@ -61,6 +64,27 @@ fn read(root: Table, reader: &mut KeyReader) -> Config {
         config.public_url = BaseUrl::of_listener(*first);
     }
     config
+}
+
+/// Where a server is asked and no key says how, the variables do.
+fn read_proxies(config: &mut Config, variables: &ProxyVariables, reader: &mut KeyReader) {
+    let Config { origin, publish, replica, .. } = config;
+    let is_asked = |url: &Option<ObjectStoreUrl>| url.as_ref().is_some_and(|url| url.kind() != StoreKind::File);
+    for (key, is_asked, proxy) in [
+        ("origin.proxy", origin.url.is_some(), &mut origin.proxy),
+        ("publish.proxy", is_asked(&publish.url), &mut publish.proxy),
+        ("replica.proxy", is_asked(&replica.url), &mut replica.proxy),
+    ] {
+        if is_asked && reader.place(key).is_none() {
+            match variables.proxy() {
+                Ok(named) => *proxy = named,
+                Err((name, problem)) => {
+                    let problem = format!("{problem}; set this key, to \"\" for no proxy, or correct the variable");
+                    reader.errors.push(Finding::new(Place::Environment(name.into()), key, problem));
+                }
+            }
+        }
+    }
 }
 
 /// Every listener needs a port of its own, and the admin listener must not be public by accident.
@@ -145,8 +169,7 @@ fn check_stores(config: &mut Config, reader: &mut KeyReader) {
         [("publish", &publish.url, &mut publish.options), ("replica", &replica.url, &mut replica.options)]
     {
         let Some(url) = url else { continue };
-        for key in options.take_unknown(url) {
-            let problem = format!("is not a known option of \"{}\"", url.url().scheme());
+        for (key, problem) in options.take_wrong(url) {
             reader.fail(&join(&format!("{section}.options"), &key), problem);
         }
     }

@@ -20,6 +20,7 @@ use super::address::{BaseUrl, base_url, network, own_name, public_url, socket};
 use super::declaration::Reload::{self, If, Live, Restart};
 use super::declaration::{Declaration, DeclaresKeys, keys};
 use super::object_store::{ObjectStoreUrl, StoreOptions, follow_url, publish_url, store_options};
+use super::proxy::{Proxy, proxy};
 use super::secret::{Secret, StoreUrl, TokenFile, store_url, token, token_file};
 use super::units::{DAY, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, SECOND, TIB};
 use super::values::{
@@ -163,6 +164,10 @@ keys! {
         /// The `User-Agent` sent to the origin. A contact address in it is good manners.
         user_agent: String = concat!("grandstand/", env!("CARGO_PKG_VERSION")).to_owned(),
             header_text().default_is("`\"grandstand/<version>\"`"), ONLINE, Restart;
+        /// The [proxy](operate.md#through-a-proxy) through which the origin is asked. A user name and a password in the
+        /// URL are sent to it, and never printed. Default: the variables `http_proxy`, `https_proxy`, `all_proxy` and
+        /// `no_proxy`.
+        proxy: Proxy = Proxy::default(), proxy(), ONLINE, Restart;
     }
 }
 
@@ -393,6 +398,8 @@ keys! {
         /// written again after half of this time. So a replica that is behind by less than half of it can finish its
         /// downloads.
         keep: Duration = 7 * DAY, duration(MINUTE..=3650 * DAY), KEPT, Restart;
+        /// The proxy through which the object store is asked, as `origin.proxy`.
+        proxy: Proxy = Proxy::default(), proxy(), KEPT, Restart;
         /// Credentials and settings of the object store, such as `aws_endpoint`. They override the environment
         /// (`AWS_ENDPOINT`), and are never printed. [The names](fleet.md#options-of-stores).
         options: StoreOptions = StoreOptions::default(), store_options(), KEPT, Restart;
@@ -408,6 +415,8 @@ keys! {
             follow_url().or_none("absent: no object store is followed"), FOLLOWS, Restart;
         /// How often a replica looks for a new head.
         poll: Duration = 10 * SECOND, duration(100 * MILLISECOND..=DAY), REPLICA, Live;
+        /// The proxy through which the object store is asked, as `origin.proxy`.
+        proxy: Proxy = Proxy::default(), proxy(), FOLLOWS, Restart;
         /// Credentials and settings of the object store, such as `aws_access_key_id`. They override the environment,
         /// and are never shown.
         options: StoreOptions = StoreOptions::default(), store_options(), FOLLOWS, Restart;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use http::HeaderValue;
 use object_store::ClientConfigKey;
 use object_store::aws::AmazonS3ConfigKey;
 use object_store::azure::AzureConfigKey;
@@ -18,6 +19,10 @@ use super::reader::{KeyReader, join};
 use super::secret::Secret;
 use super::sources::{Node, Raw};
 use super::values::{Values, Written, expected};
+
+/// The options of a web server that asks for basic authentication.
+pub(crate) const USERNAME: &str = "username";
+pub(crate) const PASSWORD: &str = "password";
 
 /// What speaks behind an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,13 +116,30 @@ impl ObjectStoreUrl {
         Ok(Self { url, kind })
     }
 
+    /// What is wrong with an option of this kind of store; the value is not shown.
+    fn mistake(&self, key: &str, value: &str) -> Option<String> {
+        if !self.knows(key) {
+            return Some(format!("is not a known option of \"{}\"", self.url.scheme()));
+        }
+        if key == USERNAME && value.contains(':') {
+            return Some("the value (not shown) has a colon, which no user name can have".to_owned());
+        }
+        let name = ["aws_", "google_", "azure_"].into_iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
+        let client = name.parse::<ClientConfigKey>().ok()?;
+        if let Some((_, instead)) = UNSUPPORTED.into_iter().find(|(key, _)| *key == client) {
+            return Some(format!("is not supported: {instead}"));
+        }
+        let is_wrong = client == ClientConfigKey::UserAgent && HeaderValue::from_str(value).is_err();
+        is_wrong.then(|| "the value (not shown) is not a text for a header".to_owned())
+    }
+
     /// Whether a key of the options is known for this kind of store.
     fn knows(&self, key: &str) -> bool {
         match self.kind {
             StoreKind::S3 => key.parse().is_ok_and(|key: AmazonS3ConfigKey| key != AmazonS3ConfigKey::Bucket),
             StoreKind::Gcs => key.parse().is_ok_and(|key: GoogleConfigKey| key != GoogleConfigKey::Bucket),
             StoreKind::Azure => key.parse().is_ok_and(|key: AzureConfigKey| key != AzureConfigKey::ContainerName),
-            StoreKind::Web => key.parse::<ClientConfigKey>().is_ok(),
+            StoreKind::Web => matches!(key, USERNAME | PASSWORD) || key.parse::<ClientConfigKey>().is_ok(),
             StoreKind::File => false,
         }
     }
@@ -153,6 +175,15 @@ fn object_store_url(words: &'static str, purpose: Purpose) -> Values<ObjectStore
     Values::single(words, parse, ObjectStoreUrl::to_string)
 }
 
+/// Options of the library's client that this program does not follow, and what holds instead.
+pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 5] = [
+    (ClientConfigKey::ProxyUrl, "set the key `proxy` beside `options`"),
+    (ClientConfigKey::ProxyExcludes, "set the variable `no_proxy`, or the key `proxy` beside `options`"),
+    (ClientConfigKey::ProxyCaCertificate, "add the authority to those of the system"),
+    (ClientConfigKey::NoSystemCertificates, "the certificate authorities of the system are trusted"),
+    (ClientConfigKey::RandomizeAddresses, "the addresses of a name are tried in the order of the resolver"),
+];
+
 /// Options of a store by their names in lower case, such as `aws_endpoint`. All values count as secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions(BTreeMap<String, Secret>);
@@ -163,11 +194,22 @@ impl StoreOptions {
         self.0.iter().map(|(key, value)| (key.as_str(), value.expose()))
     }
 
-    /// Takes out those that this kind of store does not know.
-    pub(super) fn take_unknown(&mut self, url: &ObjectStoreUrl) -> impl Iterator<Item = String> {
-        let (known, unknown) = std::mem::take(&mut self.0).into_iter().partition(|(key, _)| url.knows(key));
-        self.0 = known;
-        BTreeMap::into_keys(unknown)
+    /// The value of an option; `None`: it is not set.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(Secret::expose)
+    }
+
+    /// Takes out those that this kind of store does not take; each with the reason.
+    pub(super) fn take_wrong(&mut self, url: &ObjectStoreUrl) -> Vec<(String, String)> {
+        let mut wrong = Vec::new();
+        self.0.retain(|key, value| match url.mistake(key, value.expose()) {
+            Some(mistake) => {
+                wrong.push((key.clone(), mistake));
+                false
+            }
+            None => true,
+        });
+        wrong
     }
 }
 
@@ -267,10 +309,26 @@ mod tests {
             ("az://c/x", "azure_storage_account_name", true),
             ("gs://b/x", "google_service_account", true),
             ("https://h/x", "connect_timeout", true),
+            ("https://h/x", "username", true),
+            ("s3://b/x", "password", false),
             ("https://h/x", "aws_endpoint", false),
             ("file:///x", "allow_http", false),
         ] {
             assert_eq!(knows(url, key), known, "{url} {key}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_would_have_no_effect_is_refused() {
+        let mistake = |key: &str, value: &str| {
+            let url = ObjectStoreUrl::parse("s3://b/x", Purpose::Follow).unwrap();
+            url.mistake(key, value).unwrap_or_default()
+        };
+        for key in ["proxy_url", "aws_proxy_url", "proxy_ca_certificate", "disable_system_certificates"] {
+            assert!(mistake(key, "hunter2").starts_with("is not supported: "), "{key}");
+        }
+        for (value, told) in [("mirror/1", ""), ("a\nb", "the value (not shown) is not a text for a header")] {
+            assert_eq!(mistake("user_agent", value), told);
         }
     }
 }

@@ -12,6 +12,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::Config;
 use super::errors::{Finding, Place, quoted};
+use super::proxy::ProxyVariables;
 
 /// Keys and their values.
 pub(super) type Table = BTreeMap<String, Node>;
@@ -187,6 +188,7 @@ pub(super) struct Merged {
     pub errors: Vec<Finding>,
     /// Variables that look like ours and are not read.
     pub unread: Vec<Finding>,
+    pub proxies: ProxyVariables,
     /// Whether the file could not be read completely, so that absent keys may be in it.
     pub incomplete: bool,
 }
@@ -198,7 +200,9 @@ pub(super) fn merge(
     sets: &[String],
 ) -> Merged {
     let root = Node::table(Table::new(), Place::Default);
-    let mut merged = Merged { root, errors: Vec::new(), unread: Vec::new(), incomplete: false };
+    let (errors, proxies) = (Vec::new(), ProxyVariables::default());
+    let mut merged = Merged { root, errors, unread: Vec::new(), proxies, incomplete: false };
+    let env = env.inspect(|(name, value)| merged.proxies.note(name, value));
     let env = env.filter(|(name, _)| unread(name).map(|finding| merged.unread.push(finding)).is_none());
     let layers = environment(env);
     match file {

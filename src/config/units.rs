@@ -32,7 +32,7 @@ pub(super) const GIB: u64 = 1 << 30;
 pub(super) const TIB: u64 = 1 << 40;
 
 /// Whole numbers with `d`, `h`, `m`, `s`, `ms`, longest unit first.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total: u64 = 0;
     let mut units = TIME.as_slice();

@@ -4,6 +4,7 @@
 //! written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The client is that
 //! of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica.
 
+mod client;
 mod error;
 mod open;
 #[cfg(test)]
@@ -75,6 +76,8 @@ pub(crate) struct Place {
     prefix: Path,
     /// The directory, of an object store of files.
     directory: Option<PathBuf>,
+    /// The address of the proxy on the way to it, without user name and password; `None`: it is asked directly.
+    pub(crate) proxy: Option<String>,
     /// [`PACE`], but in tests.
     period: Duration,
 }

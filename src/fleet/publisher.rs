@@ -111,7 +111,8 @@ impl Publisher {
     ) -> Result<Option<Self>, PlaceError> {
         let settings = config.publish.clone();
         let Some(url) = &settings.url else { return Ok(None) };
-        let (place, url) = (Place::open(url, &settings.options)?, url.to_string());
+        let (place, url) = (Place::open(url, &settings.options, &settings.proxy)?, url.to_string());
+        let proxy = place.proxy.clone();
         let mut publisher = Self {
             whose: Whose { url: url.clone(), signed_by: None },
             settings,
@@ -141,7 +142,7 @@ impl Publisher {
         // The mirror may drop old snapshots before the key is open.
         let last = ledger::last_head(publisher.store(), &publisher.whose.url);
         publisher.sequence = last.as_ref().map(|head| head.sequence);
-        let shown = PublishFacts { url: Some(url), sequence: publisher.sequence, ..PublishFacts::default() };
+        let shown = PublishFacts { url: Some(url), proxy, sequence: publisher.sequence, ..PublishFacts::default() };
         publisher.status.lock().facts = shown;
         publisher.snapshots.keep_for_chain(last.map(|head| head.snapshot));
         Ok(Some(publisher))

@@ -143,7 +143,7 @@ fn endpoints(site: &Site) -> Markup {
                     dd { (what) }
                 }
             }
-            p { "Everything about them: " a href="docs" { "documentation" } ", " a href="openapi.json" { "openapi.json" } " (OpenAPI 3.1), " a href="llms.txt" { "llms.txt" } "." }
+            p { "Everything about them: " a href="docs" { "documentation" } ", " a href="openapi.json" { "openapi.json" } " (OpenAPI 3.1)" @if site.has_snapshots { ", " a href="llms.txt" { "llms.txt" } } "." }
         }
     }
 }

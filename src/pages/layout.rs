@@ -32,14 +32,27 @@ pub(super) fn page(
     facts: Option<&PageFacts<'_>>,
     main: &Markup,
 ) -> String {
+    page_below(pages, "", (Some(place), title), scripts, facts, main)
+}
+
+/// A whole page at any path; `up` leads to `/`: `../` for each slash after the first. `place`: `None` for a page that the
+/// navigation does not have.
+pub(super) fn page_below(
+    pages: &Pages,
+    up: &str,
+    (place, title): (Option<NavigationItem>, &str),
+    scripts: &[&str],
+    facts: Option<&PageFacts<'_>>,
+    main: &Markup,
+) -> String {
     let credit = facts.map(|facts| &facts.credit);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            (head(pages, title, &["style.css"], scripts))
+            (head(pages, up, title, &["style.css"], scripts))
             body {
                 a .skip href="#main" { "Skip to the content" }
-                (header(pages, place))
+                (header(pages, up, place))
                 main #main tabindex="-1" { (main) }
                 footer { (credit_line(credit)) p .small { "Served by grandstand, a mirror of this API." } }
             }
@@ -55,13 +68,14 @@ pub(super) fn viewer(pages: &Pages) -> String {
         html lang="en" {
             (head(
                 pages,
+                "",
                 "API documentation",
                 &["swagger-ui.css", "style.css", "docs.css"],
                 &["swagger-ui-bundle.js", "docs.js"],
             ))
             body .viewer {
                 a .skip href="#main" { "Skip to the content" }
-                (header(pages, NavigationItem::Docs))
+                (header(pages, "", Some(NavigationItem::Docs)))
                 // The viewer brings its own main landmark.
                 div #main tabindex="-1" {
                     noscript {
@@ -75,7 +89,7 @@ pub(super) fn viewer(pages: &Pages) -> String {
     page.into_string()
 }
 
-fn head(pages: &Pages, title: &str, styles: &[&str], scripts: &[&str]) -> Markup {
+fn head(pages: &Pages, up: &str, title: &str, styles: &[&str], scripts: &[&str]) -> Markup {
     html! {
         head {
             meta charset="utf-8";
@@ -83,28 +97,29 @@ fn head(pages: &Pages, title: &str, styles: &[&str], scripts: &[&str]) -> Markup
             meta name="color-scheme" content="light dark";
             title { (title) " · Sports venues" }
             meta name="description" content="A mirror of the Public Sports Venue Listings API: front page, documentation, explorer and files.";
-            link rel="icon" href="favicon.ico" sizes="32x32";
-            link rel="icon" href="favicon.svg" type="image/svg+xml";
+            link rel="icon" href={ (up) "favicon.ico" } sizes="32x32";
+            link rel="icon" href={ (up) "favicon.svg" } type="image/svg+xml";
             @for style in styles {
-                link rel="stylesheet" href=(pages.assets.link(style));
+                link rel="stylesheet" href={ (up) (pages.assets.link(style)) };
             }
             @for script in scripts {
-                script type=[MODULES.contains(script).then_some("module")] src=(pages.assets.link(script)) defer {}
+                script type=[MODULES.contains(script).then_some("module")] src={ (up) (pages.assets.link(script)) } defer {}
             }
         }
     }
 }
 
-fn header(pages: &Pages, place: NavigationItem) -> Markup {
+fn header(pages: &Pages, up: &str, place: Option<NavigationItem>) -> Markup {
+    let offered = NAVIGATION.iter().filter(|(to, ..)| pages.site.has_snapshots || *to != NavigationItem::Explore);
     html! {
         header .top {
-            a .brand href="./" {
-                img src=(pages.assets.link("mark.svg")) width="32" height="32" alt="";
+            a .brand href={ (up) "./" } {
+                img src={ (up) (pages.assets.link("mark.svg")) } width="32" height="32" alt="";
                 span { "Sports venues" }
             }
             nav aria-label="Pages" {
-                @for (to, href, text) in NAVIGATION {
-                    a href=(href) aria-current=[(to == place).then_some("page")] { (text) }
+                @for (to, href, text) in offered {
+                    a href={ (up) (href) } aria-current=[(Some(*to) == place).then_some("page")] { (text) }
                 }
             }
         }

@@ -92,11 +92,23 @@ impl Wishes {
 
 /// Whether `Accept` names `text/html`, other than with a weight of 0. Wildcards do not count: every tool sends them.
 pub(crate) fn names_html(headers: &HeaderMap) -> bool {
-    members(headers, ACCEPT).take(MAX_MEMBERS).any(|member| {
+    accepted(headers, b"text/html").is_some_and(|weight| weight > 0)
+}
+
+/// Whether `Accept` names `text/html` with a higher weight than JSON, as browsers do.
+pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
+    let json = accepted(headers, b"application/json").max(accepted(headers, b"application/problem+json"));
+    accepted(headers, b"text/html").unwrap_or(0) > json.unwrap_or(0)
+}
+
+/// The weight of a media type that `Accept` names, in thousandths; `None`: it does not.
+fn accepted(headers: &HeaderMap, name: &[u8]) -> Option<u16> {
+    let named = members(headers, ACCEPT).take(MAX_MEMBERS).filter_map(|member| {
         let mut parts = member.split(|byte| *byte == b';').map(trim);
-        let is_html = parts.next().is_some_and(|range| range.eq_ignore_ascii_case(b"text/html"));
-        is_html && !parts.any(|parameter| weight(parameter) == Some(0))
-    })
+        parts.next().filter(|range| range.eq_ignore_ascii_case(name))?;
+        Some(parts.find_map(weight).unwrap_or(1000))
+    });
+    named.max()
 }
 
 #[cfg(test)]
@@ -203,6 +215,22 @@ mod tests {
                 headers.append(ACCEPT, HeaderValue::from_static(line));
             }
             assert_eq!(names_html(&headers), wants, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn who_likes_json_as_much_as_html_does_not_prefer_html() {
+        for (line, prefers) in [
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
+            ("application/json;q=0.9, text/html", true),
+            ("application/json, text/html", false),
+            ("application/problem+json, text/html;q=0.9", false),
+            ("application/json, text/plain, */*", false),
+            ("text/html;q=0", false),
+            ("*/*", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(line))]);
+            assert_eq!(prefers_html(&headers), prefers, "{line}");
         }
     }
 }

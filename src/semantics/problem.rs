@@ -49,7 +49,7 @@ pub enum ProblemKind {
     Internal,
     /// The origin answered nonsense or a redirect.
     BadOriginAnswer,
-    /// The origin can't be asked, or does not answer, and nothing stale may be served.
+    /// There is nothing to answer with now: the origin can't be asked, or gives no answer, and nothing stale may be served.
     Unavailable,
     /// A dump that is not at hand now.
     DumpUnavailable,
@@ -87,7 +87,7 @@ impl ProblemKind {
             }
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error"),
             Self::BadOriginAnswer => (StatusCode::BAD_GATEWAY, "bad-origin-answer", "Unusable answer from the origin"),
-            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Origin unavailable"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable"),
             Self::DumpUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "dump-unavailable", "Dump unavailable"),
             Self::TooManyConnections => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too-many-connections", "Too many connections")
@@ -138,6 +138,15 @@ impl Problem {
             Some(value) => format!("The Host header {} is not a host name or an address.", quoted(value)),
         };
         Self::new(ProblemKind::BadRequest, detail)
+    }
+
+    /// 400: the authority of a target in absolute form is invalid (RFC 9112 §3.2.2).
+    pub fn bad_authority(value: impl AsRef<[u8]>) -> Self {
+        let value = quoted(value);
+        Self::new(
+            ProblemKind::BadRequest,
+            format!("The host {value} in the request target is not a host name or an address."),
+        )
     }
 
     /// 400: the head of the request takes too many reads.
@@ -395,6 +404,7 @@ mod tests {
             (Problem::unreadable(), 400),
             (Problem::bad_host(None::<&str>), 400),
             (Problem::bad_host(Some("a b")), 400),
+            (Problem::bad_authority("user@host"), 400),
             (Problem::in_pieces(), 400),
             (Problem::bad_target(), 400),
             (Problem::too_many_headers(1), 431),

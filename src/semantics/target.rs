@@ -140,6 +140,26 @@ impl BasePath {
     }
 }
 
+/// A request target in absolute form (RFC 9112 §3.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Absolute<'a> {
+    /// As it is: perhaps no valid one.
+    pub authority: &'a [u8],
+    /// Path and query as they are; either may be empty.
+    pub rest: &'a [u8],
+}
+
+/// Splits a target with the scheme http or https; `None`: it is none in absolute form.
+pub(crate) fn absolute(target: &[u8]) -> Option<Absolute<'_>> {
+    let after = [&b"http://"[..], b"https://"].iter().find_map(|scheme| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    })?;
+    let end = after.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(after.len());
+    let (authority, rest) = after.split_at(end);
+    Some(Absolute { authority, rest })
+}
+
 /// Whether a value is `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2) with a host that is not empty (required
 /// for http and https, RFC 9110 §4.2). Only ASCII. A port may be empty.
 pub(crate) fn is_host(value: &[u8]) -> bool {

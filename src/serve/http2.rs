@@ -198,14 +198,16 @@ async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, wor
     }
 }
 
-/// The header with the state of the limit: its value is different in each answer.
-static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// The headers whose values are different in each answer.
+static CHANGING: [HeaderName; 2] = [HeaderName::from_static("ratelimit"), HeaderName::from_static("x-request-id")];
 
 /// Keeps what changes with each answer out of the table that HPACK compresses with: there it would push out the fields
 /// that stay the same (RFC 7541 §2.3.2).
 fn keep_out_of_table(fields: &mut HeaderMap) {
-    if let Some(limit) = fields.get_mut(&RATE_LIMIT) {
-        limit.set_sensitive(true);
+    for name in &CHANGING {
+        if let Some(value) = fields.get_mut(name) {
+            value.set_sensitive(true);
+        }
     }
 }
 

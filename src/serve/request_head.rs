@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::answer::admit::MOST_FIELDS;
 use crate::semantics::problem::Problem;
+use crate::semantics::target::{Absolute, absolute, is_host};
 
 /// The longest request line whatever is configured, in bytes: no library here takes a longer target.
 const LONGEST_LINE: usize = 65_534;
@@ -70,7 +71,10 @@ pub(crate) async fn read(
             Ok(_) => is_whole = scan.go_on(&buffer, bounds)?,
         }
     }
-    Ok(buffer)
+    Ok(match scan.in_origin_form(&buffer)? {
+        Some(rewritten) => rewritten,
+        None => buffer,
+    })
 }
 
 /// How far a head has been looked at.
@@ -121,6 +125,49 @@ impl Scan {
         }
         self.seen = bytes.len();
         self.check_unfinished(bytes, bounds).map(|()| false)
+    }
+
+    /// The bytes of a complete head in absolute form (RFC 9112 §3.2.2) with the target in origin form, and with its
+    /// authority as `Host`; `None`: they stay as they are. Pingora wants both to be the same bytes, which clients of
+    /// proxies do not send.
+    fn in_origin_form(&self, bytes: &[u8]) -> Result<Option<BytesMut>, Problem> {
+        let line = &bytes[self.request_line.clone()];
+        let Some(start) = memchr(b' ', line).map(|at| at + 1).filter(|at| line.get(*at) != Some(&b'/')) else {
+            return Ok(None);
+        };
+        let Some(end) = memmem::rfind(line, b" HTTP/").filter(|end| *end > start) else { return Ok(None) };
+        // The target of CONNECT is an authority, and pingora checks it.
+        let Some(Absolute { authority, rest }) = absolute(&line[start..end]).filter(|_| !line.starts_with(b"CONNECT "))
+        else {
+            return Ok(None);
+        };
+        if !is_host(authority) {
+            return Err(Problem::bad_authority(authority));
+        }
+        let mut rewritten = BytesMut::with_capacity(bytes.len() + FIRST);
+        rewritten.extend_from_slice(&line[..start]);
+        match rest {
+            // RFC 9112 §3.2.4.
+            [] if line.starts_with(b"OPTIONS ") => rewritten.extend_from_slice(b"*"),
+            [b'/', ..] => {}
+            _ => rewritten.extend_from_slice(b"/"),
+        }
+        rewritten.extend_from_slice(rest);
+        rewritten.extend_from_slice(&line[end..]);
+        for field in bytes[self.request_line.end..self.seen].split_inclusive(|byte| *byte == b'\n') {
+            let value = field.split_at_checked(5).filter(|(name, _)| name.eq_ignore_ascii_case(b"host:"));
+            let value = value.map(|(_, value)| value.trim_ascii_end());
+            // A value with a control character stays, so that the request is refused. So does a second `Host`.
+            if value.is_some_and(|value| value.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control())) {
+                rewritten.extend_from_slice(&field[..5]);
+                rewritten.extend_from_slice(authority);
+                rewritten.extend_from_slice(b"\r\n");
+            } else {
+                rewritten.extend_from_slice(field);
+            }
+        }
+        rewritten.extend_from_slice(&bytes[self.seen..]);
+        Ok(Some(rewritten))
     }
 
     /// Checks an unfinished head.

@@ -43,7 +43,8 @@ const MOST_RECORD: usize = 1 << 14;
 /// The answer to HTTP without TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
     X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: Age, Date, ETag, Link, Retry-After, \
-    RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed\r\nConnection: close\r\n\
+    RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed, Accept-Ranges, \
+    Content-Range, Content-Disposition\r\nConnection: close\r\n\
     Content-Length: 124\r\n\r\n\
     {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
 

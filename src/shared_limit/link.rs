@@ -20,7 +20,7 @@ use crate::clock;
 use crate::clock::Monotonic;
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, WINDOW_SECONDS};
-use crate::upstream::connector;
+use crate::upstream::connector::{Trust, tls};
 
 use super::keeper::{Entry, by_client};
 use super::{ADMIT, Id, REPLAY};
@@ -106,7 +106,7 @@ impl Link {
             return Err(Lost::Unreachable(why.to_owned()));
         }
         let unreachable = |error: &dyn std::fmt::Display| Lost::Unreachable(error.to_string());
-        let tls = connector::tls(None).map_err(|error| unreachable(&error))?;
+        let tls = tls(&Trust::Authorities(None)).map_err(|error| unreachable(&error))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|error| unreachable(&error))?;
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
         Self::greet(&info, stream).await

@@ -1,7 +1,7 @@
 //! The access log: one line for each request, as text or as JSON, in a file of its own or on standard error.
 //!
 //! A thread of its own formats and writes the lines, so that a slow disk delays no answer: lines that find the queue full
-//! are dropped and counted. Text is the combined format of Apache and nginx, then microseconds and outcome. No byte of a
+//! are dropped and counted. Text is the combined format of Apache and nginx, then microseconds, outcome and id. No byte of a
 //! client ends a line or reaches a terminal as a control character. Callers: [`crate::answer`] hands in lines,
 //! [`crate::app`] opens it.
 
@@ -17,9 +17,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Method, Version};
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use tracing::Level;
 
 use crate::clock::WallTime;
+
+use super::json_lines;
 
 /// How many lines may wait.
 const QUEUE: usize = 4096;
@@ -205,6 +208,8 @@ pub(crate) struct Line {
     pub micros: u64,
     /// How it came about.
     pub outcome: &'static str,
+    /// The id of the request.
+    pub id: String,
 }
 
 impl Line {
@@ -215,7 +220,6 @@ impl Line {
         } else {
             self.write_text(out);
         }
-        out.push('\n');
     }
 
     fn write_text(&self, out: &mut String) {
@@ -237,7 +241,7 @@ impl Line {
             escape(field.as_ref().map_or(&b"-"[..], |field| &field.0[..]), out);
             out.push('"');
         }
-        let _ = write!(out, " {} {}", self.micros, self.outcome);
+        let _ = writeln!(out, " {} {} {}", self.micros, self.outcome, self.id);
     }
 
     fn write_json(&self, out: &mut String) {
@@ -248,8 +252,8 @@ impl Line {
             }
             None => (None, None, None),
         };
-        let line = json!({
-            "time": self.at.rfc3339(),
+        let fields = json!({
+            "request": self.id,
             "client": self.client,
             "method": method,
             "target": target,
@@ -261,14 +265,8 @@ impl Line {
             "microseconds": self.micros,
             "outcome": self.outcome,
         });
-        for character in line.to_string().chars() {
-            // JSON allows these as they are; terminals and editors act on them.
-            if matches!(character, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}') {
-                let _ = write!(out, "\\u{:04x}", u32::from(character));
-            } else {
-                out.push(character);
-            }
-        }
+        let fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
+        json_lines::write(self.at, Level::INFO, "request", fields, out);
     }
 }
 
@@ -349,6 +347,7 @@ mod tests {
             agent: Some(Field::value(&HeaderValue::from_static("curl/8"))),
             micros: 56,
             outcome: "hit",
+            id: "7f".to_owned(),
         }
     }
 
@@ -360,16 +359,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_combined_with_microseconds_and_outcome_or_one_json_object() {
+    fn a_line_is_combined_with_microseconds_outcome_and_id_or_one_json_object() {
         let line = line("/api/listings.json?page=2");
         assert_eq!(
             written(&line, false),
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /api/listings.json?page=2 HTTP/1.1\" 200 1234 \"-\" \
-             \"curl/8\" 56 hit"
+             \"curl/8\" 56 hit 7f"
         );
         let parsed: serde_json::Value = serde_json::from_str(&written(&line, true)).unwrap();
         let wanted = json!({
-            "time": "1994-11-06T08:49:37.25Z", "client": "192.0.2.1", "method": "GET",
+            "time": "1994-11-06T08:49:37.25Z", "level": "info", "msg": "request", "request": "7f",
+            "client": "192.0.2.1", "method": "GET",
             "target": "/api/listings.json?page=2", "protocol": "HTTP/1.1", "status": 200, "bytes": 1234,
             "referer": null, "user_agent": "curl/8", "microseconds": 56, "outcome": "hit",
         });

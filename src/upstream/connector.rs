@@ -1,82 +1,286 @@
-//! Connections over TCP and TLS, verified by the system's certificate authorities.
+//! Connections over TCP and TLS, verified by the system's certificate authorities, directly or through an HTTP proxy.
 //!
-//! Callers: [`super::wire`]; [`crate::cli`] for requests to a running server; [`crate::shared_limit`] for TLS.
+//! A proxy is asked for http in absolute form, and for https by CONNECT (RFC 9110 §9.3.6, RFC 9112 §3.2.2).
+//! Callers: [`super::wire`]; [`crate::fleet`] for object stores; [`crate::cli`] for requests to a running server;
+//! [`crate::shared_limit`] for TLS.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, TryFutureExt as _};
+use http::Uri;
+use http::uri::Scheme;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::Intercept;
+use hyper_util::rt::TokioIo;
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
-use rustls_platform_verifier::Verifier;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower_service::Service;
+
+use crate::clock;
+use crate::config::{Proxy, proxy_name};
 
 use super::ask::ClientError;
 
 /// How long a connection may be silent before the system checks that its peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Connects over TCP within `timeout`.
-pub(crate) fn tcp(timeout: Duration) -> HttpConnector {
-    let mut tcp = HttpConnector::new();
-    tcp.set_connect_timeout(Some(timeout));
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_nodelay(true);
-    tcp.enforce_http(false);
-    tcp
+/// Why no TLS connection is made then: the library would panic.
+const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs the right time";
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Connects over TCP, with TLS where the URL asks for it, within a time.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    https: HttpsConnector<Route>,
+    timeout: Duration,
+    proxy: Proxy,
 }
 
-/// Speaks TLS where it is asked for, over any connections. `ca_file`: more authorities to trust.
-///
-/// # Errors
-/// When the CA file or the TLS library is not usable.
-pub(crate) fn over<C>(connector: C, ca_file: Option<&Path>) -> Result<HttpsConnector<C>, ClientError> {
-    let https = HttpsConnectorBuilder::new().with_tls_config(tls(ca_file)?).https_or_http().enable_all_versions();
-    Ok(https.wrap_connector(connector))
-}
-
-/// TLS that trusts the system's authorities and those in `ca_file`.
-///
-/// # Errors
-/// When the CA file or the TLS library is not usable.
-pub(crate) fn tls(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, ClientError> {
-    let failed = |error: &dyn std::fmt::Display| ClientError::Tls(error.to_string());
-    let provider = Arc::new(ring::default_provider());
-    let more = ca_file.map(read_ca_file).transpose()?.unwrap_or_default();
-    for certificate in &more {
-        RootCertStore::empty().add(certificate.clone()).map_err(|error| failed(&error))?;
+impl Connector {
+    /// Over TLS as in `tls`; without protocols in it, HTTP/1.1 alone is spoken.
+    pub(crate) fn new(timeout: Duration, tls: ClientConfig, proxy: Proxy) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(timeout));
+        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let mut tls_to_proxy = tls.clone();
+        // A tunnel is not asked for over HTTP/2.
+        tls_to_proxy.alpn_protocols.clear();
+        let to_proxy = HttpsConnector::from((tcp.clone(), tls_to_proxy));
+        let route = Route { tcp, to_proxy, proxy: proxy.clone() };
+        Self { https: HttpsConnector::from((route, tls)), timeout, proxy }
     }
-    let verifier = SystemVerifier { provider: provider.clone(), more, verifier: OnceLock::new() };
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?;
+
+    pub(super) const fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<MarkedStream>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.https.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        if uri.scheme() == Some(&Scheme::HTTPS) && clock::is_before_1970() {
+            return Box::pin(async { Err(NO_TIME.into()) });
+        }
+        let (connecting, limit) = (self.https.call(uri), self.timeout);
+        Box::pin(async move {
+            let late = |_elapsed| {
+                let why = format!("there is no connection after {} s", limit.as_secs_f32());
+                Err(io::Error::new(ErrorKind::TimedOut, why).into())
+            };
+            timeout(limit, connecting).await.unwrap_or_else(late)
+        })
+    }
+}
+
+/// Whether a connection gave an answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers(Arc<AtomicBool>);
+
+impl Answers {
+    pub(super) fn came(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Why a proxy does not lead anywhere.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProxyError {
+    #[error("the proxy {proxy} cannot be reached")]
+    Unreached { proxy: String, source: BoxError },
+    #[error(
+        "the proxy {proxy} requires a user name and a password; write its address as http://USER:PASSWORD@HOST:PORT"
+    )]
+    Anonymous { proxy: String },
+    #[error("the proxy {proxy} refuses the user name and the password in its address")]
+    Forbidden { proxy: String },
+    #[error("the proxy {proxy} does not connect to {to}")]
+    Refused { proxy: String, to: String, source: BoxError },
+}
+
+impl ProxyError {
+    /// It answered 407.
+    pub(super) fn unauthorized(proxy: &Intercept) -> Self {
+        let name = proxy_name(proxy);
+        if proxy.basic_auth().is_some() { Self::Forbidden { proxy: name } } else { Self::Anonymous { proxy: name } }
+    }
+
+    fn unreached(proxy: &Intercept, source: impl Into<BoxError>) -> Self {
+        Self::Unreached { proxy: proxy_name(proxy), source: source.into() }
+    }
+}
+
+/// Opens connections to servers, or to the proxies on the way to them.
+#[derive(Clone)]
+struct Route {
+    tcp: HttpConnector,
+    to_proxy: HttpsConnector<HttpConnector>,
+    proxy: Proxy,
+}
+
+/// The library does not export the name.
+type TunnelError = <Tunnel<HttpsConnector<HttpConnector>> as Service<Uri>>::Error;
+
+impl Service<Uri> for Route {
+    type Response = MarkedStream;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<MarkedStream, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.tcp.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let marked = |stream, is_proxied| MarkedStream { stream, is_proxied, answers: Answers::default() };
+        let Some(proxy) = self.proxy.on_the_way_to(&uri) else {
+            let direct = self.tcp.call(uri);
+            return direct.map_ok(move |tcp| marked(MaybeHttpsStream::Http(tcp), false)).err_into().boxed();
+        };
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            let connecting = self.to_proxy.call(proxy.uri().clone());
+            let failed = move |error| ProxyError::unreached(&proxy, error).into();
+            return connecting.map_ok(move |stream| marked(stream, true)).map_err(failed).boxed();
+        }
+        let mut tunnel = Tunnel::new(proxy.uri().clone(), self.to_proxy.clone());
+        if let Some(credentials) = proxy.basic_auth() {
+            tunnel = tunnel.with_auth(credentials.clone());
+        }
+        let to = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let failed = move |error| {
+            let why = match error {
+                TunnelError::ConnectFailed(source) => ProxyError::unreached(&proxy, source),
+                TunnelError::ProxyAuthRequired => ProxyError::unauthorized(&proxy),
+                error => ProxyError::Refused { proxy: proxy_name(&proxy), to, source: error.into() },
+            };
+            why.into()
+        };
+        tunnel.call(uri).map_ok(move |stream| marked(stream, false)).map_err(failed).boxed()
+    }
+}
+
+pub(crate) struct MarkedStream {
+    stream: MaybeHttpsStream<TokioIo<TcpStream>>,
+    /// Whether a proxy takes requests from it, in absolute form.
+    is_proxied: bool,
+    answers: Answers,
+}
+
+impl Connection for MarkedStream {
+    fn connected(&self) -> Connected {
+        self.stream.connected().proxy(self.is_proxied).extra(self.answers.clone())
+    }
+}
+
+impl Read for MarkedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl Write for MarkedStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Whose certificates are accepted.
+#[derive(Debug)]
+pub(crate) enum Trust<'a> {
+    /// Those of the system's authorities, and of the authorities in a file.
+    Authorities(Option<&'a Path>),
+    /// Everybody's, which protects from nobody.
+    Anybody,
+}
+
+/// TLS with peers that are trusted.
+///
+/// # Errors
+/// When the CA file or the TLS library is not usable.
+pub(crate) fn tls(trust: &Trust<'_>) -> Result<ClientConfig, ClientError> {
+    let failed = |error: rustls::Error| ClientError::Tls(error.to_string());
+    let provider = Arc::new(ring::default_provider());
+    let mut more = RootCertStore::empty();
+    if let Trust::Authorities(Some(path)) = trust {
+        read_ca_file(path)?.into_iter().try_for_each(|certificate| more.add(certificate)).map_err(failed)?;
+    }
+    let trusts_all = matches!(trust, Trust::Anybody);
+    let verifier = Verifier { provider: provider.clone(), more, trusts_all, authorities: OnceLock::new() };
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(failed)?;
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 /// Reads the system's authorities when the first certificate arrives: without TLS nothing is read.
 #[derive(Debug)]
-struct SystemVerifier {
+struct Verifier {
     provider: Arc<CryptoProvider>,
-    more: Vec<CertificateDer<'static>>,
-    verifier: OnceLock<Verifier>,
+    more: RootCertStore,
+    trusts_all: bool,
+    authorities: OnceLock<Arc<WebPkiServerVerifier>>,
 }
 
-impl SystemVerifier {
+impl Verifier {
     /// The error is not kept: the next certificate is tried again.
-    fn verifier(&self) -> Result<&Verifier, Error> {
-        if let Some(verifier) = self.verifier.get() {
-            return Ok(verifier);
+    fn authorities(&self) -> Result<&WebPkiServerVerifier, rustls::Error> {
+        if let Some(authorities) = self.authorities.get() {
+            return Ok(authorities);
         }
-        let verifier = Verifier::new_with_extra_roots(self.more.iter().cloned(), self.provider.clone())?;
-        Ok(self.verifier.get_or_init(|| verifier))
+        let mut roots = self.more.clone();
+        match rustls_native_certs::load_native_certs() {
+            Ok(found) => drop(roots.add_parsable_certificates(found)),
+            Err(error) => tracing::warn!(%error, "the certificate authorities of the system cannot be read"),
+        }
+        let authorities = WebPkiServerVerifier::builder_with_provider(roots.into(), self.provider.clone()).build();
+        let authorities = authorities.map_err(|error| {
+            rustls::Error::General(format!("the system has no usable certificate authorities ({error})"))
+        })?;
+        Ok(self.authorities.get_or_init(|| authorities))
     }
 }
 
-impl ServerCertVerifier for SystemVerifier {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -84,8 +288,11 @@ impl ServerCertVerifier for SystemVerifier {
         server_name: &ServerName<'_>,
         ocsp_response: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.verifier()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.trusts_all {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.authorities()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(
@@ -93,8 +300,8 @@ impl ServerCertVerifier for SystemVerifier {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier()?.verify_tls12_signature(message, certificate, signed)
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -102,8 +309,8 @@ impl ServerCertVerifier for SystemVerifier {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier()?.verify_tls13_signature(message, certificate, signed)
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

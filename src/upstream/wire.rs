@@ -4,49 +4,38 @@
 //! is hyper, not pingora's connector, because pingora's (0.9.1) reads no interim answers over HTTP/2, replaces the
 //! system's authorities by a CA file instead of adding them, and does not verify the certificate of an origin named by
 //! its address. With [`Transport`] a test can use an origin in its own process and its own time. Callers:
-//! [`super::client`] through [`Transport`], [`super::forward`].
+//! [`super::client`] through [`Transport`], [`super::forward`]; [`crate::fleet`] for object stores.
 
 mod decode;
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _};
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, USER_AGENT};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, PROXY_AUTHORIZATION, USER_AGENT};
 use http::uri::Scheme;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use hyper_util::client::legacy::{Client, Error as HyperError};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use hyper_util::client::legacy::{Builder, Client, Error as HyperError};
+use hyper_util::client::proxy::matcher::Intercept;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
-use tower_service::Service;
 use url::Url;
 
-use crate::clock;
+use crate::config::Proxy;
 use crate::semantics::framing::{self, BadAnswer, check_interim};
 use crate::words::with_causes;
 
 use super::ask::ClientError;
-use super::connector;
-
-/// Why no TLS request is sent then: the library would panic.
-const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs the right time";
+use super::connector::{Answers, Connector, ProxyError, Trust, tls};
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);
@@ -55,12 +44,13 @@ pub(crate) type Interim = (StatusCode, HeaderMap);
 pub(crate) type Listener = Arc<dyn Fn(Interim) + Send + Sync>;
 
 /// The wire; cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Wire {
-    http: Client<HttpsConnector<Connector>, Full<Bytes>>,
+    http: Client<Connector, Full<Bytes>>,
     /// For connecting, for the head of an answer, and for the whole of one that is read whole.
     timeout: Duration,
     user_agent: HeaderValue,
+    proxy: Proxy,
 }
 
 impl Wire {
@@ -68,12 +58,24 @@ impl Wire {
     ///
     /// # Errors
     /// When the CA file, the TLS library or this program's name is not usable.
-    pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+    pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>, proxy: Proxy) -> Result<Self, ClientError> {
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|error| ClientError::UserAgent(error.to_string()))?;
-        let connector = connector::over(Connector(connector::tcp(timeout)), ca_file)?;
-        let http = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
+        let mut tls = tls(&Trust::Authorities(ca_file))?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self::over(&Self::http(), Connector::new(timeout, tls, proxy), timeout, user_agent))
+    }
+
+    /// A wire of these parts.
+    pub(crate) fn over(http: &Builder, connector: Connector, timeout: Duration, user_agent: HeaderValue) -> Self {
+        let proxy = connector.proxy().clone();
+        Self { http: http.build(connector), timeout, user_agent, proxy }
+    }
+
+    /// HTTP with bounds, without hidden retries.
+    pub(crate) fn http() -> Builder {
+        let mut http = Client::builder(TokioExecutor::new());
+        http.pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             // Many servers close a connection that is idle for 5 s; an unsafe method must not meet one.
             .pool_idle_timeout(Duration::from_secs(4))
@@ -81,13 +83,12 @@ impl Wire {
             .http1_max_buf_size(256 * 1024)
             .http2_max_header_list_size(64 * 1024)
             // Each request on the wire takes a slot of the budget: no hidden retries.
-            .retry_canceled_requests(false)
-            .build(connector);
-        Ok(Self { http, timeout, user_agent })
+            .retry_canceled_requests(false);
+        http
     }
 
     /// The value of `User-Agent`.
-    pub(super) const fn user_agent(&self) -> &HeaderValue {
+    pub(crate) const fn user_agent(&self) -> &HeaderValue {
         &self.user_agent
     }
 
@@ -101,9 +102,6 @@ impl Wire {
         mut request: Request<Full<Bytes>>,
         interim: Option<Listener>,
     ) -> Result<Response<Incoming>, TransportError> {
-        if request.uri().scheme() == Some(&Scheme::HTTPS) && clock::is_before_1970() {
-            return Err(TransportError::Unreached(NO_TIME.to_owned()));
-        }
         let interims = Arc::<Interims>::default();
         let listening = interims.clone();
         hyper::ext::on_informational(&mut request, move |answer| {
@@ -112,6 +110,11 @@ impl Wire {
                 interim((answer.status(), answer.headers().clone()));
             }
         });
+        // The proxy of an https URL is told when the connection is made.
+        let proxy = self.proxy.on_the_way_to(request.uri()).filter(|_| request.uri().scheme() == Some(&Scheme::HTTP));
+        if let Some(credentials) = proxy.as_ref().and_then(Intercept::basic_auth) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
+        }
         let malformed = |reason: &dyn std::fmt::Display| TransportError::Malformed(reason.to_string());
         let answered = async {
             tokio::select! {
@@ -123,6 +126,9 @@ impl Wire {
         let mut answer = timeout(self.timeout, answered).await.map_err(|_elapsed| TransportError::Timeout)??;
         if let Some(answers) = answer.extensions().get::<Answers>() {
             answers.came();
+        }
+        if let Some(proxy) = proxy.filter(|_| answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
+            return Err(TransportError::Unreached(ProxyError::unauthorized(&proxy).to_string()));
         }
         // Written again: the origin's spelling of a length is not passed on.
         if let Some(length) = framing::check(answer.status(), answer.headers()).map_err(|bad| malformed(&bad))? {
@@ -182,8 +188,8 @@ impl Transport for Wire {
     }
 }
 
-/// The next piece of a body that must end by then; nothing follows an error.
-async fn next_piece(
+/// The next piece of a body that must come by then; nothing follows an error.
+pub(crate) async fn next_piece(
     incoming: Option<Incoming>,
     deadline: Instant,
 ) -> Option<(Result<Bytes, TransportError>, Option<Incoming>)> {
@@ -264,73 +270,6 @@ pub trait Transport: Send + Sync {
     /// # Errors
     /// When the head of an answer does not arrive.
     async fn fetch(&self, method: &Method, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError>;
-}
-
-/// Whether a connection gave an answer.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Answers(Arc<AtomicBool>);
-
-impl Answers {
-    pub(super) fn came(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub(super) fn any(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-/// Opens such connections over TCP.
-#[derive(Clone, Debug)]
-pub(super) struct Connector(pub HttpConnector);
-
-impl Service<Uri> for Connector {
-    type Response = MarkedStream;
-    type Error = <HttpConnector as Service<Uri>>::Error;
-    type Future = BoxFuture<'static, Result<MarkedStream, Self::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        self.0.call(uri).map_ok(|stream| MarkedStream { stream, answers: Answers::default() }).boxed()
-    }
-}
-
-pub(super) struct MarkedStream {
-    stream: TokioIo<TcpStream>,
-    answers: Answers,
-}
-
-impl Connection for MarkedStream {
-    fn connected(&self) -> Connected {
-        self.stream.connected().extra(self.answers.clone())
-    }
-}
-
-impl Read for MarkedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl Write for MarkedStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }
 
 /// The interim answers to one request (RFC 9110 §15.2): how many came, and what is wrong with the first bad one.

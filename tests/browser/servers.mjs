@@ -100,7 +100,7 @@ export class Mirror extends Process {
     mirror.home = home;
     const address = (/** @type {string} */ message) => (/** @type {string} */ line) => {
       const said = line.startsWith("{") ? JSON.parse(line) : {};
-      return said.message === message ? `http://${said.address}` : undefined;
+      return said.msg === message ? `http://${said.address}` : undefined;
     };
     mirror.url = await mirror.said("address", address("serving"));
     mirror.admin = await mirror.said("address for operators", address("admin listener"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use http::Method;
 use serde_json::Value;
 
-use crate::client::{http2_client, raw};
+use crate::client::{Reply, http2_client, raw};
 use crate::harness::{Script, Setup, Upstream, origin, wait_until};
 
 fn lines(path: &Path) -> Vec<String> {
@@ -37,17 +37,23 @@ async fn each_request_has_its_line_as_text_or_as_json_and_the_file_is_appended_t
     assert!(said.iter().all(|line| line.starts_with("127.0.0.1 - - [")), "{said:#?}");
     let first = told(&said[0]);
     assert!(first.starts_with("\"GET /api/listings.json HTTP/1.1\" 200 "), "{first}");
-    assert!(first.contains(r#" "http://c.test/" "a \x22b\x22" "#) && first.ends_with(" hit"), "{first}");
-    let micros: u64 = first.rsplit(' ').nth(1).unwrap().parse().unwrap();
+    assert!(first.contains(r#" "http://c.test/" "a \x22b\x22" "#) && first.contains(" hit "), "{first}");
+    let micros: u64 = first.rsplit(' ').nth(2).unwrap().parse().unwrap();
     assert!(micros > 0, "{first}");
     assert!(said[1].contains("per_page=1&x='%1B HTTP/1.1"), "{}", said[1]);
     assert!(told(&said[2]).starts_with("\"HEAD /api/listings.json HTTP/1.1\" 200 0 "), "{}", said[2]);
     assert!(told(&said[3]).starts_with("\"GET /nothing HTTP/1.1\" 404 "), "{}", said[3]);
-    assert!(told(&said[4]).contains(" 429 ") && said[4].ends_with(" refused"), "{}", said[4]);
+    assert!(told(&said[4]).contains(" 429 ") && said[4].contains(" refused "), "{}", said[4]);
     server.restart_with("log.format", "json").await;
+    let log: Vec<Value> = server.process.said().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     server.get("/api/listings.json").await;
     wait_until("a sixth line", || async { lines(&path).len() == 6 }).await;
     let line: Value = serde_json::from_str(&lines(&path)[5]).unwrap();
+    assert!(log.iter().any(|line| line["msg"] == "serving"), "{log:?}");
+    for line in log.iter().chain([&line]) {
+        assert!(["time", "level", "msg"].iter().all(|name| line[name].is_string()), "{line}");
+        assert_eq!(line["level"], "info");
+    }
     assert_eq!((&line["method"], &line["target"]), (&Value::from("GET"), &Value::from("/api/listings.json")));
     assert_eq!((line["status"].as_u64(), line["client"].as_str()), (Some(200), Some("127.0.0.1")));
     assert!(line["microseconds"].as_u64().is_some() && line["bytes"].as_u64().unwrap() > 0 && line["outcome"] == "hit");
@@ -123,6 +129,63 @@ async fn every_request_has_one_line_whatever_becomes_of_it() {
         let has_body = line["status"] != 304 && line["status"] != 204 && line["method"] != "HEAD";
         assert_eq!(line["bytes"].as_u64().unwrap() > 0, has_body, "{line}");
     }
+}
+
+/// The id in an answer, if it has one.
+fn id(reply: &Reply) -> Option<String> {
+    reply.header("x-request-id")
+}
+
+#[tokio::test]
+async fn an_id_leads_from_an_answer_to_its_lines_and_not_to_the_origin() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let answer = || Script::new(200, "{}").with("cache-control", "max-age=60").with("x-request-id", "of-the-origin");
+    let origin = Upstream::start(move |seen| if seen.method == "POST" { Script::new(201, "") } else { answer() }).await;
+    let setup = Setup::shield_of_url(&origin.url())
+        .set("log.access", "true")
+        .set("log.access_file", path.to_str().unwrap())
+        .set("log.format", "json")
+        .set("log.level", "debug")
+        .set("passthrough.methods", r#"["GET", "POST"]"#)
+        .set("passthrough.request_headers", r#"["*"]"#);
+    let server = setup.clone().set("client_ip.trusted_proxies", r#"["127.0.0.1"]"#).start().await;
+    let (list, other) = ("/api/listings.json", "/api/venues.json");
+    let given = [("x-request-id", "proxy-1.A_b")];
+    let mut shown = Vec::new();
+    for (method, target, shows) in [
+        (Method::GET, list, true),
+        (Method::GET, list, false),
+        (Method::GET, other, true),
+        (Method::GET, other, false),
+        (Method::POST, other, true),
+        (Method::GET, "/nothing", true),
+        (Method::GET, "/docs", false),
+    ] {
+        let reply = server.send(method.clone(), target, &given).await;
+        assert_eq!(id(&reply), shows.then(|| given[0].1.to_owned()), "{method} {target}: {reply:?}");
+    }
+    for values in [&[("x-request-id", "a b")][..], &[("x-request-id", "a"), ("x-request-id", "b")], &[]] {
+        shown.push(id(&server.get_with("/nothing", values).await).unwrap());
+    }
+    let logged = shown.clone();
+    shown.push(id(&raw(server.public, b"GET / HTTP/1.1\r\nno field\r\n\r\n").await.unwrap()).unwrap());
+    shown.sort();
+    shown.dedup();
+    assert_eq!(shown.len(), 4, "made ids differ");
+    wait_until("all lines", || async { lines(&path).len() == 11 }).await;
+    let ids: Vec<String> = lines(&path)
+        .iter()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["request"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids.iter().filter(|id| *id == given[0].1).count(), 7, "{ids:?}");
+    assert!(shown.iter().all(|id| ids.contains(id)), "{shown:?} {ids:?}");
+    let said = server.process.said();
+    assert!(logged.iter().all(|id| said.contains(&format!("\"request\":\"{id}\""))), "{said}");
+    assert!(origin.seen().iter().all(|seen| seen.header("x-request-id").is_none()), "{:?}", origin.seen());
+    let stranger = setup.start().await;
+    let made = id(&stranger.get_with("/nothing", &given).await).unwrap();
+    assert_ne!(made, given[0].1, "the peer is not trusted");
 }
 
 #[tokio::test]

@@ -278,9 +278,7 @@ async fn options_counts_against_the_limit_and_a_preflight_does_not() {
 #[tokio::test]
 async fn paths_that_nobody_serves_are_404() {
     let (origin, server) = mirrored(20).await;
-    for target in
-        ["/index.html", "/listings.json", "/apix/listings.json", "/sitemap.xml", "/status", "/metrics", "/readyz"]
-    {
+    for target in ["/index.html", "/listings.json", "/apix/listings.json", "/sitemap.xml", "/status", "/metrics"] {
         server.get(target).await.assert_problem(404, &[]);
     }
     assert_eq!(origin.count(), 0, "nothing outside of the pass-through is forwarded");

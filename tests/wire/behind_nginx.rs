@@ -1,11 +1,14 @@
 //! Our answers behind a real nginx with `proxy_cache`. It ignores `Age` and would keep each answer for all of
-//! `max-age`, however old the data is; `X-Accel-Expires` tells it what is left.
+//! `max-age`, however old the data is; `X-Accel-Expires` tells it what is left. All its clients share one limit until it
+//! is trusted; the operator hears of that.
 
 use std::time::{Duration, Instant};
 
+use http::Method;
+
 use crate::client::Reply;
 use crate::harness::nginx::Nginx;
-use crate::harness::{PATIENCE, Setup, origin, wait_until};
+use crate::harness::{PATIENCE, Server, Setup, origin, until, wait_until};
 
 const LIST: &str = "/api/listings.json?per_page=3";
 /// Freshness of the servers here, in seconds.
@@ -70,4 +73,47 @@ async fn nginx_revalidates_what_has_grown_old_and_keeps_it_for_what_is_left_then
         assert_eq!((next.etag(), next.body), (first.etag(), first.body.clone()));
         wait_until("it is kept again", || async { nginx.get(LIST).await.the("x-cache") == "HIT" }).await;
     }
+}
+
+/// Asks through nginx until the mirror finds what is wrong; its findings.
+async fn found(server: &Server, nginx: &Nginx) -> String {
+    until("it is found", || async {
+        for _ in 0..20 {
+            let status = nginx.get(LIST).await.status;
+            assert!(matches!(status, 200 | 429), "{status}");
+        }
+        let findings = server.status().await["findings"].to_string();
+        (findings != "[]").then_some(findings)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_forgotten_nginx_is_found_with_the_setting_that_mends_it() {
+    let origin = origin(20).await;
+    let setup = Setup::mirror_of(&origin).without("rate_limit.requests_per_minute");
+    let server = setup.clone().start().await;
+    server.settled(&origin).await;
+    let nginx = Nginx::proxying(server.public, "proxy_set_header X-Forwarded-For 192.0.2.77;").await;
+    let findings = found(&server, &nginx).await;
+    for named in ["127.0.0.1", "x-forwarded-for", "client_ip.trusted_proxies"] {
+        assert!(findings.contains(named), "{findings}");
+    }
+    let status = server.admin(Method::GET, "/status").await;
+    assert_eq!(status.status, 200, "it is healthy");
+    let advice = &status.json()["advice"][0];
+    assert!(advice["todo"].as_str().unwrap().contains("client_ip.trusted_proxies"), "{advice}");
+    nginx.get(LIST).await;
+    let said = server.process.said();
+    assert_eq!(said.matches("client_ip.trusted_proxies").count(), 1, "{said}");
+    assert!(!said.contains("192.0.2.77") && !status.text().contains("192.0.2.77"), "{said}");
+
+    // With default settings nginx does not say that it is a proxy.
+    let silent = setup.start().await;
+    silent.settled(&origin).await;
+    let nginx = Nginx::proxying(silent.public, "").await;
+    let findings = found(&silent, &nginx).await;
+    assert!(findings.contains("the limit refused 127.0.0.1 at least 1"), "{findings}");
+    let todo = silent.status().await["advice"][0]["todo"].as_str().unwrap().to_owned();
+    assert!(todo.contains("client_ip.trusted_proxies") && todo.contains("rate_limit.override"), "{todo}");
 }

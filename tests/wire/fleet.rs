@@ -4,7 +4,7 @@
 //! request. `replica` is about those who follow. `stores` has the tests that `tests/stores/run.py` runs on other real
 //! stores.
 
-mod bucket;
+pub mod bucket;
 mod publish;
 mod relay;
 mod replica;

@@ -6,7 +6,7 @@ use sample_origin::World;
 use crate::client::http2_client;
 use crate::harness::{PUBLIC, Setup, origin, wait_until};
 
-const EXPOSED: [&str; 10] = [
+const EXPOSED: [&str; 13] = [
     "age",
     "date",
     "etag",
@@ -17,6 +17,9 @@ const EXPOSED: [&str; 10] = [
     "cache-status",
     "mirror-snapshot",
     "mirror-confirmed",
+    "accept-ranges",
+    "content-range",
+    "content-disposition",
 ];
 
 #[tokio::test]

@@ -49,6 +49,65 @@ async fn a_request_of_http_1_1_names_one_host_that_is_one() {
     send(server.public, &get("1.0", "Host: a b\r\n")).await.assert_problem(400, &["a b"]);
 }
 
+/// RFC 9112 §3.2.2: clients with a proxy setting send such targets, often with another spelling in `Host`.
+#[tokio::test]
+async fn a_target_in_absolute_form_is_for_its_authority_whatever_host_says() {
+    let (origin, server) = bounded().await;
+    let ask = |method: &str, target: &str, fields: &str| {
+        format!("{method} {target} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n")
+    };
+    let list = format!("http://mirror.test:8080{LIST}?page=2");
+    for target in [list.as_str(), &list.replace("http:", "HTTPS:")] {
+        for host in
+            ["mirror.test", "mirror.test:8080", "MIRROR.test", "elsewhere.test", "a b", "http://mirror.test", ""]
+        {
+            let reply = send(server.public, &ask("GET", target, &format!("hOsT: {host}\r\n"))).await;
+            assert_eq!(reply.status, 200, "{target} {host}: {reply:?}");
+        }
+    }
+    assert_eq!(origin.count_of(&format!("{LIST}?page=2")), 1, "{:?}", origin.seen());
+    for (method, target, status) in [
+        ("GET", "http://mirror.test", 200),
+        ("GET", "http://mirror.test/?x=1", 200),
+        ("GET", "http://mirror.test?x=1", 200),
+        ("HEAD", "http://[::1]:80/docs", 200),
+        ("OPTIONS", "http://mirror.test", 204),
+        ("POST", list.as_str(), 405),
+        ("GET", "http://mirror.test//x", 400),
+    ] {
+        let reply = send(server.public, &ask(method, target, "Host: other.test\r\n")).await;
+        assert_eq!(reply.status, status, "{method} {target}: {reply:?}");
+    }
+    origin.forget();
+    for (target, fields, named) in [
+        (list.as_str(), "", "Host"),
+        (list.as_str(), "Host: a\r\nHost: a\r\n", ""),
+        (list.as_str(), "Host: a\r\nHost: mirror.test:8080\r\n", ""),
+        (list.as_str(), "Host : a\r\n", ""),
+        (list.as_str(), "Host: a\r\n b\r\n", ""),
+        (list.as_str(), "Host: a\rTransfer-Encoding: chunked\r\n", ""),
+        (list.as_str(), "Host: a\0b\r\n", ""),
+        ("http:///api/listings.json", "Host: a\r\n", "\"\""),
+        ("http://user@mirror.test/api/listings.json", "Host: a\r\n", "user@mirror.test"),
+        ("http://a\\b/api/listings.json", "Host: a\r\n", "a\\b"),
+        ("http://a:b/api/listings.json", "Host: a\r\n", "a:b"),
+        ("http://a#b/api/listings.json", "Host: a\r\n", "a#b"),
+        ("ftp://a/api/listings.json", "Host: a\r\n", ""),
+        ("http:/api/listings.json", "Host: a\r\n", ""),
+        ("//mirror.test/api/listings.json", "Host: mirror.test\r\n", ""),
+    ] {
+        send(server.public, &ask("GET", target, fields)).await.assert_problem(400, &[named]);
+    }
+    assert_eq!(origin.count(), 0, "{:?}", origin.seen());
+    // Operators' names are those of the target, too: a web page can choose it, and not `Host`.
+    let status = |authority: SocketAddr, host: &str| {
+        ask("GET", &format!("http://{authority}/status"), &format!("Host: {host}\r\n"))
+    };
+    assert_ne!(send(server.admin, &status(server.admin, "other.test")).await.status, 403);
+    let foreign = ask("GET", "http://evil.test/status", &format!("Host: {}\r\n", server.admin));
+    assert_eq!(send(server.admin, &foreign).await.status, 403);
+}
+
 /// The head of a `GET` with so many bytes in all.
 fn head_of(length: usize) -> String {
     let (start, end) = (format!("GET {LIST} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nx: "), "\r\n\r\n");

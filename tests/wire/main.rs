@@ -48,6 +48,7 @@ mod excerpts;
 mod faults;
 mod fleet;
 mod floods;
+mod forward_proxy;
 mod gap;
 mod golden;
 mod headers;

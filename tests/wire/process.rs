@@ -301,6 +301,35 @@ async fn a_client_that_sends_its_headers_in_drips_is_cut() {
 }
 
 #[tokio::test]
+async fn probes_of_load_balancers_cost_nothing_and_reach_nobody_else() {
+    let origin = origin(60).await;
+    origin.shutdown().await;
+    let setup = Setup::mirror_of(&origin).set("rate_limit.requests_per_minute", "2").set("log.access", "true");
+    let server = setup.set("passthrough.paths", "[\"/\"]").start().await;
+    for (path, status, word) in [("/livez", 200, "alive\n"), ("/readyz", 503, "unready\n")] {
+        for _ in 0..5 {
+            let reply = server.get(path).await;
+            assert_eq!((reply.status, reply.text()), (status, word), "{path}");
+            assert_eq!((reply.the("cache-control").as_str(), reply.header("ratelimit")), ("no-store", None), "{path}");
+        }
+        let head = server.send(Method::HEAD, &format!("{path}?x=1"), &[]).await;
+        assert_eq!((head.status, head.body.len(), head.the("content-length")), (status, 0, word.len().to_string()));
+    }
+    origin.restart().await.unwrap();
+    wait_until("it is ready", || async { server.get("/readyz").await.status == 200 }).await;
+    assert_eq!(server.get("/readyz").await.text(), "ready\n");
+    let over_http2 = http2_client().get(format!("http://{}/livez", server.public)).send().await.unwrap();
+    assert_eq!((over_http2.status().as_u16(), over_http2.text().await.unwrap()), (200, "alive\n".to_owned()));
+    assert!(
+        origin.log().iter().all(|seen| !seen.path_and_query.contains("vez") && !seen.path_and_query.contains("dyz"))
+    );
+    assert_eq!(server.send(Method::POST, "/livez", &[]).await.status, 405);
+    assert!(!server.process.said().contains("GET /livez"), "{}", server.process.said());
+    let shield = Setup::shield_of(&origin).start().await;
+    assert_eq!(shield.get("/readyz").await.status, 200);
+}
+
+#[tokio::test]
 async fn offline_without_data_it_starts_and_says_why_it_is_not_ready() {
     let server = Setup::offline().start().await;
     assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);

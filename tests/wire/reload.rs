@@ -231,7 +231,7 @@ async fn operators_names_and_token_and_the_log_change() {
     started.write(&format!("{OPEN}log.format = \"json\"\n"));
     assert_eq!(named("localhost", token).await, 200);
     assert_eq!(named("localhost", "").await, 200, "no token any more");
-    wait_until("lines are JSON", || async { server.process.said().contains("\"message\":\"reloaded") }).await;
+    wait_until("lines are JSON", || async { server.process.said().contains("\"msg\":\"reloaded") }).await;
     assert!(!server.process.said().contains(token), "the token is not logged");
 }
 

@@ -79,7 +79,8 @@ fn told(reply: &Reply) -> Vec<(String, String)> {
     let mut told: Vec<_> =
         reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
     told.retain(|(name, _)| {
-        !["date", "age", "cache-status", "x-accel-expires", "connection", "keep-alive"].contains(&name.as_str())
+        !["date", "age", "cache-status", "x-accel-expires", "connection", "keep-alive", "x-request-id"]
+            .contains(&name.as_str())
     });
     told.sort();
     told

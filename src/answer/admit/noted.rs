@@ -101,21 +101,27 @@ pub(super) fn check_body(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Probl
 
 /// The question for the shared limiter about a request, and the client; `None`: a limiter of this process decides.
 pub(crate) fn shared_wish(view: &View<'_>, rules: &Rules) -> Option<(IpAddr, Wish)> {
-    if is_of_pages(&route(view, rules)) && rules.pages.is_some() {
-        return None;
+    match window(&route(view, rules)) {
+        Window::Uncounted => return None,
+        Window::Pages if rules.pages.is_some() => return None,
+        Window::Pages | Window::Api => {}
     }
     let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
     let is_preflight = is_preflight(view, &check_host(view, &Noted::of(view.headers)));
     Some((client, if is_preflight { Wish::Peek } else { Wish::Admit }))
 }
 
-/// The window that counts a request: pages have one of their own.
-pub(super) fn limiter<'a>(routed: &Result<Routed<'_>, Problem>, rules: &'a Rules) -> &'a Limiter {
-    rules.pages.as_ref().filter(|_| is_of_pages(routed)).unwrap_or(&rules.limiter)
+/// The limiter that counts a request; `None`: it is not counted.
+pub(super) fn limiter<'a>(routed: &Result<Routed<'_>, Problem>, rules: &'a Rules) -> Option<&'a Limiter> {
+    match window(routed) {
+        Window::Uncounted => None,
+        Window::Pages => Some(rules.pages.as_ref().unwrap_or(&rules.limiter)),
+        Window::Api => Some(&rules.limiter),
+    }
 }
 
-fn is_of_pages(routed: &Result<Routed<'_>, Problem>) -> bool {
-    routed.as_ref().is_ok_and(|routed| routed.route.window() == Window::Pages)
+fn window(routed: &Result<Routed<'_>, Problem>) -> Window {
+    routed.as_ref().map_or(Window::Api, |routed| routed.route.window())
 }
 
 pub(super) fn is_preflight(view: &View<'_>, host: &Result<(), Problem>) -> bool {

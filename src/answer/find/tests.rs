@@ -84,6 +84,7 @@ impl Rig {
             current,
             cache: Cache::new(1 << 20),
             details: None,
+            origin: None,
             proxy: None,
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),

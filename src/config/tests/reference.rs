@@ -34,7 +34,7 @@ and exits with 64. An unknown key is a mistake. A variable that begins with `GRA
 
 * **Durations** are whole numbers with a unit: `d`, `h`, `m`, `s` or `ms`. They can be combined: `\"1h30m\"`.
 * **Sizes** are a number of bytes, or a whole number with a unit: `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `TB`.
-* **Secrets** (`admin.token`, a password in `rate_limit.store`) are never printed. Prefer files of their own
+* **Secrets** (`admin.token`, a password in `rate_limit.store` or `origin.proxy`) are never printed. Prefer files of their own
   (`admin.token_file`, `rate_limit.store_password_file`) or the environment for them.
 
 The column *use* says which [use](README.md#words) a key matters for. Other uses accept the key and ignore it.

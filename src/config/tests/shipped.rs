@@ -93,7 +93,8 @@ data_dir = "elsewhere"
 ttl = "1s"
 drain = "0s"
 origin = { url = "http://origin.example/v1", aliases = ["http://b"], requests_per_minute = 0, cache_ttl = "1ms",
-  timeout = "1m1s", wait = 0, max_body = "10MB", ca_file = "ca.pem", user_agent = "me \"too\"" }
+  timeout = "1m1s", wait = 0, max_body = "10MB", ca_file = "ca.pem", user_agent = "me \"too\"",
+  proxy = "http://proxy.example:3128" }
 mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify_details_every = "1d",
   edges = "own", audit_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0, changes_for = "0s" }
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
@@ -107,8 +108,8 @@ log = { format = "json", level = "trace", access = true, access_file = "access.l
 pages = { enabled = false }
 limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
 publish = { url = "s3://bucket/fleet", sign_key = "minisign.key", sign_password_file = "password", full_every = "1d",
-  keep = "2h" }
-replica = { url = "https://store.example/fleet", poll = "1s" }
+  keep = "2h", proxy = "" }
+replica = { url = "https://store.example/fleet", poll = "1s", proxy = "https://proxy.example" }
 [rate_limit]
 requests_per_minute = 0
 ipv6_prefix = 128

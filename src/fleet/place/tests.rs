@@ -15,7 +15,7 @@ use crate::config::Config;
 fn place(directory: &std::path::Path) -> Place {
     let text = format!("[publish]\nurl = \"file://{}/a/store\"", directory.display());
     let config = Config::from_text(&text).unwrap().config.publish;
-    Place::open(&config.url.unwrap(), &config.options).unwrap()
+    Place::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap()
 }
 
 fn journal(n: u8) -> Key {
@@ -67,11 +67,10 @@ async fn an_object_that_comes_in_drops_is_given_up() {
             });
         }
     });
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let options = object_store::ClientOptions::new().with_allow_http(true);
-    let store = object_store::http::HttpBuilder::new().with_url(url).with_client_options(options).build().unwrap();
-    let period = Duration::from_secs(2);
-    let place = Place { store: Arc::new(store), prefix: Path::default(), directory: None, period };
+    let text = format!("[replica]\nurl = {url:?}\n[bundle]\ntrusted_keys = [\"RW{}\"]", "A".repeat(54));
+    let config = Config::from_text(&text).unwrap().config.replica;
+    let place = Place::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
+    let place = Place { period: Duration::from_secs(2), ..place };
     let drips = |error| matches!(error, PlaceError::Drips { seconds: 2, bytes: 1.., .. });
     let read = place.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
     assert!(drips(read.unwrap_err()));
@@ -84,7 +83,7 @@ async fn foreign_objects_below_the_prefix_do_not_hide_ours() {
     for n in 0..=MOST_LISTED {
         store.put(&Path::from(format!("a/foreign/{n}")), "x".into()).await.unwrap();
     }
-    let place = Place { store: Arc::new(store), prefix: Path::from("a"), directory: None, period: PACE };
+    let place = Place { store: Arc::new(store), prefix: Path::from("a"), directory: None, proxy: None, period: PACE };
     place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let listed = place.list().await.unwrap();
     assert_eq!((listed.len(), &listed[0].key), (1, &journal(1)));

@@ -21,6 +21,8 @@ use crate::words::named;
 #[serde(default)]
 pub(crate) struct PublishFacts {
     pub url: Option<String>,
+    /// The proxy on the way to the object store; `None`: none.
+    pub proxy: Option<String>,
     /// The number of the last head in the object store.
     pub sequence: Option<u64>,
     /// When the object store last had everything.

@@ -16,6 +16,8 @@ use crate::words::{counted, named};
 #[serde(default)]
 pub(crate) struct ReplicaFacts {
     pub url: Option<String>,
+    /// The proxy on the way to the object store; `None`: none.
+    pub proxy: Option<String>,
     /// The highest head that was taken.
     pub sequence: Option<u64>,
     /// When the store last answered.

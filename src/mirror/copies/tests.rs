@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::{Clock, FakeClock};
+use crate::config::Proxy;
 use crate::store::DataDir;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::ClientConfig;
@@ -27,7 +28,7 @@ async fn scene(limit: Option<usize>) -> (Origin, Copies, Budget, tempfile::TempD
         max_body: 1 << 20,
         longest_pause: Duration::from_secs(1),
     };
-    let wire = Wire::new(config.timeout, "test", None).unwrap();
+    let wire = Wire::new(config.timeout, "test", None, Proxy::default()).unwrap();
     let client = OriginClient::over(Arc::new(wire), config, budget.clone(), OriginStatus::default(), Clock::system());
     (origin, Copies::new(client, store, Arc::default()), budget, dir)
 }

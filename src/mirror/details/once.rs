@@ -106,6 +106,7 @@ mod tests {
     use crate::api::hash::ContentHash;
     use crate::cache::Cache;
     use crate::clock::Clock;
+    use crate::config::Proxy;
     use crate::snapshot::pointer::SnapshotPointer;
     use crate::store::{DataDir, Store};
     use crate::upstream::budget::Budget;
@@ -132,7 +133,7 @@ mod tests {
         let budget = Budget::open(None, None, Clock::system());
         let second = Duration::from_secs(1);
         let config = ClientConfig { base, timeout: 5 * second, max_body: 1 << 20, longest_pause: second };
-        let wire = Arc::new(Wire::new(config.timeout, "test", None).unwrap());
+        let wire = Arc::new(Wire::new(config.timeout, "test", None, Proxy::default()).unwrap());
         let client = OriginClient::over(wire, config, budget.clone(), OriginStatus::default(), Clock::system());
         (details, client, budget, asked, dir)
     }

@@ -29,9 +29,9 @@ const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
     "http2-settings",
 ];
-/// Fields about the origin's listener or limits, not about the answer; and `X-Accel-Expires`, whose value is wrong by
+/// Fields about the origin's listener, its limits or one request, not about the answer; and `X-Accel-Expires`, whose value is wrong by
 /// the time the answer leaves here.
-const OF_THE_ORIGIN: [&str; 9] = [
+const OF_THE_ORIGIN: [&str; 10] = [
     "alt-svc",
     "nel",
     "ratelimit",
@@ -39,11 +39,12 @@ const OF_THE_ORIGIN: [&str; 9] = [
     "strict-transport-security",
     "x-accel-expires",
     "x-lighttpd-send-file",
+    "x-request-id",
     "x-reproxy-url",
     "x-sendfile",
 ];
 /// Request fields of this hop, or that a client must not choose: never forwarded.
-const NEVER_ONWARD: [&str; 4] = ["host", "expect", "forwarded", "x-real-ip"];
+const NEVER_ONWARD: [&str; 5] = ["host", "expect", "forwarded", "x-real-ip", "x-request-id"];
 /// The proxies that a request came through: always sent on, with our name behind (RFC 9110 §7.6.3, RFC 8586), and not a
 /// matter of configuration.
 const HOPS: [HeaderName; 2] = [VIA, CDN_LOOP];
@@ -82,7 +83,7 @@ const POISONOUS_FAMILIES: [&str; 4] = ["sec-", "x-middleware-", "x-original-", "
 const OF_THE_CACHE: [&str; 6] =
     ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"];
 /// Identifiers of one request: an answer for others must not carry them.
-const TRACES: [&str; 9] = [
+const TRACES: [&str; 8] = [
     "b3",
     "baggage",
     "traceparent",
@@ -91,7 +92,6 @@ const TRACES: [&str; 9] = [
     "x-amzn-trace-id",
     "x-cloud-trace-context",
     "x-correlation-id",
-    "x-request-id",
 ];
 /// The purpose of forwarding a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -386,7 +386,6 @@ mod tests {
             "user-agent",
             "x-b3-traceid",
             "x-original-url",
-            "x-request-id",
             "x_host",
         ];
         assert_eq!(names(&all), keyed);
@@ -394,7 +393,7 @@ mod tests {
         assert!(
             ["if-none-match", "range", "accept-encoding", "user-agent"].iter().all(|name| passed.contains_key(*name))
         );
-        let never = ["host", "connection", "nominated", "te", "forwarded", "x-forwarded-host"];
+        let never = ["host", "connection", "nominated", "te", "forwarded", "x-forwarded-host", "x-request-id"];
         assert!(never.iter().all(|name| !passed.contains_key(*name)));
     }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::WallTime;
+use crate::config::Proxy;
 use crate::upstream::health::Witness;
 use crate::upstream::wire::Wire;
 
@@ -18,7 +19,7 @@ fn client() -> OriginClient {
         longest_pause: Duration::from_secs(60),
     };
     let budget = Budget::open(Some(60), None, clock.clone());
-    let wire = Wire::new(config.timeout, "test", None).unwrap();
+    let wire = Wire::new(config.timeout, "test", None, Proxy::default()).unwrap();
     OriginClient::over(Arc::new(wire), config, budget, OriginStatus::default(), clock)
 }
 

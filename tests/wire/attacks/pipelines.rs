@@ -92,6 +92,40 @@ async fn hits_misses_and_bodies_are_answered_in_order_and_nothing_follows_a_brok
     assert_eq!(server.send(Method::GET, "/api/hit/1", &[]).await.status, 200);
 }
 
+/// Heads in absolute form are written anew; what follows them is not.
+#[tokio::test]
+async fn requests_in_absolute_form_hide_no_other_request() {
+    let upstream = Upstream::start(echo).await;
+    let setup = Setup::shield_of_url(&upstream.url()).set("passthrough.methods", r#"["GET", "HEAD", "POST"]"#);
+    let server = setup.start().await;
+    let smuggled = "GET /api/smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
+    let (mut requests, mut expected) = (String::new(), Vec::new());
+    for number in 0..20 {
+        let (method, body) = if number % 2 == 0 { ("POST", smuggled) } else { ("GET", "") };
+        let (path, length) = (format!("/api/{number}"), body.len());
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {length}\r\n") };
+        write!(requests, "{method} http://a.test{path} HTTP/1.1\r\n{length}Host: b.test:1\r\n\r\n{body}").unwrap();
+        expected.push((200, format!("{method} {path} {body}")));
+    }
+    let last = "GET http://a.test/api/last HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n";
+    expected.push((200, "GET /api/last ".to_owned()));
+    let pieces: Vec<&str> = requests.as_bytes().chunks(37).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+    for pieces in [vec![requests.as_str(), last], [&pieces[..], &[last]].concat()] {
+        let text = all(server.public, &pieces).await;
+        let got: Vec<(u16, String)> =
+            answers(&text).into_iter().map(|(status, shown)| (status, shown.to_owned())).collect();
+        assert_eq!(got, expected);
+    }
+    for framing in ["Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "Content-Length: 1\r\nContent-Length: 2\r\n"]
+    {
+        let broken = format!("POST http://a.test/api/x HTTP/1.1\r\nHost: b\r\n{framing}\r\n0\r\n\r\n{smuggled}");
+        let text = all(server.public, &[&broken]).await;
+        assert_eq!(answers(&text).iter().map(|(status, _)| *status).collect::<Vec<_>>(), [400], "{text}");
+    }
+    let seen = upstream.seen();
+    assert!(seen.iter().all(|seen| seen.target != "/api/smuggled" && seen.target != "/api/x"), "{seen:?}");
+}
+
 /// A client that sends without end and reads nothing is held up by its first unread answers.
 #[tokio::test]
 async fn a_pipeline_that_nobody_reads_stops_being_read() {

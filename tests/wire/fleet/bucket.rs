@@ -4,6 +4,7 @@
 //! that API installs by name: `gcp-storage-emulator` has only its JSON part.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -95,6 +96,10 @@ impl Bucket {
 
     pub fn fails(&self, fault: Fault) {
         *self.fault.lock() = fault;
+    }
+
+    pub const fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// How many requests have arrived.

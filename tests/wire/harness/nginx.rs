@@ -49,10 +49,14 @@ impl Nginx {
     /// Starts it in front of `server`; `cache` is added to its cache directives. `X-Cache` in answers tells what the
     /// cache did.
     pub async fn before(server: SocketAddr, cache: &str) -> Self {
+        Self::proxying(server, &format!("proxy_cache answers;\n{cache}")).await
+    }
+
+    /// Starts it in front of `server` without a cache; `settings` are added to `proxy_pass`.
+    pub async fn proxying(server: SocketAddr, settings: &str) -> Self {
         let this = Self(Own::start(&format!(
             "proxy_cache_path {{at}}/cache keys_zone=answers:1m;\nserver {{\nlisten unix:{{at}}/socket;\n\
-             add_header X-Cache $upstream_cache_status always;\nlocation / {{\nproxy_pass http://{server};\n\
-             proxy_cache answers;\n{cache}\n}}\n}}\n"
+             add_header X-Cache $upstream_cache_status always;\nlocation / {{\nproxy_pass http://{server};\n{settings}\n}}\n}}\n"
         )));
         wait_until("nginx listens", || async { UnixStream::connect(this.socket()).await.is_ok() }).await;
         this

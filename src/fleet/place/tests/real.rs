@@ -28,7 +28,7 @@ fn place() -> Place {
     let url = format!("{}/place/{}", given("URL"), now().as_nanos());
     let text = format!("[publish]\nurl = \"{url}\"\n[publish.options]\n{}\n", options.join("\n"));
     let config = Config::from_text(&text).unwrap().config.publish;
-    Place::open(&config.url.expect("GRANDSTAND_STORE_URL"), &config.options).unwrap()
+    Place::open(&config.url.expect("GRANDSTAND_STORE_URL"), &config.options, &config.proxy).unwrap()
 }
 
 async fn tag(place: &Place, key: &Key) -> Option<String> {

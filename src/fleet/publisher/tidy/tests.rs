@@ -194,7 +194,7 @@ impl Directory {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[publish]\nurl = \"file://{}\"", dir.path().display());
         let config = Config::from_text(&text).unwrap().config.publish;
-        let place = Place::open(&config.url.unwrap(), &config.options).unwrap();
+        let place = Place::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
         let this = Self { dir, place };
         let keys: Vec<Key> = own.objects().map(|(key, _)| key).collect();
         let last = std::iter::repeat(TEXTS[2]);

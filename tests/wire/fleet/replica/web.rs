@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Shelf, all_of, follows, says};
 use crate::fleet::relay::{Line, Relay};
+use crate::forward_proxy::ForwardProxy;
 use crate::gap::{is_one_of, mirrored};
 use crate::harness::nginx::OnPort;
 use crate::harness::openssl::acceptor;
@@ -147,6 +148,8 @@ async fn over_https_heads_need_no_signature_and_the_server_a_good_certificate() 
     let replica = setup.clone().under(&["env", &trusted]).start().await;
     follows(&replica, &snapshot, sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    let trusting = setup.clone().set("replica.options.allow_invalid_certificates", "yes").start().await;
+    follows(&trusting, &snapshot, sequence).await;
     let wary = setup.start().await;
     says(&wary, "cannot be reached").await;
     assert_eq!(wary.get("/api/listings.json").await.status, 503);
@@ -190,6 +193,32 @@ async fn nginx_serves_a_store_as_plain_files() {
     super::polled(&replica, "unchanged").await;
     let sequence = shelf.publish();
     follows(&replica, &snapshot, sequence).await;
+}
+
+#[tokio::test]
+async fn a_web_server_behind_a_proxy_and_a_password_is_followed() {
+    let (_mirror, mut shelf, setup) = signed_shelf(60).await;
+    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
+    let files = files(shelf.root(), false);
+    let web = Upstream::start(move |seen| match seen.header("authorization") {
+        // me:hunter2
+        Some("Basic bWU6aHVudGVyMg==") => files(seen),
+        _ => Script::new(401, ""),
+    })
+    .await;
+    let proxy = ForwardProxy::to(web.address()).await;
+    let setup = setup.set("replica.url", "http://store.example.test/fleet").set("replica.proxy", &proxy.url());
+    let setup = setup.set("replica.options.username", "me");
+    let wrong = setup.clone().set("replica.options.password", "swordfish").start().await;
+    says(&wrong, "the object store refuses access").await;
+    let replica = setup.set("replica.options.password", "hunter2").start().await;
+    follows(&replica, &snapshot, sequence).await;
+    let status = replica.status().await;
+    assert_eq!(status["replica"]["proxy"], proxy.url());
+    assert!(!status.to_string().contains("hunter2") && !replica.process.said().contains("hunter2"));
+    assert!(!wrong.process.said().contains("swordfish"));
+    proxy.close();
+    says(&replica, &format!("the proxy {} cannot be reached", proxy.url())).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,208 @@
+//! The HTTP client of object stores: the wire to the origin with the options of `object_store`, and with redirects.
+//!
+//! It knows no object. Retries are up to `object_store`, deadlines of whole calls to [`super`]. Callers: [`super::open`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::{StreamExt as _, stream};
+use http::header::{AUTHORIZATION, LOCATION, USER_AGENT};
+use http::request::Parts;
+use http::uri::Scheme;
+use http::{HeaderValue, Method, Request, Response, Uri};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+};
+use object_store::{ClientConfigKey, ClientOptions};
+use tokio::time::Instant;
+use url::{Position, Url};
+
+use crate::config::{Proxy, UNSUPPORTED, parse_duration};
+use crate::upstream::connector::{Connector, Trust, tls};
+use crate::upstream::wire::{TransportError, Wire, next_piece};
+
+const NAME: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));
+
+/// The most redirects of one request.
+const MOST_REDIRECTS: usize = 10;
+
+/// The most bytes of an answer that is no object: a list, a confirmation, an error.
+const MOST_TOLD: usize = 16 << 20;
+
+/// No request takes longer, whatever the options say.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// Makes the clients of one object store.
+#[derive(Debug)]
+pub(super) struct StoreConnector {
+    pub(super) proxy: Proxy,
+    /// What a web server asks for; `None`: nothing, or the requests have their own.
+    pub(super) authorization: Option<HeaderValue>,
+}
+
+impl HttpConnector for StoreConnector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        use ClientConfigKey as K;
+        let is_on = |key| value(options, key, "true or false", as_switch).map(Option::unwrap_or_default);
+        let time = |key| value(options, key, "duration such as \"10s\"", parse_duration);
+        let number = |key| value(options, key, "whole number", |text| text.parse::<u32>().ok());
+        // Options are checked before; these come from the environment. One is on by default.
+        for (key, instead) in UNSUPPORTED.into_iter().filter(|(key, _)| *key != K::RandomizeAddresses) {
+            if options.get_config_value(&key).is_some_and(|text| as_switch(&text) != Some(false)) {
+                return Err(refused(format!("`{}` in the environment is not supported: {instead}", key.as_ref())));
+            }
+        }
+        let mut http = Wire::http();
+        http.retry_canceled_requests(true)
+            .pool_idle_timeout(time(K::PoolIdleTimeout)?.unwrap_or(Duration::from_secs(90)))
+            .http2_only(is_on(K::Http2Only)?)
+            .http2_keep_alive_interval(time(K::Http2KeepAliveInterval)?)
+            .http2_keep_alive_while_idle(is_on(K::Http2KeepAliveWhileIdle)?)
+            .http2_max_frame_size(number(K::Http2MaxFrameSize)?);
+        if let Some(timeout) = time(K::Http2KeepAliveTimeout)? {
+            http.http2_keep_alive_timeout(timeout);
+        }
+        if let Some(most) = number(K::PoolMaxIdlePerHost)? {
+            http.pool_max_idle_per_host(usize::try_from(most).unwrap_or(usize::MAX));
+        }
+        let trust = if is_on(K::AllowInvalidCertificates)? { Trust::Anybody } else { Trust::Authorities(None) };
+        let mut tls = tls(&trust).map_err(|error| refused(error.to_string()))?;
+        tls.alpn_protocols = match (is_on(K::Http1Only)?, is_on(K::Http2Only)?) {
+            (_, true) => vec![b"h2".to_vec()],
+            (true, false) => vec![b"http/1.1".to_vec()],
+            (false, false) => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        };
+        let name = |text: &str| HeaderValue::from_str(text).ok();
+        let name = value(options, K::UserAgent, "text for a header", name)?;
+        let timeout = time(K::Timeout)?.unwrap_or(LONGEST).min(LONGEST);
+        let piece = time(K::ReadTimeout)?.unwrap_or(timeout).min(timeout);
+        let connecting = time(K::ConnectTimeout)?.unwrap_or(timeout).min(timeout);
+        let name = name.unwrap_or(HeaderValue::from_static(NAME));
+        let wire = Wire::over(&http, Connector::new(connecting, tls, self.proxy.clone()), piece, name);
+        let (allows_http, authorization) = (is_on(K::AllowHttp)?, self.authorization.clone());
+        Ok(HttpClient::new(StoreClient { wire, timeout, piece, allows_http, authorization }))
+    }
+}
+
+/// The value of an option; the message does not show it.
+fn value<T>(
+    options: &ClientOptions,
+    key: ClientConfigKey,
+    kind: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> object_store::Result<Option<T>> {
+    let Some(text) = options.get_config_value(&key) else { return Ok(None) };
+    let wrong = || refused(format!("the value (not shown) of `{}` is not a {kind}", key.as_ref()));
+    parse(&text).map(Some).ok_or_else(wrong)
+}
+
+/// As `object_store` reads it.
+fn as_switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" | "yes" | "y" => Some(true),
+        "0" | "false" | "off" | "no" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn refused(why: String) -> object_store::Error {
+    object_store::Error::Generic { store: "HTTP client", source: why.into() }
+}
+
+#[derive(Debug)]
+struct StoreClient {
+    wire: Wire,
+    /// For a whole request.
+    timeout: Duration,
+    /// For the head of an answer, and for each piece of its body.
+    piece: Duration,
+    allows_http: bool,
+    authorization: Option<HeaderValue>,
+}
+
+#[async_trait]
+impl HttpService for StoreClient {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (mut parts, body) = request.into_parts();
+        // Bodies are one piece in memory already.
+        let body = body.collect().await?.to_bytes();
+        parts.headers.extend(self.authorization.iter().map(|value| (AUTHORIZATION, value.clone())));
+        parts.headers.entry(USER_AGENT).or_insert_with(|| self.wire.user_agent().clone());
+        if parts.uri.scheme() == Some(&Scheme::HTTP) && !self.allows_http {
+            return Err(given_up("it would be asked without TLS; set the option `allow_http` if that is meant"));
+        }
+        let deadline = Instant::now() + self.timeout;
+        let mut redirects = 0;
+        let answer = loop {
+            let request = Request::from_parts(parts.clone(), Full::new(body.clone()));
+            let answer = self.wire.exchange(request, None).await.map_err(failed)?;
+            let Some(next) = redirect(&parts, &answer)? else { break answer };
+            redirects += 1;
+            if redirects > MOST_REDIRECTS {
+                return Err(given_up(&format!("it redirects more than {MOST_REDIRECTS} times")));
+            }
+            parts.uri = next;
+        };
+        let is_object = parts.method == Method::GET && answer.status().is_success() && !is_list(&parts.uri);
+        let most = if is_object { usize::MAX } else { MOST_TOLD };
+        let piece = self.piece;
+        let pieces = |incoming| {
+            stream::unfold((Some(incoming), most), move |(incoming, left)| async move {
+                let (next, incoming) = next_piece(incoming, deadline.min(Instant::now() + piece)).await?;
+                let error = match next.map(|next| (left.checked_sub(next.len()), next)) {
+                    Ok((Some(left), next)) => return Some((Ok(Frame::data(next)), (incoming, left))),
+                    Ok((None, _)) => given_up(&format!("its answer has more than {MOST_TOLD} bytes")),
+                    Err(TransportError::Timeout) => failed(TransportError::Timeout),
+                    Err(error) => HttpError::new(HttpErrorKind::Interrupted, error),
+                };
+                Some((Err(error), (None, 0)))
+            })
+            .fuse()
+        };
+        Ok(answer.map(|incoming| HttpResponseBody::new(StreamBody::new(pieces(incoming)))))
+    }
+}
+
+/// Whether an answer to GET is a list of objects.
+fn is_list(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "list-type=2" | "comp=list")))
+}
+
+/// Where an answer redirects to; `None`: it is none of the redirects that are followed.
+fn redirect(asked: &Parts, answer: &Response<Incoming>) -> Result<Option<Uri>, HttpError> {
+    let is_followed = match answer.status().as_u16() {
+        307 | 308 => true,
+        // Others than these would become GET.
+        301..=303 => matches!(asked.method, Method::GET | Method::HEAD),
+        _ => false,
+    };
+    let to = answer.headers().get(LOCATION).filter(|_| is_followed).and_then(|to| to.to_str().ok());
+    let from = Url::parse(&asked.uri.to_string()).ok();
+    let Some((from, to)) = from.and_then(|from| Some((from.clone(), from.join(to?).ok()?))) else { return Ok(None) };
+    if (from.scheme(), from.host(), from.port()) != (to.scheme(), to.host(), to.port()) {
+        let to = &to[..Position::BeforePath];
+        let why = format!("it redirects to {to}; only redirects to the same scheme, host and port are followed");
+        return Err(given_up(&why));
+    }
+    Ok(to[..Position::AfterQuery].parse().ok())
+}
+
+/// An error after which no retry helps.
+fn given_up(why: &str) -> HttpError {
+    HttpError::new_boxed(HttpErrorKind::Unknown, why.into())
+}
+
+fn failed(error: TransportError) -> HttpError {
+    let kind = match error {
+        TransportError::Timeout => HttpErrorKind::Timeout,
+        TransportError::Unreached(_) => HttpErrorKind::Connect,
+        // DEVIATION: RFC 9112 §9.3.1 retries only idempotent requests on an idle connection that was closed under them.
+        // A second write of an object has the same content, or finds out that the first one has arrived.
+        TransportError::Unsent(_) | TransportError::Idle(_) => HttpErrorKind::Request,
+        TransportError::Connection(_) => HttpErrorKind::Interrupted,
+        TransportError::Decode(_) | TransportError::Malformed(_) => HttpErrorKind::Decode,
+    };
+    HttpError::new(kind, error)
+}

@@ -1,0 +1,54 @@
+//! Errors for people: what is wrong, how far the first copy is, when the page tries again.
+//!
+//! Programs get the problem document instead. Callers: [`crate::answer`], which knows who prefers which.
+
+use maud::html;
+use memchr::memchr_iter;
+
+use crate::semantics::problem::Problem;
+use crate::upstream::status::Progress;
+
+use super::Pages;
+use super::facts::grouped;
+use super::layout::page_below;
+
+/// The deepest path whose page finds its way back, in slashes.
+const DEEPEST: usize = 32;
+
+impl Pages {
+    /// The page for a request with this path. `again`: seconds after which it is loaded again. `first_copy`: how far that
+    /// is; `None`: there is a copy, or none is made.
+    pub(crate) fn problem(
+        &self,
+        problem: &Problem,
+        path: &[u8],
+        again: Option<u64>,
+        first_copy: Option<Progress>,
+    ) -> String {
+        let slashes = memchr_iter(b'/', path).count();
+        let up = "../".repeat(slashes.saturating_sub(1).min(DEEPEST));
+        let title = problem.kind().title();
+        let main = html! {
+            section .lead {
+                h1 { (title) }
+                p { (problem.detail()) }
+                @if let Some(Progress { done, of }) = first_copy {
+                    p {
+                        "The first copy of the data is being made: "
+                        @if of == 0 {
+                            "it waits for the first page of the origin."
+                        } @else {
+                            strong { (grouped(done)) " of " (grouped(of)) " pages" } " are here. "
+                            progress max=(of) value=(done) aria-label="First copy" {}
+                        }
+                    }
+                }
+                @if let Some(seconds) = again {
+                    p .small { "This page tries again in " (seconds) " s." }
+                }
+                p .actions { a .button href={ (up) "./" } { "Overview" } }
+            }
+        };
+        page_below(self, &up, (None, title), &[], None, &main)
+    }
+}
