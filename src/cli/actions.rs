@@ -14,9 +14,9 @@ use serde_json::Value;
 use crate::admin::facts::ReloadFacts;
 use crate::words::counted;
 
-use super::server::Server;
-use super::status::admin_url;
-use super::{Failure, Sources, examine_to_ask, plain};
+use super::status::{Chosen, admin_url};
+use super::terminal::say;
+use super::{Failure, Sources, plain};
 
 /// Arguments of `grandstand reload` and `grandstand refresh`.
 #[derive(Debug, Args)]
@@ -68,10 +68,11 @@ impl ServerCommand {
     }
 
     fn perform(&self, method: Method, path: &str, told: impl Fn(&Value) -> String) -> Result<ExitCode, Failure> {
-        let config = examine_to_ask(&self.sources, self.admin.is_some()).finish().map_err(Failure::Config)?.config;
-        let answer = Server::chosen(self.admin.as_ref(), &config)?.json(method, path)?;
+        let chosen = Chosen::find(&self.sources, self.admin.as_ref())?;
+        chosen.expect(&chosen.server.look()?.facts)?;
+        let answer = chosen.server.json(method, path)?;
         let text = if self.json { answer.to_string() } else { told(&answer) };
-        text.lines().for_each(|line| println!("{}", plain(line)));
+        say(text.lines().map(plain).collect::<Vec<_>>().join("\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

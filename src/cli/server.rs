@@ -31,7 +31,7 @@ use crate::upstream::connector::{Connector, Trust, tls};
 use crate::words::with_causes;
 
 use super::Failure;
-use super::terminal::{bytes_bar, spinner};
+use super::terminal::{bytes_bar, spinner, tell};
 
 /// How long to wait for a connection.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -128,18 +128,6 @@ impl Server {
         Self { admin, token: config.admin.secret().cloned() }
     }
 
-    /// The server at an address, else the one that holds the data directory, else the one at `admin.listen`.
-    ///
-    /// # Errors
-    /// When the directory belongs to a user that is not trusted.
-    pub(super) fn chosen(address: Option<&String>, config: &Config) -> Result<Self, OpenError> {
-        let server = match address {
-            None => Self::running(config)?,
-            Some(address) => Some(Self::new(address.clone(), config)),
-        };
-        Ok(server.unwrap_or_else(|| Self::new(format!("http://{}", config.admin.listen), config)))
-    }
-
     /// The server that holds the data directory; `None`: there is none, or it has not announced its address.
     ///
     /// # Errors
@@ -158,7 +146,7 @@ impl Server {
         match Core::open(config) {
             Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
                 let data_dir = config.data_dir.display();
-                eprintln!("{data_dir} is in use by a running server; using its admin listener {admin}");
+                tell(format!("{data_dir} is in use by a running server; using its admin listener {admin}"));
                 Ok(Err(Self::new(format!("http://{admin}"), config)))
             }
             core => Ok(Ok(core?)),
@@ -239,7 +227,7 @@ impl Server {
             let response = response.inspect_err(|error| {
                 // The import may have been done before the connection failed.
                 if matches!(error, ServerError::Unreachable { .. }) {
-                    eprintln!("`grandstand snapshot list` shows whether the bundle was imported");
+                    tell("`grandstand snapshot list` shows whether the bundle was imported");
                 }
             })?;
             Ok(serde_json::from_str(&text(response).await.map_err(|reason| unreachable(&url, reason))?)?)
