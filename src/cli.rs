@@ -2,6 +2,7 @@
 //!
 //! 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
 
+mod actions;
 mod audit;
 mod bundle;
 mod demo;
@@ -18,12 +19,13 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::admin::health::NOTHING_TO_SERVE;
 use crate::app::core::Core;
 use crate::app::error::AppError;
 use crate::app::reload::ConfigSource;
 use crate::app::serve;
-use crate::app::signals;
-use crate::app::sockets::{PassedSockets, Sockets, files};
+use crate::app::signals::{self, Handover};
+use crate::app::sockets::{PassedSockets, Sockets, expect_descriptors, files};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, Use};
 use crate::fleet::place::Place;
@@ -31,8 +33,14 @@ use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 use crate::words::with_causes;
 
+use terminal::{say, tell};
+
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
 const EXIT_CONFIG: u8 = 64;
+
+/// The fewest open files with which a server answers clients, and with which a command runs.
+const FILES_OF_SERVER: u64 = 128;
+const FILES_OF_COMMAND: u64 = 32;
 
 /// What is said of `mirror.enabled` when a command is about snapshots.
 const NO_SNAPSHOTS: &str = "is false, and a shield keeps no snapshots; set it to true";
@@ -97,7 +105,8 @@ enum Command {
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
-    /// Both listen on loopback only. The data is synthetic. The mirror's data stays until the next demo.
+    /// Both listen on loopback only. The data is synthetic. The mirror's data goes with the demo, unless you name a
+    /// directory with --set data_dir=DIR.
     Demo(demo::Demo),
     /// Make one full copy of the origin, then exit
     ///
@@ -124,6 +133,17 @@ enum Command {
     ///
     /// Exit code 1 means that the server is unhealthy, or does not answer.
     Status(status::Status),
+    /// Have a running server read its configuration again
+    ///
+    /// Prints the changed keys that are in effect now, and those that need a restart. If the configuration has mistakes,
+    /// nothing changes and the exit code is 1.
+    Reload(actions::ServerCommand),
+    /// Have a running mirror or replica look for changes now
+    Refresh(actions::ServerCommand),
+    /// Have a running server forget cached answers
+    ///
+    /// The next request for them is answered anew. Snapshots and details stay.
+    Purge(actions::Purge),
     /// Print completions for a shell
     Completions(generated::Completions),
     /// Print the manual pages, or write them into a directory
@@ -171,13 +191,18 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let usage = error.use_stderr();
-            // Nothing can be done about a closed terminal.
-            drop(error.print());
-            return if usage { ExitCode::from(EXIT_CONFIG) } else { ExitCode::SUCCESS };
+            if error.use_stderr() {
+                // Nothing can be done about a closed terminal.
+                drop(error.print());
+                return ExitCode::from(EXIT_CONFIG);
+            }
+            return match printed_help(&error) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => failed(&error, ExitCode::FAILURE),
+            };
         }
     };
-    let result = match cli.command {
+    let result = prepare(&cli.command).and_then(|()| match cli.command {
         Command::Serve(serve) => run_serve(&serve),
         Command::Demo(demo) => demo.run(),
         Command::Sync(sync) => sync.run(),
@@ -187,13 +212,16 @@ pub fn run() -> ExitCode {
         Command::Bundle(bundle) => bundle.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Status(status) => status.run(),
+        Command::Reload(command) => command.reload(),
+        Command::Refresh(command) => command.refresh(),
+        Command::Purge(purge) => purge.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
-    };
+    });
     match result {
         Ok(code) => code,
         Err(Failure::Config(errors)) => {
-            eprintln!("grandstand: the configuration is wrong\n{errors}");
+            tell(format!("grandstand: the configuration is wrong\n{errors}"));
             ExitCode::from(EXIT_CONFIG)
         }
         Err(Failure::Usage(error)) => failed(error.as_ref(), ExitCode::from(EXIT_CONFIG)),
@@ -201,10 +229,24 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// Makes what the system may do to the process an error: a low limit of open files, a large file.
+fn prepare(command: &Command) -> Result<(), Failure> {
+    let serves = matches!(command, Command::Serve(_) | Command::Demo(_));
+    expect_descriptors(if serves { FILES_OF_SERVER } else { FILES_OF_COMMAND })?;
+    Ok(signals::outlive_large_files()?)
+}
+
+/// Prints the help or the version that was asked for, in the colours of the terminal.
+fn printed_help(error: &clap::Error) -> std::io::Result<()> {
+    let is_coloured = terminal::Terminal::of_stdout().colours;
+    let text = error.render();
+    say(if is_coloured { text.ansi().to_string() } else { text.to_string() })
+}
+
 /// Prints why a command failed.
 fn failed(error: &(dyn std::error::Error + 'static), code: ExitCode) -> ExitCode {
     let lines: Vec<String> = with_causes(error).lines().map(plain).collect();
-    eprintln!("grandstand: {}", lines.join("\n"));
+    tell(format!("grandstand: {}", lines.join("\n")));
     code
 }
 
@@ -262,6 +304,19 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
     examine(sources).finish().map_err(Failure::Config)
 }
 
+/// For a command that only asks a running server: mistakes in keys that it does not need are warned of, in one line.
+/// `has_address`: the command line names the server.
+fn examine_to_ask(sources: &Sources, has_address: bool) -> Examined {
+    let mut examined = examine(sources);
+    let mistakes = examined.excuse(&["data_dir", "admin.listen"], has_address);
+    if let [first, others @ ..] = &mistakes[..] {
+        let more =
+            if others.is_empty() { String::new() } else { format!(" ({} more: `grandstand check`)", others.len()) };
+        tell(format!("warning: the configuration has a mistake that does not matter here: {first}{more}"));
+    }
+    examined
+}
+
 /// A configuration under which snapshots are kept.
 fn load_for_snapshots(sources: &Sources) -> Result<Config, Failure> {
     let config = load(sources)?.config;
@@ -282,8 +337,8 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config, passed)?;
-    let source =
-        ConfigSource { hangups: Some(hangups), ..source(config.clone(), log.change, arguments.sources.clone()) };
+    let handover = Handover { hangups: Some(hangups), ..Handover::default() };
+    let source = ConfigSource { handover, ..source(config.clone(), log.change, arguments.sources.clone()) };
     let config = config.listening_on(sockets.public(), sockets.admin());
     let core = Core { recent: log.recent, ..Core::open(&config)? };
     if let Some(path) = &arguments.bundle {
@@ -294,7 +349,8 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
 
 /// How a server reads its configuration again.
 fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
-    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), hangups: None, log }
+    let read = Box::new(move || examine_to_serve(&sources));
+    ConfigSource { config, read, handover: Handover::default(), log }
 }
 
 /// Binds every address. A second server with this configuration fails here, at binding. The error then names the
@@ -311,8 +367,11 @@ fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
 fn check(sources: &Sources) -> Result<ExitCode, Failure> {
     let Loaded { config, warnings } = load_to_serve(sources)?;
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        tell(format!("warning: {warning}"));
     }
-    println!("# use: {}\n{}", config.usage().as_str(), config.describe());
+    if config.usage() == Use::Offline && !DataDir::has_snapshot(&config.data_dir) {
+        tell(format!("warning: {NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`"));
+    }
+    say(format!("# use: {}\n{}", config.usage().as_str(), config.describe()))?;
     Ok(ExitCode::SUCCESS)
 }

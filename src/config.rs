@@ -77,6 +77,18 @@ impl Examined {
         self.errors.push(Finding::new(place, key, problem.to_string()));
     }
 
+    /// Takes out all mistakes, if they are about other keys than `needed`. A file with a line that is not TOML may have
+    /// set these keys there, so one of them must be known, unless `is_known` is true.
+    pub fn excuse(&mut self, needed: &[&str], is_known: bool) -> Vec<Finding> {
+        let is_known = is_known || needed.iter().any(|key| self.is_set(key));
+        let matters = |error: &Finding| match error.place() {
+            Place::Set | Place::File { line: 0, .. } => true,
+            Place::File { .. } if error.key().is_empty() => !is_known,
+            _ => needed.contains(&error.key()),
+        };
+        if self.errors.iter().any(matters) { Vec::new() } else { std::mem::take(&mut self.errors) }
+    }
+
     /// Checks that the files that the configuration names can be opened. Not `tls.cert` and `tls.key`, which only the
     /// server checks: `status` must run for users who cannot read the private key.
     pub fn check_files(&mut self) {

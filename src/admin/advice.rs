@@ -92,7 +92,11 @@ impl Situation<'_> {
                  server keeps trying to write.",
             ),
             Trouble::NotReady => match (self.usage, self.origin_fails()) {
-                (Use::Offline, _) => (text, "Import a bundle, for example with `grandstand bundle import FILE`."),
+                (Use::Offline, _) => (
+                    text,
+                    "Import a bundle, for example with `grandstand bundle import FILE`. If this should be a mirror or a \
+                     shield, set origin.url and restart.",
+                ),
                 (Use::Replica, _) => (
                     text,
                     "Wait while the first bundle is downloaded. If nothing comes, check replica.url, its credentials, and \

@@ -31,6 +31,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::bundle::ImportError;
 use crate::snapshots::export::{ExportError, Exported};
 use crate::snapshots::{Imported, Snapshots};
+use crate::store::{StoreError, is_full};
 use crate::tasks::{Aborted, blocking};
 
 use self::dump::{Wanted, wanted};
@@ -109,7 +110,8 @@ enum Failed {
 impl Failed {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Shield | Self::Export(ExportError::Nothing) => StatusCode::CONFLICT,
+            _ if self.lacks_room() => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Shield | Self::Export(ExportError::Nothing | ExportError::Incomplete { .. }) => StatusCode::CONFLICT,
             Self::Dump(error) if matches!(**error, DumpError::Nothing) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
             Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Snapshots(error)) => status_of(error),
@@ -123,11 +125,19 @@ impl Failed {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::Export(_) | Self::Dump(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Aborted(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }
+    }
+
+    /// Whether the disk is full.
+    fn lacks_room(&self) -> bool {
+        let first: &(dyn std::error::Error + 'static) = self;
+        std::iter::successors(Some(first), |error| (*error).source()).any(|cause| {
+            cause.downcast_ref::<io::Error>().is_some_and(|error| is_full(error.kind()))
+                || matches!(cause.downcast_ref(), Some(StoreError::NoSpace { .. }))
+        })
     }
 
     fn reply(&self) -> Reply {
@@ -166,8 +176,8 @@ impl Bundles {
 
     async fn export(&self, query: Option<&str>) -> Result<Sent, Failed> {
         let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
-        let since = match wanted(query)? {
-            Wanted::Bundle { since } => since,
+        let (since, complete) = match wanted(query)? {
+            Wanted::Bundle { since, complete } => (since, complete),
             Wanted::Dump(kind) => {
                 let dumps = self.dumps.as_ref().ok_or(Failed::Shield)?;
                 let ready = dumps.get(kind, Coding::Identity, Freshness::Now).await?;
@@ -178,7 +188,7 @@ impl Bundles {
         let directory = self.data_dir.clone();
         blocking(move || {
             let mut file = upload::nameless(&directory)?;
-            let exported = snapshots.export(&mut file, since.as_deref(), &mut |_, _| {})?;
+            let exported = snapshots.export(&mut file, since.as_deref(), complete, &mut |_, _| {})?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
             Ok(Sent::File(file, Box::new(exported)))
         })
@@ -213,6 +223,9 @@ impl Bundles {
             let learn = || details.iter().for_each(|details| learn(details, &bundle));
             let imported = snapshots.import_bundle(&bundle, &file, now_ms, allow_older, &learn)?;
             tidy(&snapshots, details.as_ref());
+            if let Some(warning) = &imported.foreign {
+                tracing::warn!("{warning}");
+            }
             let mut value = self::imported(&imported);
             value["details"] = json!(bundle.manifest().details);
             value["signed_by"] = signed.map(|signed| signed.key.to_string()).into();
@@ -239,6 +252,7 @@ pub(crate) fn imported(imported: &Imported) -> Value {
         "before": imported.before,
         "older": imported.is_older,
         "served": imported.is_served,
+        "warning": imported.foreign,
     })
 }
 

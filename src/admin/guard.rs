@@ -63,7 +63,7 @@ impl Refusal {
             Self::ForeignOrigin => "actions from other sites are refused",
             Self::Token => "send `Authorization: Bearer <admin.token>`",
             Self::NoToken => {
-                "actions are refused: admin.listen is not a loopback address, so set admin.token and send it"
+                "actions are refused: admin.listen is not a loopback address, so set admin.token (or admin.token_file) and send it"
             }
         }
     }

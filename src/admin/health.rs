@@ -18,6 +18,10 @@ pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Op
     refreshed_within.into_iter().chain(max_age).min()
 }
 
+/// Why an offline server without data has nothing to answer from. A forgotten or misspelt origin makes such a server.
+pub(crate) const NOTHING_TO_SERVE: &str =
+    "no snapshot has been imported yet, and origin.url is not set, so there is nothing to serve";
+
 /// A kind of reason: what to do depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {

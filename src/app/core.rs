@@ -29,7 +29,7 @@ use crate::mirror::task::Mirror;
 use crate::proxy::{Proxy, ProxyConfig};
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::SnapshotPointer;
-use crate::snapshots::{Policy, Snapshots, SnapshotsError, follow};
+use crate::snapshots::{ORIGIN, Policy, Snapshots, SnapshotsError, follow};
 use crate::store::{DataDir, OpenError, Store, StoreError};
 use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
@@ -200,18 +200,17 @@ impl Core {
 
     /// Stores the origin's address with its data, for offline replicas.
     fn remember_origin(&mut self, config: &Config, store: &Store) -> Result<(), AppError> {
-        const STATE: &str = "origin";
         if let Some(origin) = &self.origin {
             let base = origin.client.base().as_str();
-            let kept = store.state(STATE).ok().flatten();
+            let kept = store.state(ORIGIN).ok().flatten();
             if kept.as_deref() != Some(base.as_bytes())
-                && let Err(error) = store.put_state(STATE, base.as_bytes())
+                && let Err(error) = store.put_state(ORIGIN, base.as_bytes())
             {
                 tracing::warn!(%error, "the origin's address could not be stored");
             }
             return Ok(());
         }
-        let kept = store.state(STATE).unwrap_or_else(|error| {
+        let kept = store.state(ORIGIN).unwrap_or_else(|error| {
             tracing::warn!(%error, "the origin's address cannot be read; links to it stay as they are");
             None
         });

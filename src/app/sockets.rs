@@ -84,6 +84,14 @@ enum SocketKind {
 }
 
 impl SocketKind {
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Http => "listen",
+            Self::Https => "tls.listen",
+            Self::Admin => "admin.listen",
+        }
+    }
+
     /// The kind that a name says; `None`: the address decides.
     fn of_name(name: &str) -> Option<Self> {
         match name {
@@ -153,8 +161,14 @@ impl PassedSockets {
         let mut sockets: Vec<Bound> = mine.into_iter().map(|passed| passed.socket).collect();
         if !replaces_all {
             for address in addresses {
+                let is_v4 = |other: &SocketAddr| other.ip().to_canonical().is_ipv4();
+                let shares =
+                    !is_v4(address) && addresses.iter().any(|other| is_v4(other) && other.port() == address.port());
                 if sockets.iter().all(|socket| socket.address != *address) {
-                    sockets.push(listener::bind(*address)?);
+                    match listener::bind(kind.key(), *address, shares) {
+                        Err(error) if shares && error.is_without_ipv6() => tracing::warn!("{error}"),
+                        bound => sockets.push(bound?),
+                    }
                 }
             }
             // The first listener gives the default of `public_url`.
@@ -240,6 +254,17 @@ const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
 pub(super) struct ConnectionShares {
     pub clients: usize,
     pub operators: usize,
+}
+
+/// Raises the limit of open files as far as the system allows. A runtime that has too few panics.
+///
+/// # Errors
+/// When that is less than `needed`.
+pub(crate) fn expect_descriptors(needed: u64) -> Result<(), AppError> {
+    match raise_descriptors() {
+        Some(limit) if limit < needed => Err(AppError::FewFiles { limit, needed }),
+        _ => Ok(()),
+    }
 }
 
 /// Raises the soft limit to the hard one; returns the new limit. `None`: unlimited.

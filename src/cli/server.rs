@@ -21,6 +21,7 @@ use tokio_util::io::ReaderStream;
 
 use crate::admin::bundle::SIGNATURE;
 use crate::admin::facts::StatusFacts;
+use crate::admin::guard::Refusal;
 use crate::app::core::Core;
 use crate::app::error::AppError;
 use crate::config::{Config, Proxy, Secret};
@@ -30,7 +31,7 @@ use crate::upstream::connector::{Connector, Trust, tls};
 use crate::words::with_causes;
 
 use super::Failure;
-use super::terminal::{bytes_bar, spinner};
+use super::terminal::{bytes_bar, spinner, tell};
 
 /// How long to wait for a connection.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -80,6 +81,12 @@ enum ServerError {
     Unreachable { url: String, reason: String },
     #[error("{0}")]
     Refused(String),
+    #[error(
+        "the server at {admin} {}: set admin.token (in the environment: GRANDSTAND__ADMIN__TOKEN), or admin.token_file, to \
+         that server's token",
+        if *is_sent { "refuses the admin token of this command" } else { "does this only with its admin token" }
+    )]
+    Token { admin: String, is_sent: bool },
     #[error("{why}")]
     Busy { why: String, again: Duration },
     #[error("the download ended after {done} of {of} bytes; try again")]
@@ -139,7 +146,7 @@ impl Server {
         match Core::open(config) {
             Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
                 let data_dir = config.data_dir.display();
-                eprintln!("{data_dir} is in use by a running server; using its admin listener {admin}");
+                tell(format!("{data_dir} is in use by a running server; using its admin listener {admin}"));
                 Ok(Err(Self::new(format!("http://{admin}"), config)))
             }
             core => Ok(Ok(core?)),
@@ -172,7 +179,7 @@ impl Server {
         let asked = asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {} s", patience.as_secs())));
         let (status, body) = asked.map_err(|reason| ServerError::NoAnswer { url: url.clone(), reason })?;
         if status >= 400 && status != UNHEALTHY {
-            return Err(ServerError::Refused(refusal(&url, status, &body)).into());
+            return Err(self.refusal(&url, status, &body).into());
         }
         Ok((status != UNHEALTHY, body))
     }
@@ -220,7 +227,7 @@ impl Server {
             let response = response.inspect_err(|error| {
                 // The import may have been done before the connection failed.
                 if matches!(error, ServerError::Unreachable { .. }) {
-                    eprintln!("`grandstand snapshot list` shows whether the bundle was imported");
+                    tell("`grandstand snapshot list` shows whether the bundle was imported");
                 }
             })?;
             Ok(serde_json::from_str(&text(response).await.map_err(|reason| unreachable(&url, reason))?)?)
@@ -242,23 +249,30 @@ impl Server {
         }
         let status = response.status().as_u16();
         let again = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let why = refusal(url, status, &text(response).await.unwrap_or_default());
-        Err(match again {
-            Some(seconds) => ServerError::Busy { why, again: Duration::from_secs(seconds) },
-            None => ServerError::Refused(why),
+        Err(match (self.refusal(url, status, &text(response).await.unwrap_or_default()), again) {
+            (ServerError::Refused(why), Some(seconds)) => {
+                ServerError::Busy { why, again: Duration::from_secs(seconds) }
+            }
+            (refusal, _) => refusal,
         })
+    }
+
+    /// The server's reason for a refusal.
+    fn refusal(&self, url: &str, status: u16, body: &str) -> ServerError {
+        let problem: Option<Value> = serde_json::from_str(body).ok();
+        match problem.as_ref().and_then(|problem| problem["detail"].as_str()) {
+            // Its words are for programs that speak HTTP.
+            Some(detail) if detail == Refusal::Token.as_str() => {
+                ServerError::Token { admin: self.admin.clone(), is_sent: self.token.is_some() }
+            }
+            Some(detail) => ServerError::Refused(detail.to_owned()),
+            None => ServerError::Refused(format!("{url} answered {status}: {body}")),
+        }
     }
 }
 
 fn unreachable(url: &str, reason: String) -> ServerError {
     ServerError::Unreachable { url: url.to_owned(), reason }
-}
-
-/// The server's reason for a refusal.
-fn refusal(url: &str, status: u16, body: &str) -> String {
-    let problem: Option<Value> = serde_json::from_str(body).ok();
-    let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
-    detail.map_or_else(|| format!("{url} answered {status}: {body}"), str::to_owned)
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -93,12 +93,18 @@ fn check_listeners(config: &Config, reader: &mut KeyReader) {
     if config.listen.is_empty() && !reader.has_failed("listen") {
         reader.fail("listen", "is empty: at least one address is needed");
     }
+    let is_v4 = |address: &SocketAddr| address.ip().to_canonical().is_ipv4();
     let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
     for (key, address) in config.listeners() {
         if reader.incomplete && reader.place(key).is_none() {
             continue;
         }
-        match taken.iter().find(|(_, other)| collide(address, *other)) {
+        let collides = |(other_key, other): &&(&str, SocketAddr)| {
+            // Listeners of one kind may share a port: IPv6 ones then leave IPv4 alone.
+            let is_shared = *other_key == key && is_v4(&address) != is_v4(other);
+            !is_shared && collide(address, *other)
+        };
+        match taken.iter().find(collides) {
             Some((other_key, other)) => reader.fail(
                 key,
                 format!("\"{address}\" collides with \"{other}\" of {other_key}: each listener needs its own port"),
@@ -198,6 +204,10 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
     }
     if config.admin.secret().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
         warn("admin.token", "is short and easy to guess; use 16 random characters or more");
+    }
+    if let Some(url) = config.origin.url.as_ref().filter(|url| url.path().ends_with("/api")) {
+        let problem = format!("\"{url}\" ends with /api, so {url}/api/listings.json is asked; end it before /api");
+        warn("origin.url", &problem);
     }
     let tls = || config.tls.iter().flat_map(|tls| &tls.listen);
     let (public_url, is_set) = (&config.public_url, config.public_url_is_set);

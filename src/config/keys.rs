@@ -95,7 +95,8 @@ words! {
 keys! {
     /// Where grandstand listens, where it stores data, and how fresh answers are.
     pub struct Config {
-        /// Public addresses: HTTP/1.1, and HTTP/2 without TLS. Port 0: the system chooses a port.
+        /// Public addresses: HTTP/1.1, and HTTP/2 without TLS. Port 0: the system chooses a port. An IPv4 and an IPv6
+        /// address may share a port: `["0.0.0.0:8080", "[::]:8080"]`. `[::]` alone accepts IPv4 connections, too.
         listen: Vec<SocketAddr> = vec![([127, 0, 0, 1], 8080).into()],
             socket().list("list of addresses with port", "\"127.0.0.1:8080\""), ALL, Restart;
         /// The address that clients use. Links in the answers (`api_url`, `Link`) start with it.

@@ -137,11 +137,10 @@ impl Follower {
                     failures = if error.backs_off() { failures.saturating_add(1) } else { 0 };
                     let why = Excerpt(&error).to_string();
                     if said.as_ref().is_none_or(|(last, at)| *last != why || now.since(*at) >= REPEATED) {
-                        tracing::warn!(
-                            error = why,
-                            failures,
-                            "the object store could not be followed; clients still get the data that is here"
-                        );
+                        let has_data = self.snapshots.newest().load().is_some();
+                        let clients =
+                            if has_data { "clients still get the data that is here" } else { "there is no data yet" };
+                        tracing::warn!(error = why, failures, "the object store could not be followed; {clients}");
                         said = Some((why.clone(), now));
                     }
                     status.lock().failed(why, error.outcome());

@@ -67,6 +67,16 @@ pub enum CopyError {
     Store(#[from] StoreError),
 }
 
+impl CopyError {
+    /// The same, with the whole URL that was asked.
+    pub(super) fn named(self, client: &OriginClient) -> Self {
+        match self {
+            Self::Ask(error) => Self::Ask(client.named(error)),
+            store @ Self::Store(_) => store,
+        }
+    }
+}
+
 impl From<Aborted> for CopyError {
     fn from(aborted: Aborted) -> Self {
         Self::Store(aborted.into())
@@ -202,7 +212,7 @@ impl Copies {
         if page.is_err() {
             self.forget(&copy.path)?;
         }
-        Ok(page?)
+        Ok(page.map_err(|error| self.client.named(error))?)
     }
 
     /// As [`Copies::look`], for a step of the mirror: it counts.
@@ -249,7 +259,8 @@ impl Copies {
             .map(|meta| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
         let answer = self.client.ask(path, validators.as_ref(), asker).await?;
         let (this, path) = (self.clone(), path.to_owned());
-        blocking(move || this.take(&path, asked_with.as_ref(), &answer)).await
+        let taken = blocking(move || this.take(&path, asked_with.as_ref(), &answer)).await;
+        taken.map_err(|error: CopyError| error.named(&self.client))
     }
 
     /// Stores an answer that a client fetched, unless the path has a copy. Blocks.

@@ -327,9 +327,17 @@ impl Mirror {
             // The keeper heals the store and sets `last_error`: this is no fault of the origin.
             tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");
         } else {
-            tracing::warn!(error = %Excerpt(&error), failures, "a step of the mirror failed; clients still get the current snapshot");
+            let clients = if self.newest().is_some() {
+                "clients still get the current snapshot"
+            } else {
+                "there is no snapshot yet, so client requests are forwarded"
+            };
+            tracing::warn!(error = %Excerpt(&error), failures, "a step of the mirror failed; {clients}");
             self.status.update(|picture| picture.state = error.state());
             self.status.error(&error, self.clock.now_wall());
+        }
+        if let MirrorError::Copy(CopyError::Ask(error)) = &error {
+            self.copies.client.name_url(error);
         }
         if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
             self.status.update(|picture| picture.disk = Some(error.to_string()));

@@ -67,6 +67,7 @@ impl Proxy {
         } else {
             self.judge(&path, rewrites, &answer, kept.as_deref())
         };
+        let judged = judged.map_err(|error| client.named(error));
         let (stored, may_keep) = judged.inspect_err(|error| client.unusable(error, fetch.asker.class))?;
         if let Some(early) = inner.early.get() {
             early.offer(&path, &answer).await;

@@ -2,6 +2,7 @@
 //!
 //! Callers: [`crate::app`].
 
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::server::{Fds, ListenFds, ShutdownWatch};
 use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
-use socket2::SockRef;
+use rustix::io::Errno;
+use socket2::{Domain, SockRef, Socket, Type};
 
 /// How many bytes a connection may have unsent in the kernel (Linux `TCP_NOTSENT_LOWAT`). Without a bound it is up to
 /// `net.ipv4.tcp_wmem`, 4 MiB, and some thousand clients that read slowly take all the memory that the kernel has for
@@ -19,11 +21,33 @@ const MOST_UNSENT: u32 = 32 << 10;
 
 /// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}")]
+#[error("{key}: cannot listen on {address}: {source}; {}", what_to_do(source))]
 pub struct BindError {
+    /// The key of the configuration, or the option.
+    pub key: &'static str,
     pub address: SocketAddr,
     /// Why.
-    pub source: std::io::Error,
+    pub source: io::Error,
+}
+
+fn what_to_do(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            "stop the program that listens there (`ss -ltnp` names it), or set another address or port"
+        }
+        ErrorKind::AddrNotAvailable => "set an address of this machine; 0.0.0.0 and [::] are all its addresses",
+        ErrorKind::PermissionDenied => {
+            "set a port above 1023, or let this program use lower ports (CAP_NET_BIND_SERVICE, or socket activation)"
+        }
+        _ => "set another address",
+    }
+}
+
+impl BindError {
+    /// Whether this machine has no IPv6 at all.
+    pub(crate) fn is_without_ipv6(&self) -> bool {
+        self.address.is_ipv6() && self.source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
+    }
 }
 
 /// A bound socket that does not accept yet.
@@ -34,13 +58,28 @@ pub(crate) struct Bound {
     listener: TcpListener,
 }
 
-/// Binds an address.
+/// Binds an address. With `only_v6`, an IPv6 address leaves its port to IPv4 listeners; without it, `[::]` takes
+/// IPv4 connections too, whatever the system's default (`net.ipv6.bindv6only`).
 ///
 /// # Errors
 /// When it is taken, not ours, or not allowed.
-pub(crate) fn bind(address: SocketAddr) -> Result<Bound, BindError> {
-    let failed = |source| BindError { address, source };
-    TcpListener::bind(address).and_then(Bound::passed).map_err(failed)
+pub(crate) fn bind(key: &'static str, address: SocketAddr, only_v6: bool) -> Result<Bound, BindError> {
+    let listen = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            match socket.set_only_v6(only_v6) {
+                // Some systems always keep IPv4 and IPv6 apart.
+                Err(_) if !only_v6 => {}
+                set => set?,
+            }
+        }
+        socket.bind(&address.into())?;
+        // As long a queue as the system allows.
+        socket.listen(i32::MAX)?;
+        Bound::passed(socket.into())
+    };
+    listen().map_err(|source| BindError { key, address, source })
 }
 
 impl Bound {
@@ -48,7 +87,7 @@ impl Bound {
     ///
     /// # Errors
     /// When it cannot be used.
-    pub(crate) fn passed(listener: TcpListener) -> std::io::Result<Self> {
+    pub(crate) fn passed(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         #[cfg(target_os = "linux")]
         if let Err(error) = SockRef::from(&listener).set_tcp_notsent_lowat(MOST_UNSENT) {

@@ -27,6 +27,12 @@ pub enum ExportError {
     /// There is no snapshot yet.
     #[error("there is no snapshot to export yet")]
     Nothing,
+    /// Not all details are mirrored, although all are required.
+    #[error(
+        "the bundle would not be complete: {mirrored} of {of} details are mirrored. Export again when the copy is complete \
+         (`grandstand sync` fetches the rest), or without --require-complete"
+    )]
+    Incomplete { mirrored: u64, of: u64 },
     /// The base is not kept, or cannot be read.
     #[error("no delta can be made: {0}")]
     Base(#[source] SnapshotsError),
@@ -90,8 +96,15 @@ impl Snapshots {
     /// be shortened.
     ///
     /// # Errors
-    /// When there is nothing to export, the base is not kept, or something cannot be read or written.
-    pub fn export(&self, out: &mut File, since: Option<&str>, progress: Progress<'_>) -> Result<Exported, ExportError> {
+    /// When there is nothing to export, it is not `complete` although it must be, the base is not kept, or something
+    /// cannot be read or written.
+    pub fn export(
+        &self,
+        out: &mut File,
+        since: Option<&str>,
+        complete: bool,
+        progress: Progress<'_>,
+    ) -> Result<Exported, ExportError> {
         let served = self.current().get().ok_or(ExportError::Nothing)?;
         let hold = Hold::on(self, served.seq);
         let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
@@ -109,6 +122,10 @@ impl Snapshots {
             None => Ok(known.iter().filter(|detail| !is_same(base, detail.id)).copied().collect()),
         };
         let Output { written, known, wanted } = self.write_bundle(out, &served, base, &lacks, progress)?;
+        let (mirrored, of) = (known.len() as u64, served.dataset.len() as u64);
+        if complete && mirrored < of {
+            return Err(ExportError::Incomplete { mirrored, of });
+        }
         let is_exact = base.is_none() || before.is_some();
         // Without a record, the details of the base are unknown.
         let held = wanted.filter(|_| !is_exact).unwrap_or(known);

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::changes::Feed;
 use super::follow::{self, Followed};
-use super::{Snapshots, SnapshotsError};
+use super::{Policy, Snapshots, SnapshotsError};
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -264,6 +264,9 @@ pub(crate) const SIZES: &str = "sizes";
 /// valid, so an attacker could otherwise take the data back.
 const HIGHEST: &str = "import/highest";
 
+/// The key of the address of the origin whose data this is.
+pub(crate) const ORIGIN: &str = "origin";
+
 /// The verified content to import.
 pub(super) struct Import<'a> {
     /// The snapshot.
@@ -298,6 +301,8 @@ pub struct Imported {
     pub is_older: bool,
     /// Whether it is current; `false` during a rollback.
     pub is_served: bool,
+    /// A warning that it is another origin's data.
+    pub foreign: Option<String>,
 }
 
 impl Snapshots {
@@ -335,9 +340,7 @@ impl Snapshots {
                 newest_confirmed: at(newest.meta.confirmed_ms),
             });
         }
-        if let Some(newest) = newest.as_ref().filter(|_| self.0.policy.has_origin) {
-            self.unless_foreign(&meta, &newest.meta)?;
-        }
+        let foreign = self.foreign(&meta, newest.as_ref().map(|newest| &newest.meta))?;
         // Its sequence number says that a head is newer, also one that takes the data back.
         let allow_older = import.allow_older || followed.is_some();
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
@@ -369,6 +372,7 @@ impl Snapshots {
             before: newest.map(|newest| newest.dataset.id.clone()),
             is_older,
             is_served: notes.rolled_back.is_none(),
+            foreign,
         };
         tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "snapshot imported");
         Ok(imported)
@@ -394,14 +398,30 @@ impl Snapshots {
         }
     }
 
-    /// Refuses data of another origin than the stored data's.
-    fn unless_foreign(&self, new: &SnapshotMeta, own: &SnapshotMeta) -> Result<(), SnapshotsError> {
-        let (Some(theirs), Some(ours)) = (&new.origin, &own.origin) else { return Ok(()) };
+    /// What is to be told of data of another origin than this one's.
+    ///
+    /// # Errors
+    /// When the data of a mirror would be replaced by it.
+    fn foreign(&self, new: &SnapshotMeta, own: Option<&SnapshotMeta>) -> Result<Option<String>, SnapshotsError> {
+        let Some(theirs) = &new.origin else { return Ok(None) };
         let url = Url::parse(theirs).ok();
         let is_theirs = |address: &String| address == theirs || Url::parse(address).ok() == url;
-        if is_theirs(ours) || self.0.policy.origins.iter().any(is_theirs) {
-            return Ok(());
+        let Policy { origins, has_origin, .. } = &self.0.policy;
+        if origins.iter().any(is_theirs) {
+            return Ok(None);
         }
-        Err(SnapshotsError::Foreign { theirs: theirs.clone(), ours: ours.clone() })
+        let own = own.and_then(|own| own.origin.clone());
+        if let Some(ours) = own.clone().filter(|ours| *has_origin && !is_theirs(ours)) {
+            return Err(SnapshotsError::Foreign { theirs: theirs.clone(), ours });
+        }
+        let here = || Ok::<_, StoreError>(self.0.store.state(ORIGIN)?.and_then(|url| String::from_utf8(url).ok()));
+        let (ours, what) = match origins.first() {
+            Some(ours) => (Some(ours.clone()), "origin.url is"),
+            None => (here()?.or(own), "the data directory is for"),
+        };
+        Ok(ours.filter(|ours| !is_theirs(ours)).map(|ours| {
+            let then = if *has_origin { "; the next refresh replaces whatever differs" } else { "" };
+            format!("the bundle's data comes from {theirs}, but {what} {ours}{then}")
+        }))
     }
 }

@@ -143,6 +143,19 @@ impl DataDir {
         self.write(Some(admin))
     }
 
+    /// Looks whether it can be seen which process has the directory open. There may be no such directory.
+    ///
+    /// # Errors
+    /// When the lock file, or else the directory, cannot be read.
+    pub(crate) fn expect_readable(path: &Path) -> io::Result<()> {
+        let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        let read = match files::read(&path.join(LOCK)) {
+            Err(error) if missing(&error) => File::open(path),
+            read => read,
+        };
+        read.map(drop).or_else(|error| if missing(&error) { Ok(()) } else { Err(error) })
+    }
+
     /// The process that has the directory open, if any.
     pub fn holder(path: impl AsRef<Path>) -> Option<Holder> {
         let path = path.as_ref();
@@ -165,9 +178,21 @@ impl DataDir {
         fs::symlink_metadata(&store).is_ok() || files::aside_of(&store).exists() || Self::holder(path).is_some()
     }
 
+    /// Whether a snapshot was published into a directory's store. Changes nothing; a store that cannot be read counts.
+    pub fn has_snapshot(path: impl AsRef<Path>) -> bool {
+        let store = path.as_ref().join(STORE);
+        files::is_file(&store) && !database::is_empty(&store)
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The same, from the root on.
+    pub(crate) fn absolute(&self) -> String {
+        let path = self.path.canonicalize().or_else(|_| std::path::absolute(&self.path));
+        path.unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
     pub(super) fn store_file(&self) -> PathBuf {

@@ -184,6 +184,12 @@ pub(super) fn format_of(transaction: &ReadTransaction) -> Result<u64, Fault> {
     record::number(&transaction.open_table(META)?, META_FORMAT)
 }
 
+/// Whether nothing was published into a file yet. `false` if it cannot be read.
+pub(super) fn is_empty(path: &Path) -> bool {
+    let current = guarded(|| record::number(&open_untouched(path)?.begin_read()?.open_table(META)?, META_CURRENT));
+    current.is_ok_and(|current| current == 0)
+}
+
 /// Refuses another format than [`FORMAT`].
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use http::header::{
     ACCEPT, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue, LAST_MODIFIED,
     RETRY_AFTER,
 };
+use url::Url;
 
 use crate::clock::WallTime;
 use crate::semantics::caching::ResponseDirectives;
@@ -179,6 +180,23 @@ pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, 
     }
 }
 
+const PERHAPS_TLS: &str = "; perhaps that port speaks TLS: then set origin.url to https://";
+
+/// What to change, if what was said to a request for `url` shows that `origin.url` is wrong.
+fn advice(url: &str, said: &impl ToString) -> &'static str {
+    let said = said.to_string();
+    let is_plain = url.starts_with("http://");
+    if url.contains("/api/api/") && said.contains("404") {
+        "; origin.url must end before /api, which is a part of each path"
+    } else if url.starts_with("https://") && said.contains("InvalidContentType") {
+        "; that port does not speak TLS: set origin.url to http://, or to the port for HTTPS"
+    } else if is_plain && (said == "400" || said.contains("invalid HTTP version")) {
+        PERHAPS_TLS
+    } else {
+        ""
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The CA file cannot be used.
@@ -199,11 +217,11 @@ pub enum AskError {
     #[error(transparent)]
     Spent(#[from] Spent),
     /// The origin refused: 429, or another status of failure.
-    #[error("the origin answered {status} to {}", Excerpt(path))]
+    #[error("the origin answered {status} to {}{}", Excerpt(path), advice(path, status))]
     Status {
         /// The status.
         status: u16,
-        /// The path.
+        /// The URL that was asked, or its path as far as the URL is not known: see [`AskError::at`].
         path: String,
         /// The pause that it asks for.
         retry_after: Option<Duration>,
@@ -217,7 +235,7 @@ pub enum AskError {
         after: Duration,
     },
     /// No connection, or one that broke.
-    #[error("no answer from the origin to {}: {}", Excerpt(path), Excerpt(reason))]
+    #[error("no answer from the origin to {}: {}{}", Excerpt(path), Excerpt(reason), advice(path, reason))]
     Connection {
         /// The path.
         path: String,
@@ -243,7 +261,7 @@ pub enum AskError {
         to: String,
     },
     /// No valid answer to this request.
-    #[error("the origin's answer to {} is not usable: {}", Excerpt(path), Excerpt(reason))]
+    #[error("the origin's answer to {} is not usable: {}{}", Excerpt(path), Excerpt(reason), advice(path, reason))]
     Nonsense {
         /// The path.
         path: String,
@@ -267,8 +285,8 @@ impl AskError {
         }
     }
 
-    /// The path; `None` when nothing was asked.
-    pub fn path(&self) -> Option<&str> {
+    /// The URL that was asked, or its path; `None` when nothing was asked.
+    pub const fn asked(&self) -> Option<&String> {
         match self {
             Self::Spent(_) => None,
             Self::Status { path, .. }
@@ -278,6 +296,34 @@ impl AskError {
             | Self::Redirect { path, .. }
             | Self::Nonsense { path, .. } => Some(path),
         }
+    }
+
+    const fn asked_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Spent(_) => None,
+            Self::Status { path, .. }
+            | Self::Timeout { path, .. }
+            | Self::Connection { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Redirect { path, .. }
+            | Self::Nonsense { path, .. } => Some(path),
+        }
+    }
+
+    /// The same, with the whole URL that was asked. `has_answered`: the origin has given an answer before.
+    #[must_use]
+    pub(super) fn at(mut self, base: &Url, has_answered: bool) -> Self {
+        if let Some(path) = self.asked_mut().filter(|path| path.starts_with('/')) {
+            path.insert_str(0, base.as_str().trim_end_matches('/'));
+            // Many servers of TLS close a connection that begins otherwise; so does any server that stops.
+            if let Self::Connection { reason, reached: true, .. } = &mut self
+                && !has_answered
+                && base.scheme() == "http"
+            {
+                reason.push_str(PERHAPS_TLS);
+            }
+        }
+        self
     }
 
     /// Whether the answer itself was bad, rather than absent: 502 instead of 503 for a client.
@@ -306,14 +352,7 @@ impl AskError {
     #[must_use]
     pub(super) fn shortened(mut self) -> Self {
         const LONGEST: usize = 200;
-        if let Self::Status { path, .. }
-        | Self::Timeout { path, .. }
-        | Self::Connection { path, .. }
-        | Self::TooLarge { path, .. }
-        | Self::Redirect { path, .. }
-        | Self::Nonsense { path, .. } = &mut self
-            && path.len() > LONGEST
-        {
+        if let Some(path) = self.asked_mut().filter(|path| path.len() > LONGEST) {
             let end = (0..=LONGEST).rev().find(|end| path.is_char_boundary(*end));
             path.truncate(end.unwrap_or_default());
             path.push('\u{2026}');

@@ -14,7 +14,8 @@ use http::{Method, Version};
 use url::Url;
 
 use crate::clock::backoff::{Jitter, doubled};
-use crate::clock::{Clock, Monotonic, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
+use crate::semantics::excerpt::Excerpt;
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
@@ -186,7 +187,7 @@ impl OriginClient {
     /// When there is no usable answer; the budget then pauses where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         let witness = self.witness(&asker, !asker.spare);
-        let outcome = self.follow(path, validators, asker).await;
+        let outcome = self.follow(path, validators, asker).await.map_err(|error| self.named(error));
         match &outcome {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error, witness),
@@ -207,6 +208,7 @@ impl OriginClient {
             Ok((429 | 503, answer)) => judge(path, answer, asker.class),
             outcome => outcome.map(|(_, answer)| answer),
         };
+        let outcome = outcome.map_err(|error| self.named(error));
         match &outcome {
             Ok(_) | Err(AskError::TooLarge { .. }) => self.succeeded(),
             Err(error) => self.failed(error, witness),
@@ -348,6 +350,11 @@ impl OriginClient {
         }
     }
 
+    /// An error with the whole URL that was asked.
+    pub fn named(&self, error: AskError) -> AskError {
+        error.at(&self.config.base, self.status.has_answered())
+    }
+
     /// Whose request this is. `is_ours`: as in [`Witness`].
     pub fn witness(&self, asker: &Asker, is_ours: bool) -> Witness {
         let alone = asker.client.filter(|_| !asker.was_well);
@@ -367,6 +374,7 @@ impl OriginClient {
         }
         let paused = !self.budget.view().paused.is_zero();
         let Judgement { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
+        self.name_url(error);
         let own = outage.map(|failures| {
             // Its return shows within seconds, and the tries until then leave most of the budget.
             let longest = self.bounds.load().longest_pause.min(Duration::from_secs(4));
@@ -380,20 +388,28 @@ impl OriginClient {
         self.tell(error, witness.class, span);
         if let Some(span) = span {
             self.budget.pause(span);
+            self.budget.asked_to_pause(asked.unwrap_or_default());
         }
     }
 
     /// An answer to a request of this class came and is not usable.
     pub fn unusable(&self, error: &AskError, class: Class) {
         self.status.error(error, self.clock.now_wall());
+        self.name_url(error);
         self.tell(error, class, None);
+    }
+
+    /// Adds to the last error what was asked.
+    pub(crate) fn name_url(&self, error: &AskError) {
+        let url = error.asked().map(|url| Excerpt(url).to_string());
+        self.status.update(|picture| picture.last_error.iter_mut().for_each(|last| last.url.clone_from(&url)));
     }
 
     fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
         let now = self.clock.now_mono();
         if let Some(span) = pause {
             if let Some(failures) = self.told.left_alone(now) {
-                let pause_seconds = span.as_secs_f32();
+                let pause_seconds = ceil_seconds(span);
                 tracing::warn!(%error, failures, pause_seconds, "requests to the origin are paused");
             }
         } else if class == Class::Client

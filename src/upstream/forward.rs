@@ -142,6 +142,7 @@ impl Forwarder {
             .attempt(&sending.method, &path, &sending.asker, exchange, |answer| answer.status().as_u16())
             .await;
         let failed = |error: &AskError| self.origin.failed(error, self.origin.witness(&sending.asker, false));
+        let answered = answered.map_err(|error| self.origin.named(error));
         let arrived = self.arrived(answered.inspect_err(failed)?);
         self.heed(&path, &arrived, &sending);
         Ok(arrived)
@@ -155,6 +156,7 @@ impl Forwarder {
             return;
         }
         let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };
+        let error = self.origin.named(error);
         if status == 429 && !speaks_for_all(sending) {
             // Perhaps only that client's own allowance is used up.
             self.origin.unusable(&error, sending.asker.class);

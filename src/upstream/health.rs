@@ -96,7 +96,7 @@ impl Health {
             AskError::Status { retry_after, .. } => *retry_after,
             _ => None,
         };
-        let target = ContentHash::of(error.path().unwrap_or_default().as_bytes());
+        let target = ContentHash::of(error.asked().map_or(&[][..], |path| path.as_bytes()));
         // If there was no connection, the origin is down, whatever the request was.
         let unreached = matches!(error, AskError::Connection { reached: false, .. });
         let household = witness.household.filter(|_| !unreached);
@@ -482,7 +482,7 @@ mod tests {
             failures.failed(&Key::origin(&path), &AskError::nonsense(&path, "HTML"), now);
         }
         let told = failures.resting(&Key::origin(&path), now).unwrap();
-        assert!(told.path().unwrap().len() <= 204, "{told}");
+        assert!(told.asked().unwrap().len() <= 204, "{told}");
         assert!(failures.resting(&Key::origin(format!("{path}x")), now).is_none());
     }
 

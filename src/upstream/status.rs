@@ -51,11 +51,13 @@ pub struct LastError {
     pub at: Option<String>,
     /// What happened, for people: an excerpt, because an origin can make it as long as it likes.
     pub message: String,
+    /// What the origin was asked for; `None`: it is about something else.
+    pub url: Option<String>,
 }
 
 impl LastError {
     fn new(message: &impl std::fmt::Display, now: WallTime) -> Self {
-        Self { at: now.rfc3339(), message: Excerpt(message).to_string() }
+        Self { at: now.rfc3339(), message: Excerpt(message).to_string(), url: None }
     }
 }
 
@@ -122,6 +124,8 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// The judgement on recent failures.
     pub health: Health,
+    /// Whether it has given an answer since the start.
+    pub has_answered: bool,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
     /// Until the head of an answer arrived, by class.
@@ -171,6 +175,11 @@ impl OriginStatus {
         self.0.lock().clone()
     }
 
+    /// Whether the origin has given an answer since the start.
+    pub fn has_answered(&self) -> bool {
+        self.0.lock().has_answered
+    }
+
     /// Changes a part of it.
     pub fn update<T>(&self, change: impl FnOnce(&mut Picture) -> T) -> T {
         change(&mut self.0.lock())
@@ -196,6 +205,7 @@ impl OriginStatus {
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.health.answered();
+        picture.has_answered = true;
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }
@@ -218,10 +228,10 @@ impl OriginStatus {
         self.0.lock().last_error = Some(LastError::new(message, now));
     }
 
-    /// One more request of the pass is done.
+    /// One more request is done; it may be one of the pass.
     pub fn pass_advanced(&self) {
         if let Some(pass) = &mut self.0.lock().pass {
-            pass.done += 1;
+            pass.done = (pass.done + 1).min(pass.of.max(pass.done));
         }
     }
 

@@ -12,6 +12,7 @@ mod harness;
 mod origin_faults;
 
 mod access_log;
+mod actions;
 mod admin;
 mod answers;
 mod assumptions;

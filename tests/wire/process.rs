@@ -1,15 +1,19 @@
 //! The process: exit codes, signals, the command line, and who may use a data directory.
 
+mod limits;
+mod status;
 mod sync;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::Method;
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Reply, http2_client, plain_client};
+use crate::client::{Reply, http2_client, plain_client, raw_get};
 use crate::harness::{PATIENCE, Process, Setup, origin, run, until, wait_until};
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -21,17 +25,85 @@ async fn an_address_that_is_taken_ends_it_at_once_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    for setup in [
-        Setup::offline().set("listen", &format!("[{address:?}]")),
-        Setup::offline().set("listen", &format!("[\"127.0.0.1:0\", {address:?}]")),
-        Setup::offline().set("admin.listen", &address),
+    for (key, setup) in [
+        ("listen", Setup::offline().set("listen", &format!("[{address:?}]"))),
+        ("listen", Setup::offline().set("listen", &format!("[\"127.0.0.1:0\", {address:?}]"))),
+        ("admin.listen", Setup::offline().set("admin.listen", &address)),
     ] {
         let start = Instant::now();
         let (code, said) = run(&setup.arguments(&["serve"], &dir.path().join("data"))).await;
         assert_eq!(code, 1, "{said}");
-        assert!(said.contains(&address), "{said}");
+        assert!(said.contains(&format!("grandstand: {key}: cannot listen on {address}: ")), "{said}");
+        assert!(said.contains("stop the program that listens there"), "{said}");
         assert!(start.elapsed() < Duration::from_secs(10));
     }
+}
+
+/// A port that no other program takes while this lives. A server can listen on it, in IPv4 and IPv6.
+pub fn reserved_port() -> (u16, [Socket; 2]) {
+    let reserve = |address: SocketAddr| {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        if address.is_ipv6() {
+            socket.set_only_v6(true).unwrap();
+        }
+        socket.bind(&address.into()).map(|()| socket)
+    };
+    loop {
+        let v4 = reserve(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+        let port = v4.local_addr().unwrap().as_socket().unwrap().port();
+        if let Ok(v6) = reserve(SocketAddr::from(([0; 16], port))) {
+            return (port, [v4, v6]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn ipv4_and_ipv6_share_a_port_and_one_ipv6_address_serves_both() {
+    let (port, _reserved) = reserved_port();
+    let any = [SocketAddr::from(([127, 0, 0, 1], port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
+    for listen in [["0.0.0.0", "[::]"], ["[::]", "0.0.0.0"], ["127.0.0.1", "[::]"], ["0.0.0.0", "[::1]"]] {
+        let listen = listen.map(|host| format!("{host}:{port}"));
+        let server = Setup::offline().set("listen", &format!("{listen:?}")).start().await;
+        for address in any {
+            assert_eq!(raw_get(address, "/nothing").await.status, 404, "{listen:?} {address}");
+        }
+        assert_eq!(server.status().await["listen"], serde_json::json!(listen));
+    }
+    let server = Setup::offline().set("listen", "[::]:0").set("admin.listen", "[::]:0").start().await;
+    for host in ["127.0.0.1", "::1"] {
+        let at = |port| SocketAddr::new(host.parse().unwrap(), port);
+        assert_eq!(raw_get(at(server.public.port()), "/nothing").await.status, 404, "{host}");
+        let livez = format!("http://{}/livez", at(server.admin.port()));
+        assert_eq!(plain_client().get(livez).send().await.unwrap().status(), 200, "{host}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mixed = Setup::offline().set("listen", "0.0.0.0:8080").set("admin.listen", "[::]:8080");
+    let (code, said) = run(&mixed.arguments(&["check"], dir.path())).await;
+    assert!(code == 64 && said.contains("collides with"), "{said}");
+}
+
+#[tokio::test]
+async fn an_offline_server_without_data_says_that_it_has_no_origin() {
+    let no_source = "no snapshot has been imported yet, and origin.url is not set";
+    let mut server = Setup::offline().start().await;
+    wait_until("the log says it", || async { server.process.said().contains(no_source) }).await;
+    let said = server.process.said();
+    let line = said.lines().find(|line| line.contains(no_source)).unwrap();
+    assert!(line.contains("WARN") && line.contains("set origin.url") && line.contains("bundle import"), "{line}");
+    assert!(server.status().await["reasons"][0].as_str().unwrap().starts_with(no_source));
+    let check = server.setup.arguments(&["check"], &server.data_dir());
+    let (code, said) = run(&check).await;
+    assert!(code == 0 && said.contains(&format!("warning: {no_source}")), "{said}");
+    server.process.kill();
+    let (code, said) = run(&check).await;
+    assert!(code == 0 && said.contains(&format!("warning: {no_source}")), "an empty store: {said}");
+    let origin = origin(20).await;
+    let mut mirror = Setup::mirror_of(&origin).start().await;
+    mirror.settled(&origin).await;
+    mirror.process.kill();
+    let (code, said) = run(&Setup::offline().arguments(&["check"], &mirror.data_dir())).await;
+    assert!(code == 0 && !said.contains("warning"), "{said}");
 }
 
 #[tokio::test]
@@ -112,7 +184,7 @@ async fn a_public_url_on_a_loopback_port_that_nobody_listens_on_is_warned_of() {
     let server = setup.start().await;
     wait_until("serve warns", || async { server.process.said().contains("but no listener here has it") }).await;
     let elsewhere = run(&Setup::offline().arguments(&["check"], dir.path())).await.1;
-    assert!(!elsewhere.contains("warning"), "{elsewhere}");
+    assert!(!elsewhere.contains("public_url: "), "{elsewhere}");
 }
 
 #[tokio::test]
@@ -343,7 +415,7 @@ async fn status_of_an_unhealthy_server_fails_and_says_why_in_its_first_line() {
     // Without data it cannot be healthy.
     let empty = Setup::offline().start().await;
     let (code, said) = run(&words(&["status", "--admin", &empty.admin.to_string()])).await;
-    assert!(code == 1 && said.starts_with("unhealthy: no snapshot has been imported yet\n"), "{code} {said}");
+    assert!(code == 1 && said.starts_with("unhealthy: no snapshot has been imported yet, "), "{code} {said}");
 }
 
 /// A command's output on a terminal of its own, with these variables in its environment.
@@ -406,7 +478,8 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
     // One that cannot be bound is taken already.
     let taken = [8080, 9090].map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
     let dir = tempfile::tempdir().unwrap();
-    let mut demo = Process::spawn_in(&words(&["demo", "--listings", "200"]), dir.path());
+    let data = format!("data_dir={}", dir.path().join("data").display());
+    let mut demo = Process::spawn_in(&words(&["demo", "--listings", "200", "--set", &data]), dir.path());
     wait_until("the demo is complete", || {
         assert_eq!(demo.ended(), None, "{}", demo.said());
         let complete = demo.said().contains("complete       200 listings");
@@ -441,6 +514,34 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
 }
 
 #[tokio::test]
+async fn the_demo_leaves_nothing_in_the_temporary_folder() {
+    let demo = |dir: &Path, limit: &str| {
+        let under = format!(r#"ulimit {limit}; TMPDIR={} exec "$0" "$@""#, dir.display());
+        let setup = Setup::offline().without("ttl").without("public_url").under(&["bash", "-c", &under]);
+        setup.demo()
+    };
+    let left = |dir: &Path| std::fs::read_dir(dir).unwrap().count();
+    for signal in ["INT", "TERM"] {
+        let dir = tempfile::tempdir().unwrap();
+        let demo = demo(dir.path(), "-c 0");
+        wait_until("it is ready", || async { demo.said().contains("ready          ") }).await;
+        assert_eq!(left(dir.path()), 1, "{}", demo.said());
+        assert!(
+            demo.said().contains("until the demo ends") && !demo.said().contains("After Ctrl-C"),
+            "{}",
+            demo.said()
+        );
+        demo.signal(signal);
+        let (code, said) = demo.end().await;
+        assert_eq!((code, left(dir.path())), (0, 0), "{said}");
+    }
+    // A store that cannot be written.
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = demo(dir.path(), "-f 1").end().await;
+    assert!(code == 1 && said.contains("no space left") && left(dir.path()) == 0, "{code} {said}");
+}
+
+#[tokio::test]
 async fn the_demo_takes_no_other_port_than_one_that_was_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -457,6 +558,6 @@ async fn several_addresses_are_listened_on() {
         status["listen"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().parse().unwrap()).collect();
     assert_eq!(addresses.len(), 2);
     for address in addresses {
-        assert_eq!(crate::client::raw_get(address, "/nothing").await.status, 404);
+        assert_eq!(raw_get(address, "/nothing").await.status, 404);
     }
 }

@@ -20,11 +20,13 @@ use sample_origin::World;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::client::{Reply, connect_from, drip};
 use crate::harness::openssl::certificate;
 use crate::harness::{Server, Setup, origin, quickest, run, until, wait_until};
+use crate::process::reserved_port;
 
 const NAME: &str = "DNS:localhost,IP:127.0.0.1";
 const DAYS: [&str; 2] = ["-days", "2"];
@@ -58,7 +60,7 @@ pub fn client(dir: &Path) -> reqwest::ClientBuilder {
 async fn connect(address: SocketAddr, dir: &Path, protocols: &[&str]) -> TlsStream<TcpStream> {
     let tcp = TcpStream::connect(address).await.unwrap();
     let name = ServerName::from(address.ip());
-    tokio_rustls::TlsConnector::from(Arc::new(config(dir, protocols))).connect(name, tcp).await.unwrap()
+    TlsConnector::from(Arc::new(config(dir, protocols))).connect(name, tcp).await.unwrap()
 }
 
 /// What a client that trusts the authority of `dir` only offers.
@@ -342,7 +344,18 @@ async fn https_addresses_are_bound_like_others() {
     let (code, said) =
         run(&setup.clone().set("tls.listen", &format!("[{address:?}]")).arguments(&["serve"], &data)).await;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+    assert!(said.contains(&format!("tls.listen: cannot listen on {address}")), "{said}");
+    let (port, _reserved) = reserved_port();
+    let both = [format!("0.0.0.0:{port}"), format!("[::]:{port}")];
+    let server = setup.clone().set("tls.listen", &format!("{both:?}")).start().await;
+    assert_eq!(server.status().await["tls"]["listen"], serde_json::json!(both));
+    let (connector, name) =
+        (TlsConnector::from(Arc::new(config(dir.path(), &[]))), ServerName::try_from("127.0.0.1").unwrap());
+    for host in ["127.0.0.1", "::1"] {
+        let tcp = TcpStream::connect((host, port)).await.unwrap();
+        connector.connect(name.clone(), tcp).await.unwrap();
+    }
+    drop(server);
     let server = setup.set("tls.listen", r#"["127.0.0.1:0", "127.0.0.1:0"]"#).start().await;
     let status = server.status().await;
     for address in status["tls"]["listen"].as_array().unwrap() {

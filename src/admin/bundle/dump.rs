@@ -18,6 +18,8 @@ pub(super) enum Wanted {
     Bundle {
         /// The base of a delta; `None`: a full bundle.
         since: Option<String>,
+        /// Whether every detail must be in it.
+        complete: bool,
     },
     /// A dump.
     Dump(DumpKind),
@@ -25,7 +27,7 @@ pub(super) enum Wanted {
 
 /// What a query asks for.
 pub(super) fn wanted(query: Option<&str>) -> Result<Wanted, Failed> {
-    let (mut since, mut format) = (None, None);
+    let (mut since, mut format, mut complete) = (None, None, false);
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
             Some(("since", id)) if !id.is_empty() && since.is_none() => {
@@ -35,16 +37,20 @@ pub(super) fn wanted(query: Option<&str>) -> Result<Wanted, Failed> {
                 let unknown = || Failed::Query(format!("{name:?} is not a format: {}", names()));
                 format = Some(if name == "bundle" { None } else { Some(DumpKind::of_name(name).ok_or_else(unknown)?) });
             }
+            Some(("complete", "true")) if !complete => complete = true,
             _ => {
-                let why = format!("{pair:?} is not understood: there are `since` and `format`, each once");
+                let why =
+                    format!("{pair:?} is not understood: there are `since`, `format` and `complete=true`, each once");
                 return Err(Failed::Query(why));
             }
         }
     }
-    match (format.flatten(), since) {
-        (Some(_), Some(_)) => Err(Failed::Query("only bundles have a `since`: a dump is always whole".to_owned())),
-        (Some(kind), None) => Ok(Wanted::Dump(kind)),
-        (None, since) => Ok(Wanted::Bundle { since }),
+    match format.flatten() {
+        Some(_) if since.is_some() || complete => {
+            Err(Failed::Query("`since` and `complete` are for bundles: a dump has the whole snapshot".to_owned()))
+        }
+        Some(kind) => Ok(Wanted::Dump(kind)),
+        None => Ok(Wanted::Bundle { since, complete }),
     }
 }
 
@@ -84,12 +90,13 @@ mod tests {
 
     #[test]
     fn a_query_names_a_base_or_a_format_or_nothing() {
-        let bundle = |since: Option<&str>| Wanted::Bundle { since: since.map(str::to_owned) };
+        let bundle = |since: Option<&str>| Wanted::Bundle { since: since.map(str::to_owned), complete: false };
         for (query, expected) in [
             (None, bundle(None)),
             (Some(""), bundle(None)),
             (Some("since=a%62"), bundle(Some("ab"))),
             (Some("format=bundle&since=ab"), bundle(Some("ab"))),
+            (Some("complete=true"), Wanted::Bundle { since: None, complete: true }),
             (Some("format=csv"), Wanted::Dump(DumpKind::Csv)),
             (Some("format=details-ndjson"), Wanted::Dump(DumpKind::Details)),
         ] {
@@ -105,6 +112,8 @@ mod tests {
             "format=xml",
             "format=csv&format=csv",
             "format=csv&since=ab",
+            "format=csv&complete=true",
+            "complete=yes",
         ] {
             assert!(wanted(Some(wrong)).is_err(), "{wrong}");
         }

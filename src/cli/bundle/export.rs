@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Seek, Write};
+use std::io::{BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ use crate::app::core::open_snapshots;
 use crate::bundle::signature::{self, Signer, open_file};
 use crate::bundle::{Bundle, Manifest};
 use crate::cli::server::Holder;
-use crate::cli::terminal::{bytes_bar, counting, start_log};
+use crate::cli::terminal::{Output, bytes_bar, counting, say, start_log, tell};
 use crate::cli::{Failure, load_for_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
@@ -53,6 +53,11 @@ pub(super) struct Export {
     /// Give the id of a snapshot that grandstand still keeps, or the file of an earlier export of it.
     #[arg(long, value_name = "ID|FILE")]
     since: Option<String>,
+    /// Fail, and write nothing, unless the details of all listings are mirrored
+    ///
+    /// For timers: without it, a bundle with a part of the details is written.
+    #[arg(long)]
+    require_complete: bool,
     /// Sign with this secret key of the minisign tool
     ///
     /// The signature is written to FILE.minisig. If the key has a password, it is read from the terminal
@@ -96,7 +101,7 @@ pub(super) enum ExportError {
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
-    #[error("--since and --sign are for bundles: leave --format out")]
+    #[error("--since, --sign and --require-complete are for bundles: leave --format out")]
     NotForDumps,
     #[error("a bundle cannot be written to standard output, because it is read again to verify it: name a file")]
     NoFile,
@@ -107,7 +112,7 @@ impl Export {
         let config = load_for_snapshots(&self.sources)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {
-            if self.since.is_some() || self.sign.is_some() {
+            if self.since.is_some() || self.sign.is_some() || self.require_complete {
                 return Err(Failure::usage(ExportError::NotForDumps));
             }
             return export_dump(&config, kind, &self.file, self.json);
@@ -120,10 +125,13 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        let made = make(&config, unfinished.file(), since.as_deref()).map_err(|failure| match failure {
-            Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
-            wrong => wrong,
-        })?;
+        let made =
+            make(&config, unfinished.file(), since.as_deref(), self.require_complete).map_err(
+                |failure| match failure {
+                    Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
+                    wrong => wrong,
+                },
+            )?;
         // Verified as an import will do it.
         let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
@@ -147,19 +155,19 @@ impl Export {
         if let Some((_data_dir, snapshots, exported)) = made
             && let Err(error) = snapshots.remember(exported)
         {
-            eprintln!("warning: this export could not be recorded ({error}); a delta from it may be impossible");
+            tell(format!("warning: this export could not be recorded ({error}); a delta from it may be impossible"));
         }
         if self.json {
             let key = signed.map(|(_, key)| key.to_string());
             let state = if key.is_some() { "verified" } else { "none" };
             let told = told(&self.file, "exported", manifest, &json!({ "state": state, "key": key }))?;
-            println!("{told}");
+            say(told)?;
             return Ok(ExitCode::SUCCESS);
         }
-        println!("{}: {}, {}", self.file.display(), what(manifest), counted(bytes, "byte"));
-        println!("{}", coverage(manifest));
+        say(format!("{}: {}, {}", self.file.display(), what(manifest), counted(bytes, "byte")))?;
+        say(coverage(manifest))?;
         if let Some((path, key)) = signed {
-            println!("signed by the key {key}: {}", path.display());
+            say(format!("signed by the key {key}: {}", path.display()))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -170,27 +178,30 @@ fn make(
     config: &Config,
     out: &mut File,
     since: Option<&str>,
+    complete: bool,
 ) -> Result<Option<(DataDir, Snapshots, Exported)>, Failure> {
     let (made, is_exact, is_whole) = match Holder::find(config, open_snapshots)? {
         Holder::Here(data_dir, snapshots) => {
-            let exported = snapshots.export(out, since, &mut counting("details"))?;
+            let exported = snapshots.export(out, since, complete, &mut counting("details"))?;
             let (is_exact, is_whole) = (exported.is_exact, exported.is_whole);
             (Some((data_dir, snapshots, exported)), is_exact, is_whole)
         }
         Holder::There(server) => {
-            let query = since.map(|id| format!("?since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+            let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+            let query =
+                format!("?format=bundle{}{}", since.unwrap_or_default(), if complete { "&complete=true" } else { "" });
             out.set_len(0).and_then(|()| out.rewind())?;
-            let head = server.download(&query.unwrap_or_default(), "the server is writing the bundle", out)?;
+            let head = server.download(&query, "the server is writing the bundle", out)?;
             let unless_denied = |name| head.get(name).is_none_or(|told| told != "false");
             (None, unless_denied(EXACT), unless_denied(WHOLE))
         }
     };
     if !is_whole {
-        eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
+        tell("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
     if !is_exact {
-        eprintln!(
-            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export"
+        tell(
+            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export",
         );
     }
     Ok(made)
@@ -231,7 +242,7 @@ fn base(since: &str) -> Result<String, Failure> {
 /// Writes a dump into a file, which has its name when it is whole, or to standard output.
 fn export_dump(config: &Config, kind: DumpKind, path: &Path, json: bool) -> Result<ExitCode, Failure> {
     if path.as_os_str() == "-" {
-        let mut out = Watching { out: io::stdout().lock(), is_closed: false };
+        let mut out = Output::default();
         return match make_dump(config, kind, &mut out) {
             // The reader has ended, as `head` does: the exit code that a shell gives for that.
             Err(_) if out.is_closed => Ok(ExitCode::from(128 + 13)),
@@ -243,9 +254,9 @@ fn export_dump(config: &Config, kind: DumpKind, path: &Path, json: bool) -> Resu
     let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
     if json {
         let told = json!({ "exported": true, "file": file, "format": format, "snapshot": snapshot, "bytes": bytes });
-        println!("{told}");
+        say(told)?;
     } else {
-        println!("{file}: snapshot {snapshot} as {format}, {bytes} bytes");
+        say(format!("{file}: snapshot {snapshot} as {format}, {bytes} bytes"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -276,32 +287,7 @@ fn make_dump(config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<Str
     write::write(kind, &published.dataset, details, &mut out, &mut counting("listings"))?;
     out.flush()?;
     if damaged.get() > 0 {
-        eprintln!("warning: {} stored details are damaged and were left out", damaged.get());
+        tell(format!("warning: {} stored details are damaged and were left out", damaged.get()));
     }
     Ok(published.dataset.id.to_string())
-}
-
-/// Notices that nobody reads what is written.
-struct Watching<W> {
-    out: W,
-    is_closed: bool,
-}
-
-impl<W: Write> Watching<W> {
-    fn noticed<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
-        self.is_closed |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
-        result
-    }
-}
-
-impl<W: Write> Write for Watching<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes);
-        self.noticed(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.out.flush();
-        self.noticed(flushed)
-    }
 }

@@ -10,6 +10,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("listen", "\"localhost\"", "\"localhost\" is not an IP address and a port"),
     ("listen[0]", "[\"localhost:80\"]", "an IP address and a port"),
     ("listen", "[\"127.0.0.1:80\", \"127.0.0.1:80\"]", "collides with"),
+    ("listen", "[\"[::]:80\", \"[::1]:80\"]", "collides with"),
     ("public_url", "\"/relative\"", "absolute URL"),
     ("public_url", "\"http://a/?q=1\"", "without query"),
     ("data_dir", "\"\"", "is not a path"),
@@ -72,6 +73,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("passthrough.request_headers[1]", "[\"*\", \"X-Forwarded-For\"]", "may be forwarded"),
     ("admin.listen", "\"127.0.0.1:8080\"", "collides with \"127.0.0.1:8080\" of listen"),
     ("admin.listen", "\"0.0.0.0:8080\"", "collides with"),
+    ("admin.listen", "\"[::]:8080\"", "collides with"),
     ("admin.listen", "9090", "an IP address and a port"),
     ("admin.hosts", "1", "a list such as [\"mirror.internal\"]"),
     ("admin.hosts[0]", "[\"mirror:9090\"]", "without a port"),
@@ -209,6 +211,8 @@ fn what_is_probably_not_meant_is_a_warning() {
         ),
         ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
         ("mirror.enabled = false", vec!["mirror.enabled"]),
+        ("origin.url = \"http://a/base/api/\"", vec!["origin.url"]),
+        ("origin.url = \"http://a/apis\"", vec![]),
         ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),
     ];
     for (text, want) in cases {

@@ -170,7 +170,7 @@ impl Details {
         let (this, stamps) = (self.clone(), client.stamps().clone());
         let (volatile, summary) = (volatile.clone(), summary.clone());
         let taking = move || this.take(&path, asked_with.as_ref(), &answer, &volatile, &summary, &stamps);
-        blocking(taking).await.inspect_err(|error| {
+        blocking(taking).await.map_err(|error: CopyError| error.named(client)).inspect_err(|error| {
             if let CopyError::Ask(error) = error {
                 client.unusable(error, class);
             }

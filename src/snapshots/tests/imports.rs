@@ -142,9 +142,10 @@ fn another_origins_data_is_imported_where_there_is_none_yet() {
         let origin = Some(origin.to_owned());
         import_with(&rig.snapshots, ids, SnapshotMeta { origin, ..meta(at_ms) }, &[], false)
     };
-    from(&[1], 100, "https://one.example").unwrap();
-    from(&[2], 200, "https://one.example/").unwrap();
-    from(&[3], 300, "https://alias.example").unwrap();
+    let told = from(&[1], 100, "https://one.example").unwrap().foreign.unwrap();
+    assert!(told.contains("https://one.example") && told.contains("https://alias.example"), "{told}");
+    assert!(from(&[2], 200, "https://one.example/").unwrap().foreign.is_some());
+    assert_eq!(from(&[3], 300, "https://alias.example").unwrap().foreign, None);
     let error = from(&[4], 400, "https://two.example").unwrap_err();
     assert!(matches!(error, SnapshotsError::Foreign { .. }) && error.to_string().contains("origin.aliases"), "{error}");
     assert_eq!(rig.snapshots.kept().len(), 3);

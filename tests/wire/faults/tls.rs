@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use sample_origin::Origin;
 use tempfile::TempDir;
 
-use crate::harness::{Setup, origin, wait_until};
+use crate::harness::{Server, Setup, origin, run, wait_until};
+use crate::tls::{address, with_tls};
 
 struct TlsFiles {
     child: Child,
@@ -69,24 +70,64 @@ fn serve(dir: &Path, origin: &Origin) -> TlsFiles {
     TlsFiles { child, port }
 }
 
-async fn refuses(setup: Setup, named: &str) {
+/// Starts a mirror that names a failure.
+async fn tells(setup: Setup, named: &str) -> Server {
     let server = setup.set("ttl", "1s").start().await;
     wait_until(&format!("the failure is told and names {named:?}"), || async {
         let status = server.status().await;
         let error = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
-        status["origin"]["state"] == "could-not-be-asked" && error.contains(named)
+        let state = status["origin"]["state"].as_str().unwrap_or_default();
+        ["could-not-be-asked", "nonsense"].contains(&state) && error.contains(named)
     })
     .await;
     assert_eq!(server.admin(http::Method::GET, "/readyz").await.status, 503);
+    server
+}
+
+async fn refuses(setup: Setup, named: &str) {
+    let server = tells(setup, named).await;
     server.get("/api/listings.json").await.assert_problem(503, &[]);
 }
 
 #[tokio::test]
 async fn tls_to_a_port_without_it_is_refused() {
     let origin = origin(20).await;
-    refuses(Setup::mirror_of(&origin).set("origin.url", &format!("https://{}", origin.addr())), "corrupt message")
-        .await;
+    let https = Setup::mirror_of(&origin).set("origin.url", &format!("https://{}", origin.addr()));
+    refuses(https, "that port does not speak tls: set origin.url to http://").await;
     assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn http_to_a_port_that_speaks_tls_is_told_in_words() {
+    let dir = TempDir::new().unwrap();
+    certificate(dir.path(), "IP:127.0.0.1");
+    let told = "perhaps that port speaks tls: then set origin.url to https://";
+    // It answers 400, as nginx does.
+    let tls = with_tls(Setup::offline(), dir.path()).start().await;
+    tells(Setup::offline().set("origin.url", &format!("http://{}", address(&tls).await)), told).await;
+    // It closes the connection.
+    let files = serve(dir.path(), &origin(20).await);
+    refuses(Setup::offline().set("origin.url", &format!("http://127.0.0.1:{}", files.port)), told).await;
+}
+
+#[tokio::test]
+async fn an_origin_that_was_never_reached_is_named_by_the_url_that_was_asked() {
+    let down = origin(20).await;
+    down.shutdown().await;
+    let asked = format!("{}/api/listings.json?per_page=100", down.url());
+    let server = Setup::mirror_of(&down).start().await;
+    wait_until("the log tells it", || async { server.process.said().contains(&asked) }).await;
+    wait_until("/status tells it", || async { server.status().await["last_error"].to_string().contains(&asked) }).await;
+    wait_until("a step has failed", || async { server.process.said().contains("a step of the mirror failed") }).await;
+    let said = server.process.said();
+    assert!(said.contains("there is no snapshot yet") && !said.contains("clients still get the current"), "{said}");
+
+    let origin = origin(20).await;
+    let twice = Setup::mirror_of(&origin).set("origin.url", &format!("{}/api", origin.url()));
+    let (code, said) = run(&twice.arguments(&["check"], &server.data_dir())).await;
+    assert!(code == 0 && said.contains("origin.url: ") && said.contains("end it before /api"), "{said}");
+    tells(twice, "/api/api/listings.json?per_page=100 is not usable: status 404; origin.url must end before /api")
+        .await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use sample_origin::{Switches, World};
 
 use super::{Desk, LIST, edit, mirrored};
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup};
+use crate::harness::{PUBLIC, Server, Setup, wait_until};
 
 /// A mirror of the origin on a copy of this desk's data, started after the origin's log was cleared.
 async fn seeded(desk: &Desk, origin: &sample_origin::Origin) -> Server {
@@ -147,4 +147,38 @@ async fn data_of_another_origin_seeds_a_mirror_with_a_warning_and_never_takes_on
     assert!(!said.contains("warning"), "{said}");
     // Without an origin the operator decides what is served.
     desk.does(&Setup::offline(), &desk.data(), &["import"], "other.gsb").await;
+}
+
+#[tokio::test]
+async fn data_of_another_origin_is_told_of_wherever_it_comes_in() {
+    let (other, others_mirror) = mirrored(60, Switches::default()).await;
+    let desk = Desk::new();
+    desk.does(&others_mirror.setup, &others_mirror.data_dir(), &["export"], "other.gsb").await;
+    let down = crate::harness::origin(20).await;
+    down.shutdown().await;
+    let names_both = |said: &str| {
+        let told = said.lines().find(|line| line.contains("the bundle's data comes from")).unwrap_or_default();
+        told.contains(&other.url()) && told.contains(&down.url())
+    };
+    // Over HTTP.
+    let mut mirror = Setup::mirror_of(&down).start().await;
+    let request = crate::client::plain_client().post(format!("http://{}/bundle", mirror.admin));
+    let answer = request.body(desk.bytes("other.gsb")).send().await.unwrap().text().await.unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert!(names_both(answer["warning"].as_str().unwrap()), "{answer}");
+    wait_until("the log tells it", || async { names_both(&mirror.process.said()) }).await;
+    mirror.process.kill();
+    // By a command that knows no origin, through the server and without it.
+    for stopped in [false, true] {
+        let mut mirror = Setup::mirror_of(&down).start().await;
+        if stopped {
+            mirror.process.kill();
+        }
+        let said = desk.does(&Setup::offline(), &mirror.data_dir(), &["import"], "other.gsb").await;
+        assert!(names_both(&said), "stopped: {stopped}: {said}");
+        let own = desk.does(&Setup::offline(), &desk.path(&stopped.to_string()), &["import"], "other.gsb").await;
+        assert!(!own.contains("warning"), "{own}");
+    }
+    let said = desk.does(&Setup::mirror_of(&down), &desk.data(), &["import", "--json"], "other.gsb").await;
+    assert!(said.contains("\"warning\":\"the bundle's data comes from"), "{said}");
 }

@@ -1,0 +1,89 @@
+//! `grandstand reload`, `refresh` and `purge`: actions of a running server, through its admin listener.
+//!
+//! Callers: [`super`].
+
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use http::Method;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::admin::facts::ReloadFacts;
+use crate::words::counted;
+
+use super::status::{Chosen, admin_url};
+use super::terminal::say;
+use super::{Failure, Sources, plain};
+
+/// Arguments of `grandstand reload` and `grandstand refresh`.
+#[derive(Debug, Args)]
+pub(super) struct ServerCommand {
+    #[command(flatten)]
+    sources: Sources,
+    /// Address of the admin listener
+    ///
+    /// Without it, the address is read from the data directory, or else from admin.listen.
+    #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
+    admin: Option<String>,
+    /// Print the server's answer as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `grandstand purge`.
+#[derive(Debug, Args)]
+pub(super) struct Purge {
+    /// Path whose answers are forgotten, for example /api/sports.json
+    ///
+    /// With a query, only the answer to that query is forgotten.
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_parser = NonEmptyStringValueParser::new())]
+    path: Option<String>,
+    /// Forget every cached answer
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    command: ServerCommand,
+}
+
+impl ServerCommand {
+    /// Has the server read its configuration again.
+    pub(super) fn reload(&self) -> Result<ExitCode, Failure> {
+        self.perform(Method::POST, "/reload", |answer| {
+            let ReloadFacts { applied, needs_restart, .. } = ReloadFacts::deserialize(answer).unwrap_or_default();
+            let lines = [("reloaded", applied), ("needs a restart", needs_restart)].into_iter();
+            let lines = lines.filter(|(_, keys)| !keys.is_empty());
+            let lines: Vec<String> = lines.map(|(what, keys)| format!("{what}: {}", keys.join(", "))).collect();
+            if lines.is_empty() { "reloaded: the configuration has not changed".to_owned() } else { lines.join("\n") }
+        })
+    }
+
+    /// Has the server ask its origin, or its publisher, for changes.
+    pub(super) fn refresh(&self) -> Result<ExitCode, Failure> {
+        self.perform(Method::POST, "/refresh", |_| {
+            "the server refreshes now; `grandstand status` shows what it finds".to_owned()
+        })
+    }
+
+    fn perform(&self, method: Method, path: &str, told: impl Fn(&Value) -> String) -> Result<ExitCode, Failure> {
+        let chosen = Chosen::find(&self.sources, self.admin.as_ref())?;
+        chosen.expect(&chosen.server.look()?.facts)?;
+        let answer = chosen.server.json(method, path)?;
+        let text = if self.json { answer.to_string() } else { told(&answer) };
+        say(text.lines().map(plain).collect::<Vec<_>>().join("\n"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Purge {
+    /// Has the server forget cached answers.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let query = self.path.as_ref().map(|path| format!("?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC)));
+        let path = format!("/cache{}", query.unwrap_or_default());
+        self.command.perform(Method::DELETE, &path, |answer| {
+            format!("purged: {}", counted(answer["purged"].as_u64().unwrap_or(0), "resource"))
+        })
+    }
+}
