@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Args;
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid, getpid, kill_process};
 
 use crate::app::core::Core;
 use crate::app::error::AppError;
@@ -24,7 +24,7 @@ use crate::config::{BaseUrl, Config};
 use crate::words::counted;
 
 use super::sync::{INTERVAL, Stage, Watched};
-use super::terminal::{Display, say, start_log};
+use super::terminal::{Display, put, say, start_log};
 use super::{Failure, Sources, examine_to_serve, load_to_serve, source};
 
 const ROOT: u32 = 0;
@@ -109,7 +109,12 @@ impl Demo {
                 origin: child.id(),
                 data_dir: is_named.then(|| config.data_dir.display().to_string()),
             };
-            std::thread::Builder::new().name("progress".into()).spawn(move || follow(&watched, began, &lines))?;
+            std::thread::Builder::new().name("progress".into()).spawn(move || {
+                if !matches!(follow(&watched, began, &lines), Ok(true)) {
+                    // Nobody reads: as Ctrl-C does.
+                    let _ = kill_process(getpid(), Signal::INT);
+                }
+            })?;
         }
         match serve(&config, sockets, core, Some(source))? {}
     }
@@ -173,8 +178,8 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
     Ok((child, stdin, url))
 }
 
-/// Shows the progress, then the commands to paste, then the end of mirroring, as far as they can be written.
-fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
+/// Shows the progress, then the commands to paste, then the end of mirroring; returns whether anybody still reads.
+fn follow(watched: &Watched, began: Instant, lines: &Pasted) -> io::Result<bool> {
     let mut display = Display::default();
     let mut is_ready = false;
     loop {
@@ -184,15 +189,17 @@ fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
             drop(std::mem::take(&mut display));
             let seconds = began.elapsed().as_secs_f32();
             let url = lines.url();
-            let _ = say(format!("ready          {url} after {seconds:.1} s; details are still being fetched\n{lines}"));
+            if !put(&format!("ready          {url} after {seconds:.1} s; details are still being fetched\n{lines}\n"))?
+            {
+                return Ok(false);
+            }
         }
         let (word, done, of) = stage.count();
         display.count(word, done, of);
         if let Stage::Complete { listings } = stage {
             drop(display);
             let (all, seconds) = (counted(listings, "listing"), began.elapsed().as_secs_f32());
-            let _ = say(format!("complete       {all} with details after {seconds:.1} s; press Ctrl-C to stop"));
-            return;
+            return put(&format!("complete       {all} with details after {seconds:.1} s; press Ctrl-C to stop\n"));
         }
         std::thread::sleep(INTERVAL);
     }

@@ -535,6 +535,11 @@ async fn the_demo_leaves_nothing_in_the_temporary_folder() {
         let (code, said) = demo.end().await;
         assert_eq!((code, left(dir.path())), (0, 0), "{said}");
     }
+    // Nobody reads.
+    let dir = tempfile::tempdir().unwrap();
+    let under = format!(r#"TMPDIR={} "$0" "$@" | head -c 1; exit ${{PIPESTATUS[0]}}"#, dir.path().display());
+    let (code, said) = Setup::offline().without("public_url").under(&["bash", "-c", &under]).demo().end().await;
+    assert_eq!((code, left(dir.path())), (0, 0), "{said}");
     // A store that cannot be written.
     let dir = tempfile::tempdir().unwrap();
     let (code, said) = demo(dir.path(), "-f 1").end().await;
