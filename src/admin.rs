@@ -143,6 +143,9 @@ impl Admin {
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
+            (&Method::GET | &Method::HEAD, "/snapshots") => {
+                snapshots::perform(self.snapshots.as_ref(), Action::List, self.status.clock.now_wall()).await
+            }
             (&Method::GET | &Method::HEAD, _) => self.read(path, query, headers),
             (&Method::POST, "/audit") => match guard::may_write(&config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
@@ -181,12 +184,6 @@ impl Admin {
                 json_reply(code, &facts.json())
             }
             "/audit" => audit::show(self.status.audits.as_ref()),
-            "/snapshots" => match &self.snapshots {
-                Some(snapshots) => {
-                    json_reply(StatusCode::OK, &snapshots::list(snapshots, self.status.clock.now_wall()))
-                }
-                None => snapshots::none(),
-            },
             "/metrics" => metrics::answer(&self.status, headers),
             "/history.json" => history::answer(&self.status, query),
             path => self.console.answer(path, headers).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),

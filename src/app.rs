@@ -125,7 +125,7 @@ pub fn serve(
         let start = |https: Https| https.start(Gate::new(&public, &connections, headers.clone()));
         https.map(start).transpose()?.unzip()
     };
-    let hangups = source.as_mut().and_then(|source| source.hangups.take());
+    let mut handover = source.as_mut().map(|source| std::mem::take(&mut source.handover)).unwrap_or_default();
     let running = source.as_ref().map_or_else(|| config.clone(), |source| source.config.clone());
     let reload = Arc::new(Reload {
         source,
@@ -174,9 +174,9 @@ pub fn serve(
     add_task(&mut server, "edges", core.learner.map(EdgeLearner::run));
     add_task(&mut server, "details", core.worker.map(DetailWorker::run));
     add_task(&mut server, "publish", publisher.map(Publisher::run));
-    signals::watch(&server, in_flight, connections.clone(), settings, core.details, access)
+    signals::watch(&server, in_flight, connections.clone(), settings, core.details, access, handover.at_end.take())
         .map_err(AppError::Thread)?;
-    let watched = Mutex::new(Some((hangups.map_or_else(signals::hangups, Ok)?, signals::stops()?)));
+    let watched = Mutex::new(Some(handover.signals()?));
     server.run(RunArgs { shutdown_signal: Box::new(signals::Signals { reload, connections, watched }) });
     std::process::exit(0)
 }
@@ -244,6 +244,7 @@ fn status(
         access: InEffect::default(),
         usage: config.usage(),
         listen: sockets.public(),
+        data_dir: core.data_dir.absolute(),
         started_at: core.clock.now_wall(),
         publish: None,
         replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),

@@ -22,8 +22,8 @@ use crate::app::core::Core;
 use crate::app::error::AppError;
 use crate::app::reload::ConfigSource;
 use crate::app::serve;
-use crate::app::signals;
-use crate::app::sockets::{PassedSockets, Sockets, files};
+use crate::app::signals::{self, Handover};
+use crate::app::sockets::{PassedSockets, Sockets, expect_descriptors, files};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, Use};
 use crate::fleet::place::Place;
@@ -31,8 +31,14 @@ use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 use crate::words::with_causes;
 
+use terminal::{say, tell};
+
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
 const EXIT_CONFIG: u8 = 64;
+
+/// The fewest open files with which a server answers clients, and with which a command runs.
+const FILES_OF_SERVER: u64 = 128;
+const FILES_OF_COMMAND: u64 = 32;
 
 /// What is said of `mirror.enabled` when a command is about snapshots.
 const NO_SNAPSHOTS: &str = "is false, and a shield keeps no snapshots; set it to true";
@@ -97,7 +103,8 @@ enum Command {
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
-    /// Both listen on loopback only. The data is synthetic. The mirror's data stays until the next demo.
+    /// Both listen on loopback only. The data is synthetic. The mirror's data goes with the demo, unless you name a
+    /// directory with --set data_dir=DIR.
     Demo(demo::Demo),
     /// Make one full copy of the origin, then exit
     ///
@@ -171,13 +178,18 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let usage = error.use_stderr();
-            // Nothing can be done about a closed terminal.
-            drop(error.print());
-            return if usage { ExitCode::from(EXIT_CONFIG) } else { ExitCode::SUCCESS };
+            if error.use_stderr() {
+                // Nothing can be done about a closed terminal.
+                drop(error.print());
+                return ExitCode::from(EXIT_CONFIG);
+            }
+            return match printed_help(&error) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => failed(&error, ExitCode::FAILURE),
+            };
         }
     };
-    let result = match cli.command {
+    let result = prepare(&cli.command).and_then(|()| match cli.command {
         Command::Serve(serve) => run_serve(&serve),
         Command::Demo(demo) => demo.run(),
         Command::Sync(sync) => sync.run(),
@@ -189,11 +201,11 @@ pub fn run() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
-    };
+    });
     match result {
         Ok(code) => code,
         Err(Failure::Config(errors)) => {
-            eprintln!("grandstand: the configuration is wrong\n{errors}");
+            tell(format!("grandstand: the configuration is wrong\n{errors}"));
             ExitCode::from(EXIT_CONFIG)
         }
         Err(Failure::Usage(error)) => failed(error.as_ref(), ExitCode::from(EXIT_CONFIG)),
@@ -201,10 +213,24 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// Makes what the system may do to the process an error: a low limit of open files, a large file.
+fn prepare(command: &Command) -> Result<(), Failure> {
+    let serves = matches!(command, Command::Serve(_) | Command::Demo(_));
+    expect_descriptors(if serves { FILES_OF_SERVER } else { FILES_OF_COMMAND })?;
+    Ok(signals::outlive_large_files()?)
+}
+
+/// Prints the help or the version that was asked for, in the colours of the terminal.
+fn printed_help(error: &clap::Error) -> std::io::Result<()> {
+    let is_coloured = terminal::Terminal::of_stdout().colours;
+    let text = error.render();
+    say(if is_coloured { text.ansi().to_string() } else { text.to_string() })
+}
+
 /// Prints why a command failed.
 fn failed(error: &(dyn std::error::Error + 'static), code: ExitCode) -> ExitCode {
     let lines: Vec<String> = with_causes(error).lines().map(plain).collect();
-    eprintln!("grandstand: {}", lines.join("\n"));
+    tell(format!("grandstand: {}", lines.join("\n")));
     code
 }
 
@@ -282,8 +308,8 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config, passed)?;
-    let source =
-        ConfigSource { hangups: Some(hangups), ..source(config.clone(), log.change, arguments.sources.clone()) };
+    let handover = Handover { hangups: Some(hangups), ..Handover::default() };
+    let source = ConfigSource { handover, ..source(config.clone(), log.change, arguments.sources.clone()) };
     let config = config.listening_on(sockets.public(), sockets.admin());
     let core = Core { recent: log.recent, ..Core::open(&config)? };
     if let Some(path) = &arguments.bundle {
@@ -294,7 +320,8 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
 
 /// How a server reads its configuration again.
 fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
-    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), hangups: None, log }
+    let read = Box::new(move || examine_to_serve(&sources));
+    ConfigSource { config, read, handover: Handover::default(), log }
 }
 
 /// Binds every address. A second server with this configuration fails here, at binding. The error then names the
@@ -311,8 +338,8 @@ fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
 fn check(sources: &Sources) -> Result<ExitCode, Failure> {
     let Loaded { config, warnings } = load_to_serve(sources)?;
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        tell(format!("warning: {warning}"));
     }
-    println!("# use: {}\n{}", config.usage().as_str(), config.describe());
+    say(format!("# use: {}\n{}", config.usage().as_str(), config.describe()))?;
     Ok(ExitCode::SUCCESS)
 }

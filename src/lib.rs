@@ -277,6 +277,8 @@
 //!   gone.
 
 #![warn(unreachable_pub)]
+// `println!` panics where nobody reads, or a disk is full: `cli::terminal` writes instead.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 #![expect(missing_docs, reason = "no interface: a name that says it all has no comment")]
 #![allow(
     rustdoc::private_intra_doc_links,

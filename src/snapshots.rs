@@ -16,6 +16,7 @@ mod restore;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -96,6 +97,8 @@ struct SnapshotsState {
     exporting: Mutex<Vec<u64>>,
     /// The snapshot that the next delta of a chain builds on: it is kept.
     chained: Mutex<Option<SnapshotId>>,
+    /// By sequence number, what [`Snapshots::bytes_of`] found: a snapshot never changes.
+    sizes: Mutex<HashMap<u64, u64>>,
 }
 
 /// A rollback.
@@ -200,6 +203,20 @@ impl Snapshots {
     pub fn kept(&self) -> Arc<Vec<KeptSnapshot>> {
         let _whole = self.0.showing.read();
         self.0.kept.load_full()
+    }
+
+    /// The size of a kept snapshot in the store, in bytes, with what it shares with other snapshots, and without details.
+    /// Reads all of it once.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn bytes_of(&self, kept: &KeptSnapshot) -> Result<u64, StoreError> {
+        if let Some(bytes) = self.0.sizes.lock().get(&kept.seq) {
+            return Ok(*bytes);
+        }
+        let bytes = self.0.store.bytes_of(kept.seq)?;
+        self.0.sizes.lock().insert(kept.seq, bytes);
+        Ok(bytes)
     }
 
     /// Kept snapshots in memory, for clients that name one.
@@ -405,6 +422,7 @@ impl Snapshots {
     /// Publishes the list of kept snapshots, if it could be read.
     fn set_kept(&self, kept: Option<Vec<KeptSnapshot>>) {
         let Some(kept) = kept else { return };
+        self.0.sizes.lock().retain(|seq, _| kept.iter().any(|kept| kept.seq == *seq));
         self.0.loaded.keep_only(kept.iter().map(|snapshot| snapshot.id.as_str()));
         self.0.kept.store(Arc::new(kept));
     }

@@ -57,8 +57,8 @@ pub(crate) use data_dir::Holder;
 use database::FORMAT;
 pub use details::{DetailMeta, DetailRecord, DetailState};
 pub(crate) use details::{DetailStream, ExportedDetail};
-pub(crate) use error::catches_panics;
 pub use error::{OpenError, StoreError};
+pub(crate) use error::{catches_panics, is_full};
 pub(crate) use files::nameless;
 #[cfg(test)]
 use garbage::Collected;

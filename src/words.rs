@@ -52,6 +52,17 @@ pub(crate) fn seconds(seconds: u64) -> String {
     }
 }
 
+/// A size of so many bytes: `4096 bytes`, `43.2 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let (unit, size) = match bytes {
+        0..10_240 => return counted(bytes, "byte"),
+        10_240..1_048_576 => ("KiB", 1024.0),
+        1_048_576..1_073_741_824 => ("MiB", 1_048_576.0),
+        _ => ("GiB", 1_073_741_824.0),
+    };
+    format!("{:.1} {unit}", bytes as f64 / size)
+}
+
 /// A sentence begins with a capital and ends with a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let text = text.trim();
@@ -91,6 +102,11 @@ mod tests {
     #[test]
     fn times_and_sentences_are_short() {
         for (got, want) in [
+            (bytes(1), "1 byte"),
+            (bytes(10_239), "10239 bytes"),
+            (bytes(10_240), "10.0 KiB"),
+            (bytes(45_300_000), "43.2 MiB"),
+            (bytes(3 << 30), "3.0 GiB"),
             (seconds(119), "119 s"),
             (seconds(120), "2 min"),
             (seconds(7500), "2 h 5 min"),

@@ -31,6 +31,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::bundle::ImportError;
 use crate::snapshots::export::{ExportError, Exported};
 use crate::snapshots::{Imported, Snapshots};
+use crate::store::{StoreError, is_full};
 use crate::tasks::{Aborted, blocking};
 
 use self::dump::{Wanted, wanted};
@@ -109,6 +110,7 @@ enum Failed {
 impl Failed {
     fn status(&self) -> StatusCode {
         match self {
+            _ if self.lacks_room() => StatusCode::INSUFFICIENT_STORAGE,
             Self::Shield | Self::Export(ExportError::Nothing) => StatusCode::CONFLICT,
             Self::Dump(error) if matches!(**error, DumpError::Nothing) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
@@ -123,11 +125,19 @@ impl Failed {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::Export(_) | Self::Dump(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Aborted(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }
+    }
+
+    /// Whether the disk is full.
+    fn lacks_room(&self) -> bool {
+        let first: &(dyn std::error::Error + 'static) = self;
+        std::iter::successors(Some(first), |error| (*error).source()).any(|cause| {
+            cause.downcast_ref::<io::Error>().is_some_and(|error| is_full(error.kind()))
+                || matches!(cause.downcast_ref(), Some(StoreError::NoSpace { .. }))
+        })
     }
 
     fn reply(&self) -> Reply {

@@ -28,6 +28,7 @@ use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Membership;
 use crate::telemetry::Telemetry;
 use crate::telemetry::counters::ByLabels;
+use crate::upstream::budget::BudgetView;
 use crate::upstream::status::{Held, LastError, Progress};
 
 use super::advice::{Advice, RecentNote};
@@ -54,6 +55,8 @@ pub(crate) struct StatusFacts {
     /// The address of this server for clients.
     pub public_url: String,
     pub listen: Vec<SocketAddr>,
+    /// Its data directory, an absolute path.
+    pub data_dir: String,
     pub tls: Option<TlsFacts>,
     pub admin: AdminFacts,
     pub snapshot: Option<SnapshotFacts>,
@@ -194,6 +197,8 @@ pub(crate) struct BudgetFacts {
     /// `None` without a limit.
     pub free: Option<usize>,
     pub paused_seconds: u64,
+    /// The part of it that the origin asked for.
+    pub asked_seconds: u64,
     /// Requests that wait for a slot.
     pub waiting: usize,
 }
@@ -324,6 +329,18 @@ impl AdminFacts {
             None => "refused",
         };
         Self { writes: writes.to_owned() }
+    }
+}
+
+impl BudgetFacts {
+    pub(crate) fn of(view: &BudgetView) -> Self {
+        Self {
+            limit: view.limit,
+            free: view.limit.map(|_| view.free),
+            paused_seconds: view.paused.as_secs(),
+            asked_seconds: view.asked.as_secs(),
+            waiting: view.waiting,
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use super::{Reply, error, json_reply};
 /// A command on snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
+    /// List every kept snapshot.
+    List,
     /// Serve a kept snapshot until the release.
     Rollback(String),
     /// Serve the newest again; a publisher whose number is too far ahead begins again.
@@ -50,6 +52,7 @@ impl Action {
     /// The path on the admin listener.
     pub(crate) fn path(&self) -> String {
         match self {
+            Self::List => "/snapshots".to_owned(),
             Self::Release => "/snapshots/release".to_owned(),
             Self::Rollback(id) => format!("/snapshots/{id}/rollback"),
             Self::Pin(id) => format!("/snapshots/{id}/pin"),
@@ -65,6 +68,7 @@ impl Action {
     /// As the methods of [`Snapshots`].
     pub(crate) fn perform(&self, snapshots: &Snapshots, now: WallTime) -> Result<Value, SnapshotsError> {
         Ok(match self {
+            Self::List => list(snapshots, now),
             Self::Rollback(id) => {
                 let RolledBack { served, newest } = snapshots.rollback(id)?;
                 json!({ "served": served, "newest": newest, "rolled_back": true })
@@ -122,7 +126,7 @@ impl Action {
 }
 
 /// Every kept snapshot, the newest first.
-pub(crate) fn list(snapshots: &Snapshots, now: WallTime) -> Value {
+fn list(snapshots: &Snapshots, now: WallTime) -> Value {
     let kept = snapshots.kept();
     let id = |which: fn(&KeptSnapshot) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
     json!({
@@ -130,15 +134,16 @@ pub(crate) fn list(snapshots: &Snapshots, now: WallTime) -> Value {
         "newest": id(|kept| kept.newest),
         "rolled_back": snapshots.rolled_back().is_some(),
         "damage": snapshots.store().damage(),
-        "snapshots": kept.iter().map(|kept| one(kept, now)).collect::<Vec<_>>(),
+        "snapshots": kept.iter().map(|kept| one(snapshots, kept, now)).collect::<Vec<_>>(),
     })
 }
 
-fn one(kept: &KeptSnapshot, now: WallTime) -> Value {
+fn one(snapshots: &Snapshots, kept: &KeptSnapshot, now: WallTime) -> Value {
     let at = |ms| WallTime::from_millis(ms).rfc3339();
     json!({
         "id": kept.id,
         "listings": kept.listings,
+        "bytes": snapshots.bytes_of(kept).ok(),
         "certificate": kept.meta.certificate.as_str(),
         "confirmed_at": at(kept.meta.confirmed_ms),
         "unconfirmed": is_from_the_future(WallTime::from_millis(kept.meta.confirmed_ms), now),

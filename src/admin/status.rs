@@ -51,6 +51,8 @@ pub(crate) struct Status {
     pub usage: Use,
     /// The public addresses.
     pub listen: Vec<SocketAddr>,
+    /// The data directory, an absolute path.
+    pub data_dir: String,
     /// When this process began to serve.
     pub started_at: WallTime,
     /// The public HTTPS listener, if any.
@@ -193,6 +195,7 @@ impl Status {
             usage: self.usage.as_str().to_owned(),
             public_url: config.public_url.as_str().to_owned(),
             listen: self.listen.clone(),
+            data_dir: self.data_dir.clone(),
             admin: AdminFacts::of(&config.admin),
             tls: self.tls.as_ref().map(|tls| TlsFacts {
                 listen: tls.listen.clone(),
@@ -252,12 +255,7 @@ impl Status {
             url: self.origin_url.clone(),
             proxy: self.origin_proxy.clone(),
             state: state.as_str().to_owned(),
-            budget: self.budget.as_ref().map(Budget::view).map(|view| BudgetFacts {
-                limit: view.limit,
-                free: view.limit.map(|_| view.free),
-                paused_seconds: view.paused.as_secs(),
-                waiting: view.waiting,
-            }),
+            budget: self.budget.as_ref().map(|budget| BudgetFacts::of(&budget.view())),
             refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
             next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
             eta_seconds: self.eta_seconds(picture, details),

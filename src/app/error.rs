@@ -85,6 +85,12 @@ pub enum AppError {
         /// Why.
         source: std::io::Error,
     },
+    /// The limit of open files is too low.
+    #[error(
+        "the limit of open files is {limit}, but at least {needed} are needed; raise it, for example with `ulimit -n 1024`, \
+         LimitNOFILE=1024 in the systemd unit, or --ulimit nofile=1024 of docker and podman"
+    )]
+    FewFiles { limit: u64, needed: u64 },
     /// A damaged store cannot be repaired.
     #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {

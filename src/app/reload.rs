@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::signal::unix::Signal;
 
 use crate::admin::facts::ReloadFacts;
 use crate::admin::reload::Reloads;
@@ -36,7 +35,7 @@ use crate::upstream::client::OriginClient;
 
 use super::error::AppError;
 use super::fleet_limit;
-use super::signals::Systemd;
+use super::signals::{Handover, Systemd};
 use super::sockets::{files, raise_descriptors, share_descriptors};
 
 /// Where the configuration came from, so that it can be read again.
@@ -45,8 +44,7 @@ pub struct ConfigSource {
     pub config: Config,
     /// Reads file, environment and command line again, and checks them as at the start.
     pub read: Box<dyn Fn() -> Examined + Send + Sync>,
-    /// Signals to reload since the start.
-    pub hangups: Option<Signal>,
+    pub handover: Handover,
     /// Changes the log.
     pub log: Box<dyn Fn(&LogConfig) + Send + Sync>,
 }

@@ -35,12 +35,20 @@ pub(crate) fn hangups() -> Result<Signal, AppError> {
     watched("SIGHUP", [SignalKind::hangup()]).map(|[hangup]| hangup)
 }
 
-/// From now on SIGTERM and SIGINT are remembered until the server watches them. Call this right before it runs: until
-/// then they end the process at once.
+/// From now on a file that reaches the limit of its size (`ulimit -f`) is a full disk, and no longer ends the process.
 ///
 /// # Errors
 /// When signals cannot be watched.
-pub(super) fn stops() -> Result<[Signal; 2], AppError> {
+pub(crate) fn outlive_large_files() -> Result<(), AppError> {
+    watched("SIGXFSZ", [SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())]).map(drop)
+}
+
+/// From now on SIGTERM and SIGINT are remembered until the server watches them. Call this right before it runs, unless
+/// something must be undone at the end: until then they end the process at once.
+///
+/// # Errors
+/// When signals cannot be watched.
+pub(crate) fn stops() -> Result<[Signal; 2], AppError> {
     watched("SIGTERM and SIGINT", [SignalKind::terminate(), SignalKind::interrupt()])
 }
 
@@ -52,6 +60,27 @@ fn watched<const N: usize>(signals: &'static str, kinds: [SignalKind; N]) -> Res
         watched.try_into().map_err(|_| std::io::ErrorKind::Other.into())
     };
     watch().map_err(|source| AppError::Signals { signals, source })
+}
+
+/// What a command has watched, and wants done, for a server.
+#[derive(Default)]
+pub struct Handover {
+    /// What [`hangups`] gave.
+    pub hangups: Option<Signal>,
+    /// What [`stops`] gave.
+    pub stops: Option<[Signal; 2]>,
+    /// Done last, before the process ends.
+    pub at_end: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl Handover {
+    /// The signals, watched from now on if they were not before.
+    ///
+    /// # Errors
+    /// When signals cannot be watched.
+    pub(super) fn signals(self) -> Result<(Signal, [Signal; 2]), AppError> {
+        Ok((self.hangups.map_or_else(hangups, Ok)?, self.stops.map_or_else(stops, Ok)?))
+    }
 }
 
 /// SIGTERM and SIGINT drain; SIGHUP reloads the configuration.
@@ -93,7 +122,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long the last lines of the access log may take.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
+/// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`; `at_end`: what
+/// is done last.
 ///
 /// # Errors
 /// When there is no thread for it.
@@ -104,6 +134,7 @@ pub(super) fn watch(
     settings: Settings,
     details: Option<Details>,
     access: InEffect,
+    at_end: Option<Box<dyn FnOnce() + Send + Sync>>,
 ) -> std::io::Result<()> {
     let mut phases = server.watch_execution_phase();
     let work = move || {
@@ -136,6 +167,9 @@ pub(super) fn watch(
             access.flush(LAST_LINES);
         }
         tracing::info!("stopped");
+        if let Some(at_end) = at_end {
+            at_end();
+        }
         std::process::exit(0)
     };
     std::thread::Builder::new().name("shutdown".into()).spawn(work).map(drop)

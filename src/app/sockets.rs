@@ -242,6 +242,17 @@ pub(super) struct ConnectionShares {
     pub operators: usize,
 }
 
+/// Raises the limit of open files as far as the system allows. A runtime that has too few panics.
+///
+/// # Errors
+/// When that is less than `needed`.
+pub(crate) fn expect_descriptors(needed: u64) -> Result<(), AppError> {
+    match raise_descriptors() {
+        Some(limit) if limit < needed => Err(AppError::FewFiles { limit, needed }),
+        _ => Ok(()),
+    }
+}
+
 /// Raises the soft limit to the hard one; returns the new limit. `None`: unlimited.
 pub(super) fn raise_descriptors() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

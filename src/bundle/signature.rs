@@ -406,17 +406,18 @@ pub(crate) struct Opened {
     pub voucher: Voucher,
 }
 
-/// Verifies signature and bundle. `most`: the most bytes that the file may have. `progress` gets bytes of the bundle.
+/// Verifies signature and bundle. `path`: the name of the file, beside which the signature lies. `most`: the most bytes
+/// that the file may have. `progress` gets bytes of the bundle.
 ///
 /// # Errors
 /// When either is refused. An unsigned bundle is refused if any key is trusted.
 pub(crate) fn open(
     path: &Path,
+    file: File,
     trusted: &TrustedKeys,
     most: u64,
     progress: Progress<'_>,
 ) -> Result<Opened, TrustError> {
-    let file = open_file(path)?;
     let length = file.metadata().map_err(|source| TrustError::Io { path: path.to_owned(), source })?.len();
     if length > most {
         return Err(TrustError::TooLarge { path: path.to_owned(), length, most });

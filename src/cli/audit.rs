@@ -17,7 +17,7 @@ use crate::words::counted;
 
 use super::server::Server;
 use super::sync::{INTERVAL, needs_mirror, no_origin};
-use super::terminal::{Align, Display, Paint, start_log, table};
+use super::terminal::{Align, Display, Paint, say, start_log, table, tell};
 use super::{Failure, Sources, load};
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
@@ -62,9 +62,9 @@ impl Audit {
             let mut told = serde_json::to_value(report)?;
             told["samples"] = job.samples.into();
             told["parity"] = is_parity.into();
-            println!("{told}");
+            say(told)?;
         } else {
-            println!("{}{}", counts(report), report.text());
+            say(counts(report) + &report.text())?;
         }
         Ok(if is_parity { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -106,7 +106,7 @@ impl Audit {
         let accepted = server.json(Method::POST, &format!("/audit?samples={}", self.samples))?;
         if accepted["joined"] == true {
             let samples = counted(accepted["samples"].as_u64().unwrap_or(0), "sample");
-            eprintln!("an audit of {samples} is already running; waiting for it");
+            tell(format!("an audit of {samples} is already running; waiting for it"));
         }
         let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the answer of the server names no audit"))?;
         follow(id, || Ok(serde_json::from_value(server.json(Method::GET, "/audit")?)?))

@@ -6,13 +6,15 @@ mod export;
 mod import;
 mod unfinished;
 
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::terminal::{bytes_bar, facts};
+use super::terminal::{bytes_bar, facts, say, tell};
 use super::{Failure, Sources, load, plain};
 use crate::app::trusted_keys;
 use crate::bundle::signature::{self as trust, Opened, TrustError, TrustedKeys, Voucher};
@@ -21,7 +23,8 @@ use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
 use crate::snapshot::dataset::{Dataset, DatasetError};
-use crate::words::counted;
+use crate::store::nameless;
+use crate::words::{counted, seconds};
 
 pub(crate) use import::before_serving;
 
@@ -56,7 +59,7 @@ struct One {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Bundle file
+    /// Bundle file; `-` is standard input, which has no signature
     file: PathBuf,
 }
 
@@ -93,9 +96,23 @@ struct InFile {
     source: TrustError,
 }
 
-/// Opens a bundle of at most `most` bytes behind a bar.
-fn opened(path: &Path, keys: &TrustedKeys, most: u64) -> Result<Opened, Failure> {
-    trust::open(path, keys, most, &mut bytes_bar("verifying")).map_err(|error| in_file(path, error))
+/// The file of a bundle, and its name. `-` is standard input, of which a nameless copy is made: a bundle is read more than
+/// once. The copy ends after one byte more than `most`.
+fn named(path: &Path, most: u64) -> Result<(PathBuf, File), Failure> {
+    if path.as_os_str() != "-" {
+        return Ok((path.to_owned(), trust::open_file(path)?));
+    }
+    let mut copy = nameless::create(&std::env::temp_dir(), nameless::BUNDLE)?;
+    io::copy(&mut io::stdin().lock().take(most.saturating_add(1)), &mut copy)?;
+    copy.rewind()?;
+    Ok((PathBuf::from("standard input"), copy))
+}
+
+/// Opens a bundle of at most `most` bytes behind a bar; also returns its name.
+fn opened(path: &Path, keys: &TrustedKeys, most: u64) -> Result<(PathBuf, Opened), Failure> {
+    let (path, file) = named(path, most)?;
+    let opened = trust::open(&path, file, keys, most, &mut bytes_bar("verifying"));
+    opened.map_err(|error| in_file(&path, error)).map(|opened| (path, opened))
 }
 
 /// The same error, with the file's name.
@@ -111,20 +128,19 @@ impl One {
     fn verify(&self) -> Result<ExitCode, Failure> {
         let config = load(&self.sources)?.config;
         let (keys, most) = (trusted(&config)?, config.bundle.max_size);
-        let Opened { bundle, voucher, .. } = opened(&self.file, &keys, most)?;
+        let (path, Opened { bundle, voucher, .. }) = opened(&self.file, &keys, most)?;
         let (manifest, content, evidence) = bundle.into_content();
         if let Some(content) = content {
             Dataset::build(content, &evidence).map_err(Unservable)?;
         }
         if self.json {
-            println!("{}", told(&self.file, "intact", &manifest, &signature(&Ok(voucher)))?);
+            say(told(&path, "intact", &manifest, &signature(&Ok(voucher)))?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        println!("{}: intact, {}", self.file.display(), what(&manifest));
-        println!("{}", signed(&voucher));
+        say(format!("{}: intact, {}\n{}", path.display(), what(&manifest), signed(&voucher)))?;
         let (now, confirmed) = (Clock::system().now_wall(), WallTime::from_millis(manifest.confirmed_ms));
         if is_from_the_future(confirmed, now) {
-            eprintln!("warning: the data is dated {confirmed}, in the future; an import treats it as unconfirmed");
+            tell(format!("warning: the data is dated {confirmed}, in the future; an import treats it as unconfirmed"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -132,79 +148,74 @@ impl One {
     /// Shows a bundle that is intact, whoever signed it.
     fn inspect(&self) -> Result<ExitCode, Failure> {
         let keys = trusted(&load(&self.sources)?.config)?;
-        let file = trust::open_file(&self.file)?;
+        let (path, file) = named(&self.file, u64::MAX)?;
         let length = file.metadata()?.len();
-        let voucher = trust::vouch(&self.file, &file, &keys);
-        let bundle =
-            Opening::open(&file, &mut bytes_bar("reading")).map_err(|error| in_file(&self.file, error.into()))?;
+        let voucher = trust::vouch(&path, &file, &keys);
+        let bundle = Opening::open(&file, &mut bytes_bar("reading")).map_err(|error| in_file(&path, error.into()))?;
         let voucher = voucher.and_then(|voucher| match voucher {
             Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
             voucher => Ok(voucher),
         });
         let now = Clock::system().now_wall();
         if self.json {
-            println!("{}", self.json(&bundle, length, &voucher, now)?);
+            say(inspected(&path, &bundle, length, &voucher, now)?)?;
         } else {
-            print!("{}", self.screen(&bundle, length, &voucher, now));
+            say(screen(&path, &bundle, length, &voucher, now))?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    fn screen(&self, bundle: &Opening, length: u64, voucher: &Result<Voucher, TrustError>, now: WallTime) -> String {
-        let manifest = bundle.manifest();
-        let confirmed = WallTime::from_millis(manifest.confirmed_ms);
-        let counts =
-            |counts: bundle::Counts| format!("{} mirrored, {} missing at the origin", counts.present, counts.gone);
-        let none = || "(none)".to_owned();
-        let mut lines = vec![
-            ("bundle", format!("{}, {}, format {}", self.file.display(), counted(length, "byte"), bundle.format())),
-            ("what", what(manifest)),
-            ("confirmed", format!("{confirmed}, {}; {}", ago(now, confirmed), manifest.certificate.as_str())),
-            ("details", format!("{}; of {}", counts(manifest.coverage), counted(manifest.listings, "listing"))),
-        ];
-        if let Some(base) = &manifest.base {
-            let change = format!("{} added, {} changed, {} removed", base.added, base.changed, base.removed);
-            lines.push((
-                "base",
-                format!("snapshot {} of {}: {change}", base.snapshot, counted(base.listings, "listing")),
-            ));
-            lines.push(("in this file", format!("details: {}", counts(manifest.details))));
-        }
-        lines.extend([
-            ("origin", manifest.origin.clone().unwrap_or_else(none)),
-            ("license", manifest.license.clone().unwrap_or_else(none)),
-            ("attribution", manifest.attribution.clone().unwrap_or_else(none)),
-            ("made by", manifest.program.clone()),
-            ("digest", bundle.digest().to_string()),
-            ("signature", voucher.as_ref().map_or_else(ToString::to_string, signed)),
-        ]);
-        lines.extend(manifest.open_points.iter().map(|point| ("open", point.clone())));
-        let lines: Vec<(&str, String)> = lines.into_iter().map(|(name, text)| (name, plain(&text))).collect();
-        facts(&lines)
+fn screen(path: &Path, bundle: &Opening, length: u64, voucher: &Result<Voucher, TrustError>, now: WallTime) -> String {
+    let manifest = bundle.manifest();
+    let confirmed = WallTime::from_millis(manifest.confirmed_ms);
+    let counts = |counts: bundle::Counts| format!("{} mirrored, {} missing at the origin", counts.present, counts.gone);
+    let none = || "(none)".to_owned();
+    let mut lines = vec![
+        ("bundle", format!("{}, {}, format {}", path.display(), counted(length, "byte"), bundle.format())),
+        ("what", what(manifest)),
+        ("confirmed", format!("{confirmed}, {}; {}", ago(now, confirmed), manifest.certificate.as_str())),
+        ("details", format!("{}; of {}", counts(manifest.coverage), counted(manifest.listings, "listing"))),
+    ];
+    if let Some(base) = &manifest.base {
+        let change = format!("{} added, {} changed, {} removed", base.added, base.changed, base.removed);
+        lines.push(("base", format!("snapshot {} of {}: {change}", base.snapshot, counted(base.listings, "listing"))));
+        lines.push(("in this file", format!("details: {}", counts(manifest.details))));
     }
+    lines.extend([
+        ("origin", manifest.origin.clone().unwrap_or_else(none)),
+        ("license", manifest.license.clone().unwrap_or_else(none)),
+        ("attribution", manifest.attribution.clone().unwrap_or_else(none)),
+        ("made by", manifest.program.clone()),
+        ("digest", bundle.digest().to_string()),
+        ("signature", voucher.as_ref().map_or_else(ToString::to_string, signed)),
+    ]);
+    lines.extend(manifest.open_points.iter().map(|point| ("open", point.clone())));
+    let lines: Vec<(&str, String)> = lines.into_iter().map(|(name, text)| (name, plain(&text))).collect();
+    facts(&lines)
+}
 
-    fn json(
-        &self,
-        bundle: &Opening,
-        length: u64,
-        voucher: &Result<Voucher, TrustError>,
-        now: WallTime,
-    ) -> Result<Value, Failure> {
-        let manifest = bundle.manifest();
-        let confirmed = WallTime::from_millis(manifest.confirmed_ms);
-        Ok(json!({
-            "file": self.file.display().to_string(),
-            "bytes": length,
-            "format": bundle.format(),
-            "kind": manifest.kind(),
-            "digest": bundle.digest().to_string(),
-            "confirmed_at": confirmed.rfc3339(),
-            "unconfirmed": is_from_the_future(confirmed, now),
-            "age_seconds": (!is_from_the_future(confirmed, now)).then(|| age_seconds(now, confirmed)),
-            "signature": signature(voucher),
-            "manifest": serde_json::to_value(manifest)?,
-        }))
-    }
+fn inspected(
+    path: &Path,
+    bundle: &Opening,
+    length: u64,
+    voucher: &Result<Voucher, TrustError>,
+    now: WallTime,
+) -> Result<Value, Failure> {
+    let manifest = bundle.manifest();
+    let confirmed = WallTime::from_millis(manifest.confirmed_ms);
+    Ok(json!({
+        "file": path.display().to_string(),
+        "bytes": length,
+        "format": bundle.format(),
+        "kind": manifest.kind(),
+        "digest": bundle.digest().to_string(),
+        "confirmed_at": confirmed.rfc3339(),
+        "unconfirmed": is_from_the_future(confirmed, now),
+        "age_seconds": (!is_from_the_future(confirmed, now)).then(|| age_seconds(now, confirmed)),
+        "signature": signature(voucher),
+        "manifest": serde_json::to_value(manifest)?,
+    }))
 }
 
 /// What was done with which file, and what is in it, for scripts. `done`: `"intact"`, `"exported"` or `"imported"`.
@@ -255,37 +266,10 @@ fn signed(voucher: &Voucher) -> String {
     }
 }
 
-/// The age in a suitable unit.
+/// How old data is.
 fn ago(now: WallTime, then: WallTime) -> String {
     if is_from_the_future(then, now) {
         return "in the future: not confirmed".to_owned();
     }
-    match age_seconds(now, then) {
-        seconds @ 0..120 => format!("{seconds} s ago"),
-        seconds @ 120..7_200 => format!("{} minutes ago", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} hours ago", seconds / 3_600),
-        seconds => format!("{} days ago", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_age_is_told_in_the_unit_that_says_it_best() {
-        let now = WallTime::from_seconds(10_000_000);
-        for (seconds, told) in [
-            (0, "0 s ago"),
-            (119, "119 s ago"),
-            (120, "2 minutes ago"),
-            (7_199, "119 minutes ago"),
-            (7_200, "2 hours ago"),
-            (172_800, "2 days ago"),
-            (3_456_926, "40 days ago"),
-            (-3_600, "in the future: not confirmed"),
-        ] {
-            assert_eq!(ago(now, now.plus_seconds(-seconds)), told);
-        }
-    }
+    format!("{} ago", seconds(age_seconds(now, then).into()))
 }

@@ -12,18 +12,19 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Args;
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid, getpid, kill_process};
 
 use crate::app::core::Core;
 use crate::app::error::AppError;
+use crate::app::reload::ConfigSource;
 use crate::app::serve;
+use crate::app::signals::{self, Handover};
 use crate::app::sockets::Sockets;
 use crate::config::{BaseUrl, Config};
-use crate::store::DataDir;
 use crate::words::counted;
 
 use super::sync::{INTERVAL, Stage, Watched};
-use super::terminal::{Display, start_log};
+use super::terminal::{Display, put, say, start_log};
 use super::{Failure, Sources, examine_to_serve, load_to_serve, source};
 
 const ROOT: u32 = 0;
@@ -67,10 +68,11 @@ impl Demo {
 
     fn mirror(&self, child: &Child, url: &str) -> Result<ExitCode, Failure> {
         let sockets = self.listen()?;
-        let port = sockets.public().first().map_or(0, SocketAddr::port);
         // One that a file names is a server's.
         let is_named = self.sources.sets.iter().any(|set| set.split('=').next().is_some_and(|key| key == "data_dir"));
-        let own = (!is_named).then(|| choose(&std::env::temp_dir(), port)).transpose()?;
+        // From now on a signal cannot end the process before the directory is removed.
+        let stops = signals::stops()?;
+        let own = (!is_named).then(|| Temporary::below(&std::env::temp_dir())).transpose()?;
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let mut sets = vec![
             format!("origin.url={}", quoted(url)),
@@ -80,23 +82,24 @@ impl Demo {
             "rate_limit.requests_per_minute=0".to_owned(),
             "log.level=\"warn\"".to_owned(),
         ];
-        sets.extend(own.iter().map(|path| format!("data_dir={}", quoted(&path.display().to_string()))));
+        sets.extend(own.iter().map(|own| format!("data_dir={}", quoted(&own.0.display().to_string()))));
         sets.extend(self.sources.sets.iter().cloned());
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config;
         let log = start_log(config.log)?;
-        let source = source(config.clone(), log.change, sources);
+        let leftover = own.as_ref().map(|own| own.0.clone());
+        let at_end = Box::new(move || leftover.iter().for_each(|path| remove(path)));
+        let handover = Handover { stops: Some(stops), at_end: Some(at_end), ..Handover::default() };
+        let source = ConfigSource { handover, ..source(config.clone(), log.change, sources) };
         let config = config.listening_on(sockets.public(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");
         let public = sockets.public().first().copied().unwrap_or_else(|| sockets.admin());
         let operators = BaseUrl::of_listener(sockets.admin());
-        println!("open           {}/ in a browser, or {operators}/ for operators", BaseUrl::of_listener(public));
-        println!("sample origin  {url} ({venues}, pid {})", child.id());
-        println!("data           {}", config.data_dir.display());
-        if let Some(path) = &own {
-            make(path)?;
-        }
+        say(format!("open           {}/ in a browser, or {operators}/ for operators", BaseUrl::of_listener(public)))?;
+        say(format!("sample origin  {url} ({venues}, pid {})", child.id()))?;
+        let goes = if is_named { "" } else { ", until the demo ends; --set data_dir=DIR keeps it" };
+        say(format!("data           {}{goes}", config.data_dir.display()))?;
         let core = Core { recent: log.recent, ..Core::open(&config)? };
         if let Some(watched) = Watched::of(&core) {
             let lines = Pasted {
@@ -104,9 +107,14 @@ impl Demo {
                 public: sockets.public(),
                 admin: sockets.admin(),
                 origin: child.id(),
-                data_dir: config.data_dir.display().to_string(),
+                data_dir: is_named.then(|| config.data_dir.display().to_string()),
             };
-            std::thread::Builder::new().name("progress".into()).spawn(move || follow(&watched, began, &lines))?;
+            std::thread::Builder::new().name("progress".into()).spawn(move || {
+                if !matches!(follow(&watched, began, &lines), Ok(true)) {
+                    // Nobody reads: as Ctrl-C does.
+                    let _ = kill_process(getpid(), Signal::INT);
+                }
+            })?;
         }
         match serve(&config, sockets, core, Some(source))? {}
     }
@@ -144,7 +152,7 @@ impl Demo {
             [("the mirror", public_taken, public), ("the admin listener", admin_taken, sockets.admin().port())]
         {
             if let Some(taken) = taken {
-                println!("port {taken} is in use; {what} listens on port {port} instead");
+                say(format!("port {taken} is in use; {what} listens on port {port} instead"))?;
             }
         }
         Ok(sockets)
@@ -170,8 +178,8 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
     Ok((child, stdin, url))
 }
 
-/// Shows the progress, then the commands to paste, then the end of mirroring.
-fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
+/// Shows the progress, then the commands to paste, then the end of mirroring; returns whether anybody still reads.
+fn follow(watched: &Watched, began: Instant, lines: &Pasted) -> io::Result<bool> {
     let mut display = Display::default();
     let mut is_ready = false;
     loop {
@@ -180,15 +188,18 @@ fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
             is_ready = true;
             drop(std::mem::take(&mut display));
             let seconds = began.elapsed().as_secs_f32();
-            println!("ready          {} after {seconds:.1} s; details are still being fetched\n{lines}", lines.url());
+            let url = lines.url();
+            if !put(&format!("ready          {url} after {seconds:.1} s; details are still being fetched\n{lines}\n"))?
+            {
+                return Ok(false);
+            }
         }
         let (word, done, of) = stage.count();
         display.count(word, done, of);
         if let Stage::Complete { listings } = stage {
             drop(display);
             let (all, seconds) = (counted(listings, "listing"), began.elapsed().as_secs_f32());
-            println!("complete       {all} with details after {seconds:.1} s; press Ctrl-C to stop");
-            return;
+            return put(&format!("complete       {all} with details after {seconds:.1} s; press Ctrl-C to stop\n"));
         }
         std::thread::sleep(INTERVAL);
     }
@@ -201,7 +212,8 @@ struct Pasted {
     admin: SocketAddr,
     /// The process of the sample origin.
     origin: u32,
-    data_dir: String,
+    /// `None`: it goes with the demo.
+    data_dir: Option<String>,
 }
 
 impl Pasted {
@@ -210,10 +222,9 @@ impl Pasted {
         BaseUrl::of_listener(self.public.first().copied().unwrap_or(self.admin))
     }
 
-    /// The command that serves the mirrored data on the same addresses.
-    fn serve(&self) -> String {
-        let mut command =
-            format!("{} serve --set {}", shell(&self.program), shell(&format!("data_dir={}", self.data_dir)));
+    /// The command that serves the data in this directory on the same addresses.
+    fn serve(&self, data_dir: &str) -> String {
+        let mut command = format!("{} serve --set {}", shell(&self.program), shell(&format!("data_dir={data_dir}")));
         let default = Config::default();
         let mut set = |key: &str, value: String| {
             command.push_str(" --set ");
@@ -247,13 +258,15 @@ A client that already has the answer gets 304:
 
 Stop the origin; the mirror goes on answering:
   kill {}
-
-After Ctrl-C, serve the mirrored data without an origin:
-  {}
 ",
-            self.origin,
-            self.serve()
-        )
+            self.origin
+        )?;
+        match &self.data_dir {
+            Some(path) => {
+                writeln!(f, "\nAfter Ctrl-C, serve the mirrored data without an origin:\n  {}", self.serve(path))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -266,50 +279,48 @@ fn shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The data directory for a demo on this port: for this user alone, below the directory for temporary files. It may not
-/// exist yet.
-///
-/// Its name is predictable, so that the next demo on the same port finds and empties it. If another user has put
-/// something there (a link, a directory), that is left alone, and a random name is used. The data stays after the end,
-/// so that `serve` can use it.
-///
-/// # Errors
-/// When `below` cannot be looked at, or others could replace what is in it.
-fn choose(below: &Path, port: u16) -> Result<PathBuf, DemoError> {
-    let meta = fs::metadata(below).map_err(|source| DemoError::Directory { path: below.to_owned(), source })?;
-    let is_trusted = [geteuid().as_raw(), ROOT].contains(&meta.uid());
-    if !is_trusted || (meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0) {
-        return Err(DemoError::OpenDirectory(below.to_owned()));
+/// A data directory that goes with the demo.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    /// A new one for this user alone, below the directory for temporary files.
+    ///
+    /// # Errors
+    /// When it cannot be made, or others could replace what is below.
+    fn below(below: &Path) -> Result<Self, DemoError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| DemoError::Directory { path, source }
+        };
+        let meta = fs::metadata(below).map_err(failed(below))?;
+        let is_trusted = [geteuid().as_raw(), ROOT].contains(&meta.uid());
+        if !is_trusted || (meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0) {
+            return Err(DemoError::OpenDirectory(below.to_owned()));
+        }
+        let path = below.join(format!("grandstand-demo-{:016x}", rand::random::<u64>()));
+        DirBuilder::new().mode(0o700).create(&path).map_err(failed(&path))?;
+        Ok(Self(path))
     }
-    let path = below.join(format!("grandstand-demo-{port}"));
-    // This process has the port; but a demo in a container may have the same one.
-    let is_free = is_own(&path) && DataDir::holder(&path).is_none();
-    if is_free || fs::symlink_metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Ok(path);
-    }
-    Ok(below.join(format!("grandstand-demo-{port}-{:016x}", rand::random::<u64>())))
 }
 
-/// Makes the directory, empty and for this user alone.
-///
-/// # Errors
-/// When that fails, also because another process was quicker.
-fn make(path: &Path) -> Result<(), DemoError> {
-    let failed = |source| DemoError::Directory { path: path.to_owned(), source };
-    if is_own(path) {
-        fs::remove_dir_all(path).map_err(failed)?;
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        remove(&self.0);
     }
-    DirBuilder::new().mode(0o700).create(path).map_err(failed)
 }
 
-/// Whether this is a directory of this user, and not a link. Then no other user can replace it.
-fn is_own(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == geteuid().as_raw())
+/// Removes a data directory, under another name: a thread that still writes finds no directory to write into.
+fn remove(path: &Path) {
+    let gone = path.with_extension("gone");
+    if fs::rename(path, &gone).is_ok() {
+        // Nobody is left to be told.
+        let _ = fs::remove_dir_all(gone);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, chown};
 
     use super::*;
 
@@ -320,75 +331,44 @@ mod tests {
             public: Config::default().listen,
             admin: Config::default().admin.listen,
             origin: 7,
-            data_dir: "/tmp/grandstand-demo-8080".to_owned(),
+            data_dir: None,
         };
-        assert_eq!(lines.serve(), "grandstand serve --set data_dir=/tmp/grandstand-demo-8080");
+        assert_eq!(lines.serve("/srv/demo"), "grandstand serve --set data_dir=/srv/demo");
+        assert!(!lines.to_string().contains("After Ctrl-C"));
         lines.public = vec!["[::1]:7001".parse().unwrap()];
         lines.admin = "127.0.0.1:7002".parse().unwrap();
-        lines.data_dir = "/tmp/it's here".to_owned();
+        lines.data_dir = Some("/tmp/it's here".to_owned());
         let command = r#"grandstand serve --set 'data_dir=/tmp/it'\''s here' --set 'listen=["[::1]:7001"]' --set admin.listen=127.0.0.1:7002"#;
-        assert_eq!(lines.serve(), command);
+        assert!(lines.to_string().ends_with(&format!("without an origin:\n  {command}\n")), "{lines}");
         assert!(lines.to_string().contains("  curl 'http://[::1]:7001/api/listings.json?state=texas&per_page=2'\n"));
     }
 
-    fn mode(path: &Path) -> u32 {
-        fs::symlink_metadata(path).unwrap().mode() & 0o7777
-    }
-
-    fn set_mode(path: &Path, mode: u32) {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
-
     #[test]
-    fn what_an_earlier_demonstration_left_is_replaced_by_a_directory_for_the_user_alone() {
+    fn the_directory_is_for_this_user_alone_and_leaves_nothing() {
         let below = tempfile::tempdir().unwrap();
-        set_mode(below.path(), 0o1777);
-        let path = choose(below.path(), 7).unwrap();
-        assert_eq!(path, below.path().join("grandstand-demo-7"));
-        make(&path).unwrap();
-        fs::write(path.join("left"), "x").unwrap();
-        set_mode(&path, 0o755);
-        assert_eq!(choose(below.path(), 7).unwrap(), path);
-        make(&path).unwrap();
-        assert_eq!((mode(&path), fs::read_dir(&path).unwrap().count()), (0o700, 0));
-        let _holder = DataDir::open(&path).unwrap();
-        assert_ne!(choose(below.path(), 7).unwrap(), path, "another demonstration is at work there");
-    }
-
-    #[test]
-    fn what_somebody_else_put_there_is_left_alone() {
-        let (below, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::write(target.path().join("mine"), "x").unwrap();
-        let foreseen = below.path().join("grandstand-demo-7");
-        symlink(target.path(), &foreseen).unwrap();
-        let other = choose(below.path(), 7).unwrap();
-        assert!(other != foreseen && other != choose(below.path(), 7).unwrap(), "{}", other.display());
-        make(&other).unwrap();
-        assert!(make(&foreseen).is_err() && target.path().join("mine").exists());
-        fs::remove_file(&foreseen).unwrap();
-        fs::write(&foreseen, "x").unwrap();
-        assert!(choose(below.path(), 7).unwrap() != foreseen && make(&foreseen).is_err());
-        // Only root can make directories of others.
-        if geteuid().is_root() {
-            fs::remove_file(&foreseen).unwrap();
-            fs::create_dir(&foreseen).unwrap();
-            chown(&foreseen, Some(12_345), None).unwrap();
-            assert!(choose(below.path(), 7).unwrap() != foreseen && make(&foreseen).is_err());
-        }
+        let (own, other) = (Temporary::below(below.path()).unwrap(), Temporary::below(below.path()).unwrap());
+        assert!(own.0 != other.0 && fs::metadata(&own.0).unwrap().mode() & 0o7777 == 0o700);
+        fs::create_dir(own.0.join("inner")).unwrap();
+        fs::write(own.0.join("inner/file"), "x").unwrap();
+        drop((own, other));
+        assert_eq!(fs::read_dir(below.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn a_directory_in_which_others_could_replace_it_is_refused() {
         let below = tempfile::tempdir().unwrap();
-        set_mode(below.path(), 0o777);
-        let refused = choose(below.path(), 7).unwrap_err().to_string();
+        let set_mode = |mode| fs::set_permissions(below.path(), fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(0o777);
+        let refused = Temporary::below(below.path()).err().unwrap().to_string();
         assert!(refused.contains("TMPDIR") && refused.contains(&below.path().display().to_string()), "{refused}");
-        set_mode(below.path(), 0o755);
-        choose(below.path(), 7).unwrap();
+        for mode in [0o755, 0o1777] {
+            set_mode(mode);
+            Temporary::below(below.path()).unwrap();
+        }
         if geteuid().is_root() {
             chown(below.path(), Some(12_345), None).unwrap();
-            assert!(choose(below.path(), 7).is_err());
+            assert!(Temporary::below(below.path()).is_err());
         }
-        assert!(choose(&below.path().join("none"), 7).is_err());
+        assert!(Temporary::below(&below.path().join("none")).is_err());
     }
 }

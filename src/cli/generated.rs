@@ -2,7 +2,7 @@
 //!
 //! Callers: [`super::run`].
 
-use std::io::{self, ErrorKind, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use clap_mangen::Man as Page;
 use crate::config::Config;
 
 use super::Failure;
+use super::terminal::say;
 
 /// Arguments of `grandstand completions`.
 #[derive(Debug, Args)]
@@ -44,7 +45,7 @@ impl Completions {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut with_keys(super::command()), "grandstand", &mut script);
-        print(&script)
+        Ok(say(String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)?)
     }
 }
 
@@ -71,7 +72,7 @@ impl Man {
             for page in &pages {
                 page.render(&mut all)?;
             }
-            return print(&all);
+            return Ok(say(String::from_utf8_lossy(&all)).map(|()| ExitCode::SUCCESS)?);
         };
         let failed = |source| ManError { directory: directory.display().to_string(), source };
         std::fs::create_dir_all(directory).map_err(failed)?;
@@ -88,13 +89,5 @@ fn add(command: Command, pages: &mut Vec<Page>) {
     pages.push(Page::new(command).source(concat!("grandstand ", env!("CARGO_PKG_VERSION"))));
     for inner in inner {
         add(inner, pages);
-    }
-}
-
-/// Prints a text. A reader that closes early wants no more of it.
-fn print(text: &[u8]) -> Result<ExitCode, Failure> {
-    match io::stdout().write_all(text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
     }
 }

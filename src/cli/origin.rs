@@ -41,6 +41,7 @@ use crate::serve::listener::BindError;
 use crate::words::counted;
 
 use super::Failure;
+use super::terminal::{say, tell};
 
 /// Arguments of `grandstand origin`.
 #[derive(Debug, Args)]
@@ -82,10 +83,11 @@ impl Origin {
         let (limiter, clock) = (Limiter::new(&limit), Clock::system());
         let served = Arc::new(Served { url, site, limiter, clock });
         runtime.spawn(accept(listener, Arc::clone(&served)));
-        println!("{}", served.url);
+        say(&served.url)?;
         if self.until_stdin_closes {
             for line in std::io::stdin().lock().lines() {
-                println!("{}", served.site.write().edited(&line?));
+                let edited = served.site.write().edited(&line?);
+                say(edited)?;
             }
         } else {
             let venues = counted(u64::from(self.listings), "synthetic venue");
@@ -93,7 +95,7 @@ impl Origin {
                 // A container's first process gets SIGTERM only if it handles it.
                 let (mut interrupt, mut terminate) =
                     (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-                eprintln!("{venues} at {}/api/listings.json; press Ctrl-C to stop", served.url);
+                tell(format!("{venues} at {}/api/listings.json; press Ctrl-C to stop", served.url));
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}

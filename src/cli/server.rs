@@ -30,7 +30,7 @@ use crate::upstream::connector::{Connector, Trust, tls};
 use crate::words::with_causes;
 
 use super::Failure;
-use super::terminal::{bytes_bar, spinner};
+use super::terminal::{bytes_bar, spinner, tell};
 
 /// How long to wait for a connection.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -139,7 +139,7 @@ impl Server {
         match Core::open(config) {
             Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
                 let data_dir = config.data_dir.display();
-                eprintln!("{data_dir} is in use by a running server; using its admin listener {admin}");
+                tell(format!("{data_dir} is in use by a running server; using its admin listener {admin}"));
                 Ok(Err(Self::new(format!("http://{admin}"), config)))
             }
             core => Ok(Ok(core?)),
@@ -220,7 +220,7 @@ impl Server {
             let response = response.inspect_err(|error| {
                 // The import may have been done before the connection failed.
                 if matches!(error, ServerError::Unreachable { .. }) {
-                    eprintln!("`grandstand snapshot list` shows whether the bundle was imported");
+                    tell("`grandstand snapshot list` shows whether the bundle was imported");
                 }
             })?;
             Ok(serde_json::from_str(&text(response).await.map_err(|reason| unreachable(&url, reason))?)?)

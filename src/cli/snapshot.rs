@@ -10,16 +10,16 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::admin::facts::StatusFacts;
-use crate::admin::snapshots::{self, Action};
+use crate::admin::snapshots::Action;
 use crate::app::core::open_snapshots;
-use crate::clock::Clock;
+use crate::clock::{Clock, WallTime};
 use crate::config::{LogConfig, LogLevel};
 use crate::upstream::status::Held;
-use crate::words::counted;
+use crate::words::{bytes, counted, seconds};
 
 use super::server::{Holder, Server};
 use super::status::or_dash;
-use super::terminal::{Align, Paint, start_log, table};
+use super::terminal::{Align, Paint, say, start_log, table, tell};
 use super::{Failure, Sources, load_for_snapshots, plain};
 
 /// What is said of a published snapshot during a rollback.
@@ -109,7 +109,7 @@ impl Snapshot {
         };
         let told = match &self.command {
             Command::List(sources) => {
-                self.print_list(&holder(sources)?.list()?)?;
+                self.print_list(&holder(sources)?.list()?, Clock::system().now_wall())?;
                 return Ok(ExitCode::SUCCESS);
             }
             Command::Accept(sources) => return accept(sources, self.json),
@@ -120,50 +120,50 @@ impl Snapshot {
             Command::Unpin(one) => on(one, Action::Unpin)?,
         };
         if self.json {
-            println!("{}", plain(&told.to_string()));
+            say(plain(&told.to_string()))?;
         } else {
-            self.command.print(&told);
+            say(self.command.text(&told))?;
         }
         let is_damaged = matches!(self.command, Command::Verify(_)) && told["intact"] != true;
         Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    fn print_list(&self, list: &Value) -> Result<(), Failure> {
+    fn print_list(&self, list: &Value, now: WallTime) -> Result<(), Failure> {
         if self.json {
-            serde_json::to_string_pretty(list)?.lines().for_each(|line| println!("{}", plain(line)));
-        } else {
-            let paint = Paint::of_stdout();
-            for (n, line) in list_table(list).lines().map(plain).enumerate() {
-                println!("{}", if n == 0 { paint.heading(&line) } else { line.as_str().into() });
-            }
+            let lines: Vec<String> = serde_json::to_string_pretty(list)?.lines().map(plain).collect();
+            return Ok(say(lines.join("\n"))?);
         }
-        Ok(())
+        let mut lines: Vec<String> = list_table(list, now).lines().map(plain).collect();
+        lines[0] = Paint::of_stdout().heading(&lines[0]).into_owned();
+        Ok(say(lines.join("\n"))?)
     }
 }
 
 impl Command {
-    /// Says what was done.
-    fn print(&self, told: &Value) {
+    /// What was done.
+    fn text(&self, told: &Value) -> String {
         match self {
-            Self::List(_) | Self::Accept(_) => {}
-            Self::Verify(_) => print_damage(told),
+            Self::List(_) | Self::Accept(_) => String::new(),
+            Self::Verify(_) => damage(told),
             Self::Release(_) => {
-                println!("current snapshot: {}, the newest one", text(&told["served"]));
+                let mut said = format!("current snapshot: {}, the newest one", text(&told["served"]));
                 if told["publisher_begins_again"] == true {
-                    println!("the publisher begins again at the clock, with a full bundle");
+                    said += "\nthe publisher begins again at the clock, with a full bundle";
                 }
+                said
             }
             Self::Rollback(_) => {
-                println!("current snapshot: {}, until `grandstand snapshot release`", text(&told["served"]));
-                if told["newest"] != told["served"] {
-                    println!("the newest snapshot {} waits", text(&told["newest"]));
+                let said = format!("current snapshot: {}, until `grandstand snapshot release`", text(&told["served"]));
+                if told["newest"] == told["served"] {
+                    return said;
                 }
+                format!("{said}\nthe newest snapshot {} waits", text(&told["newest"]))
             }
             Self::Pin(_) => {
                 let id = text(&told["pinned"]);
-                println!("{id} is kept until `grandstand snapshot unpin {id}`");
+                format!("{id} is kept until `grandstand snapshot unpin {id}`")
             }
-            Self::Unpin(_) => println!("{} is unpinned; normal retention applies", text(&told["unpinned"])),
+            Self::Unpin(_) => format!("{} is unpinned; normal retention applies", text(&told["unpinned"])),
         }
     }
 }
@@ -179,7 +179,7 @@ impl Holder {
     fn list(&self) -> Result<Value, Failure> {
         match self {
             Self::There(server) => server.json(Method::GET, "/snapshots"),
-            Self::Here(_, snapshots) => Ok(snapshots::list(snapshots, Clock::system().now_wall())),
+            Self::Here(_, snapshots) => Ok(Action::List.perform(snapshots, Clock::system().now_wall())?),
         }
     }
 
@@ -216,38 +216,54 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }
 
-fn print_damage(told: &Value) {
-    if snapshots_of(told).next().is_none() {
-        println!("no snapshot is kept");
-    }
-    for one in snapshots_of(told) {
-        let id = text(&one["id"]);
+fn damage(told: &Value) -> String {
+    let line = |one: &Value| {
+        let (id, listings) = (text(&one["id"]), one["listings"].as_u64().unwrap_or(0));
         match one["damage"].as_str() {
-            None => println!("{id}  intact, {}", counted(one["listings"].as_u64().unwrap_or(0), "listing")),
-            Some(damage) => println!("{id}  damaged: {damage}"),
+            None => format!("{id}  intact, {}", counted(listings, "listing")),
+            Some(damage) => format!("{id}  damaged: {damage}"),
         }
+    };
+    let mut lines: Vec<String> = snapshots_of(told).map(line).collect();
+    if lines.is_empty() {
+        lines.push("no snapshot is kept".to_owned());
     }
     let all_intact = snapshots_of(told).all(|one| one["intact"] == true);
     if let Some(damage) = told["damage"].as_str().filter(|_| all_intact) {
-        println!("the store is damaged: {damage}");
+        lines.push(format!("the store is damaged: {damage}"));
     }
+    lines.join("\n")
 }
 
-/// The list as a table.
-fn list_table(list: &Value) -> String {
-    let columns = ["SNAPSHOT", "LISTINGS", "CERTIFICATE", "CONFIRMED", ""];
+/// The list as a table, with the marks of the console.
+fn list_table(list: &Value, now: WallTime) -> String {
+    const MARKS: [(&str, &str); 5] = [
+        ("served", "current"),
+        ("newest", "newest"),
+        ("pinned", "pinned"),
+        ("exported", "exported"),
+        ("unconfirmed", "date in the future"),
+    ];
+    let columns = ["SNAPSHOT", "LISTINGS", "SIZE", "CERTIFICATE", "PUBLISHED", "CONFIRMED", "AGE", ""];
     let rows = snapshots_of(list).map(|one| {
-        let marks =
-            ["served", "newest", "pinned", "exported", "unconfirmed"].into_iter().filter(|mark| one[mark] == true);
+        let at = |key: &str| one[key].as_str().and_then(|at| WallTime::parse_rfc3339(at).ok());
+        // Whole seconds are enough.
+        let second = |key: &str| or_dash(at(key).map(|at| WallTime::from_seconds(at.as_seconds())));
+        let age = at("confirmed_at").and_then(|at| u64::try_from(now.seconds_since(at)).ok());
+        let marks = MARKS.into_iter().filter(|(key, _)| one[key] == true).map(|(_, mark)| mark);
         [
             text(&one["id"]).to_owned(),
             one["listings"].to_string(),
+            or_dash(one["bytes"].as_u64().map(bytes)),
             text(&one["certificate"]).to_owned(),
-            text(&one["confirmed_at"]).to_owned(),
+            second("published_at"),
+            second("confirmed_at"),
+            or_dash(age.map(seconds)),
             marks.collect::<Vec<_>>().join(", "),
         ]
     });
-    let aligned = columns.map(|name| (name, if name == "LISTINGS" { Align::Right } else { Align::Left }));
+    let is_number = |name| ["LISTINGS", "SIZE", "AGE"].contains(&name);
+    let aligned = columns.map(|name| (name, if is_number(name) { Align::Right } else { Align::Left }));
     let mut out = table(aligned, rows.collect());
     if list["rolled_back"] == true {
         out.push_str("rollback in effect: `grandstand snapshot release` makes the newest snapshot current\n");
@@ -266,7 +282,7 @@ fn accept(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let Some(Held { snapshot, listings, serving, .. }) = &then.held else {
         return Err(SnapshotError::NothingHeld.into());
     };
-    eprintln!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing"));
+    tell(format!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing")));
     server.ask(Method::POST, "/snapshots/accept")?;
     let began = Instant::now();
     let mut neither: Option<Instant> = None;
@@ -275,12 +291,12 @@ fn accept(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
         let newest = newest(&now);
         if newest == snapshot {
             if json {
-                println!("{}", json!({ "accepted": snapshot, "listings": listings }));
+                say(json!({ "accepted": snapshot, "listings": listings }))?;
                 return Ok(ExitCode::SUCCESS);
             }
-            println!("published {newest} with {}", counted(*listings, "listing"));
+            say(format!("published {newest} with {}", counted(*listings, "listing")))?;
             if now.rollback.is_some() {
-                println!("{NOT_CURRENT}");
+                say(NOT_CURRENT)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -310,14 +326,17 @@ mod tests {
     #[test]
     fn the_list_is_a_table_with_what_is_special_of_each() {
         let one = |id: &str, served: bool, newest: bool| {
-            json!({ "id": id, "listings": 700, "certificate": "full", "confirmed_at": "2026-01-01T00:00:00Z",
-                    "served": served, "newest": newest, "pinned": served, "exported": false })
+            json!({ "id": id, "listings": 700, "bytes": 45_300_000, "certificate": "full",
+                    "confirmed_at": "2026-01-01T00:00:00.25Z", "published_at": "2026-01-01T00:00:07Z", "served": served, "newest": newest, "pinned": served, "exported": false })
         };
         let list = json!({ "rolled_back": true, "snapshots": [one("bb", false, true), one("aa", true, false)] });
-        let text = list_table(&list);
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[1].starts_with("bb") && lines[1].ends_with("newest"), "{text}");
-        assert!(lines[2].starts_with("aa") && lines[2].ends_with("served, pinned"), "{text}");
-        assert!(lines[3].contains("release"), "{text}");
+        let text = list_table(&list, WallTime::parse_rfc3339("2026-01-01T02:05:00Z").unwrap());
+        let expected = "\
+SNAPSHOT  LISTINGS      SIZE  CERTIFICATE  PUBLISHED             CONFIRMED                   AGE
+bb             700  43.2 MiB  full         2026-01-01T00:00:07Z  2026-01-01T00:00:00Z  2 h 4 min  newest
+aa             700  43.2 MiB  full         2026-01-01T00:00:07Z  2026-01-01T00:00:00Z  2 h 4 min  current, pinned
+rollback in effect: `grandstand snapshot release` makes the newest snapshot current
+";
+        assert_eq!(text, expected);
     }
 }

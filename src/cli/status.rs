@@ -3,7 +3,8 @@
 //! On a terminal, `--watch` redraws one screen. Elsewhere and with `--json` it writes a line for each change. Callers:
 //! [`super`].
 
-use std::io::{self, Write as _};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::store::DataDir;
 use crate::tasks::blocking;
-use crate::words::{counted, seconds};
+use crate::upstream::status::OriginState;
+use crate::words::{bytes, counted, seconds};
 
 use super::server::{Server, ServerLook};
-use super::terminal::{Paint, Terminal};
-use super::{Failure, Sources, load, plain};
+use super::terminal::{Paint, Terminal, put, say};
+use super::{Failure, Sources, examine, plain};
 
 /// How long to wait between two looks.
 const EVERY: Duration = Duration::from_secs(2);
@@ -43,25 +47,85 @@ pub(super) struct Status {
     watch: bool,
 }
 
+/// Why no server is shown.
+#[derive(Debug, thiserror::Error)]
+enum StatusError {
+    #[error(
+        "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
+         the directory, or give the address of the server with --admin",
+        path.display()
+    )]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the server of \
+         this directory with --admin, or leave data_dir out",
+        ours.display()
+    )]
+    Another { admin: String, theirs: String, ours: PathBuf },
+}
+
+/// The server to ask.
+struct Chosen {
+    server: Server,
+    /// The data directory that it must have, if it was not found by it.
+    data_dir: Option<PathBuf>,
+}
+
+impl Chosen {
+    /// An address wins. Without one, the data directory names its server, else it is the one at `admin.listen`.
+    fn of(
+        config: &Config,
+        address: Option<&String>,
+        data_dir_is_set: bool,
+        listen_is_set: bool,
+    ) -> Result<Self, Failure> {
+        let path = &config.data_dir;
+        if address.is_none() {
+            if let Some(server) = Server::running(config)? {
+                return Ok(Self { server, data_dir: None });
+            }
+            if let (true, Err(source)) = (data_dir_is_set && !listen_is_set, DataDir::expect_readable(path)) {
+                return Err(StatusError::Unreadable { path: path.clone(), source }.into());
+            }
+        }
+        let admin = address.map_or_else(|| format!("http://{}", config.admin.listen), Clone::clone);
+        Ok(Self { server: Server::new(admin, config), data_dir: data_dir_is_set.then(|| path.clone()) })
+    }
+
+    /// Earlier versions do not tell their data directory.
+    fn expect(&self, facts: &StatusFacts) -> Result<(), StatusError> {
+        let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+        let theirs = &facts.data_dir;
+        match &self.data_dir {
+            Some(ours) if !theirs.is_empty() && resolved(ours) != resolved(Path::new(theirs)) => {
+                let (admin, ours) = (self.server.admin.clone(), resolved(ours).unwrap_or_else(|| ours.clone()));
+                Err(StatusError::Another { admin, theirs: theirs.clone(), ours })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Status {
     /// Prints the status; fails if no server answers, or it is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let config = load(&self.sources)?.config;
-        let server = match &self.admin {
-            None => Server::running(&config)?,
-            Some(admin) => Some(Server::new(admin.clone(), &config)),
-        };
-        let server = server.unwrap_or_else(|| Server::new(format!("http://{}", config.admin.listen), &config));
+        let examined = examine(&self.sources);
+        let [data_dir, listen] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
+        let config = examined.finish().map_err(Failure::Config)?.config;
+        let chosen = Chosen::of(&config, self.admin.as_ref(), data_dir, listen)?;
         let is_healthy = if self.watch {
-            let first = server.look()?;
+            let first = chosen.server.look()?;
+            chosen.expect(&first.facts)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let ended = runtime.block_on(watch(first, Arc::new(server), self.json));
+            let ended = runtime.block_on(watch(first, Arc::new(chosen.server), self.json));
             // It does not wait for a look in progress.
             runtime.shutdown_background();
             ended?
         } else {
-            let (is_healthy, text) = server.ask(Method::GET, "/status")?;
-            print!("{}", if self.json { text } else { painted(&serde_json::from_str(&text)?) });
+            let (is_healthy, text) = chosen.server.ask(Method::GET, "/status")?;
+            let facts = serde_json::from_str(&text)?;
+            chosen.expect(&facts)?;
+            say(if self.json { text } else { painted(&facts) })?;
             is_healthy
         };
         Ok(if is_healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -83,7 +147,7 @@ fn admin_url(text: &str) -> Result<String, String> {
 /// healthy at the last look.
 ///
 /// # Errors
-/// When signals cannot be listened to.
+/// When signals cannot be listened to, or the output cannot be written.
 async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result<bool> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -99,7 +163,7 @@ async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result
             }),
             None => say_if_new(&seen, json, &mut last),
         };
-        if shown.is_err() {
+        if !shown? {
             return Ok(is_healthy);
         }
         let next = async {
@@ -116,23 +180,22 @@ async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result
     }
 }
 
-/// Writes a line unless it equals the last one.
-fn say_if_new(seen: &Result<ServerLook, Failure>, json: bool, last: &mut String) -> io::Result<()> {
+/// Writes a line unless it equals the last one; returns whether anybody still reads.
+fn say_if_new(seen: &Result<ServerLook, Failure>, json: bool, last: &mut String) -> io::Result<bool> {
     let what = match seen {
         Ok(look) => summary(&look.facts),
         Err(why) => format!("unreachable: {why}"),
     };
     if what == *last {
-        return Ok(());
+        return Ok(true);
     }
-    let mut out = io::stdout().lock();
-    match seen {
-        _ if !json => writeln!(out, "{}  {}", Clock::system().now_wall(), plain(&what))?,
-        Ok(look) => writeln!(out, "{}", look.json)?,
-        Err(why) => writeln!(out, "{}", json!({ "state": "unreachable", "error": why.to_string() }))?,
-    }
+    let line = match seen {
+        _ if !json => format!("{}  {}\n", Clock::system().now_wall(), plain(&what)),
+        Ok(look) => format!("{}\n", look.json),
+        Err(why) => format!("{}\n", json!({ "state": "unreachable", "error": why.to_string() })),
+    };
     *last = what;
-    out.flush()
+    put(&line)
 }
 
 /// The facts that rarely change: no age, cache or hit ratio.
@@ -173,7 +236,7 @@ impl Canvas {
     }
 
     /// Overwrites the old text, so that nothing flickers.
-    fn draw(&mut self, text: &str) -> io::Result<()> {
+    fn draw(&mut self, text: &str) -> io::Result<bool> {
         self.text.clear();
         self.text.push_str("\x1b[H");
         for line in text.lines() {
@@ -189,12 +252,6 @@ impl Drop for Canvas {
     fn drop(&mut self) {
         let _ = put("\x1b[?25h\x1b[?1049l");
     }
-}
-
-fn put(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
 
 /// The screen in colours, where they are seen and wanted, without anything that steers the terminal.
@@ -234,6 +291,23 @@ pub(super) fn snapshot(facts: &StatusFacts) -> String {
     format!("{} ({})", or_dash(id), or_dash(certificate))
 }
 
+/// How the origin is, in the words of the console.
+fn origin(state: &str) -> String {
+    let state = OriginState::ALL.into_iter().find(|known| known.as_str() == state);
+    let words = match state {
+        Some(OriginState::NotAsked) => "not asked yet",
+        Some(OriginState::Offline) => "none: this server is offline",
+        Some(OriginState::Crawling) => "answers, every page is being read",
+        Some(OriginState::Answering) => "answers",
+        Some(OriginState::Unchanged) => "answers, no changes at the last refresh",
+        Some(OriginState::Changed) => "answers, changes at the last refresh",
+        Some(OriginState::CouldNotBeAsked) => "cannot be reached",
+        Some(OriginState::Nonsense) => "sends nonsense, its answers cannot be used",
+        None => "-",
+    };
+    words.to_owned()
+}
+
 /// The status on one screen.
 fn screen(facts: &StatusFacts) -> String {
     let mut lines = Vec::new();
@@ -256,14 +330,15 @@ fn screen(facts: &StatusFacts) -> String {
             line("rollback", format!("{newest} is the newest; `grandstand snapshot release` makes it current"));
         }
         let age = match facts.age_seconds {
-            _ if facts.unconfirmed => "in the future: not confirmed".to_owned(),
-            age => or_dash(age) + " s ago",
+            _ if facts.unconfirmed => " (in the future: not confirmed)".to_owned(),
+            Some(age) => format!(" ({} ago)", seconds(age.into())),
+            None => String::new(),
         };
-        line("confirmed", format!("{} ({age})", or_dash(facts.confirmed_at.as_ref())));
+        line("confirmed", or_dash(facts.confirmed_at.as_ref()) + &age);
         line("listings", or_dash(facts.listings));
         let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current()));
         let outdated = outdated.filter(|outdated| *outdated > 0).map(|outdated| format!(", {outdated} outdated"));
-        let eta = facts.origin.eta_seconds.filter(|seconds| *seconds > 0).map(|seconds| format!(", ETA {seconds} s"));
+        let eta = facts.origin.eta_seconds.filter(|left| *left > 0).map(|left| format!(", ETA {}", seconds(left)));
         let mirrored = mirrored(facts.details.as_ref());
         line("details", mirrored + &outdated.unwrap_or_default() + &eta.unwrap_or_default());
     }
@@ -273,28 +348,23 @@ fn screen(facts: &StatusFacts) -> String {
         let behind = match replica.behind_seconds {
             None => "not followed yet".to_owned(),
             Some(0) => "nothing is missing".to_owned(),
-            Some(seconds) => format!("behind for {seconds} s"),
+            Some(behind) => format!("behind for {}", seconds(behind)),
         };
         let why = replica.why.map_or_else(String::new, |why| format!(": {why}"));
-        line("store", format!("head {}, {behind}{why}", or_dash(replica.sequence)));
+        let (store, head) = (or_dash(replica.url), or_dash(replica.sequence));
+        line("follows", format!("{store} (head {head}, {behind}{why})"));
+    } else {
+        line("origin", origin(&facts.origin.state));
     }
-    line(
-        "origin",
-        match facts.origin.state.as_str() {
-            "could-not-be-asked" => "unreachable".to_owned(),
-            "" => "-".to_owned(),
-            state => state.replace('-', " "),
-        },
-    );
-    let budget = facts.origin.budget.clone().unwrap_or_default();
-    let free = match budget.limit {
-        Some(limit) => format!("{} of {limit} free", or_dash(budget.free)),
-        None => "no limit".to_owned(),
-    };
-    let pause = Some(budget.paused_seconds).filter(|seconds| *seconds > 0);
-    let pause = pause.map_or_else(String::new, |seconds| format!(", paused for {seconds} s"));
-    line("budget", free + &pause);
-    line("cache", format!("{}, {}", counted(facts.cache.bytes, "byte"), counted(facts.cache.entries, "entry")));
+    if let Some(budget) = &facts.origin.budget {
+        let free = match budget.limit {
+            Some(limit) => format!("{} of {limit} free", or_dash(budget.free)),
+            None => "no limit".to_owned(),
+        };
+        let pause = Some(budget.paused_seconds).filter(|left| *left > 0);
+        line("budget", free + &pause.map_or_else(String::new, |left| format!(", paused for {}", seconds(left))));
+    }
+    line("cache", format!("{}, {}", bytes(facts.cache.bytes), counted(facts.cache.entries, "entry")));
     let tls = facts.tls.clone().unwrap_or_default();
     if let Some(until) = tls.valid_until {
         line("https", format!("certificate valid until {until}"));
@@ -390,10 +460,14 @@ mod tests {
     fn a_replica_tells_how_it_stands_to_its_store() {
         let mut status =
             json!({ "state": "healthy", "use": "replica", "replica": { "sequence": 7, "behind_seconds": 0 } });
-        assert!(shown(&status).contains("store      head 7, nothing is missing\n"), "{}", shown(&status));
-        status["replica"] = json!({ "sequence": null, "behind_seconds": 90, "why": "no head" });
+        status["replica"]["url"] = "s3://venues/fleet".into();
+        status["origin"]["state"] = "offline".into();
         let text = shown(&status);
-        assert!(text.contains("store      head -, behind for 90 s: no head\n") && !text.contains("parity"), "{text}");
+        assert!(text.contains("follows    s3://venues/fleet (head 7, nothing is missing)\n"), "{text}");
+        status["replica"] = json!({ "sequence": null, "behind_seconds": 900, "why": "no head" });
+        let text = shown(&status);
+        assert!(text.contains("follows    - (head -, behind for 15 min: no head)\n"), "{text}");
+        assert!(!["parity", "origin", "budget"].iter().any(|word| text.contains(word)), "{text}");
     }
 
     #[test]
@@ -406,9 +480,12 @@ mod tests {
             "hit_ratio": 0.5,
         });
         let text = shown(&status);
-        for line in
-            ["budget     58 of 60 free, paused for 3 s", "cache      4096 bytes, 2 entries", "hit ratio  50.0 %"]
-        {
+        for line in [
+            "budget     58 of 60 free, paused for 3 s",
+            "cache      4096 bytes, 2 entries",
+            "hit ratio  50.0 %",
+            "origin     answers\n",
+        ] {
             assert!(text.contains(line), "{text}");
         }
         assert!(!text.contains("snapshot") && !text.contains("parity"), "{text}");
@@ -416,6 +493,26 @@ mod tests {
         status["origin"]["budget"]["limit"] = Value::Null;
         let text = shown(&status);
         assert!(text.contains("snapshot") && text.contains("budget     no limit"), "{text}");
+    }
+
+    #[test]
+    fn times_and_sizes_are_in_units_that_people_read() {
+        let mut status = json!({
+            "state": "healthy", "use": "mirror", "cache": { "bytes": 45_300_000, "entries": 1 },
+            "details": { "mirrored": 6, "of": 7 }, "origin": { "state": "unchanged", "eta_seconds": 20_651 },
+        });
+        let text = shown(&status);
+        for line in [
+            "confirmed  -\n",
+            "details    6 of 7, ETA 5 h 44 min\n",
+            "cache      43.2 MiB, 1 entry\n",
+            "origin     answers, no changes at the last refresh\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        (status["confirmed_at"], status["age_seconds"]) = ("2026-01-01T00:00:00Z".into(), 7_500.into());
+        let text = shown(&status);
+        assert!(text.contains("confirmed  2026-01-01T00:00:00Z (2 h 5 min ago)\n"), "{text}");
     }
 
     #[test]

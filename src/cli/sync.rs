@@ -11,27 +11,26 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::admin::facts::StatusFacts;
+use crate::admin::facts::{BudgetFacts, StatusFacts};
 use crate::app::core::Core;
 use crate::app::replica;
 use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
 use crate::mirror::details::{Covered, Details};
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::SnapshotPointer;
-use crate::upstream::status::{LastError, OriginStatus, Progress};
+use crate::upstream::status::{LastError, OriginState, OriginStatus, Progress};
 use crate::words::counted;
 
 use super::server::Server;
-use super::terminal::{Display, start_log};
+use super::terminal::{Display, say, start_log};
 use super::{Failure, Sources, load};
 
 /// How often to look.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-/// `sync` gives up after this long without progress: two windows of the budget, and a pause after failures.
-const PATIENCE: Duration = Duration::from_secs(150);
-/// Without any progress for this long a server's details are given up: it also sends requests for its clients.
-const PATIENCE_WITH_DETAILS: Duration = Duration::from_secs(3600);
-/// After so many failures in a row the origin is taken to be down.
+/// `sync` gives up after this long without progress.
+const LONGEST_IDLE: Duration = Duration::from_secs(120);
+/// `sync` gives up after this long without progress while the origin fails, or after so many failures in a row.
+const LONGEST_FAILING: Duration = Duration::from_secs(60);
 const MOST_FAILURES: u32 = 8;
 
 /// Why the mirror is incomplete.
@@ -43,8 +42,6 @@ enum SyncError {
         "the mirror is incomplete: some details could not be written to {0}; free disk space, then run `grandstand sync` again"
     )]
     NotStored(String),
-    #[error("the mirror is incomplete: no progress for an hour; see {0}/status")]
-    NoProgress(String),
 }
 
 /// Checks that the configuration is a mirror.
@@ -81,6 +78,12 @@ pub(super) struct Sync {
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
+    /// Never give up while the origin fails
+    ///
+    /// Without it, sync gives up after 8 failures in a row, after a minute of failures, or when nothing has arrived for
+    /// two minutes. Pauses that the origin asked for do not count, nor do waits for the budget.
+    #[arg(long)]
+    wait: bool,
 }
 
 impl Sync {
@@ -90,10 +93,10 @@ impl Sync {
         needs_mirror(&config, "sync")?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         let (told, text) = match Server::or_core(&config)? {
-            Ok(core) => alone(core, &config.data_dir.display().to_string())?,
-            Err(server) => through(&server)?,
+            Ok(core) => alone(core, &config.data_dir.display().to_string(), self.wait)?,
+            Err(server) => through(&server, self.wait)?,
         };
-        println!("{}", if self.json { told.to_string() } else { text });
+        say(if self.json { told.to_string() } else { text })?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -111,48 +114,80 @@ struct Standing {
     /// The counted thing, how many of it are done, and how many there are.
     shown: Option<(&'static str, u64, u64)>,
     is_complete: bool,
-    /// Whether nothing more than a proof is awaited from a running server.
-    is_here: bool,
-    failures: u32,
+    trouble: Trouble,
+    /// The address of the origin.
+    url: String,
     last_error: Option<LastError>,
 }
 
-/// Shows the progress of a copy until it is complete. `server`: the address of the server that makes it.
-fn follow(
-    every: Duration,
-    server: Option<&str>,
-    mut look: impl FnMut() -> Result<Standing, Failure>,
-) -> Result<(), Failure> {
-    let mut display = Display::default();
-    let mut last = (None, Instant::now());
+/// What holds a copy up.
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    /// Failures in a row.
+    failures: u32,
+    is_failing: bool,
+    budget: BudgetFacts,
+}
+
+impl Trouble {
+    /// Whether the origin wants a pause, or requests wait for the budget: while it fails they also wait with slots free.
+    fn is_waiting(&self) -> bool {
+        let BudgetFacts { limit, free, waiting, asked_seconds, .. } = self.budget;
+        asked_seconds > 0 || (limit.is_some() && waiting > 0 && (free == Some(0) || !self.is_failing))
+    }
+}
+
+/// For how long nothing came, without such waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Patience {
+    idle: Duration,
+    failing: Duration,
+}
+
+impl Patience {
+    /// Counts the time since the last look; returns whether it is enough.
+    fn is_over(&mut self, since: Duration, advanced: bool, trouble: &Trouble) -> bool {
+        if advanced {
+            *self = Self::default();
+        } else if !trouble.is_waiting() {
+            self.idle += since;
+            self.failing = if trouble.is_failing { self.failing + since } else { Duration::ZERO };
+        }
+        trouble.failures >= MOST_FAILURES || self.failing >= LONGEST_FAILING || self.idle >= LONGEST_IDLE
+    }
+}
+
+/// Shows the progress of a copy until it is complete. `waits`: whatever the origin does.
+fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standing, Failure>) -> Result<(), Failure> {
+    let (mut display, mut patience) = (Display::default(), Patience::default());
+    let (mut last, mut looked) = (None, Instant::now());
     loop {
         let now = look()?;
         if let Some((word, done, of)) = now.shown {
-            display.count(word, done, of);
+            display.count_or_pause(word, done, of, now.trouble.budget.asked_seconds);
         }
         if now.is_complete {
             return Ok(());
         }
         // Checking many pages once more is progress, too.
         let progress = Some((now.stage.clone(), now.pass));
-        if last.0 != progress {
-            last = (progress, Instant::now());
-        }
-        let more_comes = server.filter(|_| !now.is_here && now.failures < MOST_FAILURES);
-        let patience = if more_comes.is_some() { PATIENCE_WITH_DETAILS } else { PATIENCE };
-        if now.failures >= MOST_FAILURES || last.1.elapsed() > patience {
-            let last = now.last_error.map_or_else(|| "none".to_owned(), |error| error.message);
-            let incomplete = SyncError::Incomplete { stage: now.stage.to_string(), last };
-            return Err(more_comes.map_or(incomplete, |server| SyncError::NoProgress(server.to_owned())).into());
+        let advanced = std::mem::replace(&mut last, progress.clone()) != progress;
+        let since = std::mem::replace(&mut looked, Instant::now()).elapsed();
+        if patience.is_over(since, advanced, &now.trouble) && !waits {
+            let LastError { message, url, .. } = now.last_error.unwrap_or_default();
+            let message = if message.is_empty() { "none" } else { &message };
+            let last = format!("{message} ({})", url.unwrap_or(now.url));
+            return Err(SyncError::Incomplete { stage: now.stage.to_string(), last }.into());
         }
         std::thread::sleep(every);
     }
 }
 
 /// Copies everything in this process, and stores it.
-fn alone(core: Core, data_dir: &str) -> Result<(Value, String), Failure> {
+fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let watched = Watched::of(&core).ok_or_else(|| no_origin("sync"))?;
+    let client = core.origin.as_ref().map(|origin| origin.client.clone()).ok_or_else(|| no_origin("sync"))?;
     if let Some(mirror) = core.mirror {
         runtime.spawn(replica::mirror(mirror, core.follower));
     }
@@ -165,8 +200,8 @@ fn alone(core: Core, data_dir: &str) -> Result<(Value, String), Failure> {
         core.commands.pass();
     }
     let mut listings = 0;
-    let result = follow(INTERVAL, None, || {
-        let (stage, picture) = (watched.look(), watched.status.picture());
+    let result = follow(INTERVAL, waits, || {
+        let (stage, picture) = (watched.look(), client.status().picture());
         let mut is_complete = false;
         if let Stage::Complete { listings: all } = stage {
             // The requested pass must have ended: before that, `Complete` describes an older state.
@@ -178,8 +213,12 @@ fn alone(core: Core, data_dir: &str) -> Result<(Value, String), Failure> {
             stage,
             pass: picture.pass,
             is_complete,
-            is_here: true,
-            failures: picture.health.failures(),
+            trouble: Trouble {
+                failures: picture.health.failures(),
+                is_failing: picture.is_failing(),
+                budget: BudgetFacts::of(&client.budget().view()),
+            },
+            url: client.base().to_string(),
             last_error: picture.last_error,
         })
     });
@@ -194,11 +233,11 @@ fn alone(core: Core, data_dir: &str) -> Result<(Value, String), Failure> {
 }
 
 /// Asks a running server for a full pass, and waits until the copy is complete.
-fn through(server: &Server) -> Result<(Value, String), Failure> {
+fn through(server: &Server, waits: bool) -> Result<(Value, String), Failure> {
     let before = server.look()?.facts.origin.passes;
     server.ask(Method::POST, "/sync")?;
     let (mut listings, mut details, mut on_demand) = (0, None, false);
-    follow(Duration::from_millis(500), Some(&server.admin), || {
+    follow(Duration::from_millis(500), waits, || {
         let facts = server.look()?.facts;
         let certificate = newest_certificate(server, &facts)?;
         details.clone_from(&facts.details);
@@ -207,6 +246,10 @@ fn through(server: &Server) -> Result<(Value, String), Failure> {
         on_demand = details.as_ref().and_then(|details| details.wanted.as_deref()) == Some("on-demand");
         let is_whole = details.as_ref().is_some_and(|details| details.current() == details.of);
         let is_here = facts.origin.passes > before && (on_demand || is_whole);
+        let is_failing = facts.origin.failures > 0
+            || [OriginState::CouldNotBeAsked, OriginState::Nonsense]
+                .iter()
+                .any(|state| state.as_str() == facts.origin.state);
         let shown = match (facts.origin.pass, &details) {
             (Some(pass), _) => Some(("pages", pass.done, pass.of)),
             (None, details) => details.as_ref().map(|details| ("details", details.current(), details.of)),
@@ -216,8 +259,12 @@ fn through(server: &Server) -> Result<(Value, String), Failure> {
             pass: facts.origin.pass,
             shown,
             is_complete: is_here && certificate.is_some_and(is_settled),
-            is_here,
-            failures: facts.origin.failures,
+            trouble: Trouble {
+                failures: facts.origin.failures,
+                is_failing,
+                budget: facts.origin.budget.unwrap_or_default(),
+            },
+            url: facts.origin.url.unwrap_or_default(),
             last_error: facts.last_error,
         })
     })?;
@@ -362,6 +409,29 @@ mod tests {
 
     fn facts(status: Value) -> StatusFacts {
         serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn pauses_and_waits_for_the_budget_cost_no_patience() {
+        let second = Duration::from_secs(1);
+        for (failures, asked_seconds, free, waiting, over) in [
+            (0, 0, Some(60), 0, Some(120)),
+            (1, 0, Some(60), 0, Some(60)),
+            (1, 0, Some(60), 3, Some(60)),
+            (8, 0, Some(60), 0, Some(1)),
+            (1, 30, Some(60), 3, None),
+            (1, 0, Some(0), 3, None),
+            (0, 0, Some(7), 3, None),
+            (0, 0, None, 3, Some(120)),
+        ] {
+            let budget =
+                BudgetFacts { limit: free.map(|_| 60), free, waiting, asked_seconds, ..BudgetFacts::default() };
+            let trouble = Trouble { failures, is_failing: failures > 0, budget };
+            let mut patience = Patience::default();
+            assert_eq!((1..=1000).find(|_| patience.is_over(second, false, &trouble)), over, "{trouble:?}");
+        }
+        let (mut patience, failing) = (Patience::default(), Trouble { is_failing: true, ..Trouble::default() });
+        (0..200).for_each(|look| assert!(!patience.is_over(second, look % 59 == 0, &failing), "something arrives"));
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! Standard output and standard error: colours and tables, progress as bars or plain lines, and the log.
+//! Standard output and standard error: the only writer of lines, colours and tables, progress as bars or plain lines, and
+//! the log.
 //!
 //! Words and values are the commands' own. Callers: the commands.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fmt::{self, Write as _};
+use std::fmt::{Display as Text, Write as _};
+use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle, WeakProgressBar};
+use parking_lot::Mutex;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::Registry;
@@ -18,6 +21,95 @@ use crate::clock::Clock;
 use crate::config::{LogConfig, LogFormat};
 use crate::telemetry::json_lines::JsonLines;
 use crate::telemetry::recent::Recent;
+
+use crate::words::seconds;
+
+/// Prints a text on standard output, with a line feed at its end. A reader that closes early wants no more of it: the
+/// command then goes on to its own exit code.
+///
+/// # Errors
+/// When it cannot be written, for example because a disk is full.
+pub(super) fn say(text: impl Text) -> io::Result<()> {
+    let mut text = text.to_string();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    put(&text).map(drop)
+}
+
+/// Prints a text on standard output as it is; returns whether anybody still reads it.
+///
+/// # Errors
+/// As for [`say`].
+pub(super) fn put(text: &str) -> io::Result<bool> {
+    let mut out = Output::default();
+    match beside_bar(|| out.write_all(text.as_bytes()).and_then(|()| out.flush())) {
+        Err(_) if out.is_closed => Ok(false),
+        written => written.map(|()| true),
+    }
+}
+
+/// Prints a line on standard error. Nothing can be done about one that is closed or full.
+pub(super) fn tell(text: impl Text) {
+    let _ = StandardError.write_all(format!("{text}\n").as_bytes());
+}
+
+/// Standard output.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// Nobody reads it any more.
+    pub is_closed: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("standard output cannot be written: {0}")]
+struct Unwritten(io::Error);
+
+impl Output {
+    fn noticed<T>(&mut self, written: io::Result<T>) -> io::Result<T> {
+        written.map_err(|error| {
+            self.is_closed |= error.kind() == ErrorKind::BrokenPipe;
+            io::Error::new(error.kind(), Unwritten(error))
+        })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = io::stdout().write(bytes);
+        self.noticed(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = io::stdout().flush();
+        self.noticed(flushed)
+    }
+}
+
+/// Standard error, for whole lines: a bar makes room for them.
+struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        beside_bar(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The bar on the terminal, if any: a process has one terminal, and the log must know it.
+static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
+/// Writes while no bar is in the way.
+fn beside_bar<T>(write: impl FnOnce() -> T) -> T {
+    let bar = BAR.lock().as_ref().and_then(WeakProgressBar::upgrade);
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
 
 /// The abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,12 +212,16 @@ impl Paint {
 
 /// A bar of a form where standard error is a terminal, nothing elsewhere. It goes when it is dropped.
 fn bar(template: &str) -> ProgressBar {
-    let bar = if Terminal::of_stderr().redraws { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    if !Terminal::of_stderr().redraws {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::no_length().with_finish(ProgressFinish::AndClear);
     // The template is a constant; without it the default style is shown.
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.with_key("rate", put_rate));
+        bar.set_style(style);
     }
-    bar.with_finish(ProgressFinish::AndClear)
+    *BAR.lock() = Some(bar.downgrade());
+    bar
 }
 
 /// Shows activity of unknown length, until it is dropped.
@@ -155,49 +251,81 @@ pub(super) struct Display {
     bar: Option<ProgressBar>,
     /// The word and the tenth of the last line.
     last: Option<(&'static str, u64)>,
-    /// The counted thing, when the first count came, and the number done then.
-    began: Option<(&'static str, Instant, u64)>,
+    /// Whether the last line told of a pause.
+    is_paused: bool,
+    counted: Counted,
+}
+
+/// What is counted, and since when.
+#[derive(Clone, Copy)]
+struct Counted {
+    word: &'static str,
+    /// How many were done at the first look.
+    since: u64,
+    /// How long it has been counted, without pauses, until the last look.
+    for_time: Duration,
+    looked: Instant,
 }
 
 impl Default for Display {
     fn default() -> Self {
-        let form = "{msg:>10} {wide_bar} {pos}/{len} {rate:>9} {eta:>4} left";
-        Self { bar: Terminal::of_stderr().redraws.then(|| bar(form)), last: None, began: None }
+        Self {
+            bar: Terminal::of_stderr().redraws.then(|| bar("{msg:>10} {wide_bar} {prefix}")),
+            last: None,
+            is_paused: false,
+            counted: Counted { word: "", since: 0, for_time: Duration::ZERO, looked: Instant::now() },
+        }
     }
 }
 
 impl Display {
     /// Shows a count. Lines come at every tenth, so that a log stays readable.
     pub(super) fn count(&mut self, word: &'static str, done: u64, of: u64) {
-        if self.began.is_none_or(|(began, ..)| began != word) && of > 0 {
-            self.began = Some((word, Instant::now(), done));
-        }
+        self.count_or_pause(word, done, of, 0);
+    }
+
+    /// Shows a count, and for how many seconds the origin still wants a pause, which says nothing about the rest.
+    pub(super) fn count_or_pause(&mut self, word: &'static str, done: u64, of: u64, pause: u64) {
+        let (before, now) = (self.counted, Instant::now());
+        let passed = if pause > 0 { Duration::ZERO } else { now - before.looked };
+        self.counted = if before.word == word {
+            Counted { for_time: before.for_time + passed, looked: now, ..before }
+        } else {
+            Counted { word, since: done, for_time: Duration::ZERO, looked: now }
+        };
+        let Counted { since, for_time, .. } = self.counted;
+        let rest = match pause {
+            1.. => format!(", the origin asked for a pause of {}", seconds(pause)),
+            0 => remaining(done.saturating_sub(since), of.saturating_sub(done), for_time),
+        };
+        let figures = |of_all: &str| match of {
+            0 => format!("not known yet{rest}"),
+            of => format!("{done}{of_all}{of}{rest}"),
+        };
         if let Some(bar) = &self.bar {
-            bar.set_length(of);
+            // Without a length it is empty; of nothing it would be full.
+            if of > 0 {
+                bar.set_length(of);
+            } else {
+                bar.unset_length();
+            }
             bar.set_position(done);
             bar.set_message(word);
+            bar.set_prefix(figures("/"));
             return;
         }
         let tenth = (done * 10).checked_div(of).unwrap_or(0);
-        if self.last != Some((word, tenth)) && of > 0 {
-            let (_, at, since) = self.began.unwrap_or((word, Instant::now(), done));
-            let rest = remaining(done.saturating_sub(since), of.saturating_sub(done), at.elapsed());
-            eprintln!("{word}: {done} of {of}{rest}");
+        let is_new = self.last != Some((word, tenth)) && of > 0;
+        if is_new || (pause > 0 && !self.is_paused) {
+            tell(format!("{word}: {}", figures(" of ")));
         }
-        self.last = Some((word, tenth));
+        (self.last, self.is_paused) = (Some((word, tenth)), pause > 0);
     }
-}
-
-/// The rate of a bar.
-fn put_rate(state: &ProgressState, out: &mut dyn fmt::Write) {
-    // Nothing can be done about a closed terminal.
-    let _ = out.write_str(&rate(state.per_sec()));
 }
 
 /// So many a second, or a minute where that is a better number.
 fn rate(per_second: f64) -> String {
     match per_second {
-        rate if !rate.is_finite() || rate <= 0.0 => "-".to_owned(),
         rate if rate >= 100.0 => format!("{rate:.0}/s"),
         rate if rate >= 1.0 => format!("{rate:.1}/s"),
         rate => format!("{:.1}/min", rate * 60.0),
@@ -209,14 +337,8 @@ fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
     if done == 0 || left == 0 || elapsed < Duration::from_secs(1) {
         return String::new();
     }
-    let seconds = (elapsed.as_secs_f64() * left as f64 / done as f64).ceil() as u64;
-    let rate = rate(done as f64 / elapsed.as_secs_f64());
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    match (hours, minutes) {
-        (0, 0) => format!(", {rate}, about {seconds} s left"),
-        (0, _) => format!(", {rate}, about {minutes} min {} s left", seconds % 60),
-        _ => format!(", {rate}, about {hours} h {minutes} min left"),
-    }
+    let rest = (elapsed.as_secs_f64() * left as f64 / done as f64).ceil() as u64;
+    format!(", {}, about {} left", rate(done as f64 / elapsed.as_secs_f64()), seconds(rest))
 }
 
 /// A log that has been started.
@@ -256,7 +378,8 @@ pub(super) fn start_log(config: LogConfig) -> Result<Log, LoggingError> {
 
 /// What writes lines.
 fn lines(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // A line that cannot be written is lost; to say so on the same stream would be a panic.
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| StandardError).log_internal_errors(false);
     match format {
         LogFormat::Json => lines.event_format(JsonLines(Clock::system())).boxed(),
         LogFormat::Text => lines.with_ansi(Terminal::of_stderr().colours).boxed(),
@@ -334,9 +457,9 @@ São                   12
             (10, 10, 0, ""),
             (10, 0, 5, ""),
             (100, 900, 5, ", 20.0/s, about 45 s left"),
-            (100, 900, 20, ", 5.0/s, about 3 min 0 s left"),
-            (60, 1_000_000, 60, ", 1.0/s, about 277 h 46 min left"),
-            (30, 60, 60, ", 30.0/min, about 2 min 0 s left"),
+            (100, 900, 20, ", 5.0/s, about 3 min left"),
+            (60, 100_000, 60, ", 1.0/s, about 27 h 46 min left"),
+            (30, 60, 60, ", 30.0/min, about 2 min left"),
             (50_000, 50_000, 2, ", 25000/s, about 2 s left"),
         ] {
             assert_eq!(remaining(done, left, Duration::from_secs(seconds)), text, "{done} {left} {seconds}");

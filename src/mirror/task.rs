@@ -331,6 +331,9 @@ impl Mirror {
             self.status.update(|picture| picture.state = error.state());
             self.status.error(&error, self.clock.now_wall());
         }
+        if let MirrorError::Copy(CopyError::Ask(error)) = &error {
+            self.copies.client.name_url(error);
+        }
         if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
             self.status.update(|picture| picture.disk = Some(error.to_string()));
         }

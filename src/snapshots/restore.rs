@@ -33,6 +33,7 @@ impl Snapshots {
             is_rolled_back: AtomicBool::default(),
             exporting: Mutex::default(),
             chained: Mutex::default(),
+            sizes: Mutex::default(),
             store,
             current,
             newest: SnapshotPointer::default(),

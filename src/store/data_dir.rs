@@ -143,6 +143,19 @@ impl DataDir {
         self.write(Some(admin))
     }
 
+    /// Looks whether it can be seen which process has the directory open. There may be no such directory.
+    ///
+    /// # Errors
+    /// When the lock file, or else the directory, cannot be read.
+    pub(crate) fn expect_readable(path: &Path) -> io::Result<()> {
+        let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        let read = match files::read(&path.join(LOCK)) {
+            Err(error) if missing(&error) => File::open(path),
+            read => read,
+        };
+        read.map(drop).or_else(|error| if missing(&error) { Ok(()) } else { Err(error) })
+    }
+
     /// The process that has the directory open, if any.
     pub fn holder(path: impl AsRef<Path>) -> Option<Holder> {
         let path = path.as_ref();
@@ -168,6 +181,12 @@ impl DataDir {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The same, from the root on.
+    pub(crate) fn absolute(&self) -> String {
+        let path = self.path.canonicalize().or_else(|_| std::path::absolute(&self.path));
+        path.unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
     pub(super) fn store_file(&self) -> PathBuf {

@@ -151,14 +151,18 @@ impl StoreError {
     pub(super) fn of_io(source: io::Error, path: &Path, needed: u64) -> Self {
         let path = path.to_owned();
         match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-                Self::NoSpace { path, needed }
-            }
+            kind if is_full(kind) => Self::NoSpace { path, needed },
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::ReadOnly { path },
             ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Self::Damaged(source.to_string()),
             _ => Self::Io { path, source },
         }
     }
+}
+
+/// Whether there is no room for what was written: on the disk, in a quota, or below the limit on the size of files
+/// (`ulimit -f`), whose signal the program ignores.
+pub(crate) const fn is_full(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
 /// `None` for damaged data, which is fetched or made again.

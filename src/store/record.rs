@@ -157,6 +157,21 @@ impl Store {
         })
     }
 
+    /// The bytes of a snapshot's blocks as they are stored. Other snapshots may share them.
+    ///
+    /// # Errors
+    /// When there is no such snapshot, the file cannot be read, or it is damaged.
+    pub fn bytes_of(&self, seq: u64) -> Result<u64, StoreError> {
+        let record = self.snapshot(seq)?.ok_or(StoreError::NoSuchSnapshot(seq))?;
+        self.handle.read(|transaction| {
+            let blocks = transaction.open_table(database::BLOCKS)?;
+            record.block_keys().try_fold(0, |bytes, key| {
+                let packed = blocks.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
+                Ok(bytes + packed.value().len() as u64)
+            })
+        })
+    }
+
     /// Replaces the metadata of a snapshot (a better certificate, a later confirmation), and writes `states` with it.
     ///
     /// # Errors

@@ -61,6 +61,8 @@ pub struct BudgetView {
     pub used: Option<[usize; Class::ALL.len()]>,
     /// How long the budget still pauses, because the origin asked for it or fails.
     pub paused: Duration,
+    /// The part of it that the origin asked for.
+    pub asked: Duration,
     /// Who waits.
     pub waiting: usize,
 }
@@ -203,6 +205,12 @@ impl Budget {
         });
     }
 
+    /// The origin asked for this part of the pause.
+    pub fn asked_to_pause(&self, span: Duration) {
+        let asked = |state: &mut BudgetState, now: Monotonic| state.asked_until = state.asked_until.max(now.plus(span));
+        self.dispatcher.look(|dispatch, now| asked(&mut dispatch.state, now));
+    }
+
     /// Allows one request at a time while the origin fails again and again. So it is still noticed when the origin is
     /// back. A hanging request delays the next one by `spacing`.
     pub fn try_gently(&self, spacing: Option<Duration>) {
@@ -227,6 +235,7 @@ impl Budget {
             free: state.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
             used: state.window.as_mut().map(|window| Class::ALL.map(|class| window.used_by(class, now))),
             paused: state.paused_until.since(now),
+            asked: state.asked_until.min(state.paused_until).since(now),
             waiting: state.queue.len(),
         })
     }

@@ -14,7 +14,8 @@ use http::{Method, Version};
 use url::Url;
 
 use crate::clock::backoff::{Jitter, doubled};
-use crate::clock::{Clock, Monotonic, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
+use crate::semantics::excerpt::Excerpt;
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
@@ -367,6 +368,7 @@ impl OriginClient {
         }
         let paused = !self.budget.view().paused.is_zero();
         let Judgement { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
+        self.name_url(error);
         let own = outage.map(|failures| {
             // Its return shows within seconds, and the tries until then leave most of the budget.
             let longest = self.bounds.load().longest_pause.min(Duration::from_secs(4));
@@ -380,20 +382,29 @@ impl OriginClient {
         self.tell(error, witness.class, span);
         if let Some(span) = span {
             self.budget.pause(span);
+            self.budget.asked_to_pause(asked.unwrap_or_default());
         }
     }
 
     /// An answer to a request of this class came and is not usable.
     pub fn unusable(&self, error: &AskError, class: Class) {
         self.status.error(error, self.clock.now_wall());
+        self.name_url(error);
         self.tell(error, class, None);
+    }
+
+    /// Adds to the last error what was asked.
+    pub(crate) fn name_url(&self, error: &AskError) {
+        let base = self.config.base.as_str().trim_end_matches('/');
+        let url = error.path().map(|path| Excerpt(format!("{base}{path}")).to_string());
+        self.status.update(|picture| picture.last_error.iter_mut().for_each(|last| last.url.clone_from(&url)));
     }
 
     fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
         let now = self.clock.now_mono();
         if let Some(span) = pause {
             if let Some(failures) = self.told.left_alone(now) {
-                let pause_seconds = span.as_secs_f32();
+                let pause_seconds = ceil_seconds(span);
                 tracing::warn!(%error, failures, pause_seconds, "requests to the origin are paused");
             }
         } else if class == Class::Client

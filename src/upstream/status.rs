@@ -51,11 +51,13 @@ pub struct LastError {
     pub at: Option<String>,
     /// What happened, for people: an excerpt, because an origin can make it as long as it likes.
     pub message: String,
+    /// What the origin was asked for; `None`: it is about something else.
+    pub url: Option<String>,
 }
 
 impl LastError {
     fn new(message: &impl std::fmt::Display, now: WallTime) -> Self {
-        Self { at: now.rfc3339(), message: Excerpt(message).to_string() }
+        Self { at: now.rfc3339(), message: Excerpt(message).to_string(), url: None }
     }
 }
 

@@ -226,7 +226,19 @@ impl Setup {
     /// Starts `serve` on a data directory and does not wait for it.
     pub fn spawn(&self, dir: &Path) -> Process {
         let words: Vec<&str> = ["serve"].into_iter().chain(self.words.iter().map(String::as_str)).collect();
-        Process::spawn_under(&self.under, &self.arguments(&words, dir), &std::env::temp_dir())
+        self.command(&words, dir)
+    }
+
+    /// Starts a command on a data directory and does not wait for it.
+    pub fn command(&self, words: &[&str], dir: &Path) -> Process {
+        Process::spawn_under(&self.under, &self.arguments(words, dir), &std::env::temp_dir())
+    }
+
+    /// Starts a small demo without a named data directory.
+    pub fn demo(&self) -> Process {
+        let sets = self.sets.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]);
+        let words: Vec<String> = ["demo", "--listings", "20"].map(str::to_owned).into_iter().chain(sets).collect();
+        Process::spawn_under(&self.under, &words, &std::env::temp_dir())
     }
 
     /// The arguments for a command.

@@ -1,8 +1,11 @@
 //! The process: exit codes, signals, the command line, and who may use a data directory.
 
+mod limits;
+mod status;
 mod sync;
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -406,7 +409,8 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
     // One that cannot be bound is taken already.
     let taken = [8080, 9090].map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
     let dir = tempfile::tempdir().unwrap();
-    let mut demo = Process::spawn_in(&words(&["demo", "--listings", "200"]), dir.path());
+    let data = format!("data_dir={}", dir.path().join("data").display());
+    let mut demo = Process::spawn_in(&words(&["demo", "--listings", "200", "--set", &data]), dir.path());
     wait_until("the demo is complete", || {
         assert_eq!(demo.ended(), None, "{}", demo.said());
         let complete = demo.said().contains("complete       200 listings");
@@ -438,6 +442,39 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
     server.kill().unwrap();
     server.wait().unwrap();
     drop(taken);
+}
+
+#[tokio::test]
+async fn the_demo_leaves_nothing_in_the_temporary_folder() {
+    let demo = |dir: &Path, limit: &str| {
+        let under = format!(r#"ulimit {limit}; TMPDIR={} exec "$0" "$@""#, dir.display());
+        let setup = Setup::offline().without("ttl").without("public_url").under(&["bash", "-c", &under]);
+        setup.demo()
+    };
+    let left = |dir: &Path| std::fs::read_dir(dir).unwrap().count();
+    for signal in ["INT", "TERM"] {
+        let dir = tempfile::tempdir().unwrap();
+        let demo = demo(dir.path(), "-c 0");
+        wait_until("it is ready", || async { demo.said().contains("ready          ") }).await;
+        assert_eq!(left(dir.path()), 1, "{}", demo.said());
+        assert!(
+            demo.said().contains("until the demo ends") && !demo.said().contains("After Ctrl-C"),
+            "{}",
+            demo.said()
+        );
+        demo.signal(signal);
+        let (code, said) = demo.end().await;
+        assert_eq!((code, left(dir.path())), (0, 0), "{said}");
+    }
+    // Nobody reads.
+    let dir = tempfile::tempdir().unwrap();
+    let under = format!(r#"TMPDIR={} "$0" "$@" | head -c 1; exit ${{PIPESTATUS[0]}}"#, dir.path().display());
+    let (code, said) = Setup::offline().without("public_url").under(&["bash", "-c", &under]).demo().end().await;
+    assert_eq!((code, left(dir.path())), (0, 0), "{said}");
+    // A store that cannot be written.
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = demo(dir.path(), "-f 1").end().await;
+    assert!(code == 1 && said.contains("no space left") && left(dir.path()) == 0, "{code} {said}");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ fn well() -> StatusFacts {
 }
 
 fn error(message: &str) -> LastError {
-    LastError { at: None, message: message.to_owned() }
+    LastError { message: message.to_owned(), ..LastError::default() }
 }
 
 fn rolled_back() -> StatusFacts {

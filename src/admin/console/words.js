@@ -5,7 +5,7 @@
 /** @typedef {{ level: string, at: string | null, count: number, text: string, todo: string }} Note */
 /** @typedef {Record<string, any> & { advice: Advice[], recent: Note[] }} Facts  of /status */
 /**
- * @typedef {{ id: string, listings: number, certificate: string, confirmed_at: string | null, published_at: string | null,
+ * @typedef {{ id: string, listings: number, bytes: number | null, certificate: string, confirmed_at: string | null, published_at: string | null,
  *   served: boolean, newest: boolean, pinned: boolean, exported: boolean, unconfirmed: boolean }} Kept  a snapshot of /snapshots
  */
 /** @typedef {(number | null)[]} Column */

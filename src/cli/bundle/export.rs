@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Seek, Write};
+use std::io::{BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ use crate::app::core::open_snapshots;
 use crate::bundle::signature::{self, Signer, open_file};
 use crate::bundle::{Bundle, Manifest};
 use crate::cli::server::Holder;
-use crate::cli::terminal::{bytes_bar, counting, start_log};
+use crate::cli::terminal::{Output, bytes_bar, counting, say, start_log, tell};
 use crate::cli::{Failure, load_for_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
@@ -147,19 +147,19 @@ impl Export {
         if let Some((_data_dir, snapshots, exported)) = made
             && let Err(error) = snapshots.remember(exported)
         {
-            eprintln!("warning: this export could not be recorded ({error}); a delta from it may be impossible");
+            tell(format!("warning: this export could not be recorded ({error}); a delta from it may be impossible"));
         }
         if self.json {
             let key = signed.map(|(_, key)| key.to_string());
             let state = if key.is_some() { "verified" } else { "none" };
             let told = told(&self.file, "exported", manifest, &json!({ "state": state, "key": key }))?;
-            println!("{told}");
+            say(told)?;
             return Ok(ExitCode::SUCCESS);
         }
-        println!("{}: {}, {}", self.file.display(), what(manifest), counted(bytes, "byte"));
-        println!("{}", coverage(manifest));
+        say(format!("{}: {}, {}", self.file.display(), what(manifest), counted(bytes, "byte")))?;
+        say(coverage(manifest))?;
         if let Some((path, key)) = signed {
-            println!("signed by the key {key}: {}", path.display());
+            say(format!("signed by the key {key}: {}", path.display()))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -186,11 +186,11 @@ fn make(
         }
     };
     if !is_whole {
-        eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
+        tell("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
     if !is_exact {
-        eprintln!(
-            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export"
+        tell(
+            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export",
         );
     }
     Ok(made)
@@ -231,7 +231,7 @@ fn base(since: &str) -> Result<String, Failure> {
 /// Writes a dump into a file, which has its name when it is whole, or to standard output.
 fn export_dump(config: &Config, kind: DumpKind, path: &Path, json: bool) -> Result<ExitCode, Failure> {
     if path.as_os_str() == "-" {
-        let mut out = Watching { out: io::stdout().lock(), is_closed: false };
+        let mut out = Output::default();
         return match make_dump(config, kind, &mut out) {
             // The reader has ended, as `head` does: the exit code that a shell gives for that.
             Err(_) if out.is_closed => Ok(ExitCode::from(128 + 13)),
@@ -243,9 +243,9 @@ fn export_dump(config: &Config, kind: DumpKind, path: &Path, json: bool) -> Resu
     let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
     if json {
         let told = json!({ "exported": true, "file": file, "format": format, "snapshot": snapshot, "bytes": bytes });
-        println!("{told}");
+        say(told)?;
     } else {
-        println!("{file}: snapshot {snapshot} as {format}, {bytes} bytes");
+        say(format!("{file}: snapshot {snapshot} as {format}, {bytes} bytes"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -276,32 +276,7 @@ fn make_dump(config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<Str
     write::write(kind, &published.dataset, details, &mut out, &mut counting("listings"))?;
     out.flush()?;
     if damaged.get() > 0 {
-        eprintln!("warning: {} stored details are damaged and were left out", damaged.get());
+        tell(format!("warning: {} stored details are damaged and were left out", damaged.get()));
     }
     Ok(published.dataset.id.to_string())
-}
-
-/// Notices that nobody reads what is written.
-struct Watching<W> {
-    out: W,
-    is_closed: bool,
-}
-
-impl<W: Write> Watching<W> {
-    fn noticed<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
-        self.is_closed |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
-        result
-    }
-}
-
-impl<W: Write> Write for Watching<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes);
-        self.noticed(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.out.flush();
-        self.noticed(flushed)
-    }
 }

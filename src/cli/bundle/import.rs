@@ -16,7 +16,7 @@ use crate::bundle::Manifest;
 use crate::bundle::signature::{Opened, text_beside};
 use crate::cli::server::Holder;
 use crate::cli::snapshot::NOT_CURRENT;
-use crate::cli::terminal::start_log;
+use crate::cli::terminal::{say, start_log, tell};
 use crate::cli::{Failure, load_for_snapshots};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
@@ -41,6 +41,8 @@ pub(super) struct Import {
     #[arg(long)]
     json: bool,
     /// Bundle file; its signature, if there is one, is FILE.minisig
+    ///
+    /// `-` is standard input, which has no signature.
     file: PathBuf,
 }
 
@@ -48,9 +50,9 @@ impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load_for_snapshots(&self.sources)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        let bundle = opened(&self.file, &trusted(&config)?, config.bundle.max_size)?;
+        let (path, bundle) = opened(&self.file, &trusted(&config)?, config.bundle.max_size)?;
         for doubt in doubts(&config, bundle.bundle.manifest(), Clock::system().now_wall()) {
-            eprintln!("warning: {doubt}");
+            tell(format!("warning: {doubt}"));
         }
         let done = match Holder::find(&config, open_snapshots_anew)? {
             Holder::Here(_data_dir, snapshots) => {
@@ -58,13 +60,13 @@ impl Import {
                 let done = snapshots.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
                 let tidied = snapshots.tidy().and_then(|()| snapshots.store().forget_vanished());
                 if let Err(error) = tidied {
-                    eprintln!("warning: data that is no longer needed could not be removed: {error}");
+                    tell(format!("warning: data that is no longer needed could not be removed: {error}"));
                 }
                 imported(&done)
             }
             Holder::There(server) => {
                 // Whether it is a signature is for the server to say.
-                let signature = text_beside(&self.file)?;
+                let signature = text_beside(&path)?;
                 let query = if self.allow_older { "?allow_older=true" } else { "" };
                 server.upload(query, signature.as_deref(), &bundle.file)?
             }
@@ -72,27 +74,27 @@ impl Import {
         let manifest = bundle.bundle.manifest();
         if self.json {
             let signature = signature(&Ok(bundle.voucher));
-            let mut told = told(&self.file, "imported", manifest, &signature)?;
+            let mut told = told(&path, "imported", manifest, &signature)?;
             for key in ["before", "older", "served"] {
                 told[key] = done[key].clone();
             }
-            println!("{told}");
+            say(told)?;
             return Ok(ExitCode::SUCCESS);
         }
         let (snapshot, listings) = (done["imported"].as_str().unwrap_or("-"), done["listings"].as_u64().unwrap_or(0));
         let (listings, details) = (counted(listings, "listing"), counted(manifest.details.present, "detail"));
-        println!("imported {}: snapshot {snapshot} with {listings} and {details}", self.file.display());
-        println!("{}", signed(&bundle.voucher));
+        say(format!("imported {}: snapshot {snapshot} with {listings} and {details}", path.display()))?;
+        say(signed(&bundle.voucher))?;
         if let Some(before) = done["before"].as_str().filter(|before| *before != snapshot) {
-            println!(
+            say(format!(
                 "the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again"
-            );
+            ))?;
         }
         if done["older"] == true {
-            eprintln!("warning: the imported data is older than the data before it");
+            tell("warning: the imported data is older than the data before it");
         }
         if done["served"] != true {
-            println!("{NOT_CURRENT}");
+            say(NOT_CURRENT)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -129,7 +131,7 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     let Some(snapshots) = core.snapshots.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(Failure::shield());
     };
-    let Opened { file, bundle, voucher } = opened(path, &trusted(config)?, config.bundle.max_size)?;
+    let (_, Opened { file, bundle, voucher }) = opened(path, &trusted(config)?, config.bundle.max_size)?;
     for doubt in doubts(config, bundle.manifest(), core.clock.now_wall()) {
         tracing::warn!("{doubt}");
     }

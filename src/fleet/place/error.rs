@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::semantics::excerpt::Excerpt;
+use crate::store::is_full;
 use crate::words::with_causes;
 
 /// Why a call failed.
@@ -113,9 +114,7 @@ impl PlaceError {
         let first: &(dyn Error + 'static) = error;
         for cause in std::iter::successors(Some(first), |error| (*error).source()) {
             match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
-                Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge) => {
-                    return Self::Full(text);
-                }
+                Some(kind) if is_full(kind) => return Self::Full(text),
                 Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
                     return Self::Forbidden(text);
                 }

@@ -31,6 +31,8 @@ pub(super) struct BudgetState {
     pub(super) ledger: Option<Ledger>,
     pub(super) queue: Queue,
     pub(super) paused_until: Monotonic,
+    /// The end of the longest pause that the origin asked for.
+    pub(super) asked_until: Monotonic,
     /// Requests that are on the wire.
     pub(super) on_wire: usize,
     /// While the origin fails: the time between tries if one hangs. `None`: it works.
@@ -58,7 +60,7 @@ pub(super) struct BudgetState {
 
 impl BudgetState {
     pub(super) fn new(window: Option<Window>, ledger: Option<Ledger>, pause: Duration, now: Monotonic) -> Self {
-        Self { window, ledger, paused_until: now.plus(pause), ..Self::default() }
+        Self { window, ledger, paused_until: now.plus(pause), asked_until: now.plus(pause), ..Self::default() }
     }
 
     /// How many slots there are.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sample_origin::{Cdn, Switches};
 
-use crate::harness::{Process, Setup, origin, origin_with, run, wait_until};
+use crate::harness::{Process, Script, Setup, Upstream, origin, origin_with, run, wait_until};
 
 #[tokio::test]
 async fn sync_ends_with_0_at_full_coverage() {
@@ -20,6 +20,20 @@ async fn sync_ends_with_0_at_full_coverage() {
     let (code, said) = run(&setup.set("origin.timeout", "500ms").arguments(&["sync"], &data)).await;
     assert_eq!(code, 1, "an origin that cannot be asked: {said}");
     assert!(said.contains("the mirror is incomplete (") && !said.contains(['{', '}']), "{said}");
+    assert!(said.contains(&format!("({}/api/", origin.url())), "the URL that was asked: {said}");
+}
+
+#[tokio::test]
+async fn a_pause_that_the_origin_asks_for_is_shown_as_one() {
+    let origin = Upstream::start(|_| Script::new(429, "").with("retry-after", "40")).await;
+    let dir = tempfile::tempdir().unwrap();
+    let setup = Setup::shield_of_url(&origin.url()).without("mirror.enabled");
+    let sync = Process::spawn(&setup.arguments(&["sync"], &dir.path().join("data")));
+    wait_until("it is told", || async {
+        sync.said().contains("pages: not known yet, the origin asked for a pause of ")
+    })
+    .await;
+    assert!(!sync.said().contains("0 of 0"), "{}", sync.said());
 }
 
 #[tokio::test]

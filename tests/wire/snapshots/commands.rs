@@ -34,7 +34,7 @@ async fn goes_through_all(server: &Server, ids: &[String]) {
         assert!(one["confirmed_at"].as_str().unwrap().ends_with('Z'), "{one}");
     }
     let table = done(command(server, &["list"]).await);
-    assert!(ids.iter().all(|id| table.contains(id.as_str())) && table.contains("served, newest"), "{table}");
+    assert!(ids.iter().all(|id| table.contains(id.as_str())) && table.contains("current, newest"), "{table}");
     let verified = done(command(server, &["verify"]).await);
     assert!(ids.iter().all(|id| verified.contains(&format!("{id}  intact"))), "{verified}");
 
