@@ -142,7 +142,7 @@ pub(crate) const KNOWN_OF_DUMPS: [&str; 3] = ["sport", "state", "city"];
 pub(crate) fn dump_filters(raw: &str) -> Result<[Option<Box<str>>; 3], QueryError> {
     let names = raw.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
     for name in names.filter(|name| !name.is_empty()) {
-        let name = decode(name).unwrap_or_else(|lossy| lossy.into());
+        let name = decode(name).unwrap_or_else(Into::into);
         if !KNOWN_OF_DUMPS.contains(&&*name) {
             return Err(QueryError::Unknown { parameter: name.into_owned(), known: "sport, state, city" });
         }

@@ -168,8 +168,11 @@ struct Columns {
     names: Vec<String>,
     places: HashMap<String, usize>,
     /// The slugs of states and cities, which listings do not have, and the one of each listing by its position.
-    slugs: Vec<(&'static str, Vec<Box<str>>, Vec<u32>)>,
+    slugs: Vec<(&'static str, SlugsOfListings)>,
 }
+
+/// The slugs of a taxonomy, and the place among them of the slug of each listing.
+type SlugsOfListings = (Vec<Box<str>>, Vec<u32>);
 
 impl Columns {
     fn of(dataset: &Dataset, positions: &[u32]) -> Result<Self, DumpError> {
@@ -182,8 +185,7 @@ impl Columns {
         }
         for (name, kind) in [("state_slug", TaxonomyKind::States), ("city_slug", TaxonomyKind::Cities)] {
             if !columns.places.contains_key(name) {
-                let (terms, of_listings) = slugs(dataset, kind);
-                columns.slugs.push((name, terms, of_listings));
+                columns.slugs.push((name, slugs(dataset, kind)));
             }
         }
         Ok(columns)
@@ -218,7 +220,7 @@ impl Columns {
                 values[*place] = Some(Cell::Json(field.value));
             }
         }
-        let slugs = self.slugs.iter().map(|(_, slugs, of)| slugs.get(of[position as usize] as usize));
+        let slugs = self.slugs.iter().map(|(_, (slugs, of))| slugs.get(of[position as usize] as usize));
         values.extend(slugs.map(|slug| slug.map(|slug| Cell::Text(slug))));
         line(out, values.into_iter(), |value, out| match value {
             Some(Cell::Json(value)) => put_value(out, value),
@@ -238,8 +240,7 @@ enum Cell<'a> {
 /// In the place of a slug: none is known, or more than one.
 const NO_SLUG: u32 = u32::MAX;
 
-/// The slugs of a taxonomy, and the place among them of the slug of each listing.
-fn slugs(dataset: &Dataset, kind: TaxonomyKind) -> (Vec<Box<str>>, Vec<u32>) {
+fn slugs(dataset: &Dataset, kind: TaxonomyKind) -> SlugsOfListings {
     let (mut slugs, mut of_listings) = (Vec::new(), vec![None; dataset.len()]);
     for ((slug, positions), place) in dataset.known_terms(kind).zip(0_u32..) {
         slugs.push(slug.into());

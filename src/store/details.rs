@@ -271,7 +271,10 @@ impl Store {
         if self.unsent_details()?.is_some() {
             return Ok(());
         }
-        self.handle.write(1 << 16, |transaction| Ok(drop(transaction.open_table(database::UNSENT)?)))
+        self.handle.write(1 << 16, |transaction| {
+            transaction.open_table(database::UNSENT)?;
+            Ok(())
+        })
     }
 
     /// The ids of the details that were stored or changed since they were sent, in ascending order; `None`: not known,
