@@ -290,7 +290,7 @@ mod tests {
             ("/dumps/listings.xml", Route::Unknown),
             ("/", Route::Document(Document::Front)),
             ("/explore", Route::Document(Document::Explore)),
-            ("/explore/", Route::Unknown),
+            ("/explore/", Route::Slashed),
             ("/assets/style.css", Route::Asset),
             ("/assets/", Route::Unknown),
             ("/assets/a/b", Route::Unknown),
