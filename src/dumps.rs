@@ -10,6 +10,7 @@ mod selected;
 pub(crate) mod write;
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
+use crate::semantics::precondition::EntityTag;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{StoreError, nameless};
 use crate::tasks::{Aborted, blocking};
@@ -88,6 +90,12 @@ impl DumpBody {
     }
 }
 
+/// The strong tag with these digits.
+fn strong_tag(digits: &str) -> io::Result<EntityTag> {
+    let tag = EntityTag::parse(format!("\"{digits}\"").as_bytes());
+    tag.ok_or_else(|| io::Error::other("its entity tag is malformed"))
+}
+
 /// A dump that can be sent, and its snapshot.
 pub(crate) type Ready = (Arc<Built>, Arc<Snapshot>);
 
@@ -121,6 +129,8 @@ struct DumpsState {
     turn: tokio::sync::Mutex<()>,
     /// Whether a task drops dumps of earlier snapshots.
     tidies: AtomicBool,
+    /// Another number in each process.
+    process: u64,
     /// How many parts of a snapshot are looked through at the same time: two.
     selecting: Semaphore,
 }
@@ -145,6 +155,7 @@ impl Dumps {
             failed: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             tidies: AtomicBool::new(false),
+            process: RandomState::new().hash_one(()),
             selecting: Semaphore::new(2),
         }))
     }

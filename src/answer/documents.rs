@@ -257,7 +257,7 @@ const FAILED: u64 = 60;
 enum Source {
     File(Arc<Built>),
     /// Some listings, with the tag of what is sent.
-    Selected(Selected, Option<EntityTag>),
+    Selected(Selected, EntityTag),
 }
 
 impl Responder {
@@ -334,20 +334,17 @@ impl ConstantHeaders {
     ) -> (Answer, Option<DumpBody>) {
         let problem = |problem: &Problem| self.problem(asked, problem, None, HeaderMap::new());
         let (tag, length) = match &source {
-            Source::File(built) => (Some(&built.tag), Some(built.length)),
-            Source::Selected(_, tag) => (tag.as_ref(), None),
+            Source::File(built) => (&built.tag, Some(built.length)),
+            Source::Selected(_, tag) => (tag, None),
         };
-        let state = precondition::evaluate(asked.method, asked.headers, tag);
+        let state = precondition::evaluate(asked.method, asked.headers, Some(tag));
         // RFC 9110 §13.2.2: the range counts after the conditions; §14.2: of GET only.
         let ranged = match state {
             Precondition::Failed => return (problem(&Problem::dump_changed()), None),
-            Precondition::Proceed if *asked.method == Method::GET => match (tag, length) {
-                (Some(tag), Some(length)) => {
-                    let tag = HeaderMap::from_iter([(ETAG, tag.to_header_value())]);
-                    ranges::select(asked.headers, StatusCode::OK, &tag, length)
-                }
-                _ => Ranged::Whole,
-            },
+            Precondition::Proceed if *asked.method == Method::GET => length.map_or(Ranged::Whole, |length| {
+                let tag = HeaderMap::from_iter([(ETAG, tag.to_header_value())]);
+                ranges::select(asked.headers, StatusCode::OK, &tag, length)
+            }),
             Precondition::Proceed | Precondition::NotModified => Ranged::Whole,
         };
         let all = length.unwrap_or(0);
@@ -375,9 +372,7 @@ impl ConstantHeaders {
         }
         let age = self.age(published, now);
         self.lifetime(&mut head, self.ages.then_some(age), None);
-        if let Some(tag) = tag {
-            head.put(&fields::ETAG, &tag.to_header_value());
-        }
+        head.put(&fields::ETAG, &tag.to_header_value());
         if let Some(link) = links::license(published.license.as_deref()) {
             head.put(&fields::LINK, &link);
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
+use super::strong_tag;
 use crate::api::hash::ContentHash;
 use crate::clock::Monotonic;
 use crate::semantics::coding::Coding;
@@ -59,8 +60,7 @@ impl Built {
         let Hashing { file, hasher, length } = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         let mut digits = [0; 16];
         hasher.finalize_xof().fill(&mut digits);
-        let tag = format!("\"{}\"", ContentHash::from_bytes(digits));
-        let tag = EntityTag::parse(tag.as_bytes()).ok_or_else(|| io::Error::other("its entity tag is malformed"))?;
+        let tag = strong_tag(&ContentHash::from_bytes(digits).to_string())?;
         Ok(Self { file, length, tag, snapshot, revision, at, revoked: AtomicBool::new(false) })
     }
 

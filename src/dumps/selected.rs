@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::write::Form;
-use super::{DumpError, Dumps};
+use super::{DumpError, Dumps, strong_tag};
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
 use crate::api::taxonomy::TaxonomyKind;
@@ -68,8 +68,7 @@ struct Selection {
 }
 
 impl Dumps {
-    /// The listings of the current snapshot with these slugs, and a strong tag of what is sent; not of details, which
-    /// change while they are sent.
+    /// The listings of the current snapshot with these slugs, and a strong tag of what is sent.
     ///
     /// # Errors
     /// When there is no snapshot, a slug is unknown or in doubt, or the listings make no dump.
@@ -77,7 +76,7 @@ impl Dumps {
         &self,
         kind: DumpKind,
         slugs: Slugs,
-    ) -> Result<(Selected, Arc<Snapshot>, Option<EntityTag>), NotSelected> {
+    ) -> Result<(Selected, Arc<Snapshot>, EntityTag), NotSelected> {
         // Two at a time: the columns of a table are known when all its listings were read.
         let _turn = self.0.selecting.acquire().await;
         let state = self.0.clone();
@@ -96,20 +95,17 @@ impl Dumps {
             }
             let positions = dataset.positions(&slugs).unwrap_or_default();
             let form = Form::of(kind, dataset, &positions)?;
-            let tag = tag(kind, &slugs, &published).filter(|_| kind != DumpKind::Details);
             let details = (kind == DumpKind::Details).then(|| state.details.clone());
+            // What changes while it is sent changes the tag of the next answer. Revisions begin anew with each process.
+            let revision = details.as_ref().map(|details| (state.process, details.revision()));
+            let of = format!("{kind:?} {slugs:?} {} {revision:?} {}", dataset.id, env!("CARGO_PKG_VERSION"));
+            let tag = strong_tag(&blake3::hash(of.as_bytes()).to_hex()[..32])?;
             let (current, clock) = (state.current.clone(), state.clock.clone());
             let all = Selection { published: published.clone(), positions, form, details, current, clock };
             Ok((Selected { all: Arc::new(all), sent: Some(0), replaced: None }, published, tag))
         })
         .await
     }
-}
-
-/// What is sent follows from this.
-fn tag(kind: DumpKind, slugs: &Slugs, published: &Snapshot) -> Option<EntityTag> {
-    let of = format!("{} {slugs:?} {} {}", kind.as_str(), published.dataset.id, env!("CARGO_PKG_VERSION"));
-    EntityTag::parse(format!("\"{}\"", &blake3::hash(of.as_bytes()).to_hex()[..32]).as_bytes())
 }
 
 impl Selected {

@@ -148,10 +148,13 @@ async fn no_command_asks_the_server_that_a_directory_of_another_user_names() {
         assert!(code == 1 && said.contains("belongs to user 12345"), "{command:?}: {code} {said}");
         assert!(trap.accept().is_err(), "{command:?} asked it");
     }
-    // The operator's address is used, whoever owns the directory.
+    // The operator's address is used, whoever owns the directory; and its server has another one.
     let server = Setup::offline().start().await;
     let named = ["status", "--json", "--admin", &server.admin.to_string()];
-    let (_, said) = run(&setup.arguments(&named, &data)).await;
+    let (code, said) = run(&setup.arguments(&named, &data)).await;
+    let own = server.data_dir();
+    assert!(code == 1 && [&data, &own].iter().all(|named| said.contains(named.to_str().unwrap())), "{code} {said}");
+    let (_, said) = run(&named.map(str::to_owned)).await;
     assert!(said.contains("\"use\""), "{said}");
     drop(locked);
 }
