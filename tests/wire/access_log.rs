@@ -180,8 +180,11 @@ async fn an_id_leads_from_an_answer_to_its_lines_and_not_to_the_origin() {
         .collect();
     assert_eq!(ids.iter().filter(|id| *id == given[0].1).count(), 7, "{ids:?}");
     assert!(shown.iter().all(|id| ids.contains(id)), "{shown:?} {ids:?}");
-    let said = server.process.said();
-    assert!(logged.iter().all(|id| said.contains(&format!("\"request\":\"{id}\""))), "{said}");
+    wait_until("the log has them", || async {
+        let said = server.process.said();
+        logged.iter().all(|id| said.contains(&format!("\"request\":\"{id}\"")))
+    })
+    .await;
     assert!(origin.seen().iter().all(|seen| seen.header("x-request-id").is_none()), "{:?}", origin.seen());
     let stranger = setup.start().await;
     let made = id(&stranger.get_with("/nothing", &given).await).unwrap();
