@@ -14,20 +14,15 @@ use serde_json::Value;
 use crate::admin::facts::ReloadFacts;
 use crate::words::counted;
 
-use super::status::{Chosen, admin_url};
+use super::status::{Chosen, Named};
 use super::terminal::say;
-use super::{Failure, Sources, plain};
+use super::{Failure, plain};
 
 /// Arguments of `grandstand reload` and `grandstand refresh`.
 #[derive(Debug, Args)]
 pub(super) struct ServerCommand {
     #[command(flatten)]
-    sources: Sources,
-    /// Address of the admin listener
-    ///
-    /// Without it, the address is read from the data directory, or else from admin.listen.
-    #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
-    admin: Option<String>,
+    server: Named,
     /// Print the server's answer as one JSON object
     #[arg(long)]
     json: bool,
@@ -68,7 +63,7 @@ impl ServerCommand {
     }
 
     fn perform(&self, method: Method, path: &str, told: impl Fn(&Value) -> String) -> Result<ExitCode, Failure> {
-        let chosen = Chosen::find(&self.sources, self.admin.as_ref())?;
+        let chosen = Chosen::find(&self.server)?;
         chosen.expect(&chosen.server.look()?.facts)?;
         let answer = chosen.server.json(method, path)?;
         let text = if self.json { answer.to_string() } else { told(&answer) };

@@ -28,9 +28,9 @@ use super::{Failure, Sources, examine_to_ask, plain};
 /// How long to wait between two looks.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Arguments of `grandstand status`.
+/// Which server a command is about.
 #[derive(Debug, Args)]
-pub(super) struct Status {
+pub(super) struct Named {
     #[command(flatten)]
     sources: Sources,
     /// Address of the admin listener
@@ -38,6 +38,13 @@ pub(super) struct Status {
     /// Without it, the address is read from the data directory, or else from admin.listen.
     #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
     admin: Option<String>,
+}
+
+/// Arguments of `grandstand status`.
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    #[command(flatten)]
+    server: Named,
     /// Print the JSON of /status
     #[arg(long)]
     json: bool,
@@ -72,7 +79,7 @@ pub(super) struct Chosen {
 
 impl Chosen {
     /// An address wins. Without one, the data directory names its server, else it is the one at `admin.listen`.
-    pub(super) fn find(sources: &Sources, address: Option<&String>) -> Result<Self, Failure> {
+    pub(super) fn find(Named { sources, admin: address }: &Named) -> Result<Self, Failure> {
         let examined = examine_to_ask(sources, address.is_some());
         let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
         let config = &examined.finish().map_err(Failure::Config)?.config;
@@ -85,7 +92,7 @@ impl Chosen {
                 return Err(StatusError::Unreadable { path: path.clone(), source }.into());
             }
         }
-        let admin = address.map_or_else(|| format!("http://{}", config.admin.listen), Clone::clone);
+        let admin = address.clone().unwrap_or_else(|| format!("http://{}", config.admin.listen));
         Ok(Self { server: Server::new(admin, config), data_dir: data_dir_is_set.then(|| path.clone()) })
     }
 
@@ -106,7 +113,7 @@ impl Chosen {
 impl Status {
     /// Prints the status; fails if no server answers, or it is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let chosen = Chosen::find(&self.sources, self.admin.as_ref())?;
+        let chosen = Chosen::find(&self.server)?;
         let is_healthy = if self.watch {
             let first = chosen.server.look()?;
             chosen.expect(&first.facts)?;

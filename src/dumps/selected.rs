@@ -115,7 +115,8 @@ impl Selected {
     /// When it cannot be read, or the snapshot was replaced a while ago.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let (from, all) = (self.sent?, self.all.clone());
-        if all.current.get().is_none_or(|current| current.epoch != all.published.epoch) {
+        // A confirmed snapshot is the same one.
+        if all.current.get().is_none_or(|current| current.dataset.id != all.published.dataset.id) {
             let now = all.clock.now_mono();
             if now.since(*self.replaced.get_or_insert(now)) > PATIENCE {
                 return Some(Err(io::Error::other("another snapshot was published meanwhile")));
