@@ -4,14 +4,15 @@
     cargo build --release --locked
     python3 benches/side_by_side.py                      # all parts, five rounds of three seconds per cell
     python3 benches/side_by_side.py --only hot,h2 --rounds 2 --seconds 1
+    python3 benches/side_by_side.py --against OTHER      # and beside another binary of grandstand
     python3 benches/side_by_side.py --write              # and keep the report and its plot in benches/runs
 
-Parts: `hot` (objects over HTTP/1.1: nginx, Varnish, bare pingora, a loop in C), `h2` (HTTP/2 and TLS: nginx), `start`
-(memory and starts), `counts` (requests to the origin), `queries` (never asked before: SQLite, Datasette, ROAPI,
+Parts: `hot` (objects over HTTP/1.1: nginx, Varnish, H2O, bare pingora, a loop in C), `h2` (HTTP/2 and TLS: nginx, H2O),
+`start` (memory and starts), `counts` (requests to the origin), `queries` (never asked before: SQLite, Datasette, ROAPI,
 json-server), `million` (queries, memory and starts at 1,000,000 listings; takes minutes to mirror, and 10 GiB).
 
-Needs Linux, two cores and Debian's nginx-light, varnish, wrk, nghttp2-client, openssl, curl and util-linux, which it
-installs when it is root, and says so otherwise. Datasette, ROAPI and json-server come from PyPI and npm into
+Needs Linux, two cores and Debian's nginx-light, varnish, h2o, wrk, nghttp2-client, openssl, curl and util-linux, which
+it installs when it is root, and says so otherwise. Datasette, ROAPI and json-server come from PyPI and npm into
 ~/.cache/grandstand-side-by-side; without them their columns are left out. Everything runs on loopback, on free ports,
 in a temporary directory; all that was started is stopped at the end. Servers run on the first core with one worker
 each, load and origin on the second. Prints a report in Markdown; what is measured how is in benches/measure.
@@ -64,18 +65,20 @@ class Site:
         self.directory = Path(tempfile.mkdtemp(prefix=f"site-{listings}-", dir=bench.directory))
         binary = bench.options.grandstand
         self.origin_port, self.origin = start_origin(binary, bench.load_core, self.directory, listings)
-        self.mirror = self.cached = self.tls_port = None
+        self.mirror = self.cached = self.old = self.certificate = None
 
-    def start(self, name, *sets, patience=300, tls=False):
+    def start(self, name, *sets, patience=300, tls=False, binary=None):
         """A mirror of it, when it is covered."""
         bench = self.bench
-        binary = bench.options.grandstand
+        binary = binary or bench.options.grandstand
         mirror = Grandstand(binary, bench.server_core, self.directory / name, self.origin_port, *sets)
         if tls:
-            self.certificate = cert, key = make_certificate(self.directory)
+            if not self.certificate:
+                self.certificate = make_certificate(self.directory)
+            cert, key = self.certificate
             port = free_port()
             if mirror.accepts(f'tls.listen=["127.0.0.1:{port}"]', f'tls.cert="{cert}"', f'tls.key="{key}"'):
-                self.tls_port = port
+                mirror.tls_port = port
         began = time.monotonic()
         mirror.start()
         mirror.wait(patience)
@@ -90,9 +93,9 @@ class Site:
         self.detail = min(details, key=lambda path: abs(len(get(self.mirror.port, path)[2]) - 1024))
 
     def close(self):
-        for child in (self.mirror and self.mirror.child, self.cached and self.cached.child, self.origin):
-            if child:
-                stop(child)
+        for mirror in filter(None, (self.mirror, self.cached, self.old)):
+            stop(mirror.child)
+        stop(self.origin)
 
 
 def with_details(bench, tables, figures):
@@ -103,6 +106,8 @@ def with_details(bench, tables, figures):
     site = Site(bench, bench.options.listings)
     site.mirror = site.start("mirror", tls="h2" in only)
     first = site.mirror.asked()
+    if bench.options.against and {"hot", "h2"} & set(only):
+        site.old = site.start("old", tls="h2" in only, binary=bench.options.against)
     if "start" in only:
         figures += starts.just_mirrored(site, 64)
     site.find_detail()
@@ -174,11 +179,12 @@ def arguments():
     add("--seconds", type=int, default=3, help="of load for each cell of each round")
     add("--listings", type=int, default=10_000)
     add("--million", type=int, default=1_000_000, help="listings of the part `million`")
-    add("--skip", action="append", default=[], metavar="NAME", help="leave out a server of data, e.g. json-server")
+    add("--skip", action="append", default=[], metavar="NAME", help="leave out a server of data, e.g. json-server, or 'bare pingora'")
     add("--write", action="store_true", help="write benches/runs/DATE.md, DATE.svg and latest.svg")
     add("--name", help="instead of the date in the names of these files; replaces what has this name")
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     add("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
+    add("--against", type=lambda path: Path(path).resolve(), help="another binary of grandstand: of `hot` and `h2`")
     add("--bare-pingora", type=Path, help="the built benches/bare_pingora.rs (default: cargo builds it)")
     options = parser.parse_args()
     unknown = set(options.only) - set(PARTS)
@@ -196,7 +202,8 @@ def free_name(date):
 def main():
     options = arguments()
     tools.install_programs(tools.PACKAGES)
-    check(options.grandstand.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
+    for binary in filter(None, (options.grandstand, options.against)):
+        check(binary.exists(), f"{binary} does not exist: cargo build --release --locked")
     cores = sorted(os.sched_getaffinity(0))
     check(len(cores) >= 2, "two cores are needed")
     end_on_signals()
@@ -215,6 +222,8 @@ def main():
 
     bench.machine, bench.load = tools.machine(), os.getloadavg()[0]
     bench.base_versions = tools.versions(options.grandstand)
+    if options.against:
+        bench.base_versions.append(f"old: {tools.fingerprint(options.against)}")
     text = report(bench, tables, figures)
     print(text)
     if options.write:

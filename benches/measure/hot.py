@@ -1,9 +1,9 @@
-"""Hot objects over HTTP/1.1, cleartext: grandstand, nginx, Varnish, bare pingora, and the floor in C."""
+"""Hot objects over HTTP/1.1, cleartext: grandstand, nginx, Varnish, H2O, bare pingora, and the floor in C."""
 
 from .load import wrk
-from .peers import build_bare, start_bare, start_nginx, start_raw, start_varnish
+from .peers import build_bare, start_bare, start_h2o, start_nginx, start_raw, start_varnish
 from .processes import check, cpu_seconds, say, stop, wait_for
-from .row import OURS, Row
+from .row import NOISE, OLD, OURS, Row
 from .web import LIST, decoded, get, raw_answer, settled
 
 BROWSER = "gzip, deflate, br, zstd"
@@ -61,11 +61,11 @@ class HotRow(Row):
 def rows_of(detail):
     gzip = {"nginx": 0.95}
     return [
-        HotRow("detail, identity", detail, None, False, {"nginx": 1.0, "Varnish": 0.6}),
-        HotRow("list page of 50, identity", LIST, None, False, {"nginx": 1.1}),
+        HotRow("detail, identity", detail, None, False, {"nginx": 1.0, "Varnish": 0.6, "H2O": 1.5}),
+        HotRow("list page of 50, identity", LIST, None, False, {"nginx": 1.1, "H2O": 1.35}),
         HotRow(f"list page of 50, `Accept-Encoding: {BROWSER}`", LIST, BROWSER, False, gzip),
         HotRow("list page of 50, `Accept-Encoding: gzip`", LIST, "gzip", False, gzip),
-        HotRow("list page, 304", LIST, None, True, {"nginx": 1.1}),
+        HotRow("list page, 304", LIST, None, True, {"nginx": 0.95}),
     ]
 
 
@@ -81,13 +81,15 @@ def run(bench, site):
     # second one that stores both variants, as the others do.
     gzip_varnish = start_varnish(bench.server_core, where / "varnish", site.origin_port)
     plain_varnish = start_varnish(bench.server_core, where / "varnish-plain", site.origin_port, "http_gzip_support=off")
-    started = [nginx, gzip_varnish, plain_varnish]
+    h2o = start_h2o(bench.server_core, where / "h2o", ours.port, [LIST, site.detail])
+    started = [nginx, gzip_varnish, plain_varnish, h2o]
     for port, _ in started:
         wait_for("the peers", 30, lambda port=port: get(port, LIST)[0] == 200)
     # Before anything settles: after minutes a page names another instant, and is coded anew.
-    binary = bench.options.bare_pingora or build_bare()
-    for row in rows:
-        settled(ours.port, row.target, row.asked(ours.port))
+    binary = None if BARE in bench.options.skip else bench.options.bare_pingora or build_bare()
+    for mirror in filter(None, (ours, site.old)):
+        for row in rows:
+            settled(mirror.port, row.target, row.asked(mirror.port))
     bare = None
     if binary:
         requests = [(row.target, row.asked(ours.port)) for row in rows]
@@ -95,7 +97,7 @@ def run(bench, site):
         started.append(bare)
         wait_for("bare pingora", 30, lambda: get(bare[0], LIST)[0] == 200)
     else:
-        bench.notes.append("bare pingora could not be built, and its rows are left out.")
+        bench.notes.append("bare pingora is left out: not wanted, or it could not be built.")
 
     servers = {}
     for number, row in enumerate(rows):
@@ -104,7 +106,11 @@ def run(bench, site):
         started.append(floor)
         wait_for("the floor", 10, lambda port=floor[0]: get(port, LIST)[0] in (200, 304))
         varnish = gzip_varnish if row.coding else plain_varnish
-        servers[row] = {OURS: (ours.port, ours.child), "nginx": nginx, "Varnish": varnish}
+        servers[row] = {OURS: (ours.port, ours.child)}
+        if site.old:
+            servers[row][OLD] = (site.old.port, site.old.child)
+            row.goals[OLD] = NOISE
+        servers[row] |= {"nginx": nginx, "Varnish": varnish, "H2O": h2o}
         servers[row] |= {BARE: bare} if bare else {}
         servers[row][FLOOR] = floor
         row.prepare({name: port for name, (port, _) in servers[row].items()})

@@ -44,7 +44,7 @@ class Grandstand:
             "rate_limit.requests_per_minute=100000000",
             *more,
         ]
-        self.child = None
+        self.child = self.tls_port = None
 
     def arguments(self):
         return [part for item in self.sets for part in ("--set", item)]

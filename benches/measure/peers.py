@@ -1,5 +1,6 @@
-"""The servers beside grandstand that answer hot objects: nginx, Varnish, bare pingora, and the floor in C."""
+"""The servers beside grandstand that answer hot objects: nginx, Varnish, H2O, bare pingora, and the floor in C."""
 
+import gzip
 import json
 import os
 import re
@@ -54,6 +55,31 @@ def start_varnish(core, directory, origin_port, *parameters):
     for parameter in parameters:
         command += ["-p", parameter]
     return port, start(command, core, directory / "out.log")
+
+
+def start_h2o(core, directory, port_of_ours, targets, https=None):
+    """Its port: HTTP/1.1 and HTTP/2 with prior knowledge. It serves our bodies as files, plain and as gzip. `https`: a
+    second port, with the certificate and the key for it."""
+    files = directory / "files"
+    for target in targets:
+        body, file = raw_answer(port_of_ours, target, {})[1], files / target.removeprefix("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(body, 6))
+    port = free_port()
+    paths = {"/": {"file.dir": str(files), "file.send-compressed": "ON"}}
+    # A host for each port: it takes one `listen` in each.
+    hosts = {"cleartext": {"listen": {"host": "127.0.0.1", "port": port}, "paths": paths}}
+    if https:
+        tls_port, cert, key = https
+        ssl = {"certificate-file": str(cert), "key-file": str(key), "minimum-version": "TLSv1.3"}
+        hosts["https"] = {"listen": {"host": "127.0.0.1", "port": tls_port, "ssl": ssl}, "paths": paths}
+    settings = {"num-threads": 1, "error-log": str(directory / "error.log"), "hosts": hosts}
+    settings |= {"user": "root"} if os.geteuid() == 0 else {}
+    config = directory / "h2o.conf"
+    # JSON is YAML.
+    config.write_text(json.dumps(settings, indent=1))
+    return port, start(["h2o", "-m", "worker", "-c", config], core, directory / "out.log")
 
 
 def start_raw(core, directory, number, port_of_ours, target, headers):

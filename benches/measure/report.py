@@ -7,11 +7,12 @@ from .row import OURS, spread
 PREAMBLE = """\
 How it is measured: server processes on core 0 with one worker each, load and origin on core 1, all on loopback; user
 and system time of all processes of a server, divided by requests. Everything that grandstand does by default is on;
-nginx has `limit_req` and our response headers, Varnish no limiter and only its own headers. Bare pingora and the loop
-in C send our bytes and do nothing else. Decoded bodies were equal before timing; as browsers ask, ours are coded by
-zstd and the others' by gzip. The gzip of nginx and Varnish is the origin's, at the origin's level, ours is level 6:
-the sizes are in the tables. Datasette as installed logs each request. What runs with which options is in
-`benches/measure/`. Rows in bold miss a goal.
+nginx has `limit_req` and our response headers, Varnish no limiter and only its own headers. H2O serves our bodies as
+files, with one thread; it has no limiter and sends fewer fields, so it is a direction and not a promise. Bare pingora
+and the loop in C send our bytes and do nothing else. Decoded bodies were equal before timing; as browsers ask, ours
+are coded by zstd and the others' by gzip. The gzip of nginx and Varnish is the origin's, at the origin's level, ours
+and H2O's is level 6: the sizes are in the tables. Datasette as installed logs each request. What runs with which
+options is in `benches/measure/`. Rows in bold miss a goal.
 
 Settings of grandstand that are not the defaults: `origin.requests_per_minute=0` and `origin.cache_ttl="1s"`, so that
 mirroring does not take hours; `rate_limit.requests_per_minute=100000000`, a limit that is never reached; for queries

@@ -1,10 +1,10 @@
-"""Hot objects over HTTP/2 with prior knowledge, HTTPS with HTTP/1.1 and HTTP/2, and handshakes: beside nginx."""
+"""Hot objects over HTTP/2 with prior knowledge, HTTPS with both, and handshakes: beside nginx and H2O."""
 
 from .hot import BROWSER
 from .load import h2load, handshakes
-from .peers import start_nginx
+from .peers import start_h2o, start_nginx
 from .processes import check, cpu_seconds, free_port, say, stop, wait_for
-from .row import OURS, Row
+from .row import NOISE, OLD, OURS, Row
 from .web import LIST, decoded, get, raw_answer, settled
 
 # Requests under way at once on a connection of HTTP/2.
@@ -16,13 +16,15 @@ SPOKEN = {
     "https2": ("https", "2", "-k", "--http2"),
     "handshake": ("https", "1.1", "-k", "--http1.1"),
 }
+# How far from H2O a detail and a list page may be.
+H2O_GOALS = {"h2c": ({"H2O": 3.0}, {"H2O": 2.05}), "https2": ({"H2O": 2.2}, {"H2O": 1.3})}
 
 
 class LoadedRow(Row):
     """`way`: which port, and how it is spoken to. `conditional`: each server is asked with its own tag."""
 
-    def __init__(self, title, target, coding, way, goal, conditional=False):
-        super().__init__(title, {"nginx": goal} if goal else {})
+    def __init__(self, title, target, coding, way, goals, conditional=False):
+        super().__init__(title, goals)
         self.target, self.way, self.conditional, self.tags = target, way, conditional, {}
         self.headers = {"Accept-Encoding": coding} if coding else {}
 
@@ -68,15 +70,16 @@ def rows_of(detail, with_tls):
     ways = [("h2c", f"HTTP/2 in cleartext, {STREAMS} streams")]
     ways += [("https1", "HTTPS, HTTP/1.1"), ("https2", f"HTTPS, HTTP/2, {STREAMS} streams")] if with_tls else []
     for way, title in ways:
+        of_detail, of_list = H2O_GOALS.get(way, ({}, {}))
         rows += [
-            LoadedRow(f"{title}: detail, identity", detail, None, way, 1.0),
-            LoadedRow(f"{title}: list page of 50, identity", LIST, None, way, 1.1),
-            LoadedRow(f"{title}: list page of 50, `Accept-Encoding: {BROWSER}`", LIST, BROWSER, way, 0.95),
-            LoadedRow(f"{title}: list page, 304", LIST, None, way, 1.0, True),
+            LoadedRow(f"{title}: detail, identity", detail, None, way, {"nginx": 1.0, **of_detail}),
+            LoadedRow(f"{title}: list page of 50, identity", LIST, None, way, {"nginx": 1.1, **of_list}),
+            LoadedRow(f"{title}: list page of 50, `Accept-Encoding: {BROWSER}`", LIST, BROWSER, way, {"nginx": 0.95}),
+            LoadedRow(f"{title}: list page, 304", LIST, None, way, {"nginx": 0.95}, True),
         ]
     if with_tls:
         rows.append(
-            LoadedRow("HTTPS, a new connection with a full handshake for each request", detail, None, "handshake", None)
+            LoadedRow("HTTPS, a new connection with a full handshake for each request", detail, None, "handshake", {})
         )
     return rows
 
@@ -97,12 +100,21 @@ def run(bench, site):
     where = bench.directory / "tls-nginx"
     port, nginx = start_nginx(bench.server_core, where, site.origin_port, list_headers, detail_headers, listen)
     wait_for("nginx", 30, lambda: get(port, LIST)[0] == 200)
-    if not site.tls_port:
+    h2o_https = free_port()
+    h2o_port, h2o = start_h2o(
+        bench.server_core, bench.directory / "tls-h2o", ours.port, [LIST, site.detail], (h2o_https, cert, key)
+    )
+    wait_for("H2O", 30, lambda: get(h2o_port, LIST)[0] == 200)
+    if not ours.tls_port:
         bench.unmeasured.append("HTTPS: this binary refuses `tls.*`")
-    rows = rows_of(site.detail, bool(site.tls_port))
-    servers = {OURS: ((ours.port, site.tls_port), ours.child, ours.port), "nginx": ((h2c, https), nginx, port)}
-    settled(ours.port, LIST, {"Accept-Encoding": BROWSER})
+    rows = rows_of(site.detail, bool(ours.tls_port))
+    mirrors = {OURS: ours} | ({OLD: site.old} if site.old else {})
+    servers = {name: ((each.port, each.tls_port), each.child, each.port) for name, each in mirrors.items()}
+    servers |= {"nginx": ((h2c, https), nginx, port), "H2O": ((h2o_port, h2o_https), h2o, h2o_port)}
+    for mirror in mirrors.values():
+        settled(mirror.port, LIST, {"Accept-Encoding": BROWSER})
     for row in rows:
+        row.goals |= {OLD: NOISE} if site.old else {}
         row.prepare(servers, bench.load_core)
     for number in range(bench.options.rounds):
         for row in rows:
@@ -110,4 +122,5 @@ def run(bench, site):
                 row.measure(name, ports, child, bench.load_core, bench.options.seconds)
             say(f"round {number + 1}, {row.title}: " + ", ".join(f"{n} {v[-1]:.2f} us" for n, v in row.micros.items()))
     stop(nginx)
+    stop(h2o)
     return rows

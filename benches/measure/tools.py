@@ -21,9 +21,9 @@ PACKAGES = {
     "h2load": "nghttp2-client",
     "openssl": "openssl",
     "redis-server": "redis-server",
+    "h2o": "h2o",
     "taskset": "util-linux",
     "curl": "curl",
-    "redis-server": "redis-server",
     "cc": "gcc",
 }
 APT = ["apt-get", "install", "-y", "--no-install-recommends"]
@@ -124,6 +124,7 @@ def versions(binary):
     names.append(version("rustc", "-V") if shutil.which("rustc") else "rustc unknown")
     names.append(version("nginx", "-v").removeprefix("nginx version: "))
     names.append(re.search(r"varnish-[\d.]+", version("varnishd", "-V"))[0])
+    names.append(version("h2o", "--version"))
     names.append(version("wrk", "-v").split(" Copyright")[0])
     if shutil.which("h2load"):
         names.append(version("h2load", "--version"))
