@@ -12,4 +12,5 @@ pub mod page;
 pub mod query;
 pub mod render;
 pub mod route;
+pub mod schema;
 pub mod taxonomy;

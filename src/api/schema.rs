@@ -1,0 +1,277 @@
+//! The shape of JSON values whose form nobody documented: their fields, types, how often each is there, an example.
+//!
+//! Values are noted one after another; [`Shape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
+//! Callers: [`crate::pages`].
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// The most fields of one object that are told apart, and the most of all objects together.
+const MAX_FIELDS: usize = 200;
+const MAX_FIELDS_IN_ALL: usize = 2_000;
+/// Deeper values are only said to be there.
+const MAX_DEPTH: usize = 12;
+/// Longer texts are no examples, in bytes.
+const MAX_EXAMPLE: usize = 200;
+
+/// What values at one place have in common.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// How many values of each of [`TYPES`] there were.
+    counts: [u64; TYPES.len()],
+    /// The first value that is neither null, an array, an object nor long.
+    example: Option<Value>,
+    /// Of objects.
+    fields: BTreeMap<String, Shape>,
+    /// Of arrays.
+    items: Option<Box<Shape>>,
+}
+
+const TYPES: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
+const OBJECT: usize = 0;
+const ARRAY: usize = 1;
+
+/// The place of a value's type in [`TYPES`].
+fn type_of(value: &Value) -> usize {
+    match value {
+        Value::Object(_) => OBJECT,
+        Value::Array(_) => ARRAY,
+        Value::String(_) => 2,
+        Value::Number(number) if number.is_f64() => 4,
+        Value::Number(_) => 3,
+        Value::Bool(_) => 5,
+        Value::Null => 6,
+    }
+}
+
+impl Shape {
+    /// Adds a value.
+    pub fn note(&mut self, value: &Value) {
+        let mut left = MAX_FIELDS_IN_ALL.saturating_sub(self.size());
+        self.note_at(value, 0, &mut left);
+    }
+
+    /// The values that were added.
+    pub fn len(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Whether no value was added.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn size(&self) -> usize {
+        let of_fields: usize = self.fields.values().map(|shape| 1 + shape.size()).sum();
+        of_fields + self.items.as_ref().map_or(0, |items| items.size())
+    }
+
+    fn note_at(&mut self, value: &Value, depth: usize, left: &mut usize) {
+        self.counts[type_of(value)] += 1;
+        match value {
+            Value::Object(_) | Value::Array(_) if depth == MAX_DEPTH => {}
+            Value::Object(members) => {
+                for (name, member) in members {
+                    if let Some(field) = self.field(name, left) {
+                        field.note_at(member, depth + 1, left);
+                    }
+                }
+            }
+            Value::Array(values) => {
+                let items = self.items.get_or_insert_default();
+                for value in values {
+                    items.note_at(value, depth + 1, left);
+                }
+            }
+            Value::String(text) if text.len() > MAX_EXAMPLE => {}
+            Value::Null => {}
+            _ => {
+                self.example.get_or_insert_with(|| value.clone());
+            }
+        }
+    }
+
+    /// The shape of a field; `None`: there are too many already.
+    fn field(&mut self, name: &str, left: &mut usize) -> Option<&mut Self> {
+        if !self.fields.contains_key(name) {
+            if self.fields.len() == MAX_FIELDS || *left == 0 {
+                return None;
+            }
+            *left -= 1;
+            self.fields.insert(name.to_owned(), Self::default());
+        }
+        self.fields.get_mut(name)
+    }
+
+    /// A JSON Schema that all values fit. No field is required, and others may come. `x-share` is the share of the
+    /// objects that have a field.
+    pub fn schema(&self) -> Map<String, Value> {
+        let kinds: Vec<usize> = (0..TYPES.len()).filter(|kind| self.counts[*kind] > 0).collect();
+        // A number may be written as an integer.
+        let (integers, numbers) = (kinds.contains(&3), kinds.contains(&4));
+        let kinds: Vec<usize> = kinds.into_iter().filter(|kind| !(*kind == 3 && integers && numbers)).collect();
+        let (nested, plain): (Vec<usize>, Vec<usize>) = kinds.into_iter().partition(|kind| *kind <= ARRAY);
+        let mut schemas: Vec<Map<String, Value>> = nested.iter().map(|kind| self.nested(*kind)).collect();
+        if !plain.is_empty() {
+            let names: Vec<&str> = plain.iter().map(|kind| TYPES[*kind]).collect();
+            let mut schema = Map::new();
+            schema.insert("type".to_owned(), if let [name] = *names { name.into() } else { names.into() });
+            if let Some(example) = &self.example {
+                schema.insert("examples".to_owned(), json!([example]));
+            }
+            schemas.push(schema);
+        }
+        match schemas.len() {
+            0 => Map::new(),
+            1 => schemas.remove(0),
+            // Generators of clients fail at lists of types in which there is an array.
+            _ => Map::from_iter([("anyOf".to_owned(), schemas.into_iter().map(Value::Object).collect())]),
+        }
+    }
+
+    fn nested(&self, kind: usize) -> Map<String, Value> {
+        let mut schema = Map::from_iter([("type".to_owned(), TYPES[kind].into())]);
+        if kind == ARRAY {
+            let items = self.items.as_ref().map_or_else(Map::new, |items| items.schema());
+            schema.insert("items".to_owned(), items.into());
+            return schema;
+        }
+        let objects = self.counts[OBJECT];
+        let fields = self.fields.iter().map(|(name, shape)| {
+            let mut field = shape.schema();
+            field.insert("x-share".to_owned(), share(shape.len(), objects));
+            (name.clone(), Value::Object(field))
+        });
+        schema.insert("properties".to_owned(), Value::Object(fields.collect()));
+        schema
+    }
+}
+
+/// To a thousandth; never 1 or 0 unless it is all or none.
+fn share(some: u64, all: u64) -> Value {
+    let thousandths = (some.saturating_mul(1000) / all.max(1)).clamp(u64::from(some > 0), 1000);
+    match thousandths {
+        1000 => 1.into(),
+        // Three digits are exact.
+        #[expect(clippy::cast_precision_loss, reason = "at most 999")]
+        some => (some as f64 / 1000.0).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shape(values: &[Value]) -> Shape {
+        let mut shape = Shape::default();
+        values.iter().for_each(|value| shape.note(value));
+        shape
+    }
+
+    fn schema(values: &[Value]) -> Value {
+        Value::Object(shape(values).schema())
+    }
+
+    #[test]
+    fn a_field_has_its_types_its_share_and_an_example() {
+        let made = schema(&[json!({"id": 1, "rating": 4.5, "phone": null}), json!({"id": 2, "rating": 4, "phone": "1"})]);
+        assert_eq!(
+            made,
+            json!({"type": "object", "properties": {
+                "id": {"type": "integer", "examples": [1], "x-share": 1},
+                "rating": {"type": "number", "examples": [4.5], "x-share": 1},
+                "phone": {"type": ["string", "null"], "examples": ["1"], "x-share": 1},
+            }})
+        );
+        let some = schema(&[json!({"a": 1}), json!({}), json!({})]);
+        assert_eq!(some["properties"]["a"]["x-share"], json!(0.333));
+    }
+
+    #[test]
+    fn nested_values_of_several_types_are_told_apart() {
+        let made = schema(&[json!({"hours": [{"day": "Mon"}]}), json!({"hours": "daily"}), json!({"hours": null})]);
+        let day = json!({"type": "string", "examples": ["Mon"], "x-share": 1});
+        assert_eq!(
+            made["properties"]["hours"]["anyOf"],
+            json!([
+                {"type": "array", "items": {"type": "object", "properties": {"day": day}}},
+                {"type": ["string", "null"], "examples": ["daily"]},
+            ])
+        );
+        assert_eq!(schema(&[json!([])]), json!({"type": "array", "items": {}}));
+        assert_eq!(schema(&[]), json!({}));
+    }
+
+    #[test]
+    fn a_long_text_is_no_example() {
+        let made = schema(&[json!("x".repeat(MAX_EXAMPLE + 1)), json!("y")]);
+        assert_eq!(made["examples"], json!(["y"]));
+    }
+
+    #[test]
+    fn hostile_values_are_bounded() {
+        let wide: Map<String, Value> = (0..10_000).map(|at| (at.to_string(), json!(at))).collect();
+        let wide = shape(&[wide.into()]);
+        assert_eq!(wide.size(), MAX_FIELDS);
+        let mut many = Shape::default();
+        for object in 0..100 {
+            let fields: Map<String, Value> = (0..100).map(|at| (format!("{object}-{at}"), json!(at))).collect();
+            many.note(&json!({object.to_string(): fields}));
+        }
+        assert!(many.size() <= MAX_FIELDS_IN_ALL, "{}", many.size());
+        let deep = (0..100).fold(json!(1), |inner, _| json!({"in": inner}));
+        assert_eq!(shape(&[deep]).size(), MAX_DEPTH);
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            (-1e9..1e9).prop_map(|number: f64| number.into()),
+            "[a-c]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::hash_map("[a-c]", inner, 0..4).prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
+    /// As a validator reads the part of JSON Schema that is used here.
+    fn fits(value: &Value, schema: &Value) -> bool {
+        if let Some(any) = schema.get("anyOf").and_then(Value::as_array) {
+            return any.iter().any(|schema| fits(value, schema));
+        }
+        let is = |name: &str| match name {
+            "number" => value.is_number(),
+            name => TYPES[type_of(value)] == name,
+        };
+        let typed = match schema.get("type") {
+            Some(Value::String(name)) => is(name),
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).any(is),
+            _ => true,
+        };
+        let items = |schema: &Value| value.as_array().is_none_or(|all| all.iter().all(|item| fits(item, schema)));
+        let fields = |known: &Map<String, Value>| {
+            let mut all = value.as_object().into_iter().flatten();
+            all.all(|(name, member)| known.get(name).is_some_and(|schema| fits(member, schema)))
+        };
+        typed
+            && schema.get("items").is_none_or(items)
+            && schema.get("properties").and_then(Value::as_object).is_none_or(fields)
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_fits(values in prop::collection::vec(any_json(), 1..8)) {
+            let schema = schema(&values);
+            for value in &values {
+                prop_assert!(fits(value, &schema), "{value} does not fit {schema}");
+            }
+        }
+    }
+}
