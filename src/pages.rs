@@ -12,6 +12,7 @@ mod front;
 mod layout;
 mod map;
 mod problem;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -19,12 +20,14 @@ use std::sync::Arc;
 
 use crate::api::route::{Document, WantedDocument};
 use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
+use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::Snapshot;
 
 use assets::{Asset, Assets};
 use facts::PageFacts;
 use map::Dots;
+use schema::Shapes;
 
 /// What pages are made with: other bytes for equal content come with another version.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
@@ -46,6 +49,7 @@ pub(crate) struct Pages {
     site: Site,
     assets: Assets,
     dots: Dots,
+    shapes: Shapes,
 }
 
 /// Why a document cannot be rendered.
@@ -65,10 +69,11 @@ const HTML: Kind = kind("text/html; charset=utf-8", Confinement::Page, Lifetime:
 const VIEWER: Kind = kind("text/html; charset=utf-8", Confinement::Viewer, Lifetime::Revalidated);
 const TEXT: Kind = kind("text/plain; charset=utf-8", Confinement::None, Lifetime::OfAnswers);
 const JSON: Kind = kind("application/json", Confinement::None, Lifetime::OfAnswers);
+const SCHEMA: Kind = kind("application/schema+json", Confinement::None, Lifetime::OfAnswers);
 
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
-        Self { site, assets: Assets::new(), dots: Dots::default() }
+        Self { site, assets: Assets::new(), dots: Dots::default(), shapes: Shapes::default() }
     }
 
     /// An asset that is compiled in with this coding.
@@ -76,11 +81,16 @@ impl Pages {
         self.assets.packed(name, coding)
     }
 
-    /// Renders a document that shows `published`.
+    /// Renders a document that shows `published`, and the details that are mirrored. Blocks.
     ///
     /// # Errors
     /// See [`Unrendered`].
-    pub(crate) fn render(&self, wanted: &WantedDocument, published: Option<&Snapshot>) -> Result<Rendered, Unrendered> {
+    pub(crate) fn render(
+        &self,
+        wanted: &WantedDocument,
+        published: Option<&Snapshot>,
+        details: Option<&Details>,
+    ) -> Result<Rendered, Unrendered> {
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(PageFacts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
@@ -104,9 +114,28 @@ impl Pages {
                 documents::index(&self.site, facts.as_ref()),
             ),
             Document::Docs => made(VIEWER, layout::viewer(self)),
-            Document::OpenApi => made(JSON, documents::openapi(&self.site, facts.as_ref())),
+            Document::OpenApi => {
+                let of_listings = published.map(|published| self.shapes.of_listings(&published.dataset));
+                let of_details =
+                    published.zip(details).map(|(published, all)| self.shapes.of_details(&published.dataset, all));
+                let listing = schema::fields(of_listings.as_deref(), false);
+                let detail = schema::fields(of_details.as_deref(), true);
+                made(JSON, documents::openapi(&self.site, facts.as_ref(), &listing, &detail))
+            }
+            Document::ListingSchema => {
+                let seen = self.shapes.of_listings(&published.ok_or(Unrendered::NoSnapshot)?.dataset);
+                made(SCHEMA, schema::document(&seen, "Listing", &self.site.public_url, document.path()))
+            }
+            Document::DetailSchema => {
+                let (published, details) = published.zip(details).ok_or(Unrendered::NoSnapshot)?;
+                let seen = self.shapes.of_details(&published.dataset, details);
+                made(SCHEMA, schema::document(&seen, "Detail", &self.site.public_url, document.path()))
+            }
             Document::Explore => Err(Unrendered::NoSnapshot),
-            Document::Llms => made(TEXT, documents::llms(&self.site, facts.as_ref().ok_or(Unrendered::NoSnapshot)?)),
+            Document::Llms => {
+                let facts = facts.ok_or(Unrendered::NoSnapshot)?;
+                made(TEXT, documents::llms(&self.site, &facts, &self.shapes.of_listings(facts.dataset)))
+            }
             Document::Robots => made(TEXT, documents::robots(&self.site)),
             Document::FaviconSvg => asset(self.assets.named("mark.svg"), "mark.svg", Lifetime::Day),
             Document::FaviconIco => asset(self.assets.named("favicon.ico"), "favicon.ico", Lifetime::Day),

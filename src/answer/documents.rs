@@ -127,10 +127,11 @@ impl Finder {
         }
         // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
         // wait.
-        let (renderer, shown) = (pages.clone(), published.clone());
+        let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
         // Never closed.
         let turn = self.rendering.acquire().await;
-        let rendering = tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref()));
+        let rendering =
+            tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref(), details.as_ref()));
         let rendered = rendering.await;
         drop(turn);
         match rendered {

@@ -128,6 +128,8 @@ named! {
         Docs = "/docs",
         OpenApi = "/openapi.json",
         Explore = "/explore",
+        ListingSchema = "/schema/listing.json",
+        DetailSchema = "/schema/detail.json",
         Llms = "/llms.txt",
         Robots = "/robots.txt",
         FaviconSvg = "/favicon.svg",
@@ -157,12 +159,15 @@ impl Document {
 
     /// Which window counts requests for it.
     pub const fn window(self) -> Window {
-        if matches!(self, Self::OpenApi | Self::Llms | Self::Robots) { Window::Api } else { Window::Pages }
+        match self {
+            Self::OpenApi | Self::ListingSchema | Self::DetailSchema | Self::Llms | Self::Robots => Window::Api,
+            _ => Window::Pages,
+        }
     }
 
     /// Whether it says something of the data where there is some.
     pub const fn shows_data(self) -> bool {
-        matches!(self, Self::Front | Self::Index | Self::OpenApi | Self::Explore | Self::Llms)
+        !matches!(self, Self::Docs | Self::Robots | Self::FaviconSvg | Self::FaviconIco)
     }
 }
 

@@ -62,6 +62,11 @@ impl Shape {
         self.len() == 0
     }
 
+    /// The names of the fields of objects.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().map(String::as_str)
+    }
+
     fn size(&self) -> usize {
         let of_fields: usize = self.fields.values().map(|shape| 1 + shape.size()).sum();
         of_fields + self.items.as_ref().map_or(0, |items| items.size())
@@ -176,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_field_has_its_types_its_share_and_an_example() {
-        let made = schema(&[json!({"id": 1, "rating": 4.5, "phone": null}), json!({"id": 2, "rating": 4, "phone": "1"})]);
+        let made =
+            schema(&[json!({"id": 1, "rating": 4.5, "phone": null}), json!({"id": 2, "rating": 4, "phone": "1"})]);
         assert_eq!(
             made,
             json!({"type": "object", "properties": {

@@ -3,6 +3,7 @@
 //! The file `openapi.json` beside this one is the template of the description of the API. `pages::tests` compares it
 //! with the code, and `tests/wire/pages` with a running server. Callers: [`super::Pages::render`].
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
@@ -14,6 +15,7 @@ use super::Site;
 use super::facts::{PageFacts, TermFact, grouped};
 use super::front::DUMPS;
 use super::map::escaped;
+use super::schema::Seen;
 
 /// `/` for programs: the links of the front page as JSON.
 pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
@@ -31,6 +33,8 @@ pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
         }
         link("explore", "explore".to_owned());
         link("llms", "llms.txt".to_owned());
+        link("listing_schema", "schema/listing.json".to_owned());
+        link("detail_schema", "schema/detail.json".to_owned());
     }
     link("openapi", "openapi.json".to_owned());
     link("docs", "docs".to_owned());
@@ -66,7 +70,12 @@ pub(super) const TEMPLATE: &str = include_str!("openapi.json");
 const MADE_UP: &str = r#"{"id":1,"name":"Example Field","url":"https://venues.example/1","city":"Austin","state":"Texas","sport":"golf","lat":30.25,"lng":-97.75,"rating":4.5,"review_count":10,"modified":"2026-01-31T12:00:00Z"}"#;
 
 /// The description with examples that this server answers.
-pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
+pub(super) fn openapi(
+    site: &Site,
+    facts: Option<&PageFacts<'_>>,
+    listing_fields: &Value,
+    detail_fields: &Value,
+) -> String {
     let snapshot = facts.map_or("0123456789abcdef0123456789abcdef", |facts| facts.dataset.id.as_str());
     let confirmed = facts.and_then(|facts| facts.confirmed.as_deref()).unwrap_or("2026-01-31T12:00:00Z");
     let id = facts.and_then(PageFacts::first_id).unwrap_or(1);
@@ -112,6 +121,8 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
             "id" => Filling::Json(id.to_string()),
             "total" => Filling::Json(total.to_string()),
             "listing" => Filling::Json(listing.to_string()),
+            "fields_of_a_listing" => Filling::Json(listing_fields.to_string()),
+            "fields_of_a_detail" => Filling::Json(detail_fields.to_string()),
             _ => return None,
         })
     })
@@ -152,7 +163,7 @@ fn filled<'a>(value: impl Fn(&str) -> Option<Filling<'a>>) -> String {
 }
 
 /// The server in words and links, as llmstxt.org proposes.
-pub(super) fn llms(site: &Site, facts: &PageFacts<'_>) -> String {
+pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
     let base = &site.public_url;
     let (dataset, credit) = (facts.dataset, &facts.credit);
     let count = |kind| grouped(facts.terms(kind).len() as u64);
@@ -185,6 +196,12 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>) -> String {
          - `{base}/api/listings/{{id}}.json`: one venue in full\n\
          - [Sports]({base}/api/sports.json), [states]({base}/api/states.json), [cities]({base}/api/cities.json): slugs, names, counts\n\
          - [OpenAPI 3.1]({base}/openapi.json): every parameter, header and error\n\n\
+         ## Data\n\n\
+         Fields of a listing: {fields}. [Types and examples]({base}/schema/listing.json), [those of a \
+         detail]({base}/schema/detail.json). Filters take slugs (`{state}`) from the three indexes; `city` and `state` in a \
+         listing are display names, `sport` is a slug. A listing:\n\n```json\n{sample}\n```\n\n\
+         To stay current: ask with `If-None-Match` (304: nothing changed), or ask `{base}/changes.json?since=` with the \
+         id from the header `Mirror-Snapshot`, and fetch only the listings that it names.\n\n\
          ## Files with everything\n\n{dumps}",
         venues = grouped(dataset.len() as u64),
         sports = count(TaxonomyKind::Sports),
@@ -195,7 +212,16 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>) -> String {
         backlink = credit.backlink.as_ref().map(|link| format!(" ({link})")).unwrap_or_default(),
         state = escaped(state),
         sport = escaped(sport),
+        fields = seen.names().iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+        sample = facts.dataset.content.summaries.first().map_or(MADE_UP.into(), |first| one_line(&first.raw)),
     )
+}
+
+/// A JSON text on one line.
+fn one_line(raw: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(raw);
+    // Within strings JSON has no line breaks.
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text }
 }
 
 /// Crawlers may read the pages, the API and the files, but not every page of the explorer.

@@ -31,7 +31,7 @@ fn fixed(document: Document) -> WantedDocument {
 }
 
 fn text(pages: &Pages, wanted: &WantedDocument) -> String {
-    let rendered = pages.render(wanted, None).unwrap();
+    let rendered = pages.render(wanted, None, None).unwrap();
     String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
 }
 
@@ -202,8 +202,11 @@ fn documents_that_show_data_wait_for_it_and_others_do_not() {
     for has_snapshots in [true, false] {
         let pages = pages(has_snapshots);
         for document in Document::ALL {
-            let rendered = pages.render(&fixed(document), None);
-            let waits = matches!(document, Document::Explore | Document::Llms);
+            let rendered = pages.render(&fixed(document), None, None);
+            let waits = matches!(
+                document,
+                Document::Explore | Document::Llms | Document::ListingSchema | Document::DetailSchema
+            );
             assert_eq!(rendered.is_err(), waits, "{document:?}");
             assert!(!waits || rendered.is_err_and(|why| why == Unrendered::NoSnapshot), "{document:?}");
         }

@@ -176,6 +176,8 @@ async fn pages_are_confined_and_documents_typed() {
         ("/docs", "text/html; charset=utf-8"),
         ("/explore", "text/html; charset=utf-8"),
         ("/openapi.json", "application/json"),
+        ("/schema/listing.json", "application/schema+json"),
+        ("/schema/detail.json", "application/schema+json"),
         ("/llms.txt", "text/plain; charset=utf-8"),
         ("/robots.txt", "text/plain; charset=utf-8"),
         ("/favicon.svg", "image/svg+xml"),
@@ -260,10 +262,42 @@ async fn without_data_a_page_says_so_and_what_only_shows_data_is_503() {
         assert_eq!(reply.header("mirror-snapshot"), None, "{target}");
     }
     assert!(page(&server, "/").await.text().contains("no copy of the data yet"));
-    for target in ["/explore", "/explore?state=texas", "/llms.txt"] {
+    for target in ["/explore", "/explore?state=texas", "/schema/listing.json", "/schema/detail.json", "/llms.txt"] {
         let reply = server.get(target).await;
         reply.assert_problem(503, &["snapshot"]);
         assert!(reply.the("retry-after").parse::<u32>().unwrap() > 0, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn the_schemas_and_the_description_have_the_fields_of_the_data() {
+    let (_origin, server) = mirrored(60).await;
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let described = read(page(&server, "/openapi.json").await.text());
+    for (target, of, schema) in [
+        ("/schema/listing.json", "/api/listings.json", "Listing"),
+        ("/schema/detail.json", "/api/listings/1.json", "Venue"),
+    ] {
+        let sent = read(server.get(of).await.text());
+        let sent = sent.get("items").map_or(&sent, |items| &items[0]);
+        let found = read(page(&server, target).await.text());
+        assert_eq!((&found["type"], &found["x-values"]), (&"object".into(), &60.into()), "{target}");
+        for (name, value) in sent.as_object().unwrap() {
+            let field = &found["properties"][name];
+            assert!(field["x-share"].as_f64().is_some_and(|share| share > 0.0), "{target}: {name} in {found}");
+            assert!(value.is_null() || field.get("type").or(field.get("anyOf")).is_some(), "{target}: {name}");
+            let typed = &described["components"]["schemas"][schema]["properties"][name];
+            assert!(typed.is_object(), "{schema}.{name} is not described");
+        }
+        assert!(
+            found.get("required").is_none() && described["components"]["schemas"][schema].get("required").is_none()
+        );
+    }
+    let llms = page(&server, "/llms.txt").await;
+    for expected in
+        ["`review_count`", "/changes.json?since=", "If-None-Match", "display names", listing["name"].as_str().unwrap()]
+    {
+        assert!(llms.text().contains(expected), "{expected} is missing: {}", llms.text());
     }
 }
 
@@ -276,7 +310,7 @@ async fn a_shield_has_pages_without_data_and_asks_nobody_for_them() {
     for target in ["/docs", "/openapi.json"] {
         page(&server, target).await;
     }
-    for target in ["/explore", "/llms.txt"] {
+    for target in ["/explore", "/schema/listing.json", "/schema/detail.json", "/llms.txt"] {
         let reply = server.get(target).await;
         reply.assert_problem(503, &["shield"]);
         assert!(reply.the("retry-after").parse::<u32>().unwrap() > 0, "{target}");
@@ -288,7 +322,7 @@ async fn a_shield_has_pages_without_data_and_asks_nobody_for_them() {
 async fn pages_that_are_turned_off_are_unknown_paths() {
     let server = Setup::offline().set("pages.enabled", "false").start().await;
     for target in
-        ["/", "/docs", "/openapi.json", "/explore", "/llms.txt", "/robots.txt", "/favicon.svg", "/favicon.ico"]
+        ["/", "/docs", "/openapi.json", "/explore", "/schema/listing.json", "/llms.txt", "/robots.txt", "/favicon.svg"]
     {
         let reply = server.get_with(target, &[HTML]).await;
         reply.assert_problem(404, &[target]);

@@ -1,0 +1,282 @@
+//! The fields of listings and details: `/schema/listing.json`, `/schema/detail.json`, and the same in `/openapi.json`.
+//!
+//! They are read from the snapshot's data, because the provider documents few of them. Callers: [`super::Pages::render`],
+//! [`super::documents`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use crate::api::listing::ListingId;
+use crate::api::schema::Shape;
+use crate::mirror::details::Details;
+use crate::snapshot::dataset::Dataset;
+
+/// The most listings, and the most details, that are read for a schema.
+const MOST_READ: usize = 50_000;
+/// How many details are read at once.
+const AT_ONCE: usize = 1_000;
+/// The longest name of a field in a program.
+const MAX_NAME: usize = 60;
+
+/// The documented fields of a listing: name, type, description.
+const DOCUMENTED: [(&str, &str, &str); 11] = [
+    ("id", "integer", ""),
+    ("name", "string", ""),
+    ("url", "string", "The provider's page."),
+    ("city", "string", "Display name."),
+    ("state", "string", "Display name."),
+    ("sport", "string", "Slug."),
+    ("lat", "number", ""),
+    ("lng", "number", ""),
+    ("rating", "number", ""),
+    ("review_count", "integer", ""),
+    ("modified", "string", "ISO 8601 with offset."),
+];
+
+/// Fields that details are documented to have, under any name, and their type if it is known.
+const OF_DETAILS: [(&str, &str); 7] = [
+    ("address", ""),
+    ("hours", ""),
+    ("images", ""),
+    ("website", "string"),
+    ("phone", "string"),
+    ("place_id", "string"),
+    ("reviews", ""),
+];
+
+/// The shape of some of the values of a snapshot.
+#[derive(Debug)]
+pub(super) struct Seen {
+    shape: Shape,
+    /// How many values the snapshot has.
+    of: usize,
+}
+
+impl Seen {
+    /// The names of the fields.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.shape.names().collect()
+    }
+}
+
+/// The shapes of the last snapshot.
+#[derive(Default)]
+pub(super) struct Shapes {
+    listings: Mutex<Option<(String, Arc<Seen>)>>,
+    details: Mutex<Option<((String, u64), Arc<Seen>)>>,
+}
+
+/// What `last` has for this key, else what `read` makes. Concurrent callers wait.
+fn kept<K: PartialEq>(last: &Mutex<Option<(K, Arc<Seen>)>>, key: K, read: impl FnOnce() -> Seen) -> Arc<Seen> {
+    let mut last = last.lock();
+    if let Some((_, seen)) = last.as_ref().filter(|(known, _)| *known == key) {
+        return seen.clone();
+    }
+    let seen = Arc::new(read());
+    *last = Some((key, seen.clone()));
+    seen
+}
+
+impl Shapes {
+    /// The shape of the listings of a snapshot.
+    pub(super) fn of_listings(&self, dataset: &Dataset) -> Arc<Seen> {
+        kept(&self.listings, dataset.id.to_string(), || {
+            let all = &dataset.content.summaries;
+            let mut shape = Shape::default();
+            for summary in all.iter().step_by(step(all.len())) {
+                note(&mut shape, &summary.raw);
+            }
+            Seen { shape, of: all.len() }
+        })
+    }
+
+    /// The shape of the details that are mirrored. Blocks.
+    pub(super) fn of_details(&self, dataset: &Dataset, details: &Details) -> Arc<Seen> {
+        kept(&self.details, (dataset.id.to_string(), details.revision()), || {
+            let all = &dataset.content.summaries;
+            let ids: Vec<ListingId> = all.iter().step_by(step(all.len())).map(|summary| summary.id).collect();
+            let mut shape = Shape::default();
+            for ids in ids.chunks(AT_ONCE) {
+                // An unreadable detail is missing here; the store says so where details are served.
+                let bodies = details.bodies(ids).filter_map(|body| body.ok().flatten());
+                bodies.for_each(|body: Bytes| note(&mut shape, &body));
+            }
+            Seen { shape, of: all.len() }
+        })
+    }
+}
+
+/// So that at most [`MOST_READ`] of so many are read.
+fn step(all: usize) -> usize {
+    all.div_ceil(MOST_READ).max(1)
+}
+
+/// A text that serde cannot take, with a number beyond a double, say, has no part in a shape.
+fn note(shape: &mut Shape, text: &[u8]) {
+    if let Ok(value) = serde_json::from_slice(text) {
+        shape.note(&value);
+    }
+}
+
+/// The schema as a document of its own; `path` is where it is.
+pub(super) fn document(seen: &Seen, title: &str, public_url: &str, path: &str) -> String {
+    let head = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": format!("{public_url}{path}"),
+        "title": title,
+        "description": "What the data of this mirror has now. No field is required, and others may come. `x-share`: the share \
+                        of the objects that have the field. `x-values`: how many values were read; `x-of`: of how many \
+                        listings.",
+        "x-values": seen.shape.len(),
+        "x-of": seen.of,
+    });
+    let mut whole = seen.shape.schema();
+    whole.extend(head.as_object().cloned().unwrap_or_default());
+    format!("{:#}\n", Value::Object(whole))
+}
+
+/// The fields of a listing or, with `of_detail`, of a detail: those that are documented, and those that are seen.
+/// Any may be null, so that programs made of it get along with other data.
+pub(super) fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
+    let schema = seen.map(|seen| seen.shape.schema()).unwrap_or_default();
+    let mut fields = typed_fields(&schema);
+    for (name, kind, description) in DOCUMENTED {
+        let field = fields.entry(name).or_insert_with(|| json!({"type": [kind, "null"]}));
+        if let (Some(field), false) = (field.as_object_mut(), description.is_empty()) {
+            field.insert("description".to_owned(), description.into());
+        }
+    }
+    for (name, kind) in OF_DETAILS.into_iter().filter(|_| of_detail) {
+        fields.entry(name).or_insert_with(|| match kind {
+            "" => json!({"description": "As the provider sends it."}),
+            kind => json!({"type": [kind, "null"]}),
+        });
+    }
+    fields.into()
+}
+
+/// The fields of the objects that fit a schema, for programs; also if an array holds the objects.
+fn typed_fields(schema: &Map<String, Value>) -> Map<String, Value> {
+    let forms = schema.get("anyOf").and_then(Value::as_array).map_or(&[][..], |forms| &forms[..]);
+    let mut forms = forms.iter().filter_map(Value::as_object).chain([schema]);
+    let Some(fields) = forms.find_map(|form| form.get("properties")?.as_object()) else {
+        let items = schema.get("items").and_then(Value::as_object);
+        return items.map(typed_fields).unwrap_or_default();
+    };
+    let mut spellings: Vec<String> = Vec::new();
+    let mut typed_fields = Map::new();
+    for (name, field) in fields {
+        // Names that are the same, or none, to a program would break it.
+        let spelling: String =
+            name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let begins_well =
+            name.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '@' | '_' | '$'));
+        let speaks = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '_' | '$' | '-' | '.');
+        if begins_well && name.len() <= MAX_NAME && name.chars().all(speaks) && !spellings.contains(&spelling) {
+            spellings.push(spelling);
+            typed_fields.insert(name.clone(), typed(field));
+        }
+    }
+    typed_fields
+}
+
+/// A schema for programs: without shares and examples, and null always fits.
+fn typed(schema: &Value) -> Value {
+    if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {
+        let plain = forms.iter().map(form);
+        return json!({"oneOf": plain.chain([json!({"type": "null"})]).collect::<Vec<_>>()});
+    }
+    match schema.get("type") {
+        Some(Value::String(kind)) if kind == "object" || kind == "array" => {
+            json!({"oneOf": [form(schema), {"type": "null"}]})
+        }
+        Some(Value::String(kind)) if kind == "null" => json!({}),
+        Some(Value::String(kind)) => json!({"type": [kind, "null"]}),
+        Some(Value::Array(kinds)) => {
+            let mut kinds = kinds.clone();
+            if !kinds.iter().any(|kind| kind == "null") {
+                kinds.push("null".into());
+            }
+            json!({"type": kinds})
+        }
+        _ => json!({}),
+    }
+}
+
+/// One form of a value, which is not null.
+fn form(schema: &Value) -> Value {
+    let Some(schema) = schema.as_object() else { return json!({}) };
+    match schema.get("type") {
+        Some(Value::String(kind)) if kind == "object" => {
+            json!({"type": kind, "properties": typed_fields(schema), "additionalProperties": true})
+        }
+        Some(Value::String(kind)) if kind == "array" => {
+            json!({"type": kind, "items": schema.get("items").map_or_else(|| json!({}), typed)})
+        }
+        Some(Value::Array(kinds)) => {
+            let kinds: Vec<&Value> = kinds.iter().filter(|kind| *kind != "null").collect();
+            if let [kind] = *kinds { json!({"type": kind}) } else { json!({"type": kinds}) }
+        }
+        Some(kind) => json!({"type": kind}),
+        None => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(values: &[Value]) -> Seen {
+        let mut shape = Shape::default();
+        values.iter().for_each(|value| shape.note(value));
+        Seen { shape, of: values.len() }
+    }
+
+    #[test]
+    fn a_document_has_the_fields_and_says_how_much_was_read() {
+        let seen = seen(&[json!({"id": 1, "geo:hash": "9v6"})]);
+        let made: Value =
+            serde_json::from_str(&document(&seen, "Listing", "https://mirror.test", "/schema/listing.json")).unwrap();
+        assert_eq!(made["$id"], "https://mirror.test/schema/listing.json");
+        assert_eq!((&made["x-values"], &made["x-of"]), (&json!(1), &json!(1)));
+        assert_eq!(made["properties"]["geo:hash"]["type"], "string");
+    }
+
+    #[test]
+    fn programs_get_types_that_take_null_and_names_that_they_can_spell() {
+        let seen = seen(&[
+            json!({"id": 1, "geo:hash": "9v6", "Zip": 1, "zip": 2, "address": {"street": "x"}, "tags": ["a"], "": 1}),
+            json!({"id": 2, "tags": "b"}),
+        ]);
+        let fields = fields(Some(&seen), false);
+        assert_eq!(fields["id"], json!({"type": ["integer", "null"]}));
+        assert_eq!(fields["rating"], json!({"type": ["number", "null"]}), "documented, not seen");
+        assert_eq!(
+            fields["address"],
+            json!({"oneOf": [
+                {"type": "object", "properties": {"street": {"type": ["string", "null"]}}, "additionalProperties": true},
+                {"type": "null"},
+            ]})
+        );
+        let array = json!({"type": "array", "items": {"type": ["string", "null"]}});
+        assert_eq!(fields["tags"], json!({"oneOf": [array, {"type": "string"}, {"type": "null"}]}));
+        assert!(fields.get("geo:hash").is_none() && fields.get("").is_none(), "{fields}");
+        assert!(fields.get("Zip").is_some() && fields.get("zip").is_none(), "one of them: {fields}");
+    }
+
+    #[test]
+    fn details_in_an_array_have_fields_too() {
+        let seen = seen(&[json!([{"id": 1, "phone": null}])]);
+        let fields = fields(Some(&seen), true);
+        assert_eq!(fields["phone"], json!({}));
+        assert_eq!(fields["hours"], json!({"description": "As the provider sends it."}));
+    }
+
+    #[test]
+    fn a_large_snapshot_is_sampled() {
+        assert_eq!([step(0), step(1), step(MOST_READ), step(MOST_READ + 1), step(1_000_000)], [1, 1, 1, 2, 20]);
+    }
+}
