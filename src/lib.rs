@@ -20,7 +20,7 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | the admin listener and the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
+//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`search`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; words and places over an index of it; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`snapshots`], [`upstream`], [`shared_limit`] | which snapshots are kept and which one is current; the only way to the origin; the one limit of a fleet, in Redis |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store; the file that crosses an air gap |
@@ -59,6 +59,9 @@
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
 //! A dump ([`dumps`]) is the current snapshot as one file. It is written when a client first asks for it, and streamed.
+//!
+//! A search ([`search`]) has an index of the current snapshot's words and places, made after each publication, off the
+//! threads that serve clients. Until it is there, the snapshot before is searched.
 //!
 //! Documents of this server (`/`, `/docs`, `/explore` ...) go through steps 1 to 5, too: [`pages`] renders them off the
 //! threads that serve clients, and [`cache`] keeps them with a strong entity tag for each coding. Pages and their
@@ -301,6 +304,7 @@ pub mod limit;
 pub mod mirror;
 mod pages;
 mod proxy;
+pub mod search;
 pub mod semantics;
 mod serve;
 pub mod shared_limit;

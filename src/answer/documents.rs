@@ -28,7 +28,7 @@ use crate::semantics::{coding, precondition, problem, ranges};
 use crate::snapshot::pointer::Snapshot;
 
 use super::compose::{Answer, Asked, ConstantHeaders, NO_STORE, NOSNIFF, Outcome, about_body, common};
-use super::find::{Finder, Found};
+use super::find::{Finder, Found, unselected};
 use super::head::Head;
 use super::{Responder, head as fields};
 
@@ -271,7 +271,7 @@ impl Responder {
     ) -> Result<(Answer, Option<DumpBody>), (Problem, Option<u64>)> {
         let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), None)) };
         if slugs.iter().any(Option::is_some) {
-            let (selected, published, tag) = dumps.select(kind, slugs).await.map_err(unselected)?;
+            let (selected, published, tag) = dumps.select(kind, slugs).await.map_err(not_selected)?;
             let source = Source::Selected(selected, tag);
             let coding = Coding::Identity;
             return Ok(self.constant_headers.load().dump(asked, kind, coding, source, &published, self.clock.now()));
@@ -291,17 +291,10 @@ impl Responder {
 }
 
 /// Why a part of the snapshot cannot be sent.
-fn unselected(why: NotSelected) -> (Problem, Option<u64>) {
+fn not_selected(why: NotSelected) -> (Problem, Option<u64>) {
     match why {
         NotSelected::Dump(error) => told(&error),
-        NotSelected::Unknown { kind, slug } => {
-            let why = format!("must be a slug of {}", kind.path());
-            (Problem::bad_parameter(kind.parameter(), &slug[..], &why), None)
-        }
-        NotSelected::Doubtful { kind, slug } => {
-            let why = format!("It is not known which listings have the {} {slug:?}", kind.parameter());
-            (Problem::dump_unavailable(&why), Some(FAILED))
-        }
+        NotSelected::Unselected(why) => unselected(&why, Problem::dump_unavailable),
     }
 }
 

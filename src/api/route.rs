@@ -26,6 +26,8 @@ pub enum Route {
     Taxonomy(TaxonomyKind),
     /// `/changes.json`
     Changes,
+    /// `/search.json`
+    Search,
     /// `/dumps/…`
     Dump(DumpKind),
     /// A document of this server.
@@ -48,6 +50,7 @@ impl Route {
         match path {
             "/api/listings.json" => Self::List,
             "/changes.json" => Self::Changes,
+            "/search.json" => Self::Search,
             "/livez" => Self::Probe(HealthCheck::Live),
             "/readyz" => Self::Probe(HealthCheck::Ready),
             _ => {
@@ -80,6 +83,7 @@ impl Route {
             Self::Taxonomy(TaxonomyKind::States) => RouteLabel::States,
             Self::Taxonomy(TaxonomyKind::Cities) => RouteLabel::Cities,
             Self::Changes => RouteLabel::Changes,
+            Self::Search => RouteLabel::Search,
             Self::Dump(_) => RouteLabel::Dumps,
             Self::Document(document) => match document.window() {
                 Window::Pages => RouteLabel::Page,
@@ -291,6 +295,7 @@ mod tests {
             ("/api/listings/7/8.json", Route::Unknown),
             ("/api/cities.json", Route::Taxonomy(TaxonomyKind::Cities)),
             ("/changes.json", Route::Changes),
+            ("/search.json", Route::Search),
             ("/dumps/listings.csv", Route::Dump(DumpKind::Csv)),
             ("/dumps/listings.xml", Route::Unknown),
             ("/", Route::Document(Document::Front)),

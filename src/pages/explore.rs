@@ -5,11 +5,12 @@
 
 use maud::{Markup, html};
 
+use crate::api::listing::Venue;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::pointer::Snapshot;
 
-use super::facts::{PageFacts, TermFact, Venue, grouped};
+use super::facts::{PageFacts, TermFact, grouped, is_address};
 use super::layout::{NavigationItem, instant, page as layout};
 use super::map::{Drawn, map};
 use super::{Pages, Site};
@@ -145,7 +146,7 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                         tr data-lat=[venue.lat] data-lng=[venue.lng] {
                             th scope="row" {
                                 @let name = venue.name.as_deref().unwrap_or("(no name)");
-                                @match venue.url.as_deref() { Some(url) => a href=(url) { (name) }, None => (name) }
+                                @match venue.url.as_deref().filter(|url| is_address(url)) { Some(url) => a href=(url) { (name) }, None => (name) }
                             }
                             td { (venue.city.as_deref().unwrap_or_default()) }
                             td { (venue.state.as_deref().unwrap_or_default()) }

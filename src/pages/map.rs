@@ -13,9 +13,10 @@ use std::sync::Arc;
 use maud::{Markup, html};
 use parking_lot::Mutex;
 
+use crate::api::listing::Venue;
 use crate::snapshot::dataset::Dataset;
 
-use super::facts::{TermFact, Venue, grouped};
+use super::facts::{TermFact, grouped};
 
 /// Name and outline of every state, one a line.
 const OUTLINES: &str = include_str!("vendored/states.tsv");
