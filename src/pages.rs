@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::api::route::{Document, WantedDocument};
 use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::mirror::details::Details;
+use crate::search::index::Hits;
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::Snapshot;
 
@@ -52,6 +53,19 @@ pub(crate) struct Pages {
     shapes: Shapes,
 }
 
+/// The most venues of a search that the finder shows.
+pub(crate) const MOST_SHOWN: u16 = 20_000;
+
+/// What documents are made of.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Material<'a> {
+    pub published: Option<&'a Snapshot>,
+    /// Those that are mirrored; `None` in a shield.
+    pub details: Option<&'a Details>,
+    /// What the finder has found in `published`; `None`: it does not search.
+    pub hits: Option<&'a Hits>,
+}
+
 /// Why a document cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unrendered {
@@ -66,6 +80,7 @@ const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Li
 }
 
 const HTML: Kind = kind("text/html; charset=utf-8", Confinement::Page, Lifetime::Revalidated);
+const WIDGET: Kind = kind("text/html; charset=utf-8", Confinement::Widget, Lifetime::Revalidated);
 const VIEWER: Kind = kind("text/html; charset=utf-8", Confinement::Viewer, Lifetime::Revalidated);
 const TEXT: Kind = kind("text/plain; charset=utf-8", Confinement::None, Lifetime::OfAnswers);
 const JSON: Kind = kind("application/json", Confinement::None, Lifetime::OfAnswers);
@@ -81,16 +96,12 @@ impl Pages {
         self.assets.packed(name, coding)
     }
 
-    /// Renders a document that shows `published`, and the details that are mirrored. Blocks.
+    /// Renders a document. Blocks.
     ///
     /// # Errors
     /// See [`Unrendered`].
-    pub(crate) fn render(
-        &self,
-        wanted: &WantedDocument,
-        published: Option<&Snapshot>,
-        details: Option<&Details>,
-    ) -> Result<Rendered, Unrendered> {
+    pub(crate) fn render(&self, wanted: &WantedDocument, of: Material<'_>) -> Result<Rendered, Unrendered> {
+        let Material { published, details, hits } = of;
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(PageFacts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
@@ -102,7 +113,8 @@ impl Pages {
         let document = match wanted {
             WantedDocument::Explore(query) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
-                return made(HTML, explore::page(self, published, &PageFacts::of(published), query));
+                let kind = if query.is_embedded { WIDGET } else { HTML };
+                return made(kind, explore::page(self, published, &PageFacts::of(published), (query, hits)));
             }
             WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
             WantedDocument::Fixed(document) => document,
@@ -131,7 +143,7 @@ impl Pages {
                 let seen = self.shapes.of_details(&published.dataset, details);
                 made(SCHEMA, schema::document(&seen, "Detail", &self.site.public_url, document.path()))
             }
-            Document::Explore => Err(Unrendered::NoSnapshot),
+            Document::Explore | Document::Embed => Err(Unrendered::NoSnapshot),
             Document::Llms => {
                 let facts = facts.ok_or(Unrendered::NoSnapshot)?;
                 made(TEXT, documents::llms(&self.site, &facts, &self.shapes.of_listings(facts.dataset)))

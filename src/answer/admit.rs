@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Version};
 use crate::api::edges::OddQuery;
 use crate::api::listing::ListingId;
 use crate::api::query;
-use crate::api::query::search::SearchQuery;
+use crate::api::query::search::{FinderQuery, SearchQuery};
 use crate::api::query::{ListQuery, Parameters, QueryError};
 use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
@@ -362,7 +362,10 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         Route::Document(Document::Front) if !coding::names_html(view.headers) => {
             Ok(Target::Document(WantedDocument::Fixed(Document::Index)))
         }
-        Route::Document(Document::Explore) => Ok(Target::Document(WantedDocument::explorer(parse(routed.query)?.list))),
+        Route::Document(document @ (Document::Explore | Document::Embed)) => {
+            let query = FinderQuery::parse(routed.query, document == Document::Embed).map_err(refusal)?;
+            Ok(Target::Document(WantedDocument::Explore(Box::new(query))))
+        }
         Route::Document(document) => Ok(Target::Document(WantedDocument::Fixed(document))),
         Route::Asset => Ok(Target::Document(WantedDocument::Asset(path.trim_start_matches(ASSETS).into()))),
         Route::Slashed => {

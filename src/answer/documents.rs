@@ -3,6 +3,7 @@
 //! [`crate::pages`] makes documents, [`crate::dumps`] writes dumps. Unlike snapshot answers, a dump has a strong tag and is
 //! sent from a file, so it has ranges. Callers: [`super`], [`super::find`].
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::clock::{Now, WallTime};
 use crate::dumps::{Built, CODINGS, DumpBody, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
 use crate::limit::Decision;
-use crate::pages::Unrendered;
+use crate::pages::{MOST_SHOWN, Material, Unrendered};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{EntityTag, Precondition};
@@ -28,13 +29,17 @@ use crate::semantics::{coding, precondition, problem, ranges};
 use crate::snapshot::pointer::Snapshot;
 
 use super::compose::{Answer, Asked, ConstantHeaders, NO_STORE, NOSNIFF, Outcome, about_body, common};
-use super::find::{Finder, Found, unselected};
+use super::find::{Finder, Found, unsearched, unselected};
 use super::head::Head;
 use super::{Responder, head as fields};
 
 /// A page loads nothing but what is ours, and nobody may frame it.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                            base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// The same, but other sites may frame it.
+const WIDGET_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                             base-uri 'none'; form-action 'self'; frame-ancestors *";
 
 /// The same for the viewer of the API's description, which styles itself and brings its images along.
 const VIEWER_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
@@ -103,20 +108,22 @@ impl<'a> ErrorPages<'a> {
 
 impl Finder {
     /// Finds a document for a client that likes `coding` best.
-    pub(super) async fn document(&self, mut wanted: WantedDocument, coding: Coding) -> Found {
+    pub(super) async fn document(&self, mut wanted: WantedDocument, coding: Coding, client: IpAddr) -> Found {
         let pages = self.pages.load_full();
         if let WantedDocument::Asset(name) = &wanted
             && let Some(packed) = pages.packed(name, coding)
         {
             return Found::Document { document: packed, published: None };
         }
-        let published = if wanted.shows_data() { self.current.get() } else { None };
+        let mut published = if wanted.shows_data() { self.current.get() } else { None };
         if let (WantedDocument::Explore(query), Some(published)) = (&mut wanted, &published)
-            && query.page > 1
+            && query.search.list.page > 1
+            && !query.searches()
         {
             // All pages beyond the last one are the last one: clients choose any number.
-            let total = published.dataset.find(query).map_or(0, |found| found.total);
-            query.page = query.page.min(query.total_pages(total).max(1));
+            let list = &mut query.search.list;
+            let total = published.dataset.find(list).map_or(0, |found| found.total);
+            list.page = list.page.min(list.total_pages(total).max(1));
         }
         let epoch = published.as_ref().map_or(0, |published| published.epoch);
         let key = Key::Document(wanted.clone());
@@ -125,13 +132,25 @@ impl Finder {
             document.prepare(coding).await;
             return Found::Document { document, published };
         }
+        let mut hits = None;
+        if let (WantedDocument::Explore(query), Some(current), Some(searches)) =
+            (&wanted, &mut published, &self.searches)
+            && query.searches()
+        {
+            match searches.find(current.clone(), &query.search.whole(MOST_SHOWN), client).await {
+                Ok((found, searched)) => (hits, *current) = (Some(found), searched),
+                Err(why) => return unsearched(why),
+            }
+        }
         // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
         // wait.
         let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
         // Never closed.
         let turn = self.rendering.acquire().await;
-        let rendering =
-            tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref(), details.as_ref()));
+        let rendering = tokio::task::spawn_blocking(move || {
+            let of = Material { published: shown.as_deref(), details: details.as_ref(), hits: hits.as_ref() };
+            renderer.render(&wanted, of)
+        });
         let rendered = rendering.await;
         drop(turn);
         match rendered {
@@ -221,6 +240,7 @@ impl ConstantHeaders {
             let more = match document.kind.confinement {
                 Confinement::None => &policy("")[..1],
                 Confinement::Page => &policy(PAGE_POLICY)[..],
+                Confinement::Widget => &policy(WIDGET_POLICY)[..],
                 Confinement::Viewer => &policy(VIEWER_POLICY)[..],
             };
             about_body(&mut head, document.kind.content_type, more, Some(&variant.length), coding);

@@ -33,7 +33,7 @@ use crate::upstream::status::OriginStatus;
 
 use super::admit::Target;
 
-pub(super) use covered::unselected;
+pub(super) use covered::{unsearched, unselected};
 pub(crate) use odd::Learned;
 
 /// What was found.
@@ -142,7 +142,7 @@ impl Finder {
 
     async fn look_up(&self, target: Target, coding: Coding, client: &Caller) -> Found {
         if let Target::Document(wanted) = target {
-            return self.document(wanted, coding).await;
+            return self.document(wanted, coding, client.address).await;
         }
         let Some(published) = self.current.get() else {
             return self.uncovered(target, client).await;

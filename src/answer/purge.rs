@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::api::query::search::SearchQuery;
+use crate::api::query::search::{FinderQuery, SearchQuery};
 use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::{Document, Route, WantedDocument};
 use crate::cache::Key;
@@ -102,8 +102,9 @@ impl Purge {
                 vec![search, Key::origin([raw_path, b"?", raw_query].concat())]
             }
             Route::NoSuchListing => Vec::new(),
-            Route::Document(Document::Explore) => {
-                vec![Key::Document(WantedDocument::explorer(Parameters::parse(&query)?.list))]
+            Route::Document(document @ (Document::Explore | Document::Embed)) => {
+                let query = FinderQuery::parse(&query, document == Document::Embed)?;
+                vec![Key::Document(WantedDocument::Explore(Box::new(query)))]
             }
             // Where pages and dumps are not offered, their paths are unknown ones.
             Route::Document(_)
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(purge(Some("path=/api/listings/7.json?")), Ok(detail));
         let sports = Purge::Keys(vec![Key::Taxonomy(TaxonomyKind::Sports), Key::origin("/api/sports.json")]);
         assert_eq!(purge(Some("path=/api/sports.json?x=1")), Ok(sports));
-        let texas = WantedDocument::explorer(Parameters::parse("state=texas").unwrap().list);
+        let texas = WantedDocument::Explore(Box::new(FinderQuery::parse("state=texas", false).unwrap()));
         let explorer = Purge::Keys(vec![Key::Document(texas)]);
         assert_eq!(purge(Some("path=/explore?page=1&state=texas")), Ok(explorer));
         let changes = Purge::Keys(vec![Key::Changes("abc".into())]);

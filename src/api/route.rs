@@ -7,7 +7,7 @@ use crate::telemetry::RouteLabel;
 use crate::words::named;
 
 use super::listing::ListingId;
-use super::query::ListQuery;
+use super::query::search::FinderQuery;
 use super::taxonomy::TaxonomyKind;
 
 /// The methods of known endpoints, for `Allow`.
@@ -132,6 +132,7 @@ named! {
         Docs = "/docs",
         OpenApi = "/openapi.json",
         Explore = "/explore",
+        Embed = "/embed",
         ListingSchema = "/schema/listing.json",
         DetailSchema = "/schema/detail.json",
         Llms = "/llms.txt",
@@ -180,23 +181,21 @@ impl Document {
 pub enum WantedDocument {
     /// One that depends on nothing else in the request.
     Fixed(Document),
-    /// The explorer, with these filters and this page.
-    Explore(ListQuery),
+    /// The finder or its widget, with these filters and this page.
+    Explore(Box<FinderQuery>),
     /// An asset, by its name.
     Asset(Box<str>),
 }
 
 impl WantedDocument {
-    /// The explorer with the filters and the page of a list; it has one size of page.
-    pub fn explorer(list: ListQuery) -> Self {
-        Self::Explore(ListQuery { modified_since: None, per_page: ListQuery::DEFAULT_PER_PAGE, ..list })
-    }
-
     /// Whether it is at this path.
     pub fn is_at(&self, path: &[u8]) -> bool {
         match self {
             Self::Fixed(document) => path == document.path().as_bytes(),
-            Self::Explore(_) => path == Document::Explore.path().as_bytes(),
+            Self::Explore(query) => {
+                let document = if query.is_embedded { Document::Embed } else { Document::Explore };
+                path == document.path().as_bytes()
+            }
             Self::Asset(name) => path.strip_prefix(ASSETS.as_bytes()) == Some(name.as_bytes()),
         }
     }
@@ -214,7 +213,7 @@ impl WantedDocument {
     pub fn weight(&self) -> usize {
         match self {
             Self::Fixed(_) => 16,
-            Self::Explore(query) => query.weight(),
+            Self::Explore(query) => query.search.weight(),
             Self::Asset(name) => name.len(),
         }
     }

@@ -96,6 +96,8 @@ pub enum Confinement {
     None,
     /// A page of ours.
     Page,
+    /// The same, which other sites may frame.
+    Widget,
     /// The viewer of the API's description, which styles itself.
     Viewer,
 }

@@ -1,69 +1,174 @@
-//! The explorer: venues by sport, state and city, as a list and as dots on a map.
+//! The finder: venues by words, place, sport, state and city, as a list and as dots on a map; and its widget for other
+//! sites.
 //!
 //! All of it is rendered here, so it works without a script; `static/explore.js` makes it quicker. Callers:
 //! [`super::Pages::render`].
 
-use maud::{Markup, html};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use maud::{DOCTYPE, Markup, html};
 
 use crate::api::listing::Venue;
-use crate::api::query::ListQuery;
+use crate::api::query::search::{FinderQuery, Order};
 use crate::api::taxonomy::TaxonomyKind;
+use crate::search::index::{Hit, Hits};
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 
 use super::facts::{PageFacts, TermFact, grouped, is_address};
-use super::layout::{NavigationItem, instant, page as layout};
+use super::layout::{self, NavigationItem, instant};
 use super::map::{Drawn, map};
-use super::{Pages, Site};
+use super::{MOST_SHOWN, Pages};
 
 /// Cities to choose from while no state is chosen: the largest.
 const CITIES: usize = 200;
 
-/// What the filters leave.
+/// More venues stay in the usual order.
+const MOST_SORTED: usize = 200_000;
+
+/// What the query leaves.
 struct Shown<'a> {
-    query: &'a ListQuery,
+    query: &'a FinderQuery,
+    /// The page, from 1, and the last one.
+    page: u64,
+    last: u64,
     /// How many; `None` while that is in doubt.
     total: Option<u64>,
-    /// The page's venues, each with its id.
-    venues: Vec<(u64, Venue<'a>)>,
+    /// The page's venues, each with its id, and its distance in metres.
+    venues: Vec<(u64, Venue<'a>, Option<u32>)>,
     drawn: Drawn,
 }
 
-pub(super) fn page(pages: &Pages, published: &Snapshot, facts: &PageFacts<'_>, query: &ListQuery) -> String {
-    let dataset = &*published.dataset;
-    let positions = dataset.positions(&query.slugs).ok();
-    let from = usize::try_from((query.page - 1).saturating_mul(query.per_page.into())).unwrap_or(usize::MAX);
-    let on_page = positions.iter().flatten().skip(from).take(query.per_page.into());
-    let summaries = on_page.filter_map(|position| dataset.content.summaries.get(*position as usize));
-    let shown = Shown {
-        query,
-        total: positions.as_ref().map(|positions| positions.len() as u64),
-        venues: summaries.map(|summary| (summary.id.0, Venue::read(&summary.raw))).collect(),
-        drawn: positions.as_ref().map(|positions| pages.dots.draw(dataset, positions)).unwrap_or_default(),
-    };
+impl<'a> Shown<'a> {
+    fn of(pages: &Pages, dataset: &'a Dataset, query: &'a FinderQuery, hits: Option<&Hits>) -> Self {
+        let list = &query.search.list;
+        let listed = || {
+            let positions = dataset.positions(&list.slugs).ok()?;
+            Some(positions.iter().map(|position| Hit { position: *position, metres: None }).collect::<Vec<_>>())
+        };
+        let found = hits.map_or_else(listed, |hits| Some(hits.page.clone()));
+        let total = hits.map(|hits| hits.total).or(found.as_ref().map(|found| found.len() as u64));
+        let mut found = found.unwrap_or_default();
+        let positions: Vec<u32> = found.iter().map(|hit| hit.position).collect();
+        let drawn = pages.dots.draw(dataset, &positions);
+        if found.len() <= MOST_SORTED {
+            sort(&mut found, dataset, query.order);
+        }
+        // Of a search that finds more, the rest is not shown.
+        let last = list.total_pages(found.len() as u64).max(1);
+        let page = list.page.min(last);
+        let from = usize::try_from((page - 1) * u64::from(list.per_page)).unwrap_or(usize::MAX);
+        let on_page = found.iter().skip(from).take(list.per_page.into());
+        let venues = on_page.filter_map(|hit| {
+            let summary = dataset.content.summaries.get(hit.position as usize)?;
+            Some((summary.id.0, Venue::read(&summary.raw), hit.metres))
+        });
+        Self { query, page, last, total, venues: venues.collect(), drawn }
+    }
+}
+
+fn sort(found: &mut [Hit], dataset: &Dataset, order: Order) {
+    let read =
+        |hit: &Hit| dataset.content.summaries.get(hit.position as usize).map(|summary| Venue::read(&summary.raw));
+    // Stable, so that equal ones stay in the usual order.
+    match order {
+        Order::Usual => {}
+        Order::Name => found.sort_by_cached_key(|hit| {
+            let name = read(hit).and_then(|venue| venue.name).map(Cow::into_owned);
+            (name.is_none(), name.map(|name| name.to_lowercase()))
+        }),
+        Order::Rating => found.sort_by_cached_key(|hit| {
+            // To a hundredth; who has none comes last.
+            let rating = read(hit).and_then(|venue| venue.rating);
+            Reverse(rating.map(|rating| (rating * 100.0).clamp(0.0, 1e9) as u32))
+        }),
+        Order::Reviews => found.sort_by_cached_key(|hit| Reverse(read(hit).and_then(|venue| venue.review_count))),
+    }
+}
+
+pub(super) fn page(
+    pages: &Pages,
+    published: &Snapshot,
+    facts: &PageFacts<'_>,
+    (query, hits): (&FinderQuery, Option<&Hits>),
+) -> String {
+    let shown = Shown::of(pages, &published.dataset, query, hits);
     let states = facts.terms(TaxonomyKind::States);
     let label = format!("Map of the United States with {}", summary_of(&shown, facts));
+    let chosen = query.search.list.slug(TaxonomyKind::States);
+    let is_zoomed = query.searches() || chosen.is_some() || query.search.list.slug(TaxonomyKind::Cities).is_some();
+    let drawn = map(&states, chosen, &shown.drawn, is_zoomed, &label);
+    if query.is_embedded {
+        return widget(pages, &shown, facts, &drawn);
+    }
+    let is_near = query.search.near.is_some();
     let main = html! {
-        h1 { "Explore the venues" }
+        h1 { "Find a venue" }
         (filters(facts, query, &states))
         p #summary .summary role="status" { (summary_of(&shown, facts)) }
         p #notice .notice role="alert" hidden {}
-        div .explorer {
+        div .explorer .near[is_near] {
             figure .map {
-                (map(&states, query.slug(TaxonomyKind::States), &shown.drawn.path, &label))
+                (drawn)
                 figcaption #off-map .small { (off_map(&shown)) }
             }
             div .results {
                 h2 #list-title { "Venues" }
                 (table(&shown, facts))
-                (pager(query, shown.total.unwrap_or(0)))
+                (pager(&shown))
             }
         }
-        (request(&pages.site, query))
+        (request(&pages.site.public_url, query))
         @if let Some(at) = &facts.confirmed {
             p .small { "Confirmed " (instant(at)) }
         }
     };
-    layout(pages, (NavigationItem::Explore, "Explore"), &["age.js", "explore.js"], Some(facts), &main)
+    layout::page(pages, (NavigationItem::Explore, "Find a venue"), &["age.js", "explore.js"], Some(facts), &main)
+}
+
+/// The widget: what fits a frame of 280 pixels on another site. Its links open beside that site.
+fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Markup) -> String {
+    let title = summary_of(shown, facts);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (layout::head(pages, "", &title, &["style.css"], &[]))
+            body .widget {
+                main {
+                    h1 { (title) }
+                    figure .map { (drawn) }
+                    ul .found {
+                        @for (id, venue, metres) in &shown.venues {
+                            li {
+                                a href=(link_of(*id)) target="_blank" rel="noopener" { (venue.name.as_deref().unwrap_or("(no name)")) }
+                                span .small {
+                                    @for text in [&venue.city, &venue.state].into_iter().flatten() { " · " (text) }
+                                    @if let Some(metres) = metres { " · " (distance(*metres)) }
+                                }
+                            }
+                        }
+                    }
+                    p { a href=(shown.query.link("explore", 1)) target="_blank" rel="noopener" { "All of them, with filters" } }
+                }
+                footer { (layout::credit_line(Some(&facts.credit))) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn link_of(id: u64) -> String {
+    format!("api/listings/{id}.json")
+}
+
+/// "850 m", "1.2 km", "34 km".
+fn distance(metres: u32) -> String {
+    match metres {
+        0..1_000 => format!("{metres} m"),
+        1_000..9_950 => format!("{:.1} km", f64::from(metres) / 1000.0),
+        _ => format!("{} km", grouped(u64::from(metres + 500) / 1000)),
+    }
 }
 
 /// What is shown, in words: "1,234 venues, Golf, Texas".
@@ -73,8 +178,15 @@ fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
         Some(1) => "1 venue".to_owned(),
         Some(total) => format!("{} venues", grouped(total)),
     };
+    let search = &shown.query.search;
+    if let Some(words) = &search.text {
+        text.push_str(&format!(" for \u{201c}{words}\u{201d}"));
+    }
+    if search.near.is_some() {
+        text.push_str(" near the place");
+    }
     for kind in [TaxonomyKind::Sports, TaxonomyKind::Cities, TaxonomyKind::States] {
-        if let Some(slug) = shown.query.slug(kind) {
+        if let Some(slug) = search.list.slug(kind) {
             text.push_str(", ");
             text.push_str(facts.label(kind, slug));
         }
@@ -84,21 +196,47 @@ fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
 
 fn off_map(shown: &Shown<'_>) -> String {
     let missing = shown.total.unwrap_or(0).saturating_sub(shown.drawn.shown as u64);
+    if shown.total > Some(u64::from(MOST_SHOWN)) && shown.query.searches() {
+        return format!("The best {} are shown.", grouped(MOST_SHOWN.into()));
+    }
     if missing == 0 { String::new() } else { format!("{} of them are not on this map.", grouped(missing)) }
 }
 
-fn filters(facts: &PageFacts<'_>, query: &ListQuery, states: &[TermFact<'_>]) -> Markup {
-    let state = query.slug(TaxonomyKind::States);
+fn filters(facts: &PageFacts<'_>, query: &FinderQuery, states: &[TermFact<'_>]) -> Markup {
+    let (search, list) = (&query.search, &query.search.list);
+    let state = list.slug(TaxonomyKind::States);
+    let place = search.own_filters().filter(|(name, _)| *name != "q");
     html! {
-        form #filters .filters action="explore" method="get" role="search" aria-label="Filter the venues" {
+        form #filters .filters action="explore" method="get" role="search" aria-label="Find venues" {
+            label .words {
+                span { "Name, city or sport" }
+                input #q type="search" name="q" value=[search.text.as_deref()] maxlength="100" autocomplete="off" spellcheck="false";
+            }
             (choice(TaxonomyKind::Sports, "Sport", "All sports", &facts.terms(TaxonomyKind::Sports), query))
             (choice(TaxonomyKind::States, "State", "All states", states, query))
             (choice(TaxonomyKind::Cities, "City", "All cities", &cities(facts, state), query))
-            button type="submit" { "Show" }
+            label {
+                span { "Order" }
+                select #sort name="sort" {
+                    @for (order, text) in ORDERS {
+                        option value=(order.as_str()) selected[order == query.order] { (text) }
+                    }
+                }
+            }
+            @for (name, value) in place { input .place type="hidden" name=(name) value=(value); }
+            button type="submit" { "Find" }
+            button #locate .quiet type="button" aria-pressed=(search.near.is_some()) hidden { "Near me" }
             a .reset href="explore" { "Reset" }
         }
     }
 }
+
+const ORDERS: [(Order, &str); 4] = [
+    (Order::Usual, "Best match"),
+    (Order::Name, "Name"),
+    (Order::Rating, "Best rated"),
+    (Order::Reviews, "Most reviews"),
+];
 
 /// The cities to choose from, by name: those of the state, else the largest.
 fn cities<'a>(facts: &PageFacts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
@@ -115,8 +253,8 @@ fn cities<'a>(facts: &PageFacts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
 }
 
 /// A choice among terms; includes the chosen one in any case.
-fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], query: &ListQuery) -> Markup {
-    let (name, chosen) = (kind.parameter(), query.slug(kind));
+fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], query: &FinderQuery) -> Markup {
+    let (name, chosen) = (kind.parameter(), query.search.list.slug(kind));
     let is_missing = |slug: &&str| !terms.iter().any(|term| term.slug == *slug);
     html! {
         label {
@@ -139,10 +277,10 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
         div .scroll tabindex="0" role="region" aria-labelledby="list-title" {
             table {
                 thead {
-                    tr { th scope="col" { "Name" } th scope="col" { "City" } th scope="col" { "State" } th scope="col" { "Sport" } th scope="col" .number { "Rating" } th scope="col" { "Data" } }
+                    tr { th scope="col" { "Name" } th scope="col" { "City" } th scope="col" { "State" } th scope="col" .number .distance { "Distance" } th scope="col" { "Sport" } th scope="col" .number { "Rating" } th scope="col" { "Data" } }
                 }
                 tbody #venues {
-                    @for (id, venue) in &shown.venues {
+                    @for (id, venue, metres) in &shown.venues {
                         tr data-lat=[venue.lat] data-lng=[venue.lng] {
                             th scope="row" {
                                 @let name = venue.name.as_deref().unwrap_or("(no name)");
@@ -150,6 +288,7 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                             }
                             td { (venue.city.as_deref().unwrap_or_default()) }
                             td { (venue.state.as_deref().unwrap_or_default()) }
+                            td .number .distance { (metres.map(distance).unwrap_or_default()) }
                             td { (venue.sport.as_deref().map(|sport| facts.label(TaxonomyKind::Sports, sport)).unwrap_or_default()) }
                             td .number { (rating(venue)) }
                             td { a href={ "api/listings/" (id) ".json" } aria-label={ "JSON of " (name_of(venue)) } { "JSON" } }
@@ -177,36 +316,67 @@ fn rating(venue: &Venue<'_>) -> String {
     }
 }
 
-fn pager(query: &ListQuery, total: u64) -> Markup {
-    let last = query.total_pages(total).max(1);
+fn pager(shown: &Shown<'_>) -> Markup {
+    let (page, last) = (shown.page, shown.last);
+    let link = |to: u64| shown.query.link("explore", to);
     html! {
         nav #pager .pager aria-label="Pages of the list" {
-            a #prev rel="prev" href=[(query.page > 1).then(|| link(query, (query.page - 1).min(last)))] { "Previous" }
-            span #place { "Page " (grouped(query.page)) " of " (grouped(last)) }
-            a #next rel="next" href=[(query.page < last).then(|| link(query, query.page + 1))] { "Next" }
+            a #prev rel="prev" href=[(page > 1).then(|| link(page - 1))] { "Previous" }
+            span #place { "Page " (grouped(page)) " of " (grouped(last)) }
+            a #next rel="next" href=[(page < last).then(|| link(page + 1))] { "Next" }
         }
     }
 }
 
-/// The same filters on another page of this explorer.
-fn link(query: &ListQuery, page: u64) -> String {
-    let mut text = String::new();
-    query.with_page(page).write(page, &mut text);
-    text.replacen("/api/listings.json", "explore", 1)
-}
-
-/// The API request for the shown venues.
-fn request(site: &Site, query: &ListQuery) -> Markup {
-    let path = query.path_and_query();
+/// The API request for the shown venues, the same as files, and the widget.
+fn request(public_url: &str, query: &FinderQuery) -> Markup {
+    let list = &query.search.list;
+    let mut path = String::new();
+    if query.searches() {
+        query.search.write(list.page, &mut path);
+    } else {
+        list.write(list.page, &mut path);
+    }
+    let filters = list.with_page(1).path_and_query();
+    let filters = filters.split_once('?').map_or(String::new(), |(_, filters)| format!("?{filters}"));
+    let widget = format!(
+        "<iframe src=\"{public_url}/{}\" title=\"Sports venues\" width=\"100%\" height=\"480\" loading=\"lazy\"></iframe>",
+        query.link("embed", 1)
+    );
     html! {
         section .request aria-labelledby="request-title" {
             h2 #request-title { "The same from the API" }
             p {
-                code #api-url data-base=(site.public_url) { (site.public_url) (path) }
-                " " button #copy type="button" hidden { "Copy" }
+                code #api-url data-base=(public_url) { (public_url) (path) }
+                " " button #copy .copy type="button" data-copies="api-url" hidden { "Copy" }
                 " " a #api-link href=(path.trim_start_matches('/')) { "Open" }
             }
             p #answered .small role="status" {}
+            p #downloads {
+                @if query.searches() {
+                    "Files: choose by sport, state or city alone to save all of them as CSV or GeoJSON."
+                } @else {
+                    "As a file: " a href={ "dumps/listings.csv" (filters) } { "CSV" } ", "
+                    a href={ "dumps/listings.geojson" (filters) } { "GeoJSON" } ", "
+                    a href={ "dumps/listings.ndjson" (filters) } { "NDJSON" }
+                }
+            }
+            details {
+                summary { "Embed this" }
+                p .small { "Put this into a page of yours. It shows these venues, with the credit that their licence asks for." }
+                p { code #widget { (widget) } " " button .copy type="button" data-copies="widget" hidden { "Copy" } }
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distance_is_as_exact_as_one_walks() {
+        let texts = [0, 999, 1_000, 9_949, 9_950, 1_234_567].map(distance);
+        assert_eq!(texts, ["0 m", "999 m", "1.0 km", "9.9 km", "10 km", "1,235 km"]);
     }
 }

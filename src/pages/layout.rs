@@ -89,7 +89,7 @@ pub(super) fn viewer(pages: &Pages) -> String {
     page.into_string()
 }
 
-fn head(pages: &Pages, up: &str, title: &str, styles: &[&str], scripts: &[&str]) -> Markup {
+pub(super) fn head(pages: &Pages, up: &str, title: &str, styles: &[&str], scripts: &[&str]) -> Markup {
     html! {
         head {
             meta charset="utf-8";

@@ -78,18 +78,20 @@ fn shade(count: u64, most: u64) -> u8 {
     (share * 5.0).ceil().clamp(0.0, 5.0) as u8
 }
 
-/// The map: outlines of the states, with `chosen` highlighted, under a path of dots.
-pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, dots: &str, label: &str) -> Markup {
+/// The map: outlines of the states, with `chosen` highlighted, under the dots. `zoomed`: it shows the dots and what is
+/// around them.
+pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, drawn: &Drawn, zoomed: bool, label: &str) -> Markup {
+    let [left, top, width, height] = if zoomed { drawn.frame() } else { [0, 0, WIDTH, HEIGHT] };
     let outlines = OUTLINES.lines().filter_map(|line| line.split_once('\t'));
     html! {
-        svg #map viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(label) {
+        svg #map viewBox={ (left) " " (top) " " (width) " " (height) } role="img" aria-label=(label) {
             g .states {
                 @for (name, outline) in outlines {
                     @let slug = states.iter().find(|term| is_state(term, name)).map(|term| term.slug);
                     path .chosen[slug.is_some() && slug == chosen] data-state=[slug] d=(outline) {}
                 }
             }
-            path #dots d=(dots) {}
+            path #dots d=(drawn.path) {}
             path #marked d="" {}
         }
     }
@@ -216,6 +218,27 @@ pub(super) struct Drawn {
     pub path: String,
     /// How many of the listings are on the map.
     pub shown: usize,
+    /// Around the dots: left, top, right, bottom.
+    around: [u32; 4],
+}
+
+impl Drawn {
+    /// The part of the map with the dots, in the form of the whole: left, top, width, height. All of it without dots.
+    fn frame(&self) -> [u32; 4] {
+        let [left, top, right, bottom] = self.around;
+        if self.shown == 0 {
+            return [0, 0, WIDTH, HEIGHT];
+        }
+        // Some land around them, and never less than a ninth of the map each way.
+        let share = f64::from((right - left).max(WIDTH / 12)) / f64::from(WIDTH);
+        let share = share.max(f64::from((bottom - top).max(HEIGHT / 12)) / f64::from(HEIGHT));
+        let share = (share * 1.3).min(1.0);
+        let (width, height) = ((share * f64::from(WIDTH)) as u32, (share * f64::from(HEIGHT)) as u32);
+        let start = |low: u32, high: u32, size: u32, most: u32| {
+            u32::midpoint(low, high).saturating_sub(size / 2).min(most - size)
+        };
+        [start(left, right, width, WIDTH), start(top, bottom, height, HEIGHT), width, height]
+    }
 }
 
 impl Dots {
@@ -244,6 +267,11 @@ impl Dots {
 fn draw(places: impl Iterator<Item = (u16, u16)>) -> Drawn {
     let mut places: Vec<(u16, u16)> = places.map(|(x, y)| (y, x)).collect();
     let shown = places.len();
+    let around = places.iter().fold([u32::MAX, u32::MAX, 0, 0], |[left, top, right, bottom], (y, x)| {
+        let (x, y) = (u32::from(*x), u32::from(*y));
+        [left.min(x), top.min(y), right.max(x), bottom.max(y)]
+    });
+    let around = if shown == 0 { [0; 4] } else { around };
     let mut grid = FINEST;
     loop {
         for (y, x) in &mut places {
@@ -261,7 +289,7 @@ fn draw(places: impl Iterator<Item = (u16, u16)>) -> Drawn {
         // Writing to a String cannot fail.
         let _ = write!(path, "M{x} {y}h0");
     }
-    Drawn { path, shown }
+    Drawn { path, shown, around }
 }
 
 /// A map full of dots fits; so the loop in [`draw`] ends.
@@ -376,7 +404,7 @@ mod tests {
     #[test]
     fn dots_that_fall_together_are_drawn_once() {
         let drawn = draw([(100, 200), (101, 203), (500, 600)].into_iter());
-        assert_eq!(drawn, Drawn { path: "M100 200h0M500 600h0".to_owned(), shown: 3 });
+        assert_eq!(drawn, Drawn { path: "M100 200h0M500 600h0".to_owned(), shown: 3, around: [100, 200, 501, 600] });
         assert_eq!(draw(std::iter::empty()), Drawn::default());
     }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::documents::TEMPLATE;
-use super::{Pages, Site, Unrendered};
+use super::{Material, Pages, Site, Unrendered};
 use crate::answer::head;
 use crate::api::query;
+use crate::api::query::search::FinderQuery;
 use crate::api::route::{Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::coding::Coding;
@@ -31,7 +32,7 @@ fn fixed(document: Document) -> WantedDocument {
 }
 
 fn text(pages: &Pages, wanted: &WantedDocument) -> String {
-    let rendered = pages.render(wanted, None, None).unwrap();
+    let rendered = pages.render(wanted, Material::default()).unwrap();
     String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
 }
 
@@ -96,7 +97,7 @@ fn every_parameter_is_described() {
     for kind in DumpKind::ALL {
         assert_eq!(parameters(&whole, kind.path(), "query"), named(&query::KNOWN_OF_DUMPS), "{}", kind.path());
     }
-    assert_eq!(parameters(&whole, "/explore", "query"), named(&["page", "sport", "state", "city"]));
+    assert_eq!(parameters(&whole, "/explore", "query"), named(&FinderQuery::KNOWN));
     for (path, operation) in whole["paths"].as_object().unwrap() {
         let placed: BTreeSet<String> =
             path.split('{').skip(1).map(|part| part.split('}').next().unwrap().into()).collect();
@@ -205,10 +206,10 @@ fn documents_that_show_data_wait_for_it_and_others_do_not() {
     for has_snapshots in [true, false] {
         let pages = pages(has_snapshots);
         for document in Document::ALL {
-            let rendered = pages.render(&fixed(document), None, None);
+            let rendered = pages.render(&fixed(document), Material::default());
             let waits = matches!(
                 document,
-                Document::Explore | Document::Llms | Document::ListingSchema | Document::DetailSchema
+                Document::Explore | Document::Embed | Document::Llms | Document::ListingSchema | Document::DetailSchema
             );
             assert_eq!(rendered.is_err(), waits, "{document:?}");
             assert!(!waits || rendered.is_err_and(|why| why == Unrendered::NoSnapshot), "{document:?}");

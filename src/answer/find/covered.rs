@@ -286,7 +286,7 @@ impl Finder {
 }
 
 /// Why a search has no result.
-fn unsearched(why: NotSearched) -> Found {
+pub(in crate::answer) fn unsearched(why: NotSearched) -> Found {
     match why {
         NotSearched::Unselected(why) => {
             let (problem, retry_after) = unselected(&why, Problem::unavailable);

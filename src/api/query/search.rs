@@ -2,8 +2,11 @@
 //!
 //! Callers: [`crate::answer`] parses, [`crate::search`] answers.
 
+use std::borrow::Cow;
+
 use super::super::folding::{each_word, folded};
-use super::{Boxed, ListQuery, QueryError, boxed, known_only, list_of, path_and_query};
+use super::{Boxed, ListQuery, QueryError, boxed, known_only, list_of, path_and_query, values};
+use crate::words::named;
 
 /// The parameters of `/search.json`.
 pub(crate) const KNOWN: [&str; 10] =
@@ -74,7 +77,12 @@ impl SearchQuery {
     /// # Errors
     /// When a parameter is unknown, malformed or repeated with different values.
     pub fn parse(raw: &str) -> Result<Self, QueryError> {
-        let [q, near, radius, bbox, sport, state, city, since, page, per_page] = known_only(raw, &KNOWN, NAMED)?;
+        Self::of(known_only(raw, &KNOWN, NAMED)?)
+    }
+
+    /// `values`: in the order of [`KNOWN`].
+    fn of(values: [Option<Cow<'_, str>>; KNOWN.len()]) -> Result<Self, QueryError> {
+        let [q, near, radius, bbox, sport, state, city, since, page, per_page] = values;
         let (list, _) = list_of([page, per_page, sport, state, city, since])?;
         let text = boxed(q);
         let words = text.as_deref().map(words).transpose()?.unwrap_or_default();
@@ -114,6 +122,12 @@ impl SearchQuery {
         values.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
+    /// The same with all results on one page, but for those after so many.
+    #[must_use]
+    pub fn whole(&self, most: u16) -> Self {
+        Self { list: ListQuery { page: 1, per_page: most, ..self.list.clone() }, ..self.clone() }
+    }
+
     /// What it weighs as a key, in bytes, about.
     pub fn weight(&self) -> usize {
         2 * self.own_filters().map(|(_, value)| value.len()).sum::<usize>() + self.list.weight() + 128
@@ -122,6 +136,59 @@ impl SearchQuery {
     /// Appends path and canonical query of another page of the same search.
     pub fn write(&self, page: u64, out: &mut String) {
         path_and_query("/search.json", self.filters(), page, self.list.per_page, out);
+    }
+}
+
+named! {
+    /// The order of the venues in the finder.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum Order, as_str {
+        /// As the API sends them: the origin's order, or the best match first.
+        #[default]
+        Usual = "",
+        Name = "name",
+        /// The best first.
+        Rating = "rating",
+        /// Those with most reviews first.
+        Reviews = "reviews",
+    }
+}
+
+/// The query of the finder, for people: like that of a search, but what is unknown is ignored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FinderQuery {
+    pub search: SearchQuery,
+    pub order: Order,
+    /// Whether it is the widget for other sites.
+    pub is_embedded: bool,
+}
+
+impl FinderQuery {
+    pub(crate) const KNOWN: [&str; 9] = ["q", "near", "radius", "bbox", "sport", "state", "city", "page", "sort"];
+
+    /// Reads a raw query string.
+    ///
+    /// # Errors
+    /// When a known parameter is malformed or repeated with different values.
+    pub fn parse(raw: &str, is_embedded: bool) -> Result<Self, QueryError> {
+        let ([q, near, radius, bbox, sport, state, city, page, sort], _) = values(raw, &Self::KNOWN)?;
+        let radius = radius.filter(|_| near.is_some());
+        let search = SearchQuery::of([q, near, radius, bbox, sport, state, city, None, page, None])?;
+        let order = Order::ALL.into_iter().find(|order| sort.as_deref() == Some(order.as_str()));
+        Ok(Self { search, order: order.unwrap_or_default(), is_embedded })
+    }
+
+    /// Whether a list of the API cannot have the same venues.
+    pub fn searches(&self) -> bool {
+        self.search.own_filters().next().is_some()
+    }
+
+    /// Path and canonical query of another page of the same venues, here (`""`) or in the widget.
+    pub fn link(&self, path: &str, page: u64) -> String {
+        let mut text = String::new();
+        let order = [("sort", self.order.as_str())].into_iter().filter(|(_, value)| !value.is_empty());
+        path_and_query(path, self.search.filters().chain(order), page, self.search.list.per_page, &mut text);
+        text
     }
 }
 

@@ -1,25 +1,32 @@
 // @ts-check
-// Makes the explorer quicker: filters and pages change in place, by the public API and its entity tags, like any client.
+// Makes the finder quicker: it answers while one types, by the public API and its entity tags, like any client.
 // The page works without it: everything here only repeats what a link or the form would do.
 
 /**
- * @typedef {{ sport: string, state: string, city: string, page: number }} Wish
+ * @typedef {{ q: string, near: string, radius: string, bbox: string, sport: string, state: string, city: string,
+ *   sort: string, page: number }} Wish
  * @typedef {{ id: number, name?: string | null, url?: string | null, city?: string | null, state?: string | null,
  *   sport?: string | null, lat?: number | null, lng?: number | null, rating?: number | null,
  *   review_count?: number | null }} Venue
- * @typedef {{ page: number, per_page: number, total: number, total_pages: number, items: Venue[] }} List
+ * @typedef {{ listing: Venue, distance_km?: number }} Hit
+ * @typedef {{ page: number, per_page: number, total: number, total_pages: number, items: (Venue | Hit)[] }} List
  */
 
 const PER_PAGE = 50;
+/** The most venues of a search that the page shows, as the server has it. */
+const MOST_SHOWN = 20_000;
+const SEARCHES = /** @type {const} */ (["q", "near", "radius", "bbox"]);
 const FILTERS = /** @type {const} */ (["sport", "state", "city"]);
+const NAMES = /** @type {const} */ ([...SEARCHES, ...FILTERS, "sort"]);
 
 /**
- * The query of a wish, canonical: as the API and the explorer write it.
+ * The query of a wish, canonical: as the API and the finder write it.
  * @param {Wish} wish
+ * @param {readonly (typeof NAMES[number])[]} [names]
  * @returns {string} empty, or with its question mark
  */
-export function queryOf(wish) {
-  const parts = FILTERS.filter((name) => wish[name] !== "").map((name) => `${name}=${encodeURIComponent(wish[name])}`);
+export function queryOf(wish, names = NAMES) {
+  const parts = names.filter((name) => wish[name] !== "").map((name) => `${name}=${encodeURIComponent(wish[name])}`);
   if (wish.page > 1) parts.push(`page=${wish.page}`);
   return parts.length > 0 ? `?${parts.join("&")}` : "";
 }
@@ -32,8 +39,35 @@ export function queryOf(wish) {
 export function wishOf(query) {
   const given = new URLSearchParams(query);
   const page = /^[0-9]+$/.test(given.get("page") ?? "") ? Number(given.get("page")) : 1;
-  const [sport, state, city] = FILTERS.map((name) => given.get(name) ?? "");
-  return { sport, state, city, page: Math.max(1, page) };
+  const [q, near, radius, bbox, sport, state, city, sort] = NAMES.map((name) => given.get(name) ?? "");
+  return { q, near, radius, bbox, sport, state, city, sort, page: Math.max(1, page) };
+}
+
+/**
+ * Whether the list of the API cannot have the same venues.
+ * @param {Wish} wish
+ */
+export const searches = (wish) => SEARCHES.some((name) => wish[name] !== "");
+
+/**
+ * The request to the API for a wish; relative.
+ * @param {Wish} wish
+ * @returns {string}
+ */
+export function requestOf(wish) {
+  if (!searches(wish)) return `api/listings.json${queryOf(wish, FILTERS)}`;
+  return `search.json${queryOf(wish, [...SEARCHES, ...FILTERS])}`;
+}
+
+/**
+ * A distance as the server writes it.
+ * @param {number | undefined} km
+ * @returns {string}
+ */
+export function distanceOf(km) {
+  if (km === undefined) return "";
+  if (km < 1) return `${Math.round(km * 1000)} m`;
+  return km < 9.95 ? `${km.toFixed(1)} km` : `${Math.floor(km + 0.5).toLocaleString("en-US")} km`;
 }
 
 /** Where the map is drawn: the same figures as in albers.rs. */
@@ -167,13 +201,16 @@ function start() {
   const form = element("filters", HTMLFormElement);
   const selects = FILTERS.map((name) => element(name, HTMLSelectElement));
   const [sport, state, city] = selects;
+  const sort = element("sort", HTMLSelectElement);
+  const words = element("q", HTMLInputElement);
+  const locate = element("locate", HTMLButtonElement);
+  const map = element("map", SVGSVGElement);
   const notice = element("notice", HTMLElement);
   const summary = element("summary", HTMLElement);
   const body = element("venues", HTMLElement);
   const dots = element("dots", SVGPathElement);
   const marked = element("marked", SVGPathElement);
   const apiUrl = element("api-url", HTMLElement);
-  const copy = element("copy", HTMLButtonElement);
   const explorer = /** @type {HTMLElement} */ (document.querySelector(".explorer"));
   const ask = client((url, options) => fetch(url, options));
   /** @type {AbortController | undefined} */
@@ -184,7 +221,10 @@ function start() {
 
   /** @param {Wish} wish */
   const filtersOf = (wish) => queryOf({ ...wish, page: 1 });
-  const wished = () => ({ sport: sport.value, state: state.value, city: city.value, page: 1 });
+  /** The place stays what it was: it has no field that one types into. */
+  const wished = () => ({
+    ...shown, q: words.value.trim(), sport: sport.value, state: state.value, city: city.value, sort: sort.value, page: 1,
+  });
 
   /**
    * @template {keyof HTMLElementTagNameMap} K
@@ -204,8 +244,9 @@ function start() {
     return option?.dataset.label ?? slug;
   };
 
-  /** @param {Venue} venue */
-  function row(venue) {
+  /** @param {Venue | Hit} item */
+  function row(item) {
+    const { listing: venue, distance_km } = "listing" in item ? item : { listing: item, distance_km: undefined };
     const line = document.createElement("tr");
     if (typeof venue.lat === "number" && typeof venue.lng === "number") {
       line.dataset.lat = String(venue.lat);
@@ -227,7 +268,9 @@ function start() {
     json.href = `api/listings/${venue.id}.json`;
     json.setAttribute("aria-label", `JSON of ${venue.name ?? "this venue"}`);
     data.append(json);
-    line.append(name, made("td", venue.city ?? ""), made("td", venue.state ?? ""), made("td", sportName(venue.sport ?? "")), rating, data);
+    const away = made("td", distanceOf(distance_km));
+    away.className = "number distance";
+    line.append(name, made("td", venue.city ?? ""), made("td", venue.state ?? ""), away, made("td", sportName(venue.sport ?? "")), rating, data);
     return line;
   }
 
@@ -244,22 +287,25 @@ function start() {
   /**
    * @param {Wish} wish
    * @param {List} list
+   * @param {Document | null} page in another order than the API's
    */
-  function showList(wish, list) {
-    body.replaceChildren(...list.items.map(row));
-    element("empty", HTMLElement).hidden = list.items.length > 0;
-    const last = Math.max(1, Math.ceil(list.total / PER_PAGE));
+  function showList(wish, list, page) {
+    if (page) body.replaceChildren(...[...element("venues", HTMLElement, page).children].map((line) => document.importNode(line, true)));
+    else body.replaceChildren(...list.items.map(row));
+    element("empty", HTMLElement).hidden = body.children.length > 0;
+    explorer.classList.toggle("near", wish.near !== "");
+    const reachable = searches(wish) ? Math.min(list.total, MOST_SHOWN) : list.total;
+    const last = Math.max(1, Math.ceil(reachable / PER_PAGE));
     const number = (/** @type {number} */ value) => value.toLocaleString("en-US");
     element("place", HTMLElement).textContent = `Page ${number(wish.page)} of ${number(last)}`;
     pagerLink("prev", wish.page > 1 ? { ...wish, page: Math.min(wish.page - 1, last) } : null);
     pagerLink("next", wish.page < last ? { ...wish, page: wish.page + 1 } : null);
-    const names = selects.filter((select) => select.value !== "").map((select) => select.selectedOptions[0]?.dataset.label ?? select.value);
-    summary.textContent = [list.total === 1 ? "1 venue" : `${number(list.total)} venues`, ...names].join(", ");
     marked.setAttribute("d", "");
   }
 
   /**
-   * Takes over from the page that the server renders what the API does not give: all dots, and the cities of a state.
+   * Takes over from the page that the server renders what the API does not give: all dots, the summary, files, the widget,
+   * and the cities of a state.
    * @param {Document} page
    */
   function showMap(page) {
@@ -269,8 +315,11 @@ function start() {
     for (const path of document.querySelectorAll(".states path")) {
       path.classList.toggle("chosen", chosen !== null && path.getAttribute("data-state") === chosen);
     }
-    element("off-map", HTMLElement).textContent = page.getElementById("off-map")?.textContent ?? "";
-    document.getElementById("map")?.setAttribute("aria-label", page.getElementById("map")?.getAttribute("aria-label") ?? "");
+    for (const name of ["aria-label", "viewBox"]) map.setAttribute(name, page.getElementById("map")?.getAttribute(name) ?? "");
+    for (const id of ["summary", "off-map", "downloads", "widget"]) {
+      const parts = [...(page.getElementById(id)?.childNodes ?? [])];
+      element(id, HTMLElement).replaceChildren(...parts.map((part) => document.importNode(part, true)));
+    }
     for (const select of selects) {
       const options = page.getElementById(select.id)?.querySelectorAll("option") ?? [];
       select.replaceChildren(...[...options].map((option) => document.importNode(option, true)));
@@ -306,7 +355,7 @@ function start() {
   /**
    * Shows what is wished.
    * @param {Wish} wish
-   * @param {"push" | "keep"} history
+   * @param {"push" | "replace" | "keep"} history
    */
   async function show(wish, history) {
     running?.abort();
@@ -316,23 +365,27 @@ function start() {
     running = mine;
     const query = queryOf(wish);
     if (history === "push") window.history.pushState(null, "", `explore${query}`);
-    const api = `api/listings.json${query}`;
+    if (history === "replace") window.history.replaceState(null, "", `explore${query}`);
+    const api = requestOf(wish);
     apiUrl.textContent = `${apiUrl.dataset.base}/${api}`;
     element("api-link", HTMLAnchorElement).href = api;
     explorer.classList.add("busy");
     try {
-      const filters = filtersOf(wish);
-      const map = filters === filtersOf(shown) ? null : fetch(`explore${filters}`, { headers: { Accept: "text/html" }, signal: mine.signal });
+      const isSame = filtersOf(wish) === filtersOf(shown);
+      const rendered = isSame && wish.sort === "" ? null : fetch(`explore${query}`, { headers: { Accept: "text/html" }, signal: mine.signal });
       const answer = await ask(api, mine.signal);
-      const page = await map;
-      if (page) {
-        if (page.status === 429 || page.status === 503) throw new Refused(Number(page.headers.get("Retry-After")) || 5);
-        showMap(new DOMParser().parseFromString(await page.text(), "text/html"));
-      }
+      const sent = await rendered;
+      if (sent?.status === 429 || sent?.status === 503) throw new Refused(Number(sent.headers.get("Retry-After")) || 5);
+      const page = sent && new DOMParser().parseFromString(await sent.text(), "text/html");
       if (running !== mine) return;
+      if (page) showMap(page);
       shown = wish;
       FILTERS.forEach((name, at) => { selects[at].value = wish[name]; });
-      showList(wish, answer.list);
+      sort.value = wish.sort;
+      locate.setAttribute("aria-pressed", String(wish.near !== ""));
+      // What is being typed is newer.
+      if (document.activeElement !== words) words.value = wish.q;
+      showList(wish, answer.list, wish.sort === "" ? null : page);
       const left = answer.left === null ? "" : ` ${answer.left} requests are left.`;
       element("answered", HTMLElement).textContent =
         (answer.status === 304 ? "Answered 304: nothing had changed, so nothing was sent." : `Answered ${answer.status}.`) + left;
@@ -345,11 +398,38 @@ function start() {
     }
   }
 
+  /**
+   * Where a line of the list is on the map.
+   * @param {Element | null} line
+   */
+  function placeOf(line) {
+    const { lat, lng } = line instanceof HTMLElement ? line.dataset : { lat: undefined, lng: undefined };
+    return lat === undefined || lng === undefined ? null : project(Number(lat), Number(lng));
+  }
+
   /** @param {Element | null} line */
   function mark(line) {
-    const { lat, lng } = line instanceof HTMLElement ? line.dataset : { lat: undefined, lng: undefined };
-    const at = lat === undefined || lng === undefined ? null : project(Number(lat), Number(lng));
+    const at = placeOf(line);
     marked.setAttribute("d", at ? `M${at[0]} ${at[1]}h0` : "");
+    for (const lit of body.querySelectorAll(".lit")) lit.classList.remove("lit");
+    if (at) line?.classList.add("lit");
+  }
+
+  /**
+   * The line of the list whose dot is under the pointer; null: none within 12 pixels.
+   * @param {MouseEvent} event
+   */
+  function lineUnder(event) {
+    const turned = map.getScreenCTM()?.inverse();
+    if (!turned) return null;
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(turned);
+    let [nearest, least] = [/** @type {Element | null} */ (null), 12 * turned.a];
+    for (const line of body.children) {
+      const place = placeOf(line);
+      const away = place ? Math.hypot(place[0] - at.x, place[1] - at.y) : Infinity;
+      if (away < least) [nearest, least] = [line, away];
+    }
+    return nearest;
   }
 
   document.body.classList.add("live");
@@ -358,9 +438,26 @@ function start() {
     void show(wished(), "push");
   });
   form.addEventListener("change", (event) => {
+    if (event.target === words) return;
     // A city lies in one state: another state has others.
     if (event.target === state) city.value = "";
     void show(wished(), "push");
+  });
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let typing;
+  words.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => void show(wished(), "replace"), 250);
+  });
+  locate.hidden = !("geolocation" in navigator);
+  locate.addEventListener("click", () => {
+    if (shown.near !== "") return void show({ ...wished(), near: "", radius: "" }, "push");
+    navigator.geolocation.getCurrentPosition(
+      // To a hundred metres: the place is sent to the server and shown in the address.
+      ({ coords }) => void show({ ...wished(), near: `${coords.latitude.toFixed(3)},${coords.longitude.toFixed(3)}`, radius: "" }, "push"),
+      (error) => say(`The browser does not tell the position: ${error.message || "it was refused"}.`),
+      { maximumAge: 300_000, timeout: 20_000 },
+    );
   });
   for (const id of ["prev", "next"]) {
     element(id, HTMLAnchorElement).addEventListener("click", (event) => {
@@ -372,7 +469,10 @@ function start() {
     });
   }
   window.addEventListener("popstate", () => void show(wishOf(location.search), "keep"));
-  document.querySelector(".states")?.addEventListener("click", (event) => {
+  map.addEventListener("mousemove", (event) => mark(lineUnder(event)));
+  map.addEventListener("click", (event) => {
+    const line = lineUnder(event);
+    if (line) return line.scrollIntoView({ block: "nearest" });
     const slug = event.target instanceof Element ? event.target.getAttribute("data-state") : null;
     if (slug === null) return;
     void show({ ...wished(), state: state.value === slug ? "" : slug, city: "" }, "push");
@@ -380,19 +480,23 @@ function start() {
   for (const name of ["mouseover", "focusin"]) {
     body.addEventListener(name, (event) => mark(event.target instanceof Element ? event.target.closest("tr") : null));
   }
-  body.addEventListener("mouseleave", () => mark(null));
-  copy.hidden = false;
-  copy.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(apiUrl.textContent ?? "");
-      copy.textContent = "Copied";
-    } catch {
-      // Without TLS browsers give no clipboard: the address is selected instead.
-      window.getSelection()?.selectAllChildren(apiUrl);
-      copy.textContent = "Selected";
-    }
-    setTimeout(() => { copy.textContent = "Copy"; }, 2000);
-  });
+  for (const left of [map, body]) left.addEventListener("mouseleave", () => mark(null));
+  for (const copy of document.querySelectorAll("button.copy")) {
+    if (!(copy instanceof HTMLButtonElement)) continue;
+    const copied = element(copy.dataset.copies ?? "", HTMLElement);
+    copy.hidden = false;
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(copied.textContent ?? "");
+        copy.textContent = "Copied";
+      } catch {
+        // Without TLS browsers give no clipboard: the text is selected instead.
+        window.getSelection()?.selectAllChildren(copied);
+        copy.textContent = "Selected";
+      }
+      setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+    });
+  }
 }
 
 if (typeof document !== "undefined") start();
