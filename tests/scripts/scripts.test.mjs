@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 import { counted, flat, inMinute, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/admin/console/words.js";
 import { ago } from "../../src/pages/static/age.js";
-import { Refused, client, isLink, project, queryOf, ratingOf, wishOf } from "../../src/pages/static/explore.js";
+import { Refused, client, distanceOf, isLink, project, queryOf, ratingOf, requestOf, wishOf } from "../../src/pages/static/explore.js";
 
 test("places are drawn where the server draws them", () => {
   const places = JSON.parse(readFileSync(new URL("places.json", import.meta.url), "utf8"));
@@ -17,11 +17,22 @@ test("places are drawn where the server draws them", () => {
 });
 
 test("a query and a wish are the same thing", () => {
-  const wish = { sport: "golf", state: "new york", city: "a&b", page: 3 };
-  assert.equal(queryOf(wish), "?sport=golf&state=new%20york&city=a%26b&page=3");
+  const wish = { q: "peña 7", near: "1,2", radius: "5", bbox: "", sport: "golf", state: "new york", city: "a&b", sort: "name", page: 3 };
+  assert.equal(queryOf(wish), "?q=pe%C3%B1a%207&near=1%2C2&radius=5&sport=golf&state=new%20york&city=a%26b&sort=name&page=3");
   assert.deepEqual(wishOf(queryOf(wish)), wish);
   assert.equal(queryOf(wishOf("?utm=1&sport=&page=1")), "");
   for (const page of ["0", "-1", "x", "1e3", ""]) assert.equal(wishOf(`?page=${page}`).page, 1, page);
+});
+
+test("words and places are searched, filters alone are a list; no request has the order", () => {
+  assert.equal(requestOf(wishOf("?state=texas&sort=rating&page=2")), "api/listings.json?state=texas&page=2");
+  assert.equal(requestOf(wishOf("?state=texas&q=golf&sort=rating")), "search.json?q=golf&state=texas");
+  assert.equal(requestOf(wishOf("?near=30.2,-97.7")), "search.json?near=30.2%2C-97.7");
+});
+
+test("a distance is written as the server writes it", () => {
+  const shown = [undefined, 0, 0.999, 1, 9.949, 9.95, 1234.567].map(distanceOf);
+  assert.deepEqual(shown, ["", "0 m", "999 m", "1.0 km", "9.9 km", "10 km", "1,235 km"]);
 });
 
 test("only addresses of the web are links", () => {
