@@ -168,7 +168,8 @@ impl Page {
         wait_until("the server of the page is complete", || async {
             let status = status().await;
             let details = &status["details"];
-            status["state"] == "healthy" && details["current"] == details["of"]
+            let is_complete = ["mirrored", "current"].iter().all(|count| details[*count] == details["of"]);
+            status["state"] == "healthy" && details["of"].is_u64() == status["snapshot"]["id"].is_string() && is_complete
         })
         .await;
         let snapshot = status().await["snapshot"]["id"].as_str().unwrap_or_default().to_owned();
