@@ -190,7 +190,7 @@ keys! {
         /// How many requests per hour are compared with the origin in the background. 0: none.
         audit_per_hour: u32 = 6, whole("samples", 0..=3600), MIRROR, Live;
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
-        /// publishes it.
+        /// makes it current.
         max_shrink: f64 = 0.2, share(), MIRROR, Restart;
         /// How many of the newest snapshots are kept for rollback and for `snapshot=`.
         keep: u32 = 5, whole("snapshots", 1..=1000), KEPT, Live;
