@@ -4,7 +4,6 @@
 //! |---|---|
 //! | how are objects in the store named | [`keys`] |
 //! | what does the head say, and who signed it | [`head`] |
-//! | how does the journal of changes travel | [`journal`] |
 //! | how is a store read and written | [`place`] |
 //! | what is written to it, and when | [`publisher`] |
 //! | what does a replica do about a head, and how does it get the data | [`replica`] |
@@ -14,7 +13,6 @@
 #![doc = include_str!("fleet/FORMAT.md")]
 
 pub mod head;
-pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod place;
 pub(crate) mod publisher;

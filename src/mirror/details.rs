@@ -22,6 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
+use crate::bundle::Counts;
 use crate::cache::{Cache, Key};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
@@ -70,7 +71,7 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Arc<Store>, cache: Cache, newest: SnapshotPointer) -> Result<Self, StoreError> {
-        let index: DetailIndex = store.detail_index(|meta| KnownDetail::of(&meta))?.into_iter().collect();
+        let index: DetailIndex = store.detail_index(|meta| (KnownDetail::of(&meta), meta.state))?.into_iter().collect();
         Ok(Self(Arc::new(DetailsState {
             index: RwLock::new(index),
             disturbed: AtomicU64::new(0),
@@ -197,7 +198,7 @@ impl Details {
             let newest = newest.as_ref().map(|newest| &*newest.dataset);
             let mut index = self.0.index.write();
             for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {
-                index.insert(*id, KnownDetail::of(meta), newest);
+                index.insert(*id, KnownDetail::of(meta), meta.state, newest);
             }
             drop(index);
             drop(waiting);
@@ -253,16 +254,23 @@ impl Details {
         }
     }
 
+    /// How many listings of a data set have a detail here, and of how many the origin has none.
+    pub(crate) fn counts(&self, dataset: &Dataset) -> Counts {
+        let mirrored = self.covered(dataset).mirrored;
+        let gone = self.0.index.read().gone(dataset);
+        Counts { present: mirrored.saturating_sub(gone) as u64, gone: gone as u64 }
+    }
+
     /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay.
     fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         let changes = shown != Some(&record.body);
-        let known = KnownDetail::of(&record.meta);
+        let (known, state) = (KnownDetail::of(&record.meta), record.meta.state);
         // Before the index: a record that the index has must be found.
         self.0.arrivals.put(id, record);
         {
             let newest = self.0.newest.load();
             let newest = newest.as_ref().map(|newest| &*newest.dataset);
-            self.0.index.write().insert(id, known, newest);
+            self.0.index.write().insert(id, known, state, newest);
             // A settled record makes nothing due early.
             let settled = |newest: &Dataset| {
                 let position = newest.position(id)?;

@@ -133,6 +133,10 @@ impl Snapshots {
             })?),
             None => None,
         };
+        let mut evidence = match &base {
+            Some(base) => self.store().evidence_of(base.seq).map_err(SnapshotsError::from)?,
+            None => Evidence::new(),
+        };
         let base = base.as_ref().map(|base| &base.dataset.content);
         let (mut content, mut entries): (Option<Content>, Vec<Entry>) = (None, Vec::new());
         let mut summaries = Vec::new();
@@ -146,6 +150,7 @@ impl Snapshots {
                 entries.push(Entry::between_contents(base, &next, now_ms));
             }
             summaries.push(summaries_of_details(bundle, &next));
+            evidence = bundle.evidence_over(evidence);
             content = Some(next);
         }
         let content = content.ok_or(SnapshotsError::Moved)?;
@@ -176,7 +181,7 @@ impl Snapshots {
         let import = Import {
             content,
             meta,
-            evidence: last.evidence().clone(),
+            evidence,
             learned: last.learned().cloned(),
             details: &Arriving { stream: &details, stays: &stays },
             details_bytes,

@@ -16,11 +16,11 @@ use super::status::Download;
 use crate::api::hash::Digest;
 use crate::bundle::{Bundle, BundleError};
 use crate::fleet::head::{NamedBundle, NamedJournal};
-use crate::fleet::journal::{self, BadJournal};
 use crate::fleet::place::PlaceError;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::journal::Journal;
+use crate::snapshot::journal::Entry;
+use crate::snapshot::journal::codec::{self, BadJournal};
 use crate::snapshots::follow::Step;
 use crate::store::files;
 use crate::tasks::blocking;
@@ -139,10 +139,14 @@ impl Follower {
     }
 
     /// The publisher's journal, verified.
-    pub(super) async fn journal(&self, named: &NamedJournal, snapshot: &SnapshotId) -> Result<Journal, FollowError> {
+    pub(super) async fn journal(
+        &self,
+        named: &NamedJournal,
+        snapshot: &SnapshotId,
+    ) -> Result<Vec<Entry>, FollowError> {
         let key = named.key();
         let wrong = |why: String| FollowError::Wrong { key: key.to_string(), why };
-        if named.bytes > journal::MOST_BYTES {
+        if named.bytes > codec::MOST_BYTES {
             return Err(wrong(BadJournal::TooLarge.to_string()));
         }
         let Some((bytes, _)) = self.place.read(&key, named.bytes, None).await? else {
@@ -201,9 +205,13 @@ fn open(
     }
 }
 
-fn read_journal(bytes: &Bytes, blake3: &Digest, snapshot: &SnapshotId) -> Result<Journal, String> {
+fn read_journal(bytes: &Bytes, blake3: &Digest, snapshot: &SnapshotId) -> Result<Vec<Entry>, String> {
     if Digest::from(blake3::hash(bytes)) != *blake3 {
         return Err("its hash is another one".to_owned());
     }
-    journal::decode(bytes, snapshot).map_err(|error| error.to_string())
+    let entries = codec::decode(bytes).map_err(|error| error.to_string())?;
+    match entries.last() {
+        Some(last) if last.to != *snapshot => Err(BadJournal::End.to_string()),
+        _ => Ok(entries),
+    }
 }

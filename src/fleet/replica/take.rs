@@ -155,9 +155,9 @@ impl Follower {
             return None;
         }
         match self.journal(&head.journal, &head.snapshot).await {
-            Ok(journal) => {
+            Ok(entries) => {
                 self.state.journal = Some(now);
-                Some(journal.entries().cloned().collect())
+                Some(entries)
             }
             Err(error) => {
                 let error = Excerpt(&error);
