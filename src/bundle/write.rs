@@ -10,7 +10,8 @@ use super::part::{self, PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
 use super::{
-    Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, open, unwritable,
+    Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, open,
+    unwritable,
 };
 use crate::api::edges::Case;
 use crate::api::edges::lesson::Learned;

@@ -26,6 +26,7 @@ use crate::bundle::Counts;
 use crate::cache::{Cache, Key};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
+use crate::snapshots::KnownDetails;
 use crate::store::{DetailRecord, DetailState, Store, StoreError};
 
 use crate::tasks::blocking;
@@ -169,48 +170,6 @@ impl Details {
         self.known(id).map(|known| known.fetched_ms)
     }
 
-    /// Forgets the details of listings that no kept snapshot has, in memory and in the store. Blocks.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
-    pub fn forget_vanished(&self) -> Result<usize, StoreError> {
-        let vanished = self.0.store.forget_vanished()?;
-        let waiting = self.0.arrivals.hold();
-        let newest = self.0.newest.load();
-        let mut index = self.0.index.write();
-        for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
-            self.0.absent.lock().remove(id);
-            index.remove(*id, newest.as_ref().map(|newest| &*newest.dataset));
-        }
-        Ok(vanished.len())
-    }
-
-    /// Reads these details from the store again: a bundle brought them. Blocks.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn look_again(&self, ids: impl IntoIterator<Item = ListingId>) -> Result<(), StoreError> {
-        let ids: Vec<ListingId> = ids.into_iter().collect();
-        for some in ids.chunks(index::PIECE) {
-            let known = self.0.store.detail_metas_of(some)?;
-            let waiting = self.0.arrivals.hold();
-            let newest = self.0.newest.load();
-            let newest = newest.as_ref().map(|newest| &*newest.dataset);
-            let mut index = self.0.index.write();
-            for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {
-                index.insert(*id, KnownDetail::of(meta), meta.state, newest);
-            }
-            drop(index);
-            drop(waiting);
-            for id in some {
-                self.0.cache.forget(&Key::Detail(*id));
-            }
-        }
-        self.0.disturbed.fetch_add(1, Ordering::AcqRel);
-        self.0.revision.fetch_add(1, Ordering::AcqRel);
-        Ok(())
-    }
-
     /// Makes all arrived details and copies durable now; `false` if the disk does not accept them within some seconds.
     pub fn flush(&self) -> bool {
         self.0.arrivals.flush()
@@ -286,6 +245,45 @@ impl Details {
             self.0.revision.fetch_add(1, Ordering::AcqRel);
             self.0.cache.forget(&Key::Detail(id));
         }
+    }
+}
+
+impl KnownDetails for Details {
+    fn forget_vanished(&self) -> Result<(), StoreError> {
+        let vanished = self.0.store.forget_vanished()?;
+        let waiting = self.0.arrivals.hold();
+        let newest = self.0.newest.load();
+        let mut index = self.0.index.write();
+        for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
+            self.0.absent.lock().remove(id);
+            index.remove(*id, newest.as_ref().map(|newest| &*newest.dataset));
+        }
+        drop(index);
+        if !vanished.is_empty() {
+            tracing::info!(details = vanished.len(), "removed details of listings that are in no kept snapshot");
+        }
+        Ok(())
+    }
+
+    fn look_again(&self, ids: &[ListingId]) -> Result<(), StoreError> {
+        for some in ids.chunks(index::PIECE) {
+            let known = self.0.store.detail_metas_of(some)?;
+            let waiting = self.0.arrivals.hold();
+            let newest = self.0.newest.load();
+            let newest = newest.as_ref().map(|newest| &*newest.dataset);
+            let mut index = self.0.index.write();
+            for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {
+                index.insert(*id, KnownDetail::of(meta), meta.state, newest);
+            }
+            drop(index);
+            drop(waiting);
+            for id in some {
+                self.0.cache.forget(&Key::Detail(*id));
+            }
+        }
+        self.0.disturbed.fetch_add(1, Ordering::AcqRel);
+        self.0.revision.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 }
 

@@ -111,7 +111,7 @@ fn only_a_delta_of_format_4_without_evidence_of_its_own_keeps_that_of_its_base()
     let evidence = own[first(&own, Kind::Evidence)].clone();
     both.insert(first(&kept, Kind::Details), evidence);
     let error = open(&put_together_in(4, &both)).unwrap_err();
-    assert!(matches!(error, BundleError::Unexpected { .. }), "{error}");
+    assert!(matches!(error, BundleError::Disagrees { .. }), "{error}");
     let mut full = parts();
     let at = first(&full, Kind::Manifest);
     full[at].raw.pop();

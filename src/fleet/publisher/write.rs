@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::Publisher;
 use super::ledger;
 use super::plan::{self, Chain, NextWrite, Stored, Why};
 use super::status::{ObjectKind, PublishError};
-use super::Publisher;
 use crate::api::hash::Digest;
 use crate::bundle::signature::Signer;
 use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
@@ -114,7 +114,8 @@ impl Publisher {
             details.flush();
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
             let base_id = base.as_ref().map(|(snapshot, _)| snapshot);
-            let link = snapshots.export_link(&mut file, &served, base_id, keeps_evidence, &|dataset| details.counts(dataset))?;
+            let link = snapshots
+                .export_link(&mut file, &served, base_id, keeps_evidence, &|dataset| details.counts(dataset))?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
             hasher.update_reader(&file)?;

@@ -21,7 +21,7 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::journal::codec::{self, BadJournal};
-use crate::snapshots::follow::Step;
+use crate::snapshots::bundle::BundleFile;
 use crate::store::files;
 use crate::tasks::blocking;
 use crate::words::counted;
@@ -44,7 +44,7 @@ impl Follower {
         named: &NamedBundle,
         before: Option<&SnapshotId>,
         what: &str,
-    ) -> Result<Step, FollowError> {
+    ) -> Result<BundleFile, FollowError> {
         let key = named.key().to_string();
         if named.bytes > self.most {
             return Err(FollowError::TooLarge { key, bytes: named.bytes, most: self.most });
@@ -55,7 +55,7 @@ impl Follower {
         let opened = blocking(move || {
             let known = newest.get().map(|newest| newest.dataset.clone());
             let opened = open(&file, &named, before.as_ref(), known.as_deref());
-            Ok::<_, FollowError>(opened.map(|bundle| Step { bundle, file }))
+            Ok::<_, FollowError>(opened.map(|bundle| BundleFile { bundle, file }))
         });
         opened.await?.map_err(|why| {
             // The next try begins at the beginning.
@@ -139,11 +139,7 @@ impl Follower {
     }
 
     /// The publisher's journal, verified.
-    pub(super) async fn journal(
-        &self,
-        named: &NamedJournal,
-        snapshot: &SnapshotId,
-    ) -> Result<Vec<Entry>, FollowError> {
+    pub(super) async fn journal(&self, named: &NamedJournal, snapshot: &SnapshotId) -> Result<Vec<Entry>, FollowError> {
         let key = named.key();
         let wrong = |why: String| FollowError::Wrong { key: key.to_string(), why };
         if named.bytes > codec::MOST_BYTES {

@@ -99,13 +99,7 @@ impl FromIterator<(ListingId, (KnownDetail, DetailState))> for DetailIndex {
 
 impl DetailIndex {
     /// Inserts a detail; `served` is the data set that is served now.
-    pub(super) fn insert(
-        &mut self,
-        id: ListingId,
-        known: KnownDetail,
-        state: DetailState,
-        served: Option<&Dataset>,
-    ) {
+    pub(super) fn insert(&mut self, id: ListingId, known: KnownDetail, state: DetailState, served: Option<&Dataset>) {
         match state {
             DetailState::Present => self.gone.remove(&id),
             DetailState::Gone => self.gone.insert(id),
