@@ -49,33 +49,25 @@ pub enum ExportError {
 }
 
 /// Details in ascending id order.
-pub(super) type Known = Vec<ExportedDetail>;
+type Known = Vec<ExportedDetail>;
 
 /// The details for a bundle.
-pub(super) struct Selection {
+struct Selection {
     /// Those that are written.
-    pub wanted: Known,
+    wanted: Known,
     /// How many there are of the snapshot's listings.
-    pub coverage: Counts,
+    coverage: Counts,
     /// Those that its holder has then, if they are others.
-    pub held: Option<Known>,
+    held: Option<Known>,
 }
+
+/// Ids of details that cannot be read.
+type Lost = HashSet<ListingId>;
 
 impl Selection {
     /// A full bundle's.
     fn all(known: Known) -> Self {
         Self { coverage: counts(&known), wanted: known, held: None }
-    }
-
-    /// Leaves out details that cannot be read.
-    fn without(mut self, lost: &HashSet<ListingId>) -> Self {
-        let is_lost = |detail: &ExportedDetail| lost.contains(&detail.id);
-        let gone = counts(self.wanted.iter().filter(|detail| is_lost(detail)));
-        self.coverage.present = self.coverage.present.saturating_sub(gone.present);
-        self.coverage.gone = self.coverage.gone.saturating_sub(gone.gone);
-        self.wanted.retain(|detail| !is_lost(detail));
-        self.held.iter_mut().for_each(|held| held.retain(|detail| !is_lost(detail)));
-        self
     }
 }
 
@@ -138,8 +130,8 @@ impl Snapshots {
         let base = base.as_ref().map(|base| &*base.dataset);
         let is_exact = base.is_none() || before.is_some();
         let hash_in = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
-        let select = || {
-            let known = self.known(&served.dataset)?;
+        let select = |lost: &Lost| {
+            let known = self.known(&served.dataset, lost)?;
             if base.is_none() {
                 return Ok(Selection::all(known));
             }
@@ -172,14 +164,14 @@ impl Snapshots {
         served: &Snapshot,
         base: Option<&Dataset>,
         evidence: Option<Evidence>,
-        select: &dyn Fn() -> Result<Selection, ExportError>,
+        select: &dyn Fn(&Lost) -> Result<Selection, ExportError>,
         progress: Progress<'_>,
     ) -> Result<(Written, Selection), ExportError> {
         let learned = self.edges().known().filter(|learned| !learned.lessons.is_empty());
-        let lost = RefCell::new(HashSet::new());
+        let lost = RefCell::new(Lost::new());
         let mut tries = 0;
         loop {
-            let selection = select()?.without(&lost.borrow());
+            let selection = select(&lost.borrow())?;
             let wanted = &selection.wanted;
             let export = Export {
                 content: &served.dataset.content,
@@ -229,11 +221,11 @@ impl Snapshots {
     }
 
     /// The stored details of a data set's listings.
-    pub(super) fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
+    fn known(&self, dataset: &Dataset, lost: &Lost) -> Result<Known, StoreError> {
         // Only what is needed of each: with all of its metadata, a million take hundreds of MiB.
         let known = self.store().detail_index(|meta| meta.exported())?;
         let mut known: Known = known.into_iter().map(|(id, hash)| ExportedDetail { id, hash }).collect();
-        known.retain(|detail| dataset.position(detail.id).is_some());
+        known.retain(|detail| dataset.position(detail.id).is_some() && !lost.contains(&detail.id));
         known.sort_unstable_by_key(|detail| detail.id);
         Ok(known)
     }
@@ -293,10 +285,9 @@ impl Snapshots {
             self.store().follow_details()?;
         }
         let base = base.as_ref().map(|base| &*base.dataset);
-        let select = || {
-            let Some(base) = base else { return Ok(Selection::all(self.known(&served.dataset)?)) };
-            let unsent = self.store().unsent_details()?.ok_or(ExportError::Unfollowed)?;
-            let wanted = self.lacking(&served.dataset, base, unsent)?;
+        let select = |lost: &Lost| {
+            let Some(base) = base else { return Ok(Selection::all(self.known(&served.dataset, lost)?)) };
+            let wanted = self.lacking(&served.dataset, base, lost)?;
             let (all, here) = (coverage(&served.dataset), counts(&wanted));
             // Details arrive while they are counted.
             let coverage = Counts { present: all.present.max(here.present), gone: all.gone.max(here.gone) };
@@ -309,19 +300,19 @@ impl Snapshots {
         Ok(Link { written, sent: wanted, _hold: hold })
     }
 
-    /// The details of a data set's listings that a holder of `base` lacks: the `unsent` ones, and those of listings that
-    /// are not in the base, which he has dropped.
-    fn lacking(&self, dataset: &Dataset, base: &Dataset, unsent: Vec<ListingId>) -> Result<Known, StoreError> {
+    /// The details of a data set's listings that a holder of `base` lacks: the unsent ones, and those of listings that are
+    /// not in the base, which he has dropped.
+    fn lacking(&self, dataset: &Dataset, base: &Dataset, lost: &Lost) -> Result<Known, ExportError> {
         /// Their metadata takes some hundred bytes each.
         const PIECE: usize = 4096;
-        let mut ids = unsent;
-        ids.retain(|id| dataset.position(*id).is_some());
+        let mut ids = self.store().unsent_details()?.ok_or(ExportError::Unfollowed)?;
         if base.id != dataset.id {
             let listed = dataset.content.summaries.iter().map(|summary| summary.id);
             ids.extend(listed.filter(|id| base.position(*id).is_none()));
             ids.sort_unstable();
             ids.dedup();
         }
+        ids.retain(|id| dataset.position(*id).is_some() && !lost.contains(id));
         let mut found = Known::new();
         for some in ids.chunks(PIECE) {
             let metas = self.store().detail_metas_of(some)?;

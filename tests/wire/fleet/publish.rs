@@ -13,7 +13,7 @@ use sample_origin::{CountStyle, Switches, World};
 use super::store::{Store, leads_to, leads_to_all, publishing, told};
 use crate::clocks::Hand;
 use crate::gap::Desk;
-use crate::harness::{Aim, Server, Setup, edit, origin, origin_with, run, wait_until};
+use crate::harness::{Aim, Server, Setup, edit, origin, run, wait_until};
 
 /// Changes one listing at the origin, and waits until the mirror serves it.
 async fn change(origin: &sample_origin::Origin, server: &Server) -> String {
@@ -50,8 +50,9 @@ async fn a_mirror_writes_what_it_serves_and_then_the_changes() {
 async fn evidence_travels_with_the_full_bundle_and_again_when_it_has_changed() {
     let (store, desk) = (Store::new(), Desk::new());
     // Without counts only the origin's lists say which listings have a city.
-    let origin = origin_with(260, Switches { counts: CountStyle::Absent, ..Switches::default() }).await;
-    let server = Setup::mirror_of(&origin).set("publish.url", &store.url()).start().await;
+    let (origin, mut server) =
+        crate::gap::mirrored(260, Switches { counts: CountStyle::Absent, ..Switches::default() }).await;
+    server.restart_with("publish.url", &store.url()).await;
     server.settled(&origin).await;
     store.has(&server).await;
     let replica = Setup::offline().set("replica.url", &store.url()).set("replica.poll", "200ms").start().await;
@@ -89,6 +90,8 @@ async fn evidence_travels_with_the_full_bundle_and_again_when_it_has_changed() {
         assert!(ids.iter().step_by(3).all(|id| world.relocate(*id, "texarkana", Some("texas")) && world.touch(*id)));
     })
     .await;
+    // Evidence alone would follow after a minute.
+    change(&origin, &server).await;
     alike("the replica has the new evidence").await;
     let inspected = manifests(&store.head().unwrap()).await;
     let own = inspected.iter().skip(before).filter(|delta| delta["manifest"]["keeps_evidence"].is_null());
