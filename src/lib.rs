@@ -55,8 +55,9 @@
 //!    snapshot does not change it. Requests wait in three other places, too. [`answer`] waits for
 //!    [`shared_limit`] before step 3, and for a dump that is being written. [`serve`] waits for the origin's answer
 //!    on other paths; [`proxy`] then streams its body.
-//! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
-//!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
+//! 5. [`answer::compose`] evaluates preconditions and chooses the fields of the head. Its answer is a value, of which
+//!    [`mod@answer::write`] makes the bytes of HTTP/1, or the map that HTTP/2 code takes. Head and body are sent together,
+//!    without copying the body.
 //!
 //! A dump ([`dumps`]) is the current snapshot as one file. It is written when a client first asks for it, and streamed.
 //!
