@@ -63,8 +63,8 @@
 //!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); a dump
 //!    ([`dumps`]); a document ([`pages`]); the origin's answer ([`proxy`]). A rendered reply enters the cache at its
 //!    second request, and stays there if a new snapshot does not change it.
-//! 4. [`answer`] evaluates preconditions and makes the head. [`serve`] sends head and body together, without copying
-//!    the body, or streams the body.
+//! 4. [`answer`] evaluates preconditions and makes the answer: a value, which one function writes for HTTP/1 and one
+//!    for HTTP/2. [`serve`] sends head and body together, without copying the body, or streams the body.
 //!
 //! `/changes.json` reads the journal of publications ([`snapshot::journal`]), which has ids but no contents. Pages and
 //! their assets have a limiter of their own.

@@ -59,7 +59,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Method;
-use http::header::{AUTHORIZATION, CONTENT_LOCATION, COOKIE, HeaderMap, HeaderValue, LOCATION};
+use http::header::{AUTHORIZATION, COOKIE, HeaderValue};
 use url::Url;
 
 use crate::api::links::Rewrite;
@@ -176,17 +176,11 @@ impl Proxy {
         Asker { trail, ..Asker::client(Some(client.address), self.0.config.wait) }
     }
 
-    /// Leads clients from the origin's addresses in an answer's head to ours. Caching and invalidation use the origin's
-    /// own addresses.
-    pub fn lead_here(&self, head: &mut HeaderMap) {
-        for name in [LOCATION, CONTENT_LOCATION] {
-            let mut values = head.get_all(&name).iter();
-            let (Some(value), None) = (values.next(), values.next()) else { continue };
-            let ours = value.to_str().ok().and_then(|value| self.0.config.rewrite.reference(value));
-            if let Some(ours) = ours.and_then(|ours| HeaderValue::try_from(ours).ok()) {
-                head.insert(name, ours);
-            }
-        }
+    /// Our address in the place of an origin's in an answer's head; `None`: it stays. Caching and invalidation use the
+    /// origin's own addresses.
+    pub fn leads_here(&self, reference: &HeaderValue) -> Option<HeaderValue> {
+        let ours = reference.to_str().ok().and_then(|reference| self.0.config.rewrite.reference(reference));
+        ours.and_then(|ours| HeaderValue::try_from(ours).ok())
     }
 
     /// Reads a canonical path and query of a known endpoint. `rewrites`: the document holds `api_url`s.

@@ -20,6 +20,8 @@ use crate::snapshot::coverage::disproved_for;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailRecord, DetailState};
 
+use crate::answer::compose::FromSnapshot;
+
 use super::{Finder, Found, NamedSnapshot, failed, not_at_hand};
 
 /// Larger documents are not rendered on a thread that serves clients, in bytes.
@@ -51,7 +53,7 @@ impl Finder {
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
             Some(reply) if reply.epoch() == published.epoch => {
-                return Found::Snapshot { reply, published, forwarded: None, pinned };
+                return Found::of_snapshot(reply, published, pinned);
             }
             kept => kept,
         };
@@ -92,7 +94,7 @@ impl Finder {
                     }
                     made
                 };
-                let ours = Found::Snapshot { reply, published, forwarded: None, pinned };
+                let ours = Found::of_snapshot(reply, published, pinned);
                 if is_provisional { ours.provisional() } else { ours }
             }
             // A term of the query is in doubt: the origin knows.
@@ -118,7 +120,7 @@ impl Finder {
         let served = beside.is_none();
         let kept = self.cache.reply(&key).filter(|_| served);
         if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned };
+            return Found::of_snapshot(reply, published, pinned);
         }
         let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
         let (shown, rewrite) = (published.clone(), rewrite.into_owned());
@@ -140,7 +142,7 @@ impl Finder {
                     self.cache.keep_reply(key, made.clone());
                     made
                 };
-                Found::Snapshot { reply, published, forwarded: None, pinned }
+                Found::of_snapshot(reply, published, pinned)
             }
             Err(error) => {
                 tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
@@ -176,7 +178,7 @@ impl Finder {
         // still have its detail although the store has not.
         let made_of = || if details.holds(id) { render::basis_of_detail(&published) } else { render::NO_BASIS };
         if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+            return Found::of_snapshot(reply, published, false);
         }
         let revision = details.revision();
         let (record, forwarded) = match details.read(id).await {
@@ -235,14 +237,14 @@ impl Finder {
                 self.cache.forget(&key);
             }
         }
-        Found::Snapshot { reply, published, forwarded, pinned: false }
+        Found::Snapshot(FromSnapshot { reply, published, forwarded, pinned: false })
     }
 
     pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Found {
         let key = Key::Changes(since.clone());
         let kept = self.cache.reply(&key);
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+            return Found::of_snapshot(reply, published, false);
         }
         let journal = (self.journal)();
         let large = journal.is_large();
@@ -270,6 +272,6 @@ impl Finder {
                 made
             }
         };
-        Found::Snapshot { reply, published, forwarded: None, pinned: false }
+        Found::of_snapshot(reply, published, false)
     }
 }
