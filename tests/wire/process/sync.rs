@@ -28,13 +28,13 @@ async fn sync_ends_with_0_at_full_coverage() {
 /// Without `--wait` eight failures in a row are enough.
 #[tokio::test]
 async fn sync_with_wait_outlasts_an_origin_that_fails() {
-    let faults = vec![FaultRule::always("", Fault::Status(500))];
+    let faults = vec![FaultRule::always("/api/listings/", Fault::Status(500))];
     let origin = origin_with(20, Switches { faults, ..Switches::default() }).await;
     let dir = tempfile::tempdir().unwrap();
     let arguments = Setup::mirror_of(&origin).arguments(&["sync", "--wait"], &dir.path().join("data"));
     let mut sync = Process::spawn(&arguments);
     wait_until("more than eight requests failed", || {
-        let failed = origin.count();
+        let failed = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
         async move { failed > 9 }
     })
     .await;
