@@ -141,6 +141,8 @@ test("what an operator wants to know first is in the console's tiles", () => {
   // The pass that proves the list is nearly through, and 2,998 details are missing.
   const early = { ...crawling, details: { mirrored: 2, current: 2, of: 3000 } };
   assert.match(tile(early, "Progress"), /^0\.0 %; 2 of 3,000 details, 55 of 203 requests; ends in about/);
+  const first = { ...crawling, snapshot: null, origin: { ...crawling.origin, refreshed_at: null } };
+  assert.equal(tile(first, "Next refresh"), "–; after the first copy");
   const gone = { ...mirror.origin, state: "could-not-be-asked", next_refresh_seconds: 0 };
   assert.equal(tile({ ...mirror, origin: gone }, "Next refresh"), "overdue; the last one was 42 s ago");
   assert.equal(tile({ ...mirror, age_seconds: null, unconfirmed: true }, "Age of the data"), "in the future; unhealthy above 15 min; 5,000 listings");
@@ -164,7 +166,7 @@ test("a sample between gaps is a point, and others are not", () => {
 });
 
 test("a number stays beside its unit", () => {
-  assert.equal(glued("p50 40 µs, limit: 1,000 a minute, none in the last 10 s"), "p50 40\u00a0µs, limit: 1,000\u00a0a minute, none in the last 10\u00a0s");
+  assert.equal(glued("p50 40 µs, limit: 1,000 a minute, none in the last 10 s"), "p50\u00a040\u00a0µs, limit: 1,000\u00a0a minute, none in the last 10\u00a0s");
 });
 
 test("the state is the server's word, and a first copy that is being made is no trouble", () => {

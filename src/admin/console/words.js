@@ -226,8 +226,8 @@ export function tiles(status, history, now) {
     const next = origin.next_refresh_seconds;
     all.push({
       name: "Next refresh",
-      value: next === null || next === undefined ? "–" : next > 0 ? `in ${seconds(next)}` : isFailing(status) ? "overdue" : "now",
-      note: origin.refreshed_at ? `the last one was ${ago(origin.refreshed_at)}` : "there was none yet",
+      value: next === null || next === undefined || !status.snapshot ? "–" : next > 0 ? `in ${seconds(next)}` : isFailing(status) ? "overdue" : "now",
+      note: origin.refreshed_at ? `the last one was ${ago(origin.refreshed_at)}` : status.snapshot ? "there was none yet" : "after the first copy",
       title: origin.refreshed_at ? utc(origin.refreshed_at) : "",
     });
   }
