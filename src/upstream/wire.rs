@@ -164,7 +164,7 @@ fn failure(error: &HyperError, interims: bool) -> TransportError {
 
 /// Why there is no answer: the causes, without the client's word for the step that failed.
 pub(crate) fn reason(error: &HyperError) -> String {
-    let text = error.source().map_or_else(|| error.to_string(), |cause| with_causes(cause));
+    let text = error.source().map_or_else(|| error.to_string(), with_causes);
     text.replace("received corrupt message of type InvalidContentType", "the answer is not TLS")
 }
 
