@@ -37,7 +37,9 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$out"
 out=$(realpath "$out")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+sbom=sbom-$$
+# The list of parts is written beside each Cargo.toml.
+trap 'rm -rf "$work"; find . -path ./target -prune -o -name "$sbom.json" -exec rm {} +' EXIT
 
 if [ -z "$binary" ]; then
     # The program does not name the directories of the machine that built it. A directory of its own: the flags differ.
@@ -67,15 +69,12 @@ cp config/*.toml "$work/$name/samples/"
 tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner "$name" \
     | gzip --best --no-name > "$out/$name.tar.gz"
 
-# It writes beside Cargo.toml, and notes the instant and a number of its own.
-cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$host" --override-filename "sbom-$$"
-trap 'rm -rf "$work"; find . -path ./target -prune -o -name "sbom-$$.json" -exec rm {} +' EXIT
-mv "sbom-$$.json" "$out/grandstand-$version.cdx.json"
+cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$host" --override-filename "$sbom"
+mv "$sbom.json" "$out/grandstand-$version.cdx.json"
 
-cd "$out"
-sha256sum -- *.tar.gz *.deb *.cdx.json > SHA256SUMS
+(cd "$out" && sha256sum -- *.tar.gz *.deb *.cdx.json > SHA256SUMS)
 if [ -n "${MINISIGN_KEY:-}" ]; then
     printf '%s\n' "${MINISIGN_PASSWORD:-}" \
-        | minisign -S -s "$MINISIGN_KEY" -m SHA256SUMS -t "grandstand $version" >/dev/null
+        | minisign -S -s "$MINISIGN_KEY" -m "$out/SHA256SUMS" -t "grandstand $version" >/dev/null
 fi
-ls -l
+ls -l "$out"
