@@ -73,7 +73,7 @@ pub enum BundleError {
     #[error("the file is empty")]
     Empty,
     /// The file is not a bundle.
-    #[error("not a bundle")]
+    #[error("not a bundle: `grandstand bundle export` writes bundles")]
     NotABundle,
     /// A transfer converted line ends, or dropped the eighth bit.
     #[error("damaged by a transfer in text mode; transfer the bundle again, in binary mode")]

@@ -192,7 +192,7 @@ pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: 
         if rules.limiter.refused.note(client, proxy, now) {
             tracing::warn!(
                 peer = %view.peer,
-                "the limit refused a client of a proxy that is not in client_ip.trusted_proxies: all its clients share one limit"
+                "the limit refused a client of a proxy that is not in client_ip.trusted_proxies: all its clients share one limit. Add its address there"
             );
         }
         let problem = Problem::rate_limited(quota, retry_after_seconds);

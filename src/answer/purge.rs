@@ -28,7 +28,7 @@ pub(crate) enum PurgeError {
     #[error("use DELETE /cache to purge everything, or DELETE /cache?path=/api/listings.json to purge one path")]
     Usage,
     /// The path is none.
-    #[error("path: {0}")]
+    #[error("path: {0}; write for example /api/sports.json")]
     Path(#[from] target::PathError),
     /// Its query would be refused.
     #[error("path: invalid query: {0}")]

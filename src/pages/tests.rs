@@ -146,6 +146,28 @@ fn every_problem_is_described_with_its_status_and_title() {
     }
 }
 
+/// A generated client reads the first media type only, whatever the answer's is. As text it can read every body.
+#[test]
+fn an_error_that_can_be_the_origins_own_is_described_as_text_first() {
+    let whole = description();
+    for (path, item) in whole["paths"].as_object().unwrap() {
+        let route = Route::of(&path.replace("{id}", "7"));
+        let is_the_origins = matches!(route, Route::List | Route::Detail(_) | Route::Taxonomy(_));
+        let responses = item["get"]["responses"].as_object().unwrap();
+        for (status, response) in responses.iter().filter(|(status, _)| status.starts_with('4') && *status != "429") {
+            let content = &resolved(&whole, response)["content"];
+            let is_open = content["text/html"]["schema"]["type"] == "string" && content["*/*"].is_object();
+            assert_eq!(is_open, is_the_origins, "{path} {status}");
+        }
+        assert_eq!(responses.contains_key("4XX"), is_the_origins, "{path}: statuses that only the origin has");
+        assert!(responses.contains_key("404") || !is_the_origins, "{path}");
+    }
+    // The parsed description has forgotten the order.
+    let contents = TEMPLATE.split("\"content\": {").skip(1).filter(|content| content.contains("\"*/*\""));
+    let first: Vec<&str> = contents.map(|content| content.split('"').nth(1).unwrap()).collect();
+    assert_eq!(first, ["text/html"; 4]);
+}
+
 #[test]
 fn every_header_field_is_described() {
     let whole = description();
