@@ -5,6 +5,7 @@
 //! `public_url`. [`facts`] reads what pages show of the data. Callers: [`crate::answer`], which decides on requests.
 
 mod assets;
+mod detail;
 mod documents;
 mod explore;
 mod facts;
@@ -14,9 +15,11 @@ mod map;
 mod problem;
 #[cfg(test)]
 mod tests;
+mod venue;
 
 use std::sync::Arc;
 
+use crate::api::listing::ListingId;
 use crate::api::route::{Document, WantedDocument};
 use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::semantics::coding::Coding;
@@ -25,6 +28,8 @@ use crate::snapshot::pointer::Snapshot;
 use assets::{Asset, Assets};
 use facts::PageFacts;
 use map::Dots;
+
+pub(crate) use venue::DetailShown;
 
 /// What pages are made with: other bytes for equal content come with another version.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
@@ -55,6 +60,8 @@ pub(crate) enum Unrendered {
     NoSuchAsset(Box<str>),
     /// It shows data, and there is none.
     NoSnapshot,
+    /// The snapshot has no such listing.
+    NoSuchVenue(ListingId),
 }
 
 const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> Kind {
@@ -76,11 +83,16 @@ impl Pages {
         self.assets.packed(name, coding)
     }
 
-    /// Renders a document that shows `published`.
+    /// Renders a document that shows `published`; `detail` is that of a venue.
     ///
     /// # Errors
     /// See [`Unrendered`].
-    pub(crate) fn render(&self, wanted: &WantedDocument, published: Option<&Snapshot>) -> Result<Rendered, Unrendered> {
+    pub(crate) fn render(
+        &self,
+        wanted: &WantedDocument,
+        published: Option<&Snapshot>,
+        detail: &DetailShown,
+    ) -> Result<Rendered, Unrendered> {
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(PageFacts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
@@ -93,6 +105,11 @@ impl Pages {
             WantedDocument::Explore(query) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
                 return made(HTML, explore::page(self, published, &PageFacts::of(published), query));
+            }
+            WantedDocument::Venue(id) => {
+                let published = published.ok_or(Unrendered::NoSnapshot)?;
+                let summary = published.dataset.summary(*id).ok_or(Unrendered::NoSuchVenue(*id))?;
+                return made(HTML, venue::page(self, published, summary, detail));
             }
             WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
             WantedDocument::Fixed(document) => document,

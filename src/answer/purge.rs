@@ -105,6 +105,9 @@ impl Purge {
             Route::Document(Document::Explore) => {
                 vec![Key::Document(WantedDocument::explorer(Parameters::parse(&query)?.list))]
             }
+            Route::Venue(id) => {
+                vec![Key::Document(WantedDocument::Venue(id)), Key::origin([raw_path, b"?", raw_query].concat())]
+            }
             // Where pages and dumps are not offered, their paths are unknown ones.
             Route::Document(_)
             | Route::Asset

@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
-use crate::cache::{Cache, Key};
+use crate::cache::Cache;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{DetailRecord, DetailState, Store, StoreError};
@@ -202,7 +202,7 @@ impl Details {
             drop(index);
             drop(waiting);
             for id in some {
-                self.0.cache.forget(&Key::Detail(*id));
+                self.0.cache.forget_detail(*id);
             }
         }
         self.0.disturbed.fetch_add(1, Ordering::AcqRel);
@@ -276,7 +276,7 @@ impl Details {
         // In this order: a reply of the old record either sees the new revision or is forgotten here.
         if changes {
             self.0.revision.fetch_add(1, Ordering::AcqRel);
-            self.0.cache.forget(&Key::Detail(id));
+            self.0.cache.forget_detail(id);
         }
     }
 }

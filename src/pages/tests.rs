@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::documents::TEMPLATE;
-use super::{Pages, Site, Unrendered};
+use super::{DetailShown, Pages, Site, Unrendered};
 use crate::answer::head;
 use crate::api::query;
 use crate::api::route::{Document, DumpKind, Route, WantedDocument};
@@ -31,7 +31,7 @@ fn fixed(document: Document) -> WantedDocument {
 }
 
 fn text(pages: &Pages, wanted: &WantedDocument) -> String {
-    let rendered = pages.render(wanted, None).unwrap();
+    let rendered = pages.render(wanted, None, &DetailShown::Missing).unwrap();
     String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
 }
 
@@ -60,6 +60,7 @@ fn every_route_is_described_and_every_path_is_a_route() {
     // Nobody calls the icons of the pages; assets have names of their own.
     let is_icon = |document: &Document| matches!(document, Document::FaviconSvg | Document::FaviconIco);
     expected.extend(Document::ALL.into_iter().filter(|document| !is_icon(document)).map(Document::path));
+    expected.insert("/venues/{id}");
     expected.extend(DumpKind::ALL.map(DumpKind::path));
     for path in &expected {
         assert!(described.contains(path), "{path} is not described");
@@ -73,6 +74,7 @@ fn every_route_is_described_and_every_path_is_a_route() {
             | Route::Taxonomy(_)
             | Route::Changes
             | Route::Search
+            | Route::Venue(_)
             | Route::Document(_)
             | Route::Dump(_) => true,
             Route::NoSuchListing | Route::Asset | Route::Slashed | Route::Files | Route::Probe(_) | Route::Unknown => {
@@ -205,7 +207,7 @@ fn documents_that_show_data_wait_for_it_and_others_do_not() {
     for has_snapshots in [true, false] {
         let pages = pages(has_snapshots);
         for document in Document::ALL {
-            let rendered = pages.render(&fixed(document), None);
+            let rendered = pages.render(&fixed(document), None, &DetailShown::Missing);
             let waits = matches!(document, Document::Explore | Document::Llms);
             assert_eq!(rendered.is_err(), waits, "{document:?}");
             assert!(!waits || rendered.is_err_and(|why| why == Unrendered::NoSnapshot), "{document:?}");
