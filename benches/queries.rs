@@ -7,92 +7,30 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run must say so at once")]
 
-use std::fmt::Write as _;
+#[path = "queries/made_up.rs"]
+mod made_up;
+
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use grandstand::api::hash::ContentHash;
-use grandstand::api::json;
 use grandstand::api::links;
-use grandstand::api::listing::{ListingId, Summary};
-use grandstand::api::page::Envelope;
 use grandstand::api::query::Parameters;
 use grandstand::api::render::{Frame, ListPage, VolatileValues};
-use grandstand::api::taxonomy::VolatileKeys;
-use grandstand::snapshot::content::Content;
 use grandstand::snapshot::dataset::Dataset;
 use grandstand::snapshot::membership::Evidence;
+
+use made_up::{CITIES, Dice, SPORTS, STATES, content, resident};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-const SPORTS: u64 = 16;
-const STATES: u64 = 51;
-const CITIES: u64 = 355;
 const PUBLIC: &str = "https://mirror.example";
 const KINDS: [&str; 5] = ["sport and state", "city", "state, any page", "sport, modified since", "any page"];
 
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 += 1;
-        xxhash_rust::xxh3::xxh3_64(&self.0.to_le_bytes()) % end
-    }
-
-    /// Small numbers much more often than large ones, as sports and places are.
-    fn skewed(&mut self, end: u64) -> u64 {
-        self.below(end).min(self.below(end)).min(self.below(end))
-    }
-}
-
-fn content(listings: u64, newest_first: bool) -> Content {
-    let mut dice = Dice(1);
-    let mut counts = [vec![0; SPORTS as usize], vec![0; STATES as usize], vec![0; CITIES as usize]];
-    let mut rows: Vec<(u64, Summary)> = (0..listings)
-        .map(|id| {
-            let city = dice.skewed(CITIES);
-            let (sport, state) = (dice.skewed(SPORTS), city % STATES);
-            for (counts, value) in counts.iter_mut().zip([sport, state, city]) {
-                counts[value as usize] += 1;
-            }
-            let seconds = dice.below(300_000_000);
-            let modified = jiff::Timestamp::from_second(1_500_000_000 + seconds.cast_signed()).unwrap();
-            let raw = Bytes::from(format!(
-                r#"{{"id":{id},"name":"Riverside {} Park {id}","url":"https://venues.example/state-{state}/riverside-park-{id}","city":"City {city}","state":"State {state}","sport":"sport-{sport}","lat":{}.{:06},"lng":-{}.{:06},"rating":{}.{},"review_count":{},"modified":"{modified}"}}"#,
-                dice.below(100),
-                25 + dice.below(24),
-                dice.below(1_000_000),
-                70 + dice.below(50),
-                dice.below(1_000_000),
-                1 + dice.below(4),
-                dice.below(10),
-                dice.below(3000),
-            ));
-            (seconds, Summary { id: ListingId(id), hash: ContentHash::of(&raw), raw })
-        })
-        .collect();
-    if newest_first {
-        rows.sort_by_key(|(seconds, _)| std::cmp::Reverse(*seconds));
-    }
-    let taxonomies = [("sport", "sport"), ("State", "state"), ("City", "city")].into_iter().zip(&counts);
-    let taxonomies = taxonomies.map(|((name, slug), counts)| {
-        let mut text = String::from("[");
-        for (term, count) in counts.iter().enumerate() {
-            let comma = if term > 0 { "," } else { "" };
-            write!(text, r#"{comma}{{"slug":"{slug}-{term}","name":"{name} {term}","count":{count}}}"#).unwrap();
-        }
-        Arc::from(text + "]")
-    });
-    let taxonomies: Vec<Arc<str>> = taxonomies.collect();
-    let envelope = r#"{"@context":"https://schema.org","license":"https://creativecommons.org/licenses/by/4.0/","attribution":"Synthetic data","docs":"https://venues.example/api/docs","generated_at":"","@type":"ItemList","page":1,"per_page":50,"total":0,"total_pages":0,"filters":{},"items":[]}"#;
-    let envelope = Envelope::of(&json::fields(envelope).unwrap(), &VolatileKeys::default()).unwrap();
-    let summaries = rows.into_iter().map(|(_, summary)| summary).collect();
-    Content { envelope, taxonomies: taxonomies.try_into().unwrap(), summaries }
+fn named(dice: &mut Dice, id: u64) -> String {
+    format!("Riverside {} Park {id}", dice.below(100))
 }
 
 /// Queries of one kind, none twice in a row.
@@ -131,15 +69,9 @@ fn mix(dice: &mut Dice, listings: u64) -> Vec<String> {
     (0..1000).map(|n| query([0, 0, 0, 0, 1, 1, 2, 2, 3, 4][n % 10], dice, listings)).collect()
 }
 
-/// The resident memory of this process in bytes.
-fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
-
 fn queries(c: &mut Criterion) {
     if let Some(listings) = std::env::var("QUERIES_COUNT").ok().and_then(|count| count.parse().ok()) {
-        let dataset = Dataset::build(content(listings, true), &Evidence::new()).unwrap();
+        let dataset = Dataset::build(content(listings, true, named), &Evidence::new()).unwrap();
         let frame = Frame::new(&dataset.content.envelope, "\"now\"", &VolatileValues::new());
         println!("{} bytes", answer_all(&dataset, &frame, &mix(&mut Dice(7), listings)) / 1000);
         std::process::exit(0);
@@ -148,7 +80,7 @@ fn queries(c: &mut Criterion) {
         let order = if newest_first { "newest first" } else { "in no order" };
         let mut group = c.benchmark_group(format!("{listings} listings {order}"));
         group.sample_size(20).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
-        let content = content(listings, newest_first);
+        let content = content(listings, newest_first, named);
         let (before, began) = (resident(), Instant::now());
         let dataset = Dataset::build(content.clone(), &Evidence::new()).unwrap();
         let text = content.summaries.iter().map(|summary| summary.raw.len()).sum::<usize>();

@@ -3,6 +3,7 @@
 //! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
 
 pub(crate) mod edges;
+pub mod folding;
 pub mod hash;
 pub mod json;
 pub mod links;

@@ -20,6 +20,7 @@ use moka::sync::Cache as Moka;
 
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
+use crate::api::query::search::SearchQuery;
 use crate::api::route::WantedDocument;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::target;
@@ -39,6 +40,8 @@ pub enum Key {
     Detail(ListingId),
     /// The changes since the snapshot with this id.
     Changes(Box<str>),
+    /// A page of what a search found.
+    Search(Box<SearchQuery>),
     /// A document of this server.
     Document(WantedDocument),
     /// An answer of the origin, by path and query as sent: canonical for known endpoints, as received for others.
@@ -58,6 +61,7 @@ impl Key {
             Self::Taxonomy(kind) => path == kind.path().as_bytes(),
             Self::Detail(id) => path == format!("/api/listings/{id}.json").as_bytes(),
             Self::Changes(_) => path == b"/changes.json",
+            Self::Search(_) => path == b"/search.json",
             Self::Document(wanted) => wanted.is_at(path),
             Self::Origin(target) => is_spelled(target.split(|byte| *byte == b'?').next().unwrap_or_default(), path),
         }
@@ -123,6 +127,7 @@ impl Cache {
                 Key::List(query) => query.weight(),
                 Key::Origin(target) => target.len(),
                 Key::Changes(since) => since.len(),
+                Key::Search(query) => query.weight(),
                 Key::Document(wanted) => wanted.weight(),
                 Key::Taxonomy(_) | Key::Detail(_) => 16,
             };
@@ -219,6 +224,22 @@ impl Cache {
         made
     }
 
+    /// Keeps `made` in place of `kept`, or if it was requested before, recently, unless one is too large to be cached; says
+    /// which one is right.
+    pub fn settle_reply(&self, key: Key, kept: Option<Arc<Reply>>, made: Reply) -> Arc<Reply> {
+        let fits = made.weight() as u64 <= self.largest();
+        match kept {
+            Some(kept) if fits => self.renew_reply(key, kept, made),
+            _ => {
+                let made = Arc::new(made);
+                if fits {
+                    self.keep_if_wanted(key, &made);
+                }
+                made
+            }
+        }
+    }
+
     /// A cached reply is right in this epoch, too.
     pub fn confirm_reply(&self, kept: &Reply, epoch: u64) {
         self.outcomes.confirmed.fetch_add(1, Ordering::Relaxed);
@@ -292,6 +313,12 @@ impl Cache {
     /// Removes one answer.
     pub fn forget(&self, key: &Key) {
         self.kept.invalidate(key);
+    }
+
+    /// Removes everything that shows the detail of a listing.
+    pub(crate) fn forget_detail(&self, id: ListingId) {
+        self.forget(&Key::Detail(id));
+        self.forget(&Key::Document(WantedDocument::Venue(id)));
     }
 
     /// A request to the origin for a resource begins.

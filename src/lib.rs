@@ -21,7 +21,7 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | the admin listener and the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
+//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`search`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; words and places over an index of it; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`snapshots`], [`upstream`], [`shared_limit`] | which snapshots are kept and which one is current; the only way to the origin; the one limit of a fleet, in Redis |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store; the file that crosses an air gap |
@@ -68,6 +68,9 @@
 //!
 //! `/changes.json` reads the journal of publications ([`snapshot::journal`]), which has ids but no contents. Pages and
 //! their assets have a limiter of their own.
+//!
+//! A search ([`search`]) has an index of the current snapshot's words and places, made after each publication, off the
+//! threads that serve clients. Until it is there, the snapshot before is searched.
 //!
 //! What no snapshot covers goes through an HTTP cache as RFC 9111 defines it ([`proxy`]); a shield consists of it.
 //! Clients that wait for the same answer share one request. Every request to the origin takes a slot of one budget
@@ -149,6 +152,7 @@ pub mod limit;
 pub mod mirror;
 mod pages;
 mod proxy;
+pub mod search;
 pub mod semantics;
 mod serve;
 pub mod shared_limit;

@@ -5,6 +5,7 @@
 //! `public_url`. [`facts`] reads what pages show of the data. Callers: [`crate::answer`], which decides on requests.
 
 mod assets;
+mod detail;
 mod documents;
 mod explore;
 mod facts;
@@ -15,9 +16,11 @@ mod problem;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod venue;
 
 use std::sync::Arc;
 
+use crate::api::listing::ListingId;
 use crate::api::route::{Document, WantedDocument};
 use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::mirror::details::Details;
@@ -28,6 +31,8 @@ use assets::{Asset, Assets};
 use facts::PageFacts;
 use map::Dots;
 use schema::Shapes;
+
+pub(crate) use venue::DetailShown;
 
 /// What pages are made with: other bytes for equal content come with another version.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
@@ -52,6 +57,16 @@ pub(crate) struct Pages {
     shapes: Shapes,
 }
 
+/// What documents are made of.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Material<'a> {
+    pub published: Option<&'a Snapshot>,
+    /// Those that are mirrored; `None` in a shield.
+    pub details: Option<&'a Details>,
+    /// That of the venue that is asked for.
+    pub detail: Option<&'a DetailShown>,
+}
+
 /// Why a document cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unrendered {
@@ -59,6 +74,8 @@ pub(crate) enum Unrendered {
     NoSuchAsset(Box<str>),
     /// It shows data, and there is none.
     NoSnapshot,
+    /// The snapshot has no such listing.
+    NoSuchVenue(ListingId),
 }
 
 const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> Kind {
@@ -81,16 +98,12 @@ impl Pages {
         self.assets.packed(name, coding)
     }
 
-    /// Renders a document that shows `published`, and the details that are mirrored. Blocks.
+    /// Renders a document. Blocks.
     ///
     /// # Errors
     /// See [`Unrendered`].
-    pub(crate) fn render(
-        &self,
-        wanted: &WantedDocument,
-        published: Option<&Snapshot>,
-        details: Option<&Details>,
-    ) -> Result<Rendered, Unrendered> {
+    pub(crate) fn render(&self, wanted: &WantedDocument, of: Material<'_>) -> Result<Rendered, Unrendered> {
+        let Material { published, details, detail } = of;
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(PageFacts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
@@ -103,6 +116,12 @@ impl Pages {
             WantedDocument::Explore(query) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
                 return made(HTML, explore::page(self, published, &PageFacts::of(published), query));
+            }
+            WantedDocument::Venue(id) => {
+                let published = published.ok_or(Unrendered::NoSnapshot)?;
+                let summary = published.dataset.summary(*id).ok_or(Unrendered::NoSuchVenue(*id))?;
+                let detail = detail.unwrap_or(&DetailShown::Missing);
+                return made(HTML, venue::page(self, published, summary, detail));
             }
             WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
             WantedDocument::Fixed(document) => document,

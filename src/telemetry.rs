@@ -39,6 +39,8 @@ named! {
         Cities = "cities",
         /// `/changes.json`
         Changes = "changes",
+        /// `/search.json`
+        Search = "search",
         /// `/dumps/…`
         Dumps = "dumps",
         /// A page for people.

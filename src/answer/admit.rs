@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Version};
 use crate::api::edges::OddQuery;
 use crate::api::listing::ListingId;
 use crate::api::query;
+use crate::api::query::search::SearchQuery;
 use crate::api::query::{ListQuery, Parameters, QueryError};
 use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
@@ -72,7 +73,7 @@ pub struct Rules {
     pub head: usize,
     /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
-    /// Whether there are dumps. If not, their paths are unknown paths.
+    /// Whether there are dumps, the search and pages of venues. If not, their paths are unknown paths.
     pub dumps: bool,
     /// Whether odd requests are answered as the origin does, once that is learned.
     pub edges: bool,
@@ -106,6 +107,8 @@ pub enum Target {
         /// The id of a snapshot, or why the parameter is wrong. That error is the answer only if there is a snapshot.
         since: Result<Box<str>, Problem>,
     },
+    /// `/search.json`.
+    Search(Box<SearchQuery>),
     /// A dump, of the listings with these slugs.
     Dump(DumpKind, Slugs),
     /// A document of this server.
@@ -266,7 +269,7 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     }
     let path = target::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
     let is_offered = |route: &Route| match route {
-        Route::Dump(_) => rules.dumps,
+        Route::Dump(_) | Route::Search | Route::Venue(_) => rules.dumps,
         Route::Files => rules.dumps && rules.pages.is_some(),
         other => !other.is_of_pages() || rules.pages.is_some(),
     };
@@ -354,12 +357,14 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
             if rules.edges { Ok(Target::NoListing(id.into())) } else { Err(Problem::unknown_listing(id)) }
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
+        Route::Search => search(routed.query).map(Target::Search),
         Route::Dump(kind) => Ok(Target::Dump(kind, query::dump_filters(routed.query).map_err(refusal)?)),
         Route::Document(Document::Front) if !coding::names_html(view.headers) => {
             Ok(Target::Document(WantedDocument::Fixed(Document::Index)))
         }
         Route::Document(Document::Explore) => Ok(Target::Document(WantedDocument::explorer(parse(routed.query)?.list))),
         Route::Document(document) => Ok(Target::Document(WantedDocument::Fixed(document))),
+        Route::Venue(id) => Ok(Target::Document(WantedDocument::Venue(id))),
         Route::Asset => Ok(Target::Document(WantedDocument::Asset(path.trim_start_matches(ASSETS).into()))),
         Route::Slashed => {
             let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -383,6 +388,14 @@ fn parse(query: &str) -> Result<Parameters, Problem> {
 fn since(query: &str) -> Result<Box<str>, Problem> {
     let since = query::changes_since(query).map_err(refusal)?;
     since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, from the header Mirror-Snapshot"))
+}
+
+fn search(query: &str) -> Result<Box<SearchQuery>, Problem> {
+    let query = SearchQuery::parse(query).map_err(refusal)?;
+    if query.is_empty() {
+        return Err(Problem::missing_parameter("q", "q, near, bbox, sport, state, city or modified_since"));
+    }
+    Ok(Box::new(query))
 }
 
 /// An odd query of the list, and our own answer to it.

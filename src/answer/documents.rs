@@ -13,12 +13,14 @@ use http::{HeaderValue, Method, StatusCode};
 use memchr::memmem;
 
 use crate::api::links;
+use crate::api::listing::ListingId;
 use crate::api::route::{DumpKind, HealthCheck, WantedDocument};
 use crate::cache::Key;
 use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
 use crate::limit::Decision;
-use crate::pages::Unrendered;
+use crate::mirror::details::Details;
+use crate::pages::{DetailShown, Unrendered};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{EntityTag, Precondition};
@@ -26,9 +28,10 @@ use crate::semantics::problem::Problem;
 use crate::semantics::ranges::Ranged;
 use crate::semantics::{coding, precondition, problem, ranges};
 use crate::snapshot::pointer::Snapshot;
+use crate::store::DetailState;
 
 use super::compose::{Answer, Asked, Body, ConstantHeaders, NO_STORE, Outcome, about_body, of_snapshot};
-use super::find::{Finder, Found};
+use super::find::{Finder, Found, unselected};
 use super::head::Fields;
 use super::{Responder, head as fields};
 
@@ -125,26 +128,36 @@ impl Finder {
             document.prepare(coding).await;
             return Found::Document { document, published };
         }
+        let revision = self.details.as_ref().map(Details::revision);
+        let detail = match (&wanted, &published) {
+            (WantedDocument::Venue(id), Some(_)) => self.detail_shown(*id).await,
+            _ => DetailShown::Missing,
+        };
         // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
         // wait.
         let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
         // Never closed.
         let turn = self.rendering.acquire().await;
-        let rendering =
-            tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref(), details.as_ref()));
+        let rendering = tokio::task::spawn_blocking(move || {
+            let of = Material { published: shown.as_deref(), details: details.as_ref(), detail: Some(&detail) };
+            renderer.render(&wanted, of)
+        });
         let rendered = rendering.await;
         drop(turn);
         match rendered {
             Ok(Ok(made)) => {
                 let document = self.cache.keep_rendered(key.clone(), kept.as_ref(), made);
-                if !Arc::ptr_eq(&pages, &self.pages.load()) {
-                    // A reload came in between.
+                let is_venue = matches!(&key, Key::Document(WantedDocument::Venue(_)));
+                let is_outdated = is_venue && self.details.as_ref().map(Details::revision) != revision;
+                if is_outdated || !Arc::ptr_eq(&pages, &self.pages.load()) {
+                    // A detail or a reload came in between.
                     self.cache.forget(&key);
                 }
                 document.prepare(coding).await;
                 Found::Document { document, published }
             }
             Ok(Err(Unrendered::NoSuchAsset(name))) => Problem::unknown_path(&*name).into(),
+            Ok(Err(Unrendered::NoSuchVenue(id))) => Problem::unknown_listing(id.to_string()).into(),
             Ok(Err(Unrendered::NoSnapshot)) => {
                 let (why, retry_after) = match &self.details {
                     Some(_) => ("There is no snapshot yet", NO_SNAPSHOT_FOR),
@@ -161,6 +174,20 @@ impl Finder {
 }
 
 impl Finder {
+    /// The mirrored detail of a listing, for its page; the origin is not asked.
+    async fn detail_shown(&self, id: ListingId) -> DetailShown {
+        let Some(details) = &self.details else { return DetailShown::Missing };
+        match details.read(id).await {
+            Ok(Some(record)) if record.meta.state == DetailState::Gone => DetailShown::Gone,
+            Ok(Some(record)) => DetailShown::Mirrored(record.body),
+            Ok(None) => DetailShown::Missing,
+            Err(error) => {
+                tracing::error!(%error, %id, "a stored detail cannot be read");
+                DetailShown::Missing
+            }
+        }
+    }
+
     /// What a probe hears, and whether all is well.
     pub(super) fn probed(&self, probe: HealthCheck) -> (StatusCode, &'static str) {
         match probe {
@@ -259,7 +286,7 @@ impl Responder {
     ) -> Result<Answer, (Problem, Option<u64>)> {
         let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), None)) };
         let (coding, source, published) = if slugs.iter().any(Option::is_some) {
-            let (selected, published, tag) = dumps.select(kind, slugs).await.map_err(unselected)?;
+            let (selected, published, tag) = dumps.select(kind, slugs).await.map_err(not_selected)?;
             (Coding::Identity, Source::Selected(selected, tag), published)
         } else {
             // What decodes by itself decodes no part of a coded file.
@@ -279,17 +306,10 @@ impl Responder {
 }
 
 /// Why a part of the snapshot cannot be sent.
-fn unselected(why: NotSelected) -> (Problem, Option<u64>) {
+fn not_selected(why: NotSelected) -> (Problem, Option<u64>) {
     match why {
         NotSelected::Dump(error) => told(&error),
-        NotSelected::Unknown { kind, slug } => {
-            let why = format!("must be a slug of {}", kind.path());
-            (Problem::bad_parameter(kind.parameter(), &slug[..], &why), None)
-        }
-        NotSelected::Doubtful { kind, slug } => {
-            let why = format!("It is not known which listings have the {} {slug:?}", kind.parameter());
-            (Problem::dump_unavailable(&why), Some(FAILED))
-        }
+        NotSelected::Unselected(why) => unselected(&why, Problem::dump_unavailable),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::pages::Pages;
 use crate::proxy::Proxy;
+use crate::search::Searches;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
@@ -33,6 +34,7 @@ use crate::upstream::status::OriginStatus;
 use super::admit::Target;
 use super::compose::FromSnapshot;
 
+pub(super) use covered::unselected;
 pub(crate) use odd::Learned;
 
 /// What was found.
@@ -110,6 +112,8 @@ pub(crate) struct Finder {
     /// memory.
     pub rendering: Semaphore,
     pub kept: LoadedSnapshots,
+    /// `None` in shield use.
+    pub searches: Option<Searches>,
     /// The reasons in a 503 for missing data, if there is no origin (offline, replica).
     pub absent: Absent,
     /// What was learned of the origin's answers to odd requests.
@@ -154,6 +158,7 @@ impl Finder {
             Target::Detail(id) => self.detail(published, id, client).await,
             Target::NoListing(id) => self.no_listing(&id, client).await,
             Target::OddList(asked) => self.odd(published, *asked, client).await,
+            Target::Search(query) => self.search(published, query, client).await,
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
             Target::Document(_)
@@ -172,6 +177,7 @@ impl Finder {
             Target::Detail(_)
             | Target::NoListing(_)
             | Target::Changes { .. }
+            | Target::Search(_)
             | Target::Document(_)
             | Target::Dump(..)
             | Target::Moved(_)
@@ -191,12 +197,18 @@ impl Finder {
                 Err(problem) => problem.into(),
             },
             Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
+            Target::Search(_) => Self::no_snapshot(),
             Target::Document(_)
             | Target::Dump(..)
             | Target::Moved(_)
             | Target::Probe(_)
             | Target::PassThrough { .. } => Problem::internal().into(),
         }
+    }
+
+    /// For what only shows a snapshot, before the first one.
+    fn no_snapshot() -> Found {
+        Found::Problem { problem: Problem::unavailable("There is no snapshot yet"), retry_after: Some(30) }
     }
 
     async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Found {

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use crate::api::query::search::SearchQuery;
 use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::{Document, Route, WantedDocument};
 use crate::cache::Key;
@@ -76,7 +77,7 @@ impl Purge {
         let route = Route::of(stripped);
         let Some(raw_query) = raw_query else {
             let mut paths = vec![stripped.as_bytes().to_vec()];
-            if matches!(route, Route::Unknown | Route::Dump(_)) || route.is_of_pages() {
+            if matches!(route, Route::Unknown | Route::Dump(_) | Route::Search) || route.is_of_pages() {
                 // Such paths are kept as they were asked for.
                 paths.push(raw_path.to_vec());
                 paths.dedup();
@@ -96,9 +97,16 @@ impl Purge {
                 let since = changes_since(&query)?;
                 since.map(Key::Changes).into_iter().collect()
             }
+            Route::Search => {
+                let search = Key::Search(Box::new(SearchQuery::parse(&query)?));
+                vec![search, Key::origin([raw_path, b"?", raw_query].concat())]
+            }
             Route::NoSuchListing => Vec::new(),
             Route::Document(Document::Explore) => {
                 vec![Key::Document(WantedDocument::explorer(Parameters::parse(&query)?.list))]
+            }
+            Route::Venue(id) => {
+                vec![Key::Document(WantedDocument::Venue(id)), Key::origin([raw_path, b"?", raw_query].concat())]
             }
             // Where pages and dumps are not offered, their paths are unknown ones.
             Route::Document(_)

@@ -9,9 +9,11 @@ use crate::api::json::JsonError;
 use crate::api::links;
 use crate::api::links::Rewrite;
 use crate::api::query::ListQuery;
-use crate::api::render::{ChangesDocument, ListPage, Tag};
+use crate::api::query::search::SearchQuery;
+use crate::api::render::{ChangesDocument, ListPage, SearchPage, Tag};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::reply::Reply;
+use crate::search::index::Hits;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::dataset::{Doubt, Found};
 use crate::snapshot::edges::apply::Applied;
@@ -92,6 +94,23 @@ pub(crate) fn changes(published: &Snapshot, since: &str, changes: &Changes) -> R
     };
     let link = links::license(published.license.as_deref());
     Reply::new(document.body(), tag(document.tag()), link, published.epoch)
+}
+
+/// A page of what a search found.
+pub(crate) fn search(published: &Snapshot, query: &SearchQuery, hits: &Hits, public_url: &str) -> Reply {
+    let dataset = &published.dataset;
+    let items = hits.page.iter().map(|hit| &dataset.content.summaries[hit.position as usize]).collect();
+    let list = ListPage {
+        frame: &published.frame,
+        envelope_hash: dataset.envelope_hash,
+        query: &query.list,
+        total: hits.total,
+        items,
+        shown: None,
+    };
+    let page = SearchPage { list, query, metres: hits.page.iter().map(|hit| hit.metres).collect() };
+    let link = links::search(published.license.as_deref(), query, hits.total, public_url);
+    Reply::new(page.body(), tag(page.tag()), link, published.epoch)
 }
 
 fn tag(tag: Tag) -> Option<EntityTag> {

@@ -15,6 +15,7 @@ use crate::semantics::grammar::unquoted;
 use crate::semantics::target::path_below;
 
 use super::json::{self, JsonError, MAX_MEMBERS, Token};
+use super::query::search::SearchQuery;
 use super::query::{self, ListQuery};
 
 /// The licence as a link target: only an http(s) URI is one.
@@ -36,6 +37,29 @@ pub fn list(
     public_url: &str,
     pin: Option<&str>,
 ) -> Option<HeaderValue> {
+    pages(license, query, total, public_url, |page, out| {
+        let separator = query.write(page, out);
+        if let Some(pin) = pin {
+            out.push(separator);
+            out.push_str("snapshot=");
+            query::encode(pin, out);
+        }
+    })
+}
+
+/// `Link` of a search.
+pub(crate) fn search(license: Option<&str>, query: &SearchQuery, total: u64, public_url: &str) -> Option<HeaderValue> {
+    pages(license, &query.list, total, public_url, |page, out| query.write(page, out))
+}
+
+/// The licence and the pages, of which `write` appends path and query.
+fn pages(
+    license: Option<&str>,
+    query: &ListQuery,
+    total: u64,
+    public_url: &str,
+    write: impl Fn(u64, &mut String),
+) -> Option<HeaderValue> {
     let mut out = String::with_capacity(128 + 4 * (public_url.len() + 96));
     if let Some(license) = license {
         out.extend(["<", license, ">; rel=\"license\""]);
@@ -44,12 +68,7 @@ pub fn list(
     let mut link = |page: u64, rel: &str| {
         out.push_str(if out.is_empty() { "<" } else { ", <" });
         out.push_str(public_url);
-        let separator = query.write(page, &mut out);
-        if let Some(pin) = pin {
-            out.push(separator);
-            out.push_str("snapshot=");
-            query::encode(pin, &mut out);
-        }
+        write(page, &mut out);
         out.push_str(">; rel=\"");
         out.push_str(rel);
         out.push('"');

@@ -114,6 +114,62 @@ impl<'a> SummaryFields<'a> {
     }
 }
 
+/// What a summary says of a venue. Missing values, or of another type, are `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Venue<'a> {
+    pub name: Option<Cow<'a, str>>,
+    pub url: Option<Cow<'a, str>>,
+    pub city: Option<Cow<'a, str>>,
+    pub state: Option<Cow<'a, str>>,
+    pub sport: Option<Cow<'a, str>>,
+    /// In degrees.
+    pub lat: Option<f64>,
+    pub lng: Option<f64>,
+    pub rating: Option<f64>,
+    pub review_count: Option<u64>,
+}
+
+impl<'a> Venue<'a> {
+    /// Reads a summary.
+    pub(crate) fn read(raw: &'a [u8]) -> Self {
+        const KEYS: [&str; 9] = ["name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count"];
+        let picked = std::str::from_utf8(raw).ok().and_then(|raw| json::pick(raw, &KEYS).ok());
+        let values = picked.unwrap_or([Picked::Absent; 9]).map(|picked| match picked {
+            Picked::Once(value) => Some(value),
+            Picked::Absent | Picked::Repeated(..) => None,
+        });
+        let [name, url, city, state, sport, lat, lng, rating, review_count] = values;
+        let text = |value: Option<&'a str>| value.and_then(json::string);
+        Self {
+            name: text(name),
+            url: text(url),
+            city: text(city),
+            state: text(state),
+            sport: text(sport),
+            lat: lat.and_then(|lat| degrees(lat, 90.0)).map(|(_, lat)| lat),
+            lng: lng.and_then(|lng| degrees(lng, 180.0)).map(|(_, lng)| lng),
+            rating: rating.and_then(number).map(|(_, rating)| rating),
+            review_count: review_count.and_then(|count| count.parse().ok()),
+        }
+    }
+}
+
+/// A coordinate of at most so many degrees as the origin spells it, and its value.
+pub(crate) fn degrees(value: &str, most: f64) -> Option<(Cow<'_, str>, f64)> {
+    number(value).filter(|(_, number)| number.abs() <= most)
+}
+
+/// A number as the origin spells it, and its value. Some origins write numbers as texts.
+fn number(value: &str) -> Option<(Cow<'_, str>, f64)> {
+    let text = match json::string(value) {
+        Some(Cow::Owned(text)) => Cow::Owned(text.trim().to_owned()),
+        Some(Cow::Borrowed(text)) => Cow::Borrowed(text.trim()),
+        None => Cow::Borrowed(value),
+    };
+    let number = serde_json::from_str(&text).ok().filter(|number: &f64| number.is_finite())?;
+    Some((text, number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,5 +205,16 @@ mod tests {
         assert_eq!(SummaryFields::read(r#"{"id":1,"city":5}"#).unwrap().city, None);
         assert!(SummaryFields::read(r#"{"id":1,"id":1}"#).is_err());
         assert_eq!(SummaryFields::read(r#"{"id":1,"city":"a","city":"b"}"#).unwrap().city, None);
+    }
+
+    #[test]
+    fn a_summary_may_lack_anything() {
+        let venue =
+            Venue::read(br#"{"id":1,"name":"A \u00e9","url":"javascript:1","lat":"40.5","lng":-1e1,"rating":null}"#);
+        assert_eq!(venue.name.as_deref(), Some("A é"));
+        assert_eq!((venue.lat, venue.lng, venue.rating), (Some(40.5), Some(-10.0), None));
+        assert_eq!(Venue::read(b"[]"), Venue::default());
+        let far = Venue::read(br#"{"lat":90.1,"lng":"-181","rating":"4.50"}"#);
+        assert_eq!((far.lat, far.lng, far.rating), (None, None, Some(4.5)));
     }
 }

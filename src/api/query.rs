@@ -2,6 +2,8 @@
 //!
 //! Callers: [`crate::answer`] parses, [`crate::snapshot`] answers, [`crate::mirror`] asks the origin with it.
 
+pub mod search;
+
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -95,28 +97,37 @@ impl Parameters {
         if raw.is_empty() {
             return Ok(Self::default());
         }
-        let (values, mut is_odd) = values(raw, &KNOWN)?;
+        let (values, is_empty) = values(raw, &KNOWN)?;
         let [page, per_page, sport, state, city, modified_since, snapshot] = values;
         let has_escapes = [&sport, &state, &city].iter().any(|slug| matches!(slug, Some(Cow::Owned(_))));
-        let since = modified_since.map(|value| since(&value)).transpose()?;
-        is_odd |= since.as_ref().is_some_and(|(_, is_usual)| !is_usual);
-        let boxed = |value: Option<Cow<'_, str>>| value.map(|value| value.into_owned().into_boxed_str());
-        Ok(Self {
-            list: ListQuery {
-                page: page.map_or(Ok(1), |value| whole_number("page", &value))?,
-                per_page: per_page.map_or(Ok(ListQuery::DEFAULT_PER_PAGE), |value| {
-                    let size = whole_number("per_page", &value)?;
-                    is_odd |= size > u64::from(ListQuery::MAX_PER_PAGE);
-                    Ok(u16::try_from(size).map_or(ListQuery::MAX_PER_PAGE, |size| size.min(ListQuery::MAX_PER_PAGE)))
-                })?,
-                slugs: [boxed(sport), boxed(state), boxed(city)],
-                modified_since: since.map(|(since, _)| since),
-            },
-            snapshot: boxed(snapshot),
-            is_odd,
-            has_escapes,
-        })
+        let (list, is_odd) = list_of([page, per_page, sport, state, city, modified_since])?;
+        Ok(Self { list, snapshot: boxed(snapshot), is_odd: is_odd || is_empty, has_escapes })
     }
+}
+
+/// A value that may be absent.
+type Boxed = Option<Box<str>>;
+
+fn boxed(value: Option<Cow<'_, str>>) -> Boxed {
+    value.map(|value| value.into_owned().into_boxed_str())
+}
+
+/// The list query of these values, in the order of [`KNOWN`], and whether the origin may treat one of them in another way.
+fn list_of(values: [Option<Cow<'_, str>>; 6]) -> Result<(ListQuery, bool), QueryError> {
+    let [page, per_page, sport, state, city, modified_since] = values;
+    let since = modified_since.map(|value| since(&value)).transpose()?;
+    let mut is_odd = since.as_ref().is_some_and(|(_, is_usual)| !is_usual);
+    let list = ListQuery {
+        page: page.map_or(Ok(1), |value| whole_number("page", &value))?,
+        per_page: per_page.map_or(Ok(ListQuery::DEFAULT_PER_PAGE), |value| {
+            let size = whole_number("per_page", &value)?;
+            is_odd |= size > u64::from(ListQuery::MAX_PER_PAGE);
+            Ok(u16::try_from(size).map_or(ListQuery::MAX_PER_PAGE, |size| size.min(ListQuery::MAX_PER_PAGE)))
+        })?,
+        slugs: [boxed(sport), boxed(state), boxed(city)],
+        modified_since: since.map(|(since, _)| since),
+    };
+    Ok((list, is_odd))
 }
 
 /// The parameters of `/changes.json`.
@@ -134,21 +145,29 @@ pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
 /// The parameters of dumps.
 pub(crate) const KNOWN_OF_DUMPS: [&str; 3] = ["sport", "state", "city"];
 
-/// Reads the filters of a dump, by [`TaxonomyKind::index`], from a raw query string. Whoever saves a file does not see
-/// that a filter had no effect, so other parameters are refused.
+/// Reads the filters of a dump, by [`TaxonomyKind::index`], from a raw query string.
 ///
 /// # Errors
 /// When one is unknown, malformed or given twice with different values.
-pub(crate) fn dump_filters(raw: &str) -> Result<[Option<Box<str>>; 3], QueryError> {
+pub(crate) fn dump_filters(raw: &str) -> Result<[Boxed; 3], QueryError> {
+    Ok(known_only(raw, &KNOWN_OF_DUMPS, "sport, state, city")?.map(boxed))
+}
+
+/// The values of known parameters, as from [`values`]. Whoever saves a file, or gets fewer results than there are, does not
+/// see that a parameter had no effect, so others are refused. `named`: the known ones.
+fn known_only<'a, const N: usize>(
+    raw: &'a str,
+    known: &[&'static str; N],
+    named: &'static str,
+) -> Result<[Option<Cow<'a, str>>; N], QueryError> {
     let names = raw.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
     for name in names.filter(|name| !name.is_empty()) {
         let name = decode(name).unwrap_or_else(Into::into);
-        if !KNOWN_OF_DUMPS.contains(&&*name) {
-            return Err(QueryError::Unknown { parameter: name.into_owned(), known: "sport, state, city" });
+        if !known.contains(&&*name) {
+            return Err(QueryError::Unknown { parameter: name.into_owned(), known: named });
         }
     }
-    let (slugs, _) = values(raw, &KNOWN_OF_DUMPS)?;
-    Ok(slugs.map(|slug| slug.map(|slug| slug.into_owned().into_boxed_str())))
+    Ok(values(raw, known)?.0)
 }
 
 /// Values by parameter, and whether one of them is empty.
@@ -243,27 +262,39 @@ impl ListQuery {
     /// Appends [`ListQuery::path_and_query`] of another page of the same query; returns the separator before a further
     /// parameter.
     pub fn write(&self, page: u64, out: &mut String) -> char {
-        out.push_str("/api/listings.json");
-        let mut separator = '?';
-        let mut name = |name: &str, out: &mut String| {
-            out.push(std::mem::replace(&mut separator, '&'));
-            out.push_str(name);
-            out.push('=');
-        };
-        for (parameter, value) in self.filters() {
-            name(parameter, out);
-            encode(value, out);
-        }
-        if page != 1 {
-            name("page", out);
-            out.push_str(itoa::Buffer::new().format(page));
-        }
-        if self.per_page != Self::DEFAULT_PER_PAGE {
-            name("per_page", out);
-            out.push_str(itoa::Buffer::new().format(self.per_page));
-        }
-        separator
+        path_and_query("/api/listings.json", self.filters(), page, self.per_page, out)
     }
+}
+
+/// Appends a path with its query: filters, then page and page size if they are not the defaults. Returns the separator
+/// before a further parameter.
+fn path_and_query<'a>(
+    path: &str,
+    filters: impl Iterator<Item = (&'static str, &'a str)>,
+    page: u64,
+    per_page: u16,
+    out: &mut String,
+) -> char {
+    out.push_str(path);
+    let mut separator = '?';
+    let mut name = |name: &str, out: &mut String| {
+        out.push(std::mem::replace(&mut separator, '&'));
+        out.push_str(name);
+        out.push('=');
+    };
+    for (parameter, value) in filters {
+        name(parameter, out);
+        encode(value, out);
+    }
+    if page != 1 {
+        name("page", out);
+        out.push_str(itoa::Buffer::new().format(page));
+    }
+    if per_page != ListQuery::DEFAULT_PER_PAGE {
+        name("per_page", out);
+        out.push_str(itoa::Buffer::new().format(per_page));
+    }
+    separator
 }
 
 /// Appends a value for a query string, percent-encoded.

@@ -12,6 +12,7 @@ use super::json;
 use super::listing::{ListingId, Summary};
 use super::page::{EmptyNumbers, Envelope, EnvelopeField};
 use super::query::ListQuery;
+use super::query::search::SearchQuery;
 
 /// Part of every entity tag: raise it when the same data is rendered differently.
 pub(crate) const RENDERER: u32 = 1;
@@ -115,9 +116,25 @@ impl Shown {
     }
 }
 
+/// An object of texts, of which there is one at least.
+fn object<'a>(fields: impl Iterator<Item = (&'static str, &'a str)>) -> Vec<u8> {
+    let mut text = Vec::with_capacity(128);
+    for (name, value) in fields {
+        put_key(&mut text, name);
+        json::quote_into(&mut text, value);
+    }
+    text.push(b'}');
+    text
+}
+
 impl ListPage<'_> {
     /// The page's JSON text.
     pub fn body(&self) -> Vec<u8> {
+        self.filled(&self.filters(), 0, |out, at| out.extend_from_slice(&self.items[at].raw))
+    }
+
+    /// The frame filled with these filters and with the items that `put` writes: each its text, and about `beside` bytes.
+    fn filled(&self, filters: &[u8], beside: usize, put: impl Fn(&mut Vec<u8>, usize)) -> Vec<u8> {
         let mut numbers = [itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new()];
         let [page, per_page, total, total_pages] = &mut numbers;
         let empty = (self.total == 0).then_some(&self.frame.empty_numbers);
@@ -133,8 +150,7 @@ impl ListPage<'_> {
             None => total_pages.format(self.query.total_pages(self.total)),
         };
         let total = total.format(self.total);
-        let filters = self.filters();
-        let items = self.items.iter().map(|item| item.raw.len() + 1).sum::<usize>();
+        let items = self.items.iter().map(|item| item.raw.len() + beside + 1).sum::<usize>();
         // The exact size if each field occurs once, so that the body is not moved afterwards.
         let variable = page.len() + per_page.len() + total.len() + total_pages.len() + filters.len() + items.max(1) + 1;
         let mut out = Vec::with_capacity(self.frame.text.len() + variable);
@@ -147,15 +163,14 @@ impl ListPage<'_> {
                 Slot::PerPage => out.extend_from_slice(per_page.as_bytes()),
                 Slot::Total => out.extend_from_slice(total.as_bytes()),
                 Slot::TotalPages => out.extend_from_slice(total_pages.as_bytes()),
-                Slot::Filters => out.extend_from_slice(&filters),
+                Slot::Filters => out.extend_from_slice(filters),
                 Slot::Items => {
                     out.push(b'[');
-                    if let Some((first, rest)) = self.items.split_first() {
-                        out.extend_from_slice(&first.raw);
-                        for item in rest {
+                    for at in 0..self.items.len() {
+                        if at > 0 {
                             out.push(b',');
-                            out.extend_from_slice(&item.raw);
                         }
+                        put(&mut out, at);
                     }
                     out.push(b']');
                 }
@@ -171,15 +186,9 @@ impl ListPage<'_> {
         if !is_filtered {
             return Cow::Borrowed(self.frame.empty_filters.as_bytes());
         }
-        let mut text = Vec::with_capacity(128);
         let asked = self.query.filters().filter(|_| shown.is_none());
         let shown = shown.into_iter().flatten().map(|(name, value)| (*name, value.as_str()));
-        for (name, value) in shown.chain(asked) {
-            put_key(&mut text, name);
-            json::quote_into(&mut text, value);
-        }
-        text.push(b'}');
-        Cow::Owned(text)
+        Cow::Owned(object(shown.chain(asked)))
     }
 
     /// The page's entity tag: a hash of everything visible that is not volatile.
@@ -214,6 +223,50 @@ impl ListPage<'_> {
         }
         Tag(xxh3_128(&text))
     }
+}
+
+/// A page of what a search found: a list whose items have the listing inside.
+pub(crate) struct SearchPage<'a> {
+    /// The page as that of a list.
+    pub list: ListPage<'a>,
+    pub query: &'a SearchQuery,
+    /// How far each of its listings is from `near`, in metres; `None` without `near`.
+    pub metres: Vec<Option<u32>>,
+}
+
+impl SearchPage<'_> {
+    /// The page's JSON text.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        const BESIDE: usize = r#"{"listing":,"distance_km":12345.678}"#.len();
+        self.list.filled(&object(self.query.filters()), BESIDE, |out, at| {
+            out.extend_from_slice(b"{\"listing\":");
+            out.extend_from_slice(&self.list.items[at].raw);
+            if let Some(metres) = self.metres[at] {
+                out.extend_from_slice(b",\"distance_km\":");
+                put_kilometres(out, metres);
+            }
+            out.push(b'}');
+        })
+    }
+
+    /// The page's entity tag: that of the list, and what is shown beyond it.
+    pub(crate) fn tag(&self) -> Tag {
+        let mut text = b"search".to_vec();
+        text.extend_from_slice(&self.list.tag().0.to_le_bytes());
+        text.extend_from_slice(&object(self.query.filters()));
+        for metres in self.metres.iter().flatten() {
+            text.extend_from_slice(&metres.to_le_bytes());
+        }
+        Tag(xxh3_128(&text))
+    }
+}
+
+/// Appends metres as kilometres, to the metre: `1.2`, `0.035`, `7.0`.
+fn put_kilometres(out: &mut Vec<u8>, metres: u32) {
+    out.extend_from_slice(itoa::Buffer::new().format(metres / 1000).as_bytes());
+    let thousandths = format!(".{:03}", metres % 1000);
+    let digits = thousandths.trim_end_matches('0').len().max(2);
+    out.extend_from_slice(&thousandths.as_bytes()[..digits]);
 }
 
 /// The opaque part of an entity tag.

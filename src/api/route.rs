@@ -26,10 +26,14 @@ pub enum Route {
     Taxonomy(TaxonomyKind),
     /// `/changes.json`
     Changes,
+    /// `/search.json`
+    Search,
     /// `/dumps/…`
     Dump(DumpKind),
     /// A document of this server.
     Document(Document),
+    /// `/venues/{id}`
+    Venue(ListingId),
     /// `/assets/…`: what pages are made of.
     Asset,
     /// The path of a document or a dump with a slash after it.
@@ -48,6 +52,7 @@ impl Route {
         match path {
             "/api/listings.json" => Self::List,
             "/changes.json" => Self::Changes,
+            "/search.json" => Self::Search,
             "/livez" => Self::Probe(HealthCheck::Live),
             "/readyz" => Self::Probe(HealthCheck::Ready),
             _ => {
@@ -64,7 +69,9 @@ impl Route {
                 if matches!(path, "/dumps" | "/dumps/") {
                     return Self::Files;
                 }
-                let named = |path| Document::at(path).map(Self::Document).or(DumpKind::of_path(path).map(Self::Dump));
+                let venue = |path: &str| ListingId::parse(path.strip_prefix("/venues/")?).map(Self::Venue);
+                let document = |path| Document::at(path).map(Self::Document);
+                let named = |path| document(path).or(DumpKind::of_path(path).map(Self::Dump)).or_else(|| venue(path));
                 let slashed = || path.strip_suffix('/').and_then(named).map_or(Self::Unknown, |_| Self::Slashed);
                 named(path).unwrap_or_else(slashed)
             }
@@ -80,13 +87,14 @@ impl Route {
             Self::Taxonomy(TaxonomyKind::States) => RouteLabel::States,
             Self::Taxonomy(TaxonomyKind::Cities) => RouteLabel::Cities,
             Self::Changes => RouteLabel::Changes,
+            Self::Search => RouteLabel::Search,
             Self::Dump(_) => RouteLabel::Dumps,
             Self::Document(document) => match document.window() {
                 Window::Pages => RouteLabel::Page,
                 Window::Api | Window::Uncounted => RouteLabel::Document,
             },
             Self::Asset => RouteLabel::Asset,
-            Self::Slashed | Self::Files => RouteLabel::Page,
+            Self::Venue(_) | Self::Slashed | Self::Files => RouteLabel::Page,
             Self::Probe(_) => RouteLabel::Probe,
             Self::Unknown => RouteLabel::Other,
         }
@@ -96,7 +104,7 @@ impl Route {
     pub const fn window(self) -> Window {
         match self {
             Self::Document(document) => document.window(),
-            Self::Asset | Self::Slashed | Self::Files => Window::Pages,
+            Self::Venue(_) | Self::Asset | Self::Slashed | Self::Files => Window::Pages,
             Self::Probe(_) => Window::Uncounted,
             _ => Window::Api,
         }
@@ -104,7 +112,7 @@ impl Route {
 
     /// Whether it is one of the pages and documents that `pages.enabled` turns off.
     pub const fn is_of_pages(self) -> bool {
-        matches!(self, Self::Document(_) | Self::Asset | Self::Slashed | Self::Files)
+        matches!(self, Self::Document(_) | Self::Venue(_) | Self::Asset | Self::Slashed | Self::Files)
     }
 }
 
@@ -178,6 +186,8 @@ pub enum WantedDocument {
     Fixed(Document),
     /// The explorer, with these filters and this page.
     Explore(ListQuery),
+    /// The page of a venue.
+    Venue(ListingId),
     /// An asset, by its name.
     Asset(Box<str>),
 }
@@ -193,6 +203,7 @@ impl WantedDocument {
         match self {
             Self::Fixed(document) => path == document.path().as_bytes(),
             Self::Explore(_) => path == Document::Explore.path().as_bytes(),
+            Self::Venue(id) => path == format!("/venues/{id}").as_bytes(),
             Self::Asset(name) => path.strip_prefix(ASSETS.as_bytes()) == Some(name.as_bytes()),
         }
     }
@@ -201,7 +212,7 @@ impl WantedDocument {
     pub const fn shows_data(&self) -> bool {
         match self {
             Self::Fixed(document) => document.shows_data(),
-            Self::Explore(_) => true,
+            Self::Explore(_) | Self::Venue(_) => true,
             Self::Asset(_) => false,
         }
     }
@@ -209,7 +220,7 @@ impl WantedDocument {
     /// What it weighs as a key, in bytes, about.
     pub fn weight(&self) -> usize {
         match self {
-            Self::Fixed(_) => 16,
+            Self::Fixed(_) | Self::Venue(_) => 16,
             Self::Explore(query) => query.weight(),
             Self::Asset(name) => name.len(),
         }
@@ -291,11 +302,16 @@ mod tests {
             ("/api/listings/7/8.json", Route::Unknown),
             ("/api/cities.json", Route::Taxonomy(TaxonomyKind::Cities)),
             ("/changes.json", Route::Changes),
+            ("/search.json", Route::Search),
             ("/dumps/listings.csv", Route::Dump(DumpKind::Csv)),
             ("/dumps/listings.xml", Route::Unknown),
             ("/", Route::Document(Document::Front)),
             ("/explore", Route::Document(Document::Explore)),
             ("/explore/", Route::Slashed),
+            ("/venues/7", Route::Venue(ListingId(7))),
+            ("/venues/7/", Route::Slashed),
+            ("/venues/07", Route::Unknown),
+            ("/venues/", Route::Unknown),
             ("/assets/style.css", Route::Asset),
             ("/assets/", Route::Unknown),
             ("/assets/a/b", Route::Unknown),

@@ -12,12 +12,12 @@ use super::write::Form;
 use super::{DumpError, Dumps, strong_tag};
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
-use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::{Clock, Monotonic};
 use crate::mirror::details::Details;
 use crate::semantics::precondition::EntityTag;
+use crate::snapshot::dataset::Unselected;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
-use crate::tasks::blocking;
+use crate::tasks::{Aborted, blocking};
 
 /// About how much is rendered at once, in bytes, and how many details are read for it.
 const PIECE: usize = 64 << 10;
@@ -30,23 +30,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) type Slugs = [Option<Box<str>>; 3];
 
 /// Why nothing is selected.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSelected {
-    Dump(DumpError),
-    /// No term and no listing has it.
-    Unknown {
-        kind: TaxonomyKind,
-        slug: Box<str>,
-    },
-    /// Which listings have it is not known.
-    Doubtful {
-        kind: TaxonomyKind,
-        slug: Box<str>,
-    },
+    #[error(transparent)]
+    Dump(#[from] DumpError),
+    #[error(transparent)]
+    Unselected(#[from] Unselected),
 }
 
-impl<E: Into<DumpError>> From<E> for NotSelected {
-    fn from(error: E) -> Self {
-        Self::Dump(error.into())
+impl From<Aborted> for NotSelected {
+    fn from(aborted: Aborted) -> Self {
+        Self::Dump(aborted.into())
     }
 }
 
@@ -83,23 +77,13 @@ impl Dumps {
         blocking(move || {
             let published = state.current.get().ok_or(DumpError::Nothing)?;
             let dataset = &published.dataset;
-            for (kind, slug) in TaxonomyKind::ALL.into_iter().zip(&slugs) {
-                let Some(slug) = slug else { continue };
-                match dataset.membership(kind, slug) {
-                    None => return Err(NotSelected::Unknown { kind, slug: slug.clone() }),
-                    Some(known) if known.positions().is_none() => {
-                        return Err(NotSelected::Doubtful { kind, slug: slug.clone() });
-                    }
-                    Some(_) => {}
-                }
-            }
-            let positions = dataset.positions(&slugs).unwrap_or_default();
+            let positions = dataset.select(&slugs, None)?;
             let form = Form::of(kind, dataset, &positions)?;
             let details = (kind == DumpKind::Details).then(|| state.details.clone());
             // What changes while it is sent changes the tag of the next answer. Revisions begin anew with each process.
             let revision = details.as_ref().map(|details| (state.process, details.revision()));
             let of = format!("{kind:?} {slugs:?} {} {revision:?} {}", dataset.id, env!("CARGO_PKG_VERSION"));
-            let tag = strong_tag(&blake3::hash(of.as_bytes()).to_hex()[..32])?;
+            let tag = strong_tag(&blake3::hash(of.as_bytes()).to_hex()[..32]).map_err(DumpError::from)?;
             let (current, clock) = (state.current.clone(), state.clock.clone());
             let all = Selection { published: published.clone(), positions, form, details, current, clock };
             Ok((Selected { all: Arc::new(all), sent: Some(0), replaced: None }, published, tag))

@@ -7,13 +7,14 @@
 //! `FeatureCollection` (RFC 7946), a feature on each line, whose properties are its listing as the origin sent it.
 //! Callers: [`super`] for a running server, the commands without one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
 use bytes::Bytes;
 
 use crate::api::json::{self, Picked};
-use crate::api::listing::{ListingId, Summary};
+use crate::api::listing::{self, ListingId, Summary};
 use crate::api::route::DumpKind;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
@@ -321,12 +322,10 @@ fn put_feature(summary: &Summary, out: &mut Vec<u8>) -> Result<(), DumpError> {
 }
 
 /// A coordinate as the origin spells it: a number of at most so many degrees.
-fn degrees(picked: Picked<'_>, most: f64) -> Option<String> {
+fn degrees(picked: Picked<'_>, most: f64) -> Option<Cow<'_, str>> {
     // A repeated key says nothing.
     let Picked::Once(value) = picked else { return None };
-    let text = if value.starts_with('"') { json::string(value)?.trim().to_owned() } else { value.to_owned() };
-    let number: f64 = serde_json::from_str(&text).ok()?;
-    (number.abs() <= most).then_some(text)
+    listing::degrees(value, most).map(|(spelled, _)| spelled)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
 use crate::bundle::Counts;
-use crate::cache::{Cache, Key};
+use crate::cache::Cache;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::KnownDetails;
@@ -243,7 +243,7 @@ impl Details {
         // In this order: a reply of the old record either sees the new revision or is forgotten here.
         if changes {
             self.0.revision.fetch_add(1, Ordering::AcqRel);
-            self.0.cache.forget(&Key::Detail(id));
+            self.0.cache.forget_detail(id);
         }
     }
 }

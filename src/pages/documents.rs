@@ -28,6 +28,7 @@ pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
     link("cities", "api/cities.json".to_owned());
     if site.has_snapshots {
         link("changes", "changes.json?since={snapshot}".to_owned());
+        link("search", "search.json?q={words}".to_owned());
         for (name, _) in DUMPS {
             link(name, format!("dumps/{name}"));
         }
@@ -193,6 +194,8 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
          ## API\n\n\
          - [Venues of a sport in a state]({base}/api/listings.json?sport={sport}&state={state}): parameters `sport`, `state`, \
          `city` (slugs), `modified_since`, `page`, `per_page` (at most 100)\n\
+         - [Search]({base}/search.json?q={sport}&state={state}): parameters `q` (words and prefixes; typing errors are \
+         forgiven), `near=LAT,LNG` with `radius` in km, `bbox=W,S,E,N`, and the filters; nearest or best match first\n\
          - `{base}/api/listings/{{id}}.json`: one venue in full\n\
          - [Sports]({base}/api/sports.json), [states]({base}/api/states.json), [cities]({base}/api/cities.json): slugs, names, counts\n\
          - [OpenAPI 3.1]({base}/openapi.json): every parameter, header and error\n\n\

@@ -5,11 +5,12 @@
 
 use maud::{Markup, html};
 
+use crate::api::listing::Venue;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::pointer::Snapshot;
 
-use super::facts::{PageFacts, TermFact, Venue, grouped};
+use super::facts::{PageFacts, TermFact, grouped};
 use super::layout::{NavigationItem, instant, page as layout};
 use super::map::{Drawn, map};
 use super::{Pages, Site};
@@ -48,7 +49,7 @@ pub(super) fn page(pages: &Pages, published: &Snapshot, facts: &PageFacts<'_>, q
         p #notice .notice role="alert" hidden {}
         div .explorer {
             figure .map {
-                (map(&states, query.slug(TaxonomyKind::States), &shown.drawn.path, &label))
+                (map(&states, query.slug(TaxonomyKind::States), (&shown.drawn.path, ""), &label))
                 figcaption #off-map .small { (off_map(&shown)) }
             }
             div .results {
@@ -144,8 +145,7 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                     @for (id, venue) in &shown.venues {
                         tr data-lat=[venue.lat] data-lng=[venue.lng] {
                             th scope="row" {
-                                @let name = venue.name.as_deref().unwrap_or("(no name)");
-                                @match venue.url.as_deref() { Some(url) => a href=(url) { (name) }, None => (name) }
+                                a href={ "venues/" (id) } { (venue.name.as_deref().unwrap_or("(no name)")) }
                             }
                             td { (venue.city.as_deref().unwrap_or_default()) }
                             td { (venue.state.as_deref().unwrap_or_default()) }

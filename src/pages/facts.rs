@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use crate::api::json::{self, Picked};
+use crate::api::listing::Venue;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
@@ -140,48 +141,6 @@ fn site(address: &str) -> Option<String> {
     url.join("/").ok().map(String::from)
 }
 
-/// What pages show of a listing. Missing values, or of another type, are `None`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Venue<'a> {
-    pub name: Option<Cow<'a, str>>,
-    pub url: Option<Cow<'a, str>>,
-    pub city: Option<Cow<'a, str>>,
-    pub state: Option<Cow<'a, str>>,
-    pub sport: Option<Cow<'a, str>>,
-    pub lat: Option<f64>,
-    pub lng: Option<f64>,
-    pub rating: Option<f64>,
-    pub review_count: Option<u64>,
-}
-
-impl<'a> Venue<'a> {
-    /// Reads a summary.
-    pub(super) fn read(raw: &'a [u8]) -> Self {
-        const KEYS: [&str; 9] = ["name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count"];
-        let picked = std::str::from_utf8(raw).ok().and_then(|raw| json::pick(raw, &KEYS).ok());
-        let values = picked.unwrap_or([Picked::Absent; 9]).map(|picked| match picked {
-            Picked::Once(value) => Some(value),
-            Picked::Absent | Picked::Repeated(..) => None,
-        });
-        let [name, url, city, state, sport, lat, lng, rating, review_count] = values;
-        let text = |value: Option<&'a str>| value.and_then(json::string);
-        // Some write numbers as texts.
-        let number =
-            |value: Option<&'a str>| value?.trim_matches('"').parse().ok().filter(|number: &f64| number.is_finite());
-        Self {
-            name: text(name),
-            url: text(url).filter(|url| is_address(url)),
-            city: text(city),
-            state: text(state),
-            sport: text(sport),
-            lat: number(lat),
-            lng: number(lng),
-            rating: number(rating),
-            review_count: review_count.and_then(|count| count.parse().ok()),
-        }
-    }
-}
-
 /// A number as people write it: 12,345.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -222,14 +181,5 @@ mod tests {
         ] {
             assert_eq!((words(value).as_deref(), address(value).as_deref()), (text, link), "{value}");
         }
-    }
-
-    #[test]
-    fn a_summary_may_lack_anything() {
-        let venue =
-            Venue::read(br#"{"id":1,"name":"A \u00e9","url":"javascript:1","lat":"40.5","lng":-1e1,"rating":null}"#);
-        assert_eq!(venue.name.as_deref(), Some("A é"));
-        assert_eq!((venue.url, venue.lat, venue.lng, venue.rating), (None, Some(40.5), Some(-10.0), None));
-        assert_eq!(Venue::read(b"[]"), Venue::default());
     }
 }

@@ -4,7 +4,7 @@
 //! its name or slug says so; other terms are in lists only. Places are drawn in Albers' equal-area projection of the
 //! states, with Alaska and Hawaii below the west. It equals `geoAlbersUsa().scale(1300).translate([487.5, 305])` of
 //! d3-geo, which drew the outlines; `static/explore.js` has it once more, and a test compares them. Callers:
-//! [`super::front`], [`super::explore`].
+//! [`super::front`], [`super::explore`], [`super::venue`].
 
 use std::f64::consts::PI;
 use std::fmt::Write as _;
@@ -13,9 +13,10 @@ use std::sync::Arc;
 use maud::{Markup, html};
 use parking_lot::Mutex;
 
+use crate::api::listing::Venue;
 use crate::snapshot::dataset::Dataset;
 
-use super::facts::{TermFact, Venue, grouped};
+use super::facts::{TermFact, grouped};
 
 /// Name and outline of every state, one a line.
 const OUTLINES: &str = include_str!("vendored/states.tsv");
@@ -77,8 +78,8 @@ fn shade(count: u64, most: u64) -> u8 {
     (share * 5.0).ceil().clamp(0.0, 5.0) as u8
 }
 
-/// The map: outlines of the states, with `chosen` highlighted, under a path of dots.
-pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, dots: &str, label: &str) -> Markup {
+/// The map: outlines of the states, with `chosen` highlighted, under paths of dots, of which some are `marked`.
+pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, (dots, marked): (&str, &str), label: &str) -> Markup {
     let outlines = OUTLINES.lines().filter_map(|line| line.split_once('\t'));
     html! {
         svg #map viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(label) {
@@ -89,7 +90,7 @@ pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, dots: &str, lab
                 }
             }
             path #dots d=(dots) {}
-            path #marked d="" {}
+            path #marked d=(marked) {}
         }
     }
 }
@@ -190,6 +191,11 @@ fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
     let (x, y) = INSETS.iter().find_map(|inset| inset.place(latitude, longitude))?;
     let tenths = |units: f64, most: u32| (units * 10.0).round().clamp(0.0, f64::from(most)) as u16;
     Some((tenths(x, WIDTH), tenths(y, HEIGHT)))
+}
+
+/// A path of one dot; `None` if the place is off the map.
+pub(super) fn dot(latitude: f64, longitude: f64) -> Option<String> {
+    place(latitude, longitude).map(|(x, y)| format!("M{x} {y}h0"))
 }
 
 /// The most dots: browsers stay fluid, and a page stays below half a megabyte.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::documents::TEMPLATE;
-use super::{Pages, Site, Unrendered};
+use super::{Material, Pages, Site, Unrendered};
 use crate::answer::head;
 use crate::api::query;
 use crate::api::route::{Document, DumpKind, Route, WantedDocument};
@@ -31,7 +31,7 @@ fn fixed(document: Document) -> WantedDocument {
 }
 
 fn text(pages: &Pages, wanted: &WantedDocument) -> String {
-    let rendered = pages.render(wanted, None, None).unwrap();
+    let rendered = pages.render(wanted, Material::default()).unwrap();
     String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
 }
 
@@ -54,11 +54,13 @@ fn parameters(whole: &Value, path: &str, place: &str) -> BTreeSet<String> {
 fn every_route_is_described_and_every_path_is_a_route() {
     let whole = description();
     let described: BTreeSet<&str> = whole["paths"].as_object().unwrap().keys().map(String::as_str).collect();
-    let mut expected: BTreeSet<&str> = ["/api/listings.json", "/api/listings/{id}.json", "/changes.json"].into();
+    let mut expected: BTreeSet<&str> =
+        ["/api/listings.json", "/api/listings/{id}.json", "/changes.json", "/search.json"].into();
     expected.extend(TaxonomyKind::ALL.map(TaxonomyKind::path));
     // Nobody calls the icons of the pages; assets have names of their own.
     let is_icon = |document: &Document| matches!(document, Document::FaviconSvg | Document::FaviconIco);
     expected.extend(Document::ALL.into_iter().filter(|document| !is_icon(document)).map(Document::path));
+    expected.insert("/venues/{id}");
     expected.extend(DumpKind::ALL.map(DumpKind::path));
     for path in &expected {
         assert!(described.contains(path), "{path} is not described");
@@ -71,6 +73,8 @@ fn every_route_is_described_and_every_path_is_a_route() {
             | Route::Detail(_)
             | Route::Taxonomy(_)
             | Route::Changes
+            | Route::Search
+            | Route::Venue(_)
             | Route::Document(_)
             | Route::Dump(_) => true,
             Route::NoSuchListing | Route::Asset | Route::Slashed | Route::Files | Route::Probe(_) | Route::Unknown => {
@@ -87,6 +91,7 @@ fn every_parameter_is_described() {
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(parameters(&whole, "/api/listings.json", "query"), named(&query::KNOWN));
     assert_eq!(parameters(&whole, "/changes.json", "query"), named(&query::KNOWN_OF_CHANGES));
+    assert_eq!(parameters(&whole, "/search.json", "query"), named(&query::search::KNOWN));
     for kind in TaxonomyKind::ALL {
         assert_eq!(parameters(&whole, kind.path(), "query"), named(&["snapshot"]), "{}", kind.path());
     }
@@ -224,7 +229,7 @@ fn documents_that_show_data_wait_for_it_and_others_do_not() {
     for has_snapshots in [true, false] {
         let pages = pages(has_snapshots);
         for document in Document::ALL {
-            let rendered = pages.render(&fixed(document), None, None);
+            let rendered = pages.render(&fixed(document), Material::default());
             let waits = matches!(
                 document,
                 Document::Explore | Document::Llms | Document::ListingSchema | Document::DetailSchema

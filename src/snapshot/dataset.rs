@@ -37,6 +37,18 @@ pub enum Doubt {
     Total,
 }
 
+/// Why a filter of a dump or a search selects nothing. Unlike the list's filters, these mean the snapshot's membership.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unselected {
+    /// No term and no listing has the slug.
+    #[error("unknown {} {slug:?}", kind.parameter())]
+    Unknown { kind: TaxonomyKind, slug: Box<str> },
+    #[error("It is not known which listings have the {} {slug:?}", kind.parameter())]
+    Doubtful { kind: TaxonomyKind, slug: Box<str> },
+    #[error("Some listings have no readable \"modified\", so modified_since cannot be evaluated")]
+    Modified,
+}
+
 /// A snapshot with its indexes.
 pub struct Dataset {
     /// Names the content.
@@ -396,6 +408,31 @@ impl Dataset {
         let shared = |term: &Term| Some(self.membership(kind, &term.slug)?.positions()?.intersection_len(within));
         let terms = self.terms(kind).iter();
         terms.filter_map(|term| shared(term).filter(|count| *count > 0).map(|count| (term, count))).collect()
+    }
+
+    /// The positions of every listing with these slugs that was modified after `since`, in order.
+    ///
+    /// # Errors
+    /// When a slug is unknown or in doubt, or listings have no readable `modified`.
+    pub fn select(&self, slugs: &[Option<Box<str>>; 3], since: Option<i64>) -> Result<Vec<u32>, Unselected> {
+        for (kind, slug) in TaxonomyKind::ALL.into_iter().zip(slugs) {
+            let Some(slug) = slug else { continue };
+            match self.membership(kind, slug) {
+                None => return Err(Unselected::Unknown { kind, slug: slug.clone() }),
+                Some(known) if known.positions().is_none() => {
+                    return Err(Unselected::Doubtful { kind, slug: slug.clone() });
+                }
+                Some(_) => {}
+            }
+        }
+        let mut positions = self.positions(slugs).unwrap_or_default();
+        if let Some(since) = since {
+            if !self.modified_known {
+                return Err(Unselected::Modified);
+            }
+            positions.retain(|position| self.columns.traits[*position as usize].modified > since);
+        }
+        Ok(positions)
     }
 
     /// The positions of every listing that the slugs leave, in order.

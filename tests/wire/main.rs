@@ -75,6 +75,7 @@ mod refresh;
 mod reload;
 mod room;
 mod sample;
+mod search;
 mod service;
 mod shapes;
 mod shared_limit;

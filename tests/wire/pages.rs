@@ -7,6 +7,7 @@ use crate::client::Reply;
 use crate::harness::{Server, Setup, origin, until, wait_until};
 
 mod described;
+mod venue;
 
 const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -56,7 +57,10 @@ async fn the_front_page_is_for_who_names_html_and_the_index_for_all_others() {
         let link = link.as_str().unwrap();
         assert!(!link.starts_with('/') && !link.contains("://"), "{name} is not relative");
         let id = server.get("/api/listings.json").await.ids()[0].to_string();
-        let link = link.replace("{id}", &id).replace("{snapshot}", index["data"]["snapshot"].as_str().unwrap());
+        let link = link
+            .replace("{id}", &id)
+            .replace("{words}", "park")
+            .replace("{snapshot}", index["data"]["snapshot"].as_str().unwrap());
         assert_eq!(server.get(&format!("/{link}")).await.status, 200, "{name}");
     }
     assert_eq!(index["data"]["listings"], 120);

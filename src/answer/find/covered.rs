@@ -8,15 +8,18 @@ use std::sync::Arc;
 use crate::answer::render;
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
+use crate::api::query::search::SearchQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::Key;
 use crate::cache::reply::Reply;
 use crate::mirror::copies::CopyError;
 use crate::mirror::details::Details;
+use crate::search::NotSearched;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::snapshot::coverage::disproved_for;
+use crate::snapshot::dataset::Unselected;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailRecord, DetailState};
 
@@ -260,18 +263,52 @@ impl Finder {
             }
             Err(lost) => return lost,
         };
-        // One of them must not push out all others.
-        let keepable = made.weight() as u64 <= self.cache.largest();
-        let reply = match kept {
-            Some(kept) if keepable => self.cache.renew_reply(key, kept, made),
-            _ => {
-                let made = Arc::new(made);
-                if keepable {
-                    self.cache.keep_if_wanted(key, &made);
-                }
-                made
-            }
-        };
+        let reply = self.cache.settle_reply(key, kept, made);
         Found::of_snapshot(reply, published, false)
     }
+
+    pub(super) async fn search(&self, current: Arc<Snapshot>, query: Box<SearchQuery>, client: &Caller) -> Found {
+        let Some(searches) = &self.searches else { return Problem::internal().into() };
+        let key = Key::Search(query);
+        let kept = self.cache.reply(&key);
+        if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == current.epoch) {
+            return Found::of_snapshot(reply, current, false);
+        }
+        let Key::Search(query) = &key else { return Problem::internal().into() };
+        let epoch = current.epoch;
+        let (hits, published) = match searches.find(current, query, client.address).await {
+            Ok(found) => found,
+            Err(why) => return unsearched(why),
+        };
+        let made = render::search(&published, query, &hits, &self.public_url);
+        // The snapshot before is searched only until there is an index of the current one.
+        let reply = if published.epoch == epoch { self.cache.settle_reply(key, kept, made) } else { Arc::new(made) };
+        Found::of_snapshot(reply, published, false)
+    }
+}
+
+/// Why a search has no result.
+fn unsearched(why: NotSearched) -> Found {
+    match why {
+        NotSearched::Unselected(why) => {
+            let (problem, retry_after) = unselected(&why, Problem::unavailable);
+            Found::Problem { problem, retry_after }
+        }
+        NotSearched::Unready | NotSearched::Busy => {
+            Found::Problem { problem: Problem::unavailable(&why.to_string()), retry_after: Some(1) }
+        }
+        NotSearched::Aborted(error) => {
+            tracing::error!(%error, "a search failed");
+            Problem::internal().into()
+        }
+    }
+}
+
+/// Why a filter selects nothing that is known, and when to ask again, in seconds. `unavailable` makes a 503 of a reason.
+pub(in crate::answer) fn unselected(why: &Unselected, unavailable: fn(&str) -> Problem) -> (Problem, Option<u64>) {
+    if let Unselected::Unknown { kind, slug } = why {
+        let expected = format!("must be a slug of {}", kind.path());
+        return (Problem::bad_parameter(kind.parameter(), &slug[..], &expected), None);
+    }
+    (unavailable(&why.to_string()), Some(60))
 }

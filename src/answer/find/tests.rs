@@ -97,6 +97,7 @@ impl Rig {
                 requests_per_minute: 60,
             })),
             kept,
+            searches: None,
             absent: Absent::OFFLINE,
             settings: Settings::new(Config::default()),
             edges: Edges::default(),

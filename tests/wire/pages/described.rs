@@ -22,6 +22,8 @@ fn shown(value: &Value) -> String {
 fn targets(whole: &Value, path: &str, operation: &Value) -> Vec<String> {
     let parameters = operation["parameters"].as_array().unwrap().iter().map(|one| resolved(whole, one));
     let (mut target, mut required, mut optional) = (path.to_owned(), Vec::new(), Vec::new());
+    // A search needs one of several parameters, which a description cannot say; a radius needs a centre.
+    let is_needed = |name: &str| path == "/search.json" && ["q", "near"].contains(&name);
     for parameter in parameters {
         // An example beside a parameter would fill the viewer's form; those of optional ones are in the schema.
         let examples = [&parameter["example"], &parameter["schema"]["examples"][0]];
@@ -29,7 +31,7 @@ fn targets(whole: &Value, path: &str, operation: &Value) -> Vec<String> {
         let name = parameter["name"].as_str().unwrap();
         match parameter["in"].as_str().unwrap() {
             "path" => target = target.replace(&format!("{{{name}}}"), &example),
-            "query" if parameter["required"] == true => required.push(format!("{name}={example}")),
+            "query" if parameter["required"] == true || is_needed(name) => required.push(format!("{name}={example}")),
             "query" => optional.push(format!("{name}={example}")),
             _ => {}
         }

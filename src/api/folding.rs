@@ -1,0 +1,116 @@
+//! Words of a text in the form in which a search compares them: without case and accents.
+//!
+//! `Kāne‘ohe` and `KANEOHE` are the same word, and so are `Łódź` and `lodz`. Other than [`super::edges::folded`], which keeps
+//! what slugs differ in. Callers: [`super::query::search`], [`crate::search`].
+
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
+
+/// So many letters of a word count; the rest is cut off.
+pub const MOST_LETTERS: usize = 64;
+
+/// Letters that no decomposition takes apart, and what people type for them.
+const SPELLED: [(char, &str); 17] = [
+    ('ß', "ss"),
+    ('æ', "ae"),
+    ('œ', "oe"),
+    ('ø', "o"),
+    ('ł', "l"),
+    ('đ', "d"),
+    ('ð', "d"),
+    ('þ', "th"),
+    ('ħ', "h"),
+    ('ı', "i"),
+    ('ŋ', "n"),
+    ('ŧ', "t"),
+    ('ς', "σ"),
+    // Apostrophes, and the okina of Hawaiian names.
+    ('’', "'"),
+    ('‘', "'"),
+    ('ʻ', "'"),
+    ('ʼ', "'"),
+];
+
+/// A text without case and accents.
+pub fn folded(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    let mut folded = String::with_capacity(text.len());
+    for letter in text.nfkd().flat_map(char::to_lowercase).filter(|letter| !is_combining_mark(*letter)) {
+        match SPELLED.iter().find(|(own, _)| *own == letter) {
+            Some((_, spelled)) => folded.push_str(spelled),
+            None => folded.push(letter),
+        }
+    }
+    folded
+}
+
+/// Shows the words of a folded text: runs of letters and digits. Apostrophes do not part a word: `o'hare` is `ohare`. With
+/// `parts`, what lies between them is shown, too.
+pub fn each_word(folded: &str, parts: bool, mut see: impl FnMut(&str)) {
+    let mut cut = |word: &str| {
+        let end = word.char_indices().nth(MOST_LETTERS).map_or(word.len(), |(end, _)| end);
+        see(&word[..end]);
+    };
+    for run in folded.split(|letter: char| letter != '\'' && !letter.is_alphanumeric()) {
+        let run = run.trim_matches('\'');
+        if run.is_empty() {
+            continue;
+        }
+        if !run.contains('\'') {
+            cut(run);
+            continue;
+        }
+        cut(&run.replace('\'', ""));
+        if parts {
+            run.split('\'').filter(|part| !part.is_empty()).for_each(&mut cut);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(text: &str, parts: bool) -> Vec<String> {
+        let mut words = Vec::new();
+        each_word(&folded(text), parts, |word| words.push(word.to_owned()));
+        words
+    }
+
+    #[test]
+    fn words_have_neither_case_nor_accents() {
+        for (text, expected) in [
+            ("Peña Blanca", "pena blanca"),
+            ("Łódź STRASSE Straße", "lodz strasse strasse"),
+            ("Kāne‘ohe, O'Hare’s ʻĀina", "kaneohe ohares aina"),
+            ("ice-hockey_rink", "ice hockey rink"),
+            ("ﬁeld Ⅳ № ½", "field iv no 1 2"),
+            ("Søndre Øye Æble Þór", "sondre oye aeble thor"),
+            ("東京 Garden ⚾", "東京 garden"),
+            ("İstanbul Iğdır ΣΊΣΥΦΟΣ σίσυφος", "istanbul igdir σισυφοσ σισυφοσ"),
+            ("'' ' --", ""),
+        ] {
+            assert_eq!(words(text, false).join(" "), expected, "{text}");
+        }
+        assert_eq!(words("Coeur d'Alene", true), ["coeur", "dalene", "d", "alene"]);
+        assert_eq!(words(&"é".repeat(100), false), ["e".repeat(MOST_LETTERS)]);
+    }
+
+    proptest! {
+        #[test]
+        fn folding_twice_changes_nothing_more(text in ".{0,60}") {
+            let once = folded(&text);
+            prop_assert_eq!(folded(&once), once);
+        }
+
+        #[test]
+        fn words_are_letters_and_digits(text in "[a-zA-Z '’éßŁ\u{301}٣-]{0,40}", parts: bool) {
+            for word in words(&text, parts) {
+                prop_assert!(!word.is_empty() && word.chars().all(char::is_alphanumeric), "{word:?}");
+            }
+        }
+    }
+}

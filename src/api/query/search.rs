@@ -1,0 +1,247 @@
+//! The query of a search, parsed once into the form that is its cache key.
+//!
+//! Callers: [`crate::answer`] parses, [`crate::search`] answers.
+
+use super::super::folding::{each_word, folded};
+use super::{Boxed, ListQuery, QueryError, boxed, known_only, list_of, path_and_query};
+
+/// The parameters of `/search.json`.
+pub(crate) const KNOWN: [&str; 10] =
+    ["q", "near", "radius", "bbox", "sport", "state", "city", "modified_since", "page", "per_page"];
+const NAMED: &str = "q, near, radius, bbox, sport, state, city, modified_since, page, per_page";
+
+/// The most characters of `q`, and the most words.
+const MOST_CHARACTERS: usize = 100;
+pub const MOST_WORDS: usize = 8;
+
+/// `radius` where it is absent, and the largest one, in metres: half way round the earth.
+const RADIUS: u32 = 50_000;
+const LARGEST_RADIUS: f64 = 20_038.0;
+
+/// So many units of a coordinate make a degree: a unit is about a centimetre.
+pub const PER_DEGREE: f64 = 1e7;
+
+/// A point on the earth, in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Point {
+    pub lat: i32,
+    pub lng: i32,
+}
+
+impl Point {
+    /// A point in degrees; `None` if there is none.
+    pub fn of(lat: f64, lng: f64) -> Option<Self> {
+        let unit = |degrees: f64, most: f64| (degrees.abs() <= most).then(|| (degrees * PER_DEGREE).round() as i32);
+        Some(Self { lat: unit(lat, 90.0)?, lng: unit(lng, 180.0)? })
+    }
+}
+
+/// A part of the earth between two parallels and two meridians, its edges included. `west` beyond `east`: it crosses the
+/// date line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    pub south_west: Point,
+    pub north_east: Point,
+}
+
+/// Where a search looks around.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Near {
+    pub point: Point,
+    /// In metres.
+    pub radius: u32,
+    /// `near` and `radius` as received.
+    text: Box<str>,
+    radius_text: Boxed,
+}
+
+/// The query of a search in canonical form.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SearchQuery {
+    /// `q` as received, and its words.
+    pub text: Boxed,
+    pub words: Vec<Box<str>>,
+    pub near: Option<Near>,
+    pub bounds: Option<Bounds>,
+    bounds_text: Boxed,
+    /// Filters, page and page size.
+    pub list: ListQuery,
+}
+
+impl SearchQuery {
+    /// Reads a raw query string; an empty value is as if absent.
+    ///
+    /// # Errors
+    /// When a parameter is unknown, malformed or repeated with different values.
+    pub fn parse(raw: &str) -> Result<Self, QueryError> {
+        let [q, near, radius, bbox, sport, state, city, since, page, per_page] = known_only(raw, &KNOWN, NAMED)?;
+        let (list, _) = list_of([page, per_page, sport, state, city, since])?;
+        let text = boxed(q);
+        let words = text.as_deref().map(words).transpose()?.unwrap_or_default();
+        let bounds = bbox.as_deref().map(bounds).transpose()?;
+        let near = match (boxed(near), boxed(radius)) {
+            (Some(text), radius_text) => Some(Near {
+                point: point(&text)?,
+                radius: radius_text.as_deref().map_or(Ok(RADIUS), metres)?,
+                text,
+                radius_text,
+            }),
+            (None, Some(radius)) => return Err(bad("radius", &radius, "together with near=LAT,LNG")),
+            (None, None) => None,
+        };
+        Ok(Self { text, words, near, bounds, bounds_text: boxed(bbox), list })
+    }
+
+    /// Whether it looks for anything.
+    pub fn is_empty(&self) -> bool {
+        self.filters().next().is_none()
+    }
+
+    /// What it looks for, by parameter name, in the documented order.
+    pub fn filters(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.own_filters().chain(self.list.filters())
+    }
+
+    /// The same without the filters of a list.
+    pub fn own_filters(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let near = self.near.as_ref();
+        let values = [
+            ("q", self.text.as_deref()),
+            ("near", near.map(|near| &*near.text)),
+            ("radius", near.and_then(|near| near.radius_text.as_deref())),
+            ("bbox", self.bounds_text.as_deref()),
+        ];
+        values.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// What it weighs as a key, in bytes, about.
+    pub fn weight(&self) -> usize {
+        2 * self.own_filters().map(|(_, value)| value.len()).sum::<usize>() + self.list.weight() + 128
+    }
+
+    /// Appends path and canonical query of another page of the same search.
+    pub fn write(&self, page: u64, out: &mut String) {
+        path_and_query("/search.json", self.filters(), page, self.list.per_page, out);
+    }
+}
+
+fn bad(parameter: &'static str, value: &str, expected: &'static str) -> QueryError {
+    QueryError::BadValue { parameter, value: value.to_owned(), expected }
+}
+
+fn words(text: &str) -> Result<Vec<Box<str>>, QueryError> {
+    let mut words = Vec::new();
+    if text.chars().count() <= MOST_CHARACTERS {
+        each_word(&folded(text), false, |word| words.push(word.into()));
+        if (1..=MOST_WORDS).contains(&words.len()) {
+            return Ok(words);
+        }
+    }
+    Err(bad("q", text, "1 to 8 words, with at most 100 characters in all"))
+}
+
+/// Numbers with commas between them, in degrees or kilometres.
+fn numbers<const N: usize>(text: &str) -> Option<[f64; N]> {
+    let mut numbers = [0.0; N];
+    let mut parts = text.split(',');
+    for number in &mut numbers {
+        let part = parts.next()?.trim();
+        // Not every number of Rust is one here: `inf`, `nan`.
+        let is_number = part.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+        *number = part.parse().ok().filter(|_| is_number)?;
+    }
+    parts.next().is_none().then_some(numbers)
+}
+
+fn point(text: &str) -> Result<Point, QueryError> {
+    let point = numbers(text).and_then(|[lat, lng]| Point::of(lat, lng));
+    point.ok_or_else(|| bad("near", text, "LAT,LNG in degrees, for example 30.27,-97.74"))
+}
+
+fn bounds(text: &str) -> Result<Bounds, QueryError> {
+    let bounds = numbers(text).and_then(|[west, south, east, north]| {
+        let (south_west, north_east) = (Point::of(south, west)?, Point::of(north, east)?);
+        (south_west.lat <= north_east.lat).then_some(Bounds { south_west, north_east })
+    });
+    bounds.ok_or_else(|| bad("bbox", text, "W,S,E,N in degrees with S below N, for example -107,26,-94,37"))
+}
+
+fn metres(text: &str) -> Result<u32, QueryError> {
+    let metres = numbers(text).filter(|[km]| (0.001..=LARGEST_RADIUS).contains(km));
+    let metres = metres.map(|[km]| (km * 1000.0).round() as u32);
+    metres.ok_or_else(|| bad("radius", text, "a number of kilometres from 0.001 to 20038"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(raw: &str) -> SearchQuery {
+        SearchQuery::parse(raw).unwrap_or_else(|error| panic!("{raw}: {error}"))
+    }
+
+    fn canonical(raw: &str) -> String {
+        let query = parse(raw);
+        let mut text = String::new();
+        query.write(query.list.page, &mut text);
+        text
+    }
+
+    #[test]
+    fn a_query_is_read_into_words_places_and_filters() {
+        let query = parse("q=Golf+%22Pe%C3%B1a%22&near=30.27,-97.74&sport=golf&page=2&per_page=1000&city=");
+        assert_eq!(query.words, ["golf".into(), Box::<str>::from("pena")]);
+        let near = query.near.as_ref().unwrap();
+        assert_eq!((near.point, near.radius), (Point { lat: 302_700_000, lng: -977_400_000 }, 50_000));
+        assert_eq!((query.list.page, query.list.per_page), (2, 100));
+        let filters: Vec<_> = query.filters().collect();
+        assert_eq!(filters, [("q", "Golf \"Peña\""), ("near", "30.27,-97.74"), ("sport", "golf")]);
+        let over = parse("bbox=170,-90,-170,90").bounds.unwrap();
+        assert!(over.south_west.lng > over.north_east.lng);
+        assert_eq!(parse("near=+1+,+2&radius=1e1").near.unwrap().radius, 10_000);
+        assert!(parse("page=3&q=").is_empty() && !parse("modified_since=2026-01-01").is_empty());
+    }
+
+    #[test]
+    fn the_canonical_query_asks_the_same() {
+        for (raw, text) in [
+            ("per_page=50&q=a%20b&page=1", "/search.json?q=a%20b"),
+            ("state=x&radius=5&near=1,2&page=3", "/search.json?near=1%2C2&radius=5&state=x&page=3"),
+            ("bbox=1,2,3,4&per_page=7", "/search.json?bbox=1%2C2%2C3%2C4&per_page=7"),
+        ] {
+            assert_eq!(canonical(raw), text);
+            assert_eq!(parse(&text["/search.json?".len()..]), parse(raw));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_searched_is_refused_by_name() {
+        let long = format!("q={}", "x".repeat(101));
+        for (raw, named) in [
+            (long.as_str(), "`q`"),
+            ("q=1+2+3+4+5+6+7+8+9", "8 words"),
+            ("q=%2B-%27", "`q`"),
+            ("near=1", "`near`"),
+            ("near=91,0", "`near`"),
+            ("near=1,181", "`near`"),
+            ("near=1,nan", "`near`"),
+            ("near=1,2,3", "`near`"),
+            ("near=1,2&radius=0", "`radius`"),
+            ("near=1,2&radius=inf", "`radius`"),
+            ("near=1,2&radius=20039", "`radius`"),
+            ("radius=5&q=a", "near=LAT,LNG"),
+            ("bbox=1,2,3", "`bbox`"),
+            ("bbox=1,5,3,4", "`bbox`"),
+            ("q=a&q=b", "twice"),
+            ("q=a&page=0", "`page`"),
+            ("q=a&query=b", "`query`"),
+            ("q=a&snapshot=b", "`snapshot`"),
+            ("modified_since=soon", "`modified_since`"),
+        ] {
+            let error = SearchQuery::parse(raw).unwrap_err().to_string();
+            assert!(error.contains(named), "{raw}: {error}");
+        }
+        assert_eq!(parse(&long[..102]).words.len(), 1);
+        assert_eq!(parse("q=1+2+3+4+5+6+7+8").words.len(), 8);
+    }
+}

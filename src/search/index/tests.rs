@@ -1,0 +1,263 @@
+use super::*;
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Envelope;
+use crate::snapshot::content::Content;
+use crate::snapshot::membership::Evidence;
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(crate) fn dataset(listings: &[Value]) -> Dataset {
+    let summary = |(id, listing): (u64, &Value)| {
+        let mut listing = listing.clone();
+        listing["id"] = id.into();
+        let raw = Bytes::from(listing.to_string());
+        Summary { id: ListingId(id), hash: ContentHash::of(&raw), raw }
+    };
+    let count = |sport: &str| listings.iter().filter(|listing| listing["sport"] == sport).count();
+    let term = |sport| json!({"slug": sport, "name": sport, "count": count(sport)});
+    let sports = json!([term("golf"), term("ice-hockey")]).to_string();
+    let taxonomies = [Arc::from(sports), Arc::from("[]"), Arc::from("[]")];
+    let summaries = (1..).zip(listings).map(summary).collect();
+    Dataset::build(Content { envelope: Envelope::default(), taxonomies, summaries }, &Evidence::new()).unwrap()
+}
+
+fn search(dataset: &Dataset, raw: &str) -> Hits {
+    found(dataset, &SearchQuery::parse(raw).unwrap()).unwrap()
+}
+
+fn found(dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
+    let index = SearchIndex::of(dataset).unwrap();
+    index.find(dataset, query, &index.plan(query))
+}
+
+/// The ids of the page, which are one more than the positions.
+fn ids(dataset: &Dataset, raw: &str) -> Vec<u32> {
+    search(dataset, raw).page.iter().map(|hit| hit.position + 1).collect()
+}
+
+/// What one word is worth in a listing, by comparing it with each of the listing's words.
+fn naive_rank(listing: &Value, word: &str) -> Option<u8> {
+    let mut best = None;
+    for (field, in_name) in [("name", true), ("city", false), ("state", false), ("sport", false)] {
+        each_word(&folded(listing[field].as_str().unwrap_or_default()), true, |own| {
+            let letters = word.chars().filter(|letter| letter.is_alphabetic()).count();
+            let rank = match (own == word, own.starts_with(word)) {
+                (true, _) if in_name => Some(0),
+                (_, true) if in_name => Some(1),
+                (_, true) => Some(2),
+                _ => (letters >= 5 && super::super::words::tests::is_one_error(word, own)).then_some(3),
+            };
+            best = best.into_iter().chain(rank).min();
+        });
+    }
+    best
+}
+
+fn naive_degrees(value: &Value, most: f64) -> Option<f64> {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    number.filter(|number| number.abs() <= most)
+}
+
+/// The formula with vectors, which is another one than the index has.
+fn naive_metres(from: (f64, f64), to: (f64, f64)) -> f64 {
+    let vector = |(lat, lng): (f64, f64)| {
+        let (lat, lng) = (lat.to_radians(), lng.to_radians());
+        [lat.cos() * lng.cos(), lat.cos() * lng.sin(), lat.sin()]
+    };
+    let (a, b) = (vector(from), vector(to));
+    let chord = (0..3).map(|at| (a[at] - b[at]).powi(2)).sum::<f64>().sqrt();
+    2.0 * 6_371_008.8 * (chord / 2.0).min(1.0).asin()
+}
+
+fn listing() -> impl Strategy<Value = Value> {
+    let word = prop_oneof![
+        Just("Golf"),
+        Just("golfs"),
+        Just("GÓLF"),
+        Just("Peña's"),
+        Just("pena"),
+        Just("Straße"),
+        Just("strasse"),
+        Just("Łódź"),
+        Just("lodz"),
+        Just("riverside"),
+        Just("Rivreside"),
+        Just("o’hare"),
+        Just("ohare"),
+        Just("東京"),
+        Just("12345"),
+        Just("12346"),
+        Just("<b>\"&"),
+        Just("\u{202e}golf"),
+        Just(""),
+    ];
+    let text = prop_oneof![
+        9 => proptest::collection::vec(word, 0..4).prop_map(|words| Value::from(words.join(" "))),
+        1 => prop_oneof![Just(Value::Null), Just(json!(7)), Just(json!(["golf"])), Just(json!({"golf": "golf"}))],
+    ];
+    let degrees = |most: f64| {
+        prop_oneof![
+            6 => (-most..=most).prop_map(Value::from),
+            // Neighbours, and the date line.
+            4 => (0_u8..4).prop_map(move |step| Value::from([most - 0.001, -most + 0.001, 1.0, 1.0001][usize::from(step)])),
+            1 => (-most..=most).prop_map(|number| Value::from(number.to_string())),
+            1 => prop_oneof![Just(Value::Null), Just(json!(most + 0.1)), Just(json!("north")), Just(json!([1]))],
+        ]
+    };
+    let sport = prop_oneof![Just("golf"), Just("ice-hockey")];
+    (text.clone(), text.clone(), text, sport, degrees(90.0), degrees(180.0)).prop_map(
+        |(name, city, state, sport, lat, lng)| {
+            json!({"name": name, "city": city, "state": state, "sport": sport, "lat": lat, "lng": lng})
+        },
+    )
+}
+
+fn queries() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        "[a-z]{1,3}",
+        Just("golf".to_owned()),
+        Just("golfs".to_owned()),
+        Just("riverside".to_owned()),
+        Just("PEÑAS".to_owned()),
+        Just("o'hare".to_owned()),
+        Just("lodz".to_owned()),
+        Just("strase".to_owned()),
+        Just("hocky".to_owned()),
+        Just("東".to_owned()),
+        Just("12345".to_owned()),
+        Just("hare".to_owned()),
+    ];
+    let q = proptest::collection::vec(word, 1..4).prop_map(|words| format!("q={}", words.join("+")));
+    let lat = prop_oneof![-90.0..=90.0_f64, Just(1.0), Just(90.0)];
+    let lng = prop_oneof![-180.0..=180.0_f64, Just(1.0), Just(180.0), Just(-180.0)];
+    let near = (lat.clone(), lng.clone(), 0.0..7.3_f64).prop_map(|(lat, lng, exponent)| {
+        format!("near={lat},{lng}&radius={}", (10_f64.powf(exponent) / 1000.0).clamp(0.001, 20_038.0))
+    });
+    let bbox = (lat.clone(), lng.clone(), lat, lng)
+        .prop_map(|(lat, lng, other, more)| format!("bbox={lng},{},{more},{}", lat.min(other), lat.max(other)));
+    let sport = prop_oneof![Just("sport=golf".to_owned()), Just("sport=ice-hockey".to_owned())];
+    use proptest::option::of as some;
+    (some(q), some(near), some(bbox), some(sport), 1_u8..4, 1_u8..40).prop_map(|(q, near, bbox, sport, page, size)| {
+        let parts = [q, near, bbox, sport, Some(format!("page={page}&per_page={size}"))];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("&")
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_what_a_walk_over_all_listings_finds(
+        listings in proptest::collection::vec(listing(), 0..60), raw in queries(),
+    ) {
+        let dataset = dataset(&listings);
+        let query = SearchQuery::parse(&raw).unwrap();
+        let parameters: Vec<(&str, &str)> = raw.split('&').map(|pair| pair.split_once('=').unwrap()).collect();
+        let numbers = |name: &str| {
+            let value = parameters.iter().find(|(own, _)| *own == name)?.1;
+            Some(value.split(',').map(|part| part.parse().unwrap()).collect::<Vec<f64>>())
+        };
+        let mut expected: Vec<(f64, u32)> = Vec::new();
+        let mut unsure = false;
+        for (position, listing) in (0..).zip(&listings) {
+            if query.list.slugs[0].as_deref().is_some_and(|slug| listing["sport"] != slug) {
+                continue;
+            }
+            let ranks: Option<Vec<u8>> = query.words.iter().map(|word| naive_rank(listing, word)).collect();
+            let Some(ranks) = ranks else { continue };
+            let place = naive_degrees(&listing["lat"], 90.0).zip(naive_degrees(&listing["lng"], 180.0));
+            if let Some(bbox) = numbers("bbox") {
+                let Some((lat, lng)) = place else { continue };
+                let [west, south, east, north] = bbox[..] else { panic!("four") };
+                let beside = if west > east { lng >= west || lng <= east } else { west <= lng && lng <= east };
+                unsure |= [lng - west, lng - east, lat - south, lat - north].iter().any(|gap| gap.abs() < 2e-7 && *gap != 0.0);
+                if !beside || lat < south || lat > north {
+                    continue;
+                }
+            }
+            if let Some(near) = numbers("near") {
+                let Some(place) = place else { continue };
+                let (metres, radius) = (naive_metres((near[0], near[1]), place), numbers("radius").unwrap()[0] * 1000.0);
+                unsure |= (metres - radius).abs() < 0.6;
+                if metres > radius {
+                    continue;
+                }
+                expected.push((metres, position));
+            } else {
+                expected.push((ranks.into_iter().map(f64::from).sum(), position));
+            }
+        }
+        // Rounding decides at an edge.
+        prop_assume!(!unsure);
+        expected.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        let found = found(&dataset, &query).unwrap();
+        prop_assert_eq!(found.total, expected.len() as u64);
+        let size = usize::from(query.list.per_page);
+        let page: Vec<_> = expected.iter().skip((query.list.page as usize - 1) * size).take(size).collect();
+        prop_assert_eq!(found.page.len(), page.len());
+        for (hit, (value, position)) in found.page.iter().zip(page) {
+            if query.near.is_some() {
+                prop_assert!((f64::from(hit.metres.unwrap()) - value).abs() < 1.0, "{:?} and {}", hit, value);
+                let same = expected.iter().any(|(metres, at)| *at == hit.position && (metres - value).abs() < 0.1);
+                prop_assert!(same, "{:?} and {}", hit, position);
+            } else {
+                prop_assert_eq!(*hit, Hit { position: *position, metres: None });
+            }
+        }
+    }
+}
+
+#[test]
+fn an_exact_word_in_the_name_comes_before_a_prefix_another_field_and_an_error() {
+    let dataset = dataset(&[
+        json!({"name": "Rivreside", "city": "A"}),
+        json!({"name": "Park", "city": "Riverside"}),
+        json!({"name": "Riversides", "city": "A"}),
+        json!({"name": "The Riverside", "city": "A"}),
+        json!({"name": "Riverside", "city": "Riverside"}),
+        json!({"name": "Riverbank"}),
+    ]);
+    assert_eq!(ids(&dataset, "q=riverside"), [4, 5, 3, 2, 1]);
+    assert_eq!(ids(&dataset, "q=riv"), [1, 3, 4, 5, 6, 2]);
+    assert_eq!(ids(&dataset, "q=park+riverside"), [2], "all words must match");
+    assert_eq!(ids(&dataset, "q=riverside&per_page=2&page=2"), [3, 2]);
+    assert_eq!(search(&dataset, "q=riverside&page=9").total, 5);
+    assert!(ids(&dataset, "q=riverside&page=18446744073709551615").is_empty());
+    assert!(ids(&dataset, "q=rivre").contains(&1) && ids(&dataset, "q=parc").is_empty(), "four letters have no error");
+}
+
+#[test]
+fn listings_of_one_place_keep_the_origins_order_and_those_without_a_place_are_never_near() {
+    let dataset = dataset(&[
+        json!({"name": "a", "lat": 30.0, "lng": -97.0}),
+        json!({"name": "b", "lat": null, "lng": -97.0}),
+        json!({"name": "c", "lat": "30.0", "lng": "-97.0"}),
+        json!({"name": "d", "lat": 30.001, "lng": -97.0}),
+        json!({"name": "e", "lat": 300, "lng": -97.0}),
+        json!({"name": "f"}),
+    ]);
+    let found = search(&dataset, "near=30,-97&radius=20000");
+    assert_eq!(found.page.iter().map(|hit| hit.position).collect::<Vec<_>>(), [0, 2, 3]);
+    assert_eq!(found.page.iter().map(|hit| hit.metres).collect::<Vec<_>>(), [Some(0), Some(0), Some(111)]);
+    assert_eq!(ids(&dataset, "bbox=-180,-90,180,90"), [1, 3, 4]);
+    assert_eq!(search(&dataset, "near=30,-97&radius=0.1").total, 2);
+}
+
+#[test]
+fn a_field_without_end_is_read_at_its_start() {
+    let name = format!("{}end", "é ".repeat(MOST_OF_A_FIELD));
+    let dataset = dataset(&[json!({"name": name})]);
+    assert!(ids(&dataset, "q=end").is_empty() && ids(&dataset, "q=e") == [1]);
+}
+
+#[test]
+fn a_slug_that_nothing_has_is_named() {
+    let dataset = dataset(&[json!({"name": "a", "sport": "golf"})]);
+    let find = |raw: &str| found(&dataset, &SearchQuery::parse(raw).unwrap());
+    assert_eq!(find("sport=golf").unwrap().total, 1);
+    let why = find("q=a&sport=polo").unwrap_err();
+    assert!(why.to_string().contains("polo") && matches!(why, Unselected::Unknown { .. }), "{why}");
+    // No listing has a time.
+    assert_eq!(find("modified_since=2026-01-01").unwrap_err(), Unselected::Modified);
+}

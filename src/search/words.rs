@@ -1,0 +1,356 @@
+//! The words of all listings, sorted, and where each of them occurs.
+//!
+//! A list of occurrences is the distances between their positions, each in as few bytes as it needs. A prefix is a range
+//! of words. Words with one typing error are found by looking, letter by letter, which words go on rightly after the
+//! error: some hundred bisections, however many words there are. Callers: [`super::index`].
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use foldhash::fast::RandomState;
+
+/// A word with fewer letters than this is never taken for a typing error.
+const LETTERS_FOR_AN_ERROR: usize = 5;
+
+/// Sorted words with their occurrences.
+pub(super) struct Words {
+    /// All words, one after the other.
+    text: Box<str>,
+    /// Where the text of each word and its occurrences begin, and where the last ones end.
+    starts: Box<[(u32, u32)]>,
+    occurrences: Box<[u8]>,
+}
+
+/// More words or occurrences than 32 bits count.
+#[derive(Debug, thiserror::Error)]
+#[error("the listings have too many words for an index")]
+pub struct TooManyWords;
+
+/// How a word of a listing matches a word of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    Exact,
+    Prefix,
+    Error,
+}
+
+/// The words that match one word of a query, in ranges that share none.
+pub(super) type Matching = Vec<(Range<usize>, Match)>;
+
+/// Collects the words of listings.
+#[derive(Default)]
+pub(super) struct WordCollector {
+    numbers: HashMap<Box<str>, u32, RandomState>,
+    /// Words by number, in the order of the listings: twice the number, plus one if the name has no such word.
+    tokens: Vec<u32>,
+    /// Where the words of each listing end.
+    ends: Vec<usize>,
+}
+
+impl WordCollector {
+    /// Adds a word of the listing that comes next.
+    pub(super) fn add(&mut self, word: &str, in_name: bool) {
+        let number = match self.numbers.get(word) {
+            Some(number) => *number,
+            None => {
+                // Checked at the end.
+                let number = self.numbers.len() as u32;
+                self.numbers.insert(word.into(), number);
+                number
+            }
+        };
+        self.tokens.push(number << 1 | u32::from(!in_name));
+    }
+
+    /// The listing has no more words.
+    pub(super) fn end_listing(&mut self) {
+        let start = self.ends.last().copied().unwrap_or(0);
+        self.tokens[start..].sort_unstable();
+        let mut kept = start;
+        for at in start..self.tokens.len() {
+            // A word in the name comes before the same one elsewhere.
+            if kept == start || self.tokens[kept - 1] >> 1 != self.tokens[at] >> 1 {
+                self.tokens[kept] = self.tokens[at];
+                kept += 1;
+            }
+        }
+        self.tokens.truncate(kept);
+        self.ends.push(kept);
+    }
+
+    /// Sorts the words.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn finish(self) -> Result<Words, TooManyWords> {
+        let Self { numbers, tokens, ends } = self;
+        if numbers.len() > (u32::MAX >> 1) as usize {
+            return Err(TooManyWords);
+        }
+        let mut sorted: Vec<(Box<str>, u32)> = numbers.into_iter().collect();
+        sorted.sort_unstable();
+        let occurrences = |see: &mut dyn FnMut(usize, u64)| {
+            let mut last = vec![0_u32; sorted.len()];
+            let mut start = 0;
+            for (position, end) in (0_u32..).zip(&ends) {
+                for token in &tokens[start..*end] {
+                    let number = (token >> 1) as usize;
+                    see(number, u64::from(position - last[number]) << 1 | u64::from(token & 1));
+                    last[number] = position;
+                }
+                start = *end;
+            }
+        };
+        let mut sizes = vec![0_usize; sorted.len()];
+        occurrences(&mut |number, value| sizes[number] += length(value));
+        let (mut starts, mut places) = (Vec::with_capacity(sorted.len() + 1), vec![0_usize; sorted.len()]);
+        let (mut of_text, mut of_occurrences) = (0, 0);
+        let checked = |at: usize| u32::try_from(at).map_err(|_| TooManyWords);
+        for (word, number) in &sorted {
+            starts.push((checked(of_text)?, checked(of_occurrences)?));
+            places[*number as usize] = of_occurrences;
+            of_text += word.len();
+            of_occurrences += sizes[*number as usize];
+        }
+        starts.push((checked(of_text)?, checked(of_occurrences)?));
+        drop(sizes);
+        let mut bytes = vec![0; of_occurrences];
+        occurrences(&mut |number, value| {
+            let place = &mut places[number];
+            put(&mut bytes, place, value);
+        });
+        let text = sorted.iter().map(|(word, _)| &**word).collect::<String>().into_boxed_str();
+        Ok(Words { text, starts: starts.into(), occurrences: bytes.into() })
+    }
+}
+
+/// How many bytes a value takes: seven bits in each.
+fn length(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+fn put(out: &mut [u8], place: &mut usize, mut value: u64) {
+    while value > 0x7f {
+        out[*place] = value as u8 | 0x80;
+        *place += 1;
+        value >>= 7;
+    }
+    out[*place] = value as u8;
+    *place += 1;
+}
+
+impl Words {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    fn word(&self, at: usize) -> &str {
+        &self.text[self.starts[at].0 as usize..self.starts[at + 1].0 as usize]
+    }
+
+    /// Memory in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len() + size_of_val(&*self.starts) + self.occurrences.len()
+    }
+
+    /// The words that match a word of a query.
+    pub(super) fn matching(&self, word: &str) -> Matching {
+        let prefix = self.prefixed(0..self.len(), word);
+        let mut found = Vec::new();
+        let is_there = !prefix.is_empty() && self.word(prefix.start) == word;
+        if is_there {
+            found.push((prefix.start..prefix.start + 1, Match::Exact));
+        }
+        found.push((prefix.start + usize::from(is_there)..prefix.end, Match::Prefix));
+        if word.chars().filter(|letter| letter.is_alphabetic()).count() >= LETTERS_FOR_AN_ERROR {
+            let others = self.with_one_error(word).into_iter().filter(|at| !prefix.contains(at));
+            found.extend(others.map(|at| (at..at + 1, Match::Error)));
+        }
+        found
+    }
+
+    /// How many bytes of occurrences ranges of words have.
+    pub(super) fn work(&self, ranges: &Matching) -> usize {
+        ranges.iter().map(|(range, _)| (self.starts[range.end].1 - self.starts[range.start].1) as usize).sum()
+    }
+
+    /// Shows the positions of the listings that have a word, and whether it is elsewhere than in the name.
+    pub(super) fn each_occurrence(&self, at: usize, mut see: impl FnMut(u32, bool)) {
+        let (mut position, mut value, mut shift) = (0_u32, 0_u64, 0);
+        for byte in &self.occurrences[self.starts[at].1 as usize..self.starts[at + 1].1 as usize] {
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                position += (value >> 1) as u32;
+                see(position, value & 1 == 1);
+                (value, shift) = (0, 0);
+            } else {
+                shift += 7;
+            }
+        }
+    }
+
+    /// The words of a range that begin with `prefix`.
+    fn prefixed(&self, range: Range<usize>, prefix: &str) -> Range<usize> {
+        let is_before = |at: usize| self.word(at) < prefix;
+        let begins_or_before = |at: usize| self.word(at) < prefix || self.word(at).starts_with(prefix);
+        let start = bisect(range.clone(), is_before);
+        start..bisect(start..range.end, begins_or_before)
+    }
+
+    /// The words that differ from `word` in one typing error: a letter too much, too little or wrong, or two letters in the
+    /// wrong order.
+    fn with_one_error(&self, word: &str) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut find = |range: &Range<usize>, candidate: &str| {
+            let at = bisect(range.clone(), |at| self.word(at) < candidate);
+            if range.contains(&at) && self.word(at) == candidate && candidate != word {
+                found.push(at);
+            }
+        };
+        // The words that begin as `word` does up to here.
+        let mut alike = 0..self.len();
+        let ends = word.char_indices().map(|(at, _)| at).chain([word.len()]);
+        for at in ends {
+            let (before, rest) = word.split_at(at);
+            let mut letters = rest.chars();
+            let (first, after) = (letters.next(), letters.as_str());
+            let second = letters.next();
+            if first.is_some() {
+                find(&alike, &format!("{before}{after}"));
+            }
+            if let (Some(first), Some(second)) = (first, second) {
+                find(&alike, &format!("{before}{second}{first}{}", letters.as_str()));
+            }
+            let mut next = alike.start;
+            while next < alike.end {
+                let Some(letter) = self.word(next)[at..].chars().next() else {
+                    next += 1;
+                    continue;
+                };
+                let begun = format!("{before}{letter}");
+                let these = next..bisect(next..alike.end, |at| self.word(at).starts_with(&begun));
+                next = these.end;
+                find(&these, &format!("{begun}{rest}"));
+                if first.is_some() {
+                    find(&these, &format!("{begun}{after}"));
+                }
+            }
+            if let Some(first) = first {
+                alike = self.prefixed(alike, &format!("{before}{first}"));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// The first place of a range where `holds` ends to hold.
+fn bisect(range: Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if holds(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn collected(listings: &[Vec<(String, bool)>]) -> Words {
+        let mut collector = WordCollector::default();
+        for listing in listings {
+            listing.iter().for_each(|(word, in_name)| collector.add(word, *in_name));
+            collector.end_listing();
+        }
+        collector.finish().unwrap()
+    }
+
+    /// Whether one error leads from one word to the other: their optimal string alignment distance is 1.
+    pub(crate) fn is_one_error(one: &str, other: &str) -> bool {
+        let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+        let mut rows = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
+        for i in 0..=a.len() {
+            for j in 0..=b.len() {
+                rows[i][j] = if i == 0 || j == 0 {
+                    i + j
+                } else {
+                    let cost = usize::from(a[i - 1] != b[j - 1]);
+                    let least = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + cost);
+                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                    if swapped { least.min(rows[i - 2][j - 2] + 1) } else { least }
+                };
+            }
+        }
+        rows[a.len()][b.len()] == 1
+    }
+
+    proptest! {
+        #[test]
+        fn occurrences_come_back_as_they_were_given(
+            listings in proptest::collection::vec(proptest::collection::vec(("[ab]{1,2}", any::<bool>()), 0..6), 0..300),
+        ) {
+            let mut expected: BTreeMap<String, BTreeMap<u32, bool>> = BTreeMap::new();
+            for (position, listing) in (0..).zip(&listings) {
+                for (word, in_name) in listing {
+                    let elsewhere = expected.entry(word.clone()).or_default().entry(position).or_insert(true);
+                    *elsewhere &= !in_name;
+                }
+            }
+            let words = collected(&listings);
+            prop_assert_eq!(words.len(), expected.len());
+            for (at, (word, occurrences)) in expected.iter().enumerate() {
+                prop_assert_eq!(words.word(at), word);
+                let mut found = BTreeMap::new();
+                words.each_occurrence(at, |position, elsewhere| assert!(found.insert(position, elsewhere).is_none()));
+                prop_assert_eq!(&found, occurrences);
+            }
+        }
+
+        #[test]
+        fn words_match_as_a_walk_over_all_of_them_says(
+            vocabulary in proptest::collection::btree_set("[abé]{1,7}", 1..80),
+            word in "[abé]{1,7}",
+        ) {
+            let listing = vocabulary.iter().map(|word| (word.clone(), true)).collect();
+            let words = collected(&[listing]);
+            let mut found = BTreeMap::new();
+            for (range, kind) in words.matching(&word) {
+                for at in range {
+                    prop_assert!(found.insert(words.word(at).to_owned(), kind).is_none(), "twice");
+                }
+            }
+            let allows_errors = word.chars().count() >= LETTERS_FOR_AN_ERROR;
+            for other in &vocabulary {
+                let expected = if *other == word {
+                    Some(Match::Exact)
+                } else if other.starts_with(&word) {
+                    Some(Match::Prefix)
+                } else {
+                    (allows_errors && is_one_error(&word, other)).then_some(Match::Error)
+                };
+                prop_assert_eq!(found.get(other).copied(), expected, "{}", other);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_take_as_few_bytes_as_they_need() {
+        for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX) << 1 | 1] {
+            let (mut bytes, mut place) = ([0; 10], 0);
+            put(&mut bytes, &mut place, value);
+            assert_eq!(place, length(value), "{value}");
+        }
+        let texts: BTreeSet<&str> = ["golf", "goal"].into();
+        assert!(texts.iter().all(|text| is_one_error("golfs", text) == (*text == "golf")));
+    }
+}
