@@ -20,7 +20,7 @@ use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
 use crate::limit::Decision;
 use crate::mirror::details::Details;
-use crate::pages::{DetailShown, Unrendered};
+use crate::pages::{DetailShown, Material, Unrendered};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{EntityTag, Precondition};

@@ -278,7 +278,7 @@ impl KnownDetails for Details {
             drop(index);
             drop(waiting);
             for id in some {
-                self.0.cache.forget(&Key::Detail(*id));
+                self.0.cache.forget_detail(*id);
             }
         }
         self.0.disturbed.fetch_add(1, Ordering::AcqRel);
