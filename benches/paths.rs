@@ -14,7 +14,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use grandstand::answer::admit::{Rules, View, admit};
 use grandstand::answer::compose::{Asked, ConstantHeaders, FromSnapshot};
-use grandstand::answer::head::Lines;
+use grandstand::answer::write::Persistence;
 use grandstand::api::page::Envelope;
 use grandstand::api::query::Parameters;
 use grandstand::api::route::Route;
@@ -157,7 +157,7 @@ fn heads(c: &mut Criterion) {
     let limit = limiter.admit(IpAddr::V4(Ipv4Addr::LOCALHOST), Monotonic::from_nanos(1));
     let link = "<http://mirror.test/api/listings.json?page=2>; rel=\"next\"".parse().unwrap();
     let tag = EntityTag::parse(TAG.as_bytes()).unwrap();
-    let reply = Reply::new("{\"items\":[0]}".repeat(1000), Some(tag), Some(link), 1);
+    let reply = Arc::new(Reply::new("{\"items\":[0]}".repeat(1000), Some(tag), Some(link), 1));
     for (name, fields, coding) in [
         ("identity", vec![], Coding::Identity),
         ("gzip", vec![], Coding::Gzip),
@@ -165,17 +165,23 @@ fn heads(c: &mut Criterion) {
     ] {
         let headers = headers(&fields);
         let conditional = !headers.is_empty();
-        let asked = Asked { coding, conditional, ..Asked::of(&Method::GET, &headers, limit) };
-        let found = FromSnapshot { reply: &reply, published: &published, forwarded: None, pinned: false };
+        let asked = Asked { coding, conditional, ..Asked::of(&Method::GET, &headers, limit, now.into()) };
+        let found = || FromSnapshot {
+            reply: Arc::clone(&reply),
+            published: Arc::clone(&published),
+            forwarded: None,
+            pinned: false,
+        };
         let mut buffer = Vec::new();
         group.bench_function(name, |b| {
             b.iter(|| {
-                let lines = Lines::new(std::mem::take(&mut buffer));
-                buffer = black_box(constant_headers.snapshot(black_box(asked), found, now, lines)).head.into_buffer();
+                let answer = constant_headers.snapshot(black_box(asked), found());
+                constant_headers.http1(&answer, Persistence::KeepAlive, &mut buffer);
+                buffer.len()
             });
         });
         group.bench_function(format!("{name}, for HTTP/2"), |b| {
-            b.iter(|| constant_headers.snapshot(black_box(asked), found, now, HeaderMap::new()));
+            b.iter(|| constant_headers.http2(&constant_headers.snapshot(black_box(asked), found())));
         });
     }
     group.finish();

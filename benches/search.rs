@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grandstand::api::query::search::SearchQuery;
-use grandstand::search::index::Index;
+use grandstand::search::index::SearchIndex;
 use grandstand::snapshot::dataset::Dataset;
 use grandstand::snapshot::membership::Evidence;
 
@@ -88,7 +88,7 @@ fn searches(c: &mut Criterion) {
         let dataset = Dataset::build(content, &Evidence::new()).unwrap();
         let snapshot = resident().saturating_sub(before);
         let (before, began) = (resident(), Instant::now());
-        let index = Index::of(&dataset).unwrap();
+        let index = SearchIndex::of(&dataset).unwrap();
         let took = began.elapsed();
         println!(
             "{listings} listings, {} words: made in {took:.0?}; {} bytes per listing, {:.1} % of the snapshot's {}; {} more resident",
@@ -102,10 +102,15 @@ fn searches(c: &mut Criterion) {
         for (kind, name) in KINDS.into_iter().enumerate() {
             let queries: Vec<SearchQuery> =
                 (0..100).map(|_| SearchQuery::parse(&query(kind, &mut dice, words)).unwrap()).collect();
-            let short = queries.iter().filter(|query| index.is_short(query)).count();
+            let short = queries.iter().filter(|query| index.plan(query).is_short).count();
             println!("{name}: {short} of 100 are short");
             let mut next = queries.iter().cycle();
-            group.bench_function(name, |b| b.iter(|| index.find(&dataset, next.next().unwrap()).unwrap().total));
+            group.bench_function(name, |b| {
+                b.iter(|| {
+                    let query = next.next().unwrap();
+                    index.find(&dataset, query, &index.plan(query)).unwrap().total
+                });
+            });
         }
         group.finish();
     }

@@ -81,7 +81,7 @@ fn reply(status: StatusCode, content_type: &str, body: impl Into<Vec<u8>>) -> Re
     response
 }
 
-fn json_reply(status: StatusCode, value: &serde_json::Value) -> Reply {
+fn json_reply(status: StatusCode, value: &impl serde::Serialize) -> Reply {
     let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
     text.push(b'\n');
     reply(status, "application/json", text)

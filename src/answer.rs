@@ -1,7 +1,7 @@
 //! The life of a request: admit, find, conditions, head, record. [`Responder::respond`] has all steps.
 //!
-//! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and writes
-//! the [`head`]. No sockets here. Callers: [`crate::serve`] moves the bytes.
+//! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and chooses the
+//! fields of the [`head`]. The answer is a value, of which [`mod@write`] makes bytes. No sockets here. Callers: [`crate::serve`] moves the bytes.
 
 pub mod admit;
 pub mod compose;
@@ -10,21 +10,22 @@ pub(crate) mod find;
 pub mod head;
 pub(crate) mod purge;
 mod render;
+pub mod write;
 
 use std::net::IpAddr;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::{REFERER, USER_AGENT};
+use http::header::{CONTENT_LOCATION, LOCATION, REFERER, USER_AGENT};
 use http::{HeaderMap, Method};
 
-use crate::clock::{Clock, Monotonic, WallTime};
-use crate::dumps::{DumpBody, Dumps};
+use crate::clock::{Clock, Monotonic};
+use crate::dumps::Dumps;
 use crate::limit::{Decision, Wish};
 use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
-use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
+use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::telemetry::access::{Field, InEffect, Line};
@@ -32,10 +33,9 @@ use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
 use admit::{Admission, Admitted, Rules, Target, View};
-use compose::{Answer, Asked, ConstantHeaders, FromSnapshot};
+use compose::{Answer, Asked, ConstantHeaders};
 use documents::ErrorPages;
 use find::{Finder, Found, failed};
-use head::Head;
 
 /// After how many seconds a client that found no room may try again.
 const NO_ROOM_FOR: u64 = 5;
@@ -62,33 +62,16 @@ pub(crate) struct Responder {
 }
 
 /// What becomes of a request whose head has been read.
-pub(crate) enum Decided<H> {
-    /// It is answered, and the whole answer is there.
-    Ready {
-        /// The answer.
-        answer: Answer<H>,
-        /// Whose it is.
-        info: RequestInfo,
-        /// When it was made.
-        now: WallTime,
-    },
-    /// It takes longer.
-    Later(Later),
-}
-
-/// What becomes of a request whose answer is not there as a whole.
-pub(crate) enum Later {
-    /// A dump answers it.
-    Dump {
-        /// The answer, without its body.
+pub(crate) enum Decided {
+    /// It is answered.
+    Answered {
         answer: Answer,
-        /// The body; `None`: there is none.
-        body: Option<DumpBody>,
         /// Whose it is.
         info: RequestInfo,
     },
     /// The origin answers it.
     Passes {
+        proxy: Proxy,
         /// Path and raw query to send.
         target: Bytes,
         /// Whose it is.
@@ -114,8 +97,8 @@ pub(crate) struct RequestInfo {
 }
 
 impl Responder {
-    /// Decides on a request, and makes the answer in `head` where there is one.
-    pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, head: H) -> Decided<H> {
+    /// Decides on a request, and makes the answer if the origin does not.
+    pub(crate) async fn respond(&self, view: &View<'_>) -> Decided {
         let began = self.clock.now_mono();
         let asked = {
             let rules = self.rules.load();
@@ -137,52 +120,46 @@ impl Responder {
         };
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
-        let pages = Some(ErrorPages::of(&self.finder, view.target));
-        let mut asked = Asked { conditional, passes, pages, ..Asked::of(view.method, view.headers, limit) };
         let mut info = RequestInfo { route, client, peer: view.peer, began, id: None };
+        let asked = |coding| {
+            let pages = Some(ErrorPages::of(&self.finder, view.target));
+            let asked = Asked::of(view.method, view.headers, limit, self.clock.now());
+            Asked { conditional, passes, coding, pages, ..asked }
+        };
+        let plain = || asked(Coding::Identity);
+        let constant_headers = || self.constant_headers.load();
         let mut answer = match admission {
-            Admission::Preflight(methods) => self.constant_headers.load().preflight(methods, limit, head),
-            Admission::Options(methods) => self.constant_headers.load().options(methods, limit, head),
-            Admission::Refused(problem) => self.constant_headers.load().problem(asked, &problem, None, head),
-            Admission::Admitted { target: Target::PassThrough { target }, .. } => {
-                if passes {
-                    return Decided::Later(Later::Passes { target: target.into(), info, limit });
-                }
-                self.constant_headers.load().problem(asked, &Problem::unknown_path(&target[..]), None, head)
-            }
-            Admission::Admitted { target: Target::Moved(to), .. } => documents::moved(asked, &to, head),
-            Admission::Admitted { target: Target::Probe(probe), .. } => {
-                documents::probe(view.method, self.finder.probed(probe), head)
-            }
-            Admission::Admitted { target: Target::Dump(kind, slugs), coding } => {
-                asked.coding = coding;
-                match self.dump(asked, kind, slugs).await {
-                    Ok((mut answer, body)) => {
-                        self.identify(view.headers, &mut info, &mut answer);
-                        return Decided::Later(Later::Dump { answer, body, info });
+            Admission::Preflight(methods) => constant_headers().preflight(plain(), methods),
+            Admission::Options(methods) => constant_headers().options(plain(), methods),
+            Admission::Refused(problem) => constant_headers().problem(plain(), &problem, None),
+            Admission::Admitted { target, coding } => match target {
+                Target::PassThrough { target } => match &self.proxy {
+                    Some(proxy) => {
+                        return Decided::Passes { proxy: proxy.clone(), target: target.into(), info, limit };
                     }
-                    Err((problem, retry_after)) => {
-                        self.constant_headers.load().problem(asked, &problem, retry_after, head)
-                    }
+                    None => constant_headers().problem(plain(), &Problem::unknown_path(&target[..]), None),
+                },
+                Target::Moved(to) => documents::moved(plain(), to),
+                Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
+                Target::Dump(kind, slugs) => match self.dump(asked(coding), kind, slugs).await {
+                    Ok(answer) => answer,
+                    Err((problem, retry_after)) => constant_headers().problem(asked(coding), &problem, retry_after),
+                },
+                target => {
+                    let found = self.finder.find(target, coding, Caller { address: client, trail }).await;
+                    self.compose(asked(coding), found)
                 }
-            }
-            Admission::Admitted { target, coding } => {
-                asked.coding = coding;
-                let found = self.finder.find(target, coding, Caller { address: client, trail }).await;
-                let (mut answer, now) = self.compose(asked, found, head);
-                self.identify(view.headers, &mut info, &mut answer);
-                return Decided::Ready { answer, info, now };
-            }
+            },
         };
         self.identify(view.headers, &mut info, &mut answer);
-        Decided::Ready { answer, info, now: self.clock.now_wall() }
+        Decided::Answered { answer, info }
     }
 
     /// Gives a request an id if its answer shows it.
-    pub(crate) fn identify<H: Head>(&self, headers: &HeaderMap, info: &mut RequestInfo, answer: &mut Answer<H>) {
+    fn identify(&self, headers: &HeaderMap, info: &mut RequestInfo, answer: &mut Answer) {
         if answer.outcome.shows_id() {
             let id = self.id_of(headers, info);
-            answer.head.put_with(&head::X_REQUEST_ID, |out| out.extend_from_slice(id.text(headers).as_bytes()));
+            answer.id = Some(id.text(headers));
             info.id = Some(id);
         }
     }
@@ -192,103 +169,86 @@ impl Responder {
         info.id.unwrap_or_else(|| self.ids.of(headers, || self.rules.load().client_ip.trusts(info.peer)))
     }
 
-    /// The answer made of what was found, in `head`, and when it was made.
-    fn compose<H: Head>(&self, asked: Asked<'_>, found: Found, mut head: H) -> (Answer<H>, WallTime) {
-        let (constant_headers, now) = (self.constant_headers.load(), self.clock.now());
-        let answer = match found {
-            Found::Snapshot { reply, published, forwarded, pinned } => {
-                let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
-                constant_headers.snapshot(asked, found, now, head)
-            }
+    /// The answer made of what was found.
+    fn compose(&self, asked: Asked<'_>, found: Found) -> Answer {
+        let constant_headers = self.constant_headers.load();
+        match found {
+            Found::Snapshot(found) => constant_headers.snapshot(asked, found),
             Found::Through { stored, outcome } => {
-                let answer = constant_headers.stored(asked, &stored, outcome, self.clock.now_mono());
-                let Answer { status, head: fields, body, outcome } = answer;
-                head.adopt(status, fields);
-                Answer { status, head, body, outcome }
+                constant_headers.stored(asked, &stored, outcome, self.clock.now_mono())
             }
             Found::Document { document, published } => {
-                constant_headers.document(asked, &document, published.as_ref(), now.wall, head)
+                constant_headers.document(asked, &document, published.as_deref())
             }
-            Found::Learned(learned) => constant_headers.learned(asked, learned, head),
-            Found::Problem { problem, retry_after } => constant_headers.problem(asked, &problem, retry_after, head),
-            Found::Provisional(ours) => return self.compose(Asked { provisional: true, ..asked }, *ours, head),
-        };
-        (answer, now.wall)
+            Found::Learned(learned) => constant_headers.learned(asked, learned),
+            Found::Problem { problem, retry_after } => constant_headers.problem(asked, &problem, retry_after),
+            Found::Provisional(ours) => self.compose(Asked { provisional: true, ..asked }, *ours),
+        }
     }
 
-    /// The answer to a request that passed to the origin, and the rest of its body where that is still on its way.
+    /// The answer to a request that passes to the origin.
     pub(crate) fn passed(
         &self,
-        asked: Asked<'_>,
+        (method, headers): (&Method, &HeaderMap),
+        limit: Decision,
+        info: &mut RequestInfo,
         proxy: &Proxy,
         passed: Result<Passed, PassError>,
-    ) -> (Answer, Option<Reader>) {
-        let problem =
-            |problem: &Problem, after| self.constant_headers.load().problem(asked, problem, after, HeaderMap::new());
-        let (mut answer, rest) = match passed {
+    ) -> Answer {
+        let asked = Asked { conditional: true, passes: true, ..Asked::of(method, headers, limit, self.clock.now()) };
+        let constant_headers = self.constant_headers.load();
+        let mut answer = match passed {
             Ok(Passed::Stored { stored, outcome }) => {
-                (self.constant_headers.load().stored(asked, &stored, outcome, self.clock.now_mono()), None)
+                constant_headers.stored(asked, &stored, outcome, self.clock.now_mono())
             }
             Ok(Passed::Streamed { head, body, outcome }) => {
-                let answer = self.constant_headers.load().streamed(asked, head.status, &head.fields, outcome);
-                // A failed condition has a body of ours.
-                let follows = answer.body.as_ref().is_some_and(Bytes::is_empty);
-                (answer, body.filter(|_| follows))
+                constant_headers.streamed(asked, head.status, &head.fields, body, outcome)
             }
-            Err(PassError::OnlyIfCached) => (problem(&Problem::only_if_cached(), None), None),
-            Err(PassError::Ask(error)) => match failed(&error) {
-                Found::Problem { problem: why, retry_after } => (problem(&why, retry_after), None),
-                _ => (problem(&Problem::internal(), None), None),
-            },
+            Err(PassError::OnlyIfCached) => constant_headers.problem(asked, &Problem::only_if_cached(), None),
+            Err(PassError::Ask(error)) => self.compose(asked, failed(&error)),
         };
-        proxy.lead_here(&mut answer.head);
-        (answer, rest)
+        for name in [LOCATION, CONTENT_LOCATION] {
+            answer.fields.replace(&name, |value| proxy.leads_here(value));
+        }
+        self.identify(headers, info, &mut answer);
+        answer
     }
 
-    /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
-    pub(crate) async fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
+    /// The answer to a request whose fields cannot be told; it is recorded.
+    pub(crate) async fn refuse(&self, peer: IpAddr, problem: Problem) -> Answer {
         let limit = admit::decide_unread(peer, Wish::Admit, &self.rules.load_full(), self.clock.now_mono()).await;
         let problem = match limit {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
         };
-        self.unasked(peer, limit, &problem, None, head)
+        self.unasked(peer, limit, &problem, None)
     }
 
-    /// The answer, in `head`, to a client for whom there is no room, and when it was made; it is recorded. `most`: how
-    /// many connections its household may have, where that is the bound.
-    pub(crate) async fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
+    /// The answer to a client for whom there is no room; it is recorded. `most`: how many connections its household may
+    /// have, where that is the bound.
+    pub(crate) async fn turn_away(&self, peer: IpAddr, most: Option<usize>) -> Answer {
         let limit = admit::decide_unread(peer, Wish::Peek, &self.rules.load_full(), self.clock.now_mono()).await;
-        self.unasked(peer, limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
+        self.unasked(peer, limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR))
     }
 
-    fn unasked<H: Head>(
-        &self,
-        client: IpAddr,
-        limit: Decision,
-        problem: &Problem,
-        retry_after: Option<u64>,
-        head: H,
-    ) -> (Answer<H>, WallTime) {
+    fn unasked(&self, client: IpAddr, limit: Decision, problem: &Problem, retry_after: Option<u64>) -> Answer {
         let (method, headers) = (Method::GET, HeaderMap::new());
-        let asked = Asked::of(&method, &headers, limit);
-        let mut answer = self.constant_headers.load().problem(asked, problem, retry_after, head);
+        let asked = Asked::of(&method, &headers, limit, self.clock.now());
+        let mut answer = self.constant_headers.load().problem(asked, problem, retry_after);
         let id = self.ids.made().text(&headers);
-        answer.head.put_with(&head::X_REQUEST_ID, |out| out.extend_from_slice(id.as_bytes()));
-        let bytes = answer.body.as_ref().map_or(0, Bytes::len);
-        let Answer { status, outcome, .. } = answer;
-        self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status.as_u16(), bytes);
-        let now = self.clock.now_wall();
+        let (status, outcome, bytes) = (answer.status.as_u16(), answer.outcome, answer.body.bytes().len());
+        self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status, bytes);
         if let Some(access) = self.access.load().as_ref() {
-            let (status, outcome) = (status.as_u16(), outcome.as_str());
+            let (at, outcome, id) = (answer.now, outcome.as_str(), id.clone());
             let (request, referer, agent) = (None, None, None);
-            access.log(Line { at: now, client, request, status, bytes, referer, agent, micros: 0, outcome, id });
+            access.log(Line { at, client, request, status, bytes, referer, agent, micros: 0, outcome, id });
         }
-        (answer, now)
+        answer.id = Some(id);
+        answer
     }
 
     /// Counts an answer of so many bytes, and logs it where that is wanted.
-    pub(crate) fn record<H>(&self, view: &View<'_>, info: RequestInfo, answer: &Answer<H>, bytes: usize) {
+    pub(crate) fn record(&self, view: &View<'_>, info: RequestInfo, answer: &Answer, bytes: usize) {
         let (status, outcome) = (answer.status.as_u16(), answer.outcome);
         self.telemetry.answered(info.route, outcome.as_str(), outcome.source(), status, bytes);
         let took = self.clock.now_mono().since(info.began);

@@ -1,6 +1,9 @@
 //! The composition root: builds the state, wires the services, runs them.
 //!
-//! It knows nearly all other rooms. Callers: [`crate::cli`].
+//! It knows nearly all other rooms. [`core`] opens the data and what works on it; [`serve`] adds the listeners and runs
+//! all of it; [`reload`] puts a changed configuration into effect; [`signals`] ends it. At a stop, the process answers
+//! the requests that have arrived. Connections that it has not accepted yet are left to the next process, if a service
+//! manager holds the sockets ([`sockets`]). Callers: [`crate::cli`].
 
 pub mod core;
 pub(crate) mod error;
@@ -293,7 +296,6 @@ fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles
         trusted: trusted_keys(config)?,
         most: config.bundle.max_size,
         data_dir: config.data_dir.clone(),
-        clock: core.clock.clone(),
         turn: Arc::default(),
         uploading: Arc::default(),
     })

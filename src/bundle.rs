@@ -39,8 +39,12 @@ use part::{PartKind, PartPosition};
 pub(crate) use parts::check_beginning;
 pub(crate) use write::{Export, Written, write};
 
-/// The newest format that is read. The lowest one is written that holds what there is.
-pub(crate) const FORMAT: u16 = 3;
+/// The newest format that is read: a delta in it may have the evidence of its base. The lowest format is written that
+/// holds what there is.
+pub(crate) const FORMAT: u16 = 4;
+
+/// The format of a bundle with names that older programs do not know.
+const WITH_NEW_NAMES: u16 = 3;
 
 /// The format of a bundle with lessons, if older programs know every name in it.
 const WITH_LESSONS: u16 = 2;
@@ -69,7 +73,7 @@ pub enum BundleError {
     #[error("the file is empty")]
     Empty,
     /// The file is not a bundle.
-    #[error("not a bundle")]
+    #[error("not a bundle: `grandstand bundle export` writes bundles")]
     NotABundle,
     /// A transfer converted line ends, or dropped the eighth bit.
     #[error("damaged by a transfer in text mode; transfer the bundle again, in binary mode")]

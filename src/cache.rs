@@ -315,6 +315,12 @@ impl Cache {
         self.kept.invalidate(key);
     }
 
+    /// Removes everything that shows the detail of a listing.
+    pub(crate) fn forget_detail(&self, id: ListingId) {
+        self.forget(&Key::Detail(id));
+        self.forget(&Key::Document(WantedDocument::Venue(id)));
+    }
+
     /// A request to the origin for a resource begins.
     pub fn asking(&self, key: &Key) -> Asking {
         self.under_way.begin(key)

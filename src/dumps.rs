@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -67,27 +66,6 @@ pub(crate) enum DumpError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Aborted(#[from] Aborted),
-}
-
-/// The body of a dump that is not sent yet.
-pub(crate) enum DumpBody {
-    /// Of a file.
-    Part(DumpPart),
-    /// Of some listings.
-    Selected(Selected),
-}
-
-impl DumpBody {
-    /// The next piece; `None` at the end.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
-        match self {
-            Self::Part(part) => part.next().await,
-            Self::Selected(selected) => selected.next().await,
-        }
-    }
 }
 
 /// The strong tag with these digits.

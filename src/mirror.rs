@@ -13,8 +13,63 @@
 //! | how the origin answers odd requests | [`edges`] |
 //! | commands to the mirror | [`commands`] |
 //!
-//! Pure are `pass`, `refresh`, `order`, `assumptions`, `task::schedule` and `edges::plan`. Callers: [`crate::app`] starts
-//! it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads details.
+//! Pure are `pass`, `refresh`, `order`, `assumptions`, `task::schedule` and `edges::plan`.
+//!
+//! # The life of a refresh
+//!
+//! Of a mirror's tasks, only [`task`] publishes; `task::schedule` says what it does next. A first crawl
+//! (`task::reading`) fetches every page and taxonomy, batch by batch. If [`pass`] finds that they are one
+//! consistent list, it is published. Closing rounds then revalidate the pages and taxonomies that were not confirmed
+//! since the latest change, until there is one instant at which every copy was current. Between rounds the origin's CDN
+//! has time to drop old copies, and refreshes continue.
+//!
+//! A refresh ([`refresh`]) sends at most five conditional requests. If the answers differ from the newest
+//! snapshot, `task::amend` places the changed listings by the rules that explain the origin's order
+//! ([`order`]), and finds deleted listings by bisection. If doubt remains, every page is read again. Whether the
+//! list was amended or read again, the conditional requests are then sent once more, and the list is published if they
+//! show no further change.
+//!
+//! Pages that contradict each other although they do not change (`task::contradicting`) are lived with: what
+//! they lack is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total
+//! that the origin states if that is not the number of listings.
+//!
+//! | certificate | what it says |
+//! |---|---|
+//! | `provisional` | every page was read and they fit together, but perhaps not at one instant |
+//! | `full` | there is one instant at which the origin had exactly this data |
+//! | `incremental` | a refresh of a full or incremental snapshot. While it ran, the first page, the taxonomies and the answer to the probe did not change; the rest of the list is derived from them and from the snapshot before |
+//! | `best-effort` | three tries gave no proof, or the pages contradict each other; `/status` says what is not proven |
+//!
+//! **A refresh misses two things,** if they are not on the first page and the counts of the terms stay the same: a
+//! change that leaves `modified` as it was; and a deletion together with the insertion of a listing with an old
+//! `modified`. [`sweep`] reads every page from time to time and finds them. A change of a detail that does not
+//! change its summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to
+//! everything.
+//!
+//! [`details`] fetches details independently and publishes nothing. [`crate::audit`] compares answers with the
+//! origin's, regularly or on request, and only tells the other tasks what to fetch again.
+//!
+//! Which listings belong to a slug is known only from evidence ([`crate::snapshot::membership`]): `task::terms` asks
+//! for the origin's own lists. What filters mean is asked once and then weekly ([`assumptions`]): any answer other than
+//! the expected one, repeated, disproves what the question uses. A difference that an audit finds is asked with them.
+//! [`crate::snapshot::meta`] says which queries are then forwarded.
+//!
+//! What the API's documentation leaves open is answered as the origin answers it ([`crate::api::edges`],
+//! [`crate::snapshot::edges`]): [`edges`] sends the origin two test requests for each case. It also tests whether two
+//! kinds of lists are empty: for a city outside the given state, and for several terms with commas between them. A
+//! request counts as odd only if the query parser says so, or if it selects no listing.
+//!
+//! Each fetched page and taxonomy is stored with its validators ([`copies`]). It is valid for an interval of the
+//! *origin's* time: from when its content was first seen to when it was last confirmed. An answer is as old as its
+//! `Age` or the time since its `Date` says, whichever is more (RFC 9111 §4.2.3): it does not matter whether the CDN
+//! keeps the origin's `Date` or sets its own. How far the origin's clock is behind ours is learned from answers that no
+//! cache kept ([`crate::clock::Clock::origin_lag_ms`]). So an old copy in the CDN can neither certify nor replace newer
+//! data. A `generated_at` in the body makes the date earlier, unless [`crate::upstream::stamps`] finds that it is not a
+//! time of generation. An answer without `Age` may be an old copy of a cache that does not say so: a changed detail is
+//! then asked for once more (`details::fetch`), and once such a cache was seen, the answer confirms less.
+//!
+//! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads
+//! details.
 
 mod assumptions;
 pub mod commands;

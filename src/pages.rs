@@ -5,6 +5,7 @@
 //! `public_url`. [`facts`] reads what pages show of the data. Callers: [`crate::answer`], which decides on requests.
 
 mod assets;
+mod detail;
 mod documents;
 mod explore;
 mod facts;
@@ -15,9 +16,11 @@ mod problem;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod venue;
 
 use std::sync::Arc;
 
+use crate::api::listing::ListingId;
 use crate::api::route::{Document, WantedDocument};
 use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::mirror::details::Details;
@@ -29,6 +32,8 @@ use assets::{Asset, Assets};
 use facts::PageFacts;
 use map::Dots;
 use schema::Shapes;
+
+pub(crate) use venue::DetailShown;
 
 /// What pages are made with: other bytes for equal content come with another version.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
@@ -64,6 +69,8 @@ pub(crate) struct Material<'a> {
     pub details: Option<&'a Details>,
     /// What the finder has found in `published`; `None`: it does not search.
     pub hits: Option<&'a Hits>,
+    /// That of the venue that is asked for.
+    pub detail: Option<&'a DetailShown>,
 }
 
 /// Why a document cannot be rendered.
@@ -73,6 +80,8 @@ pub(crate) enum Unrendered {
     NoSuchAsset(Box<str>),
     /// It shows data, and there is none.
     NoSnapshot,
+    /// The snapshot has no such listing.
+    NoSuchVenue(ListingId),
 }
 
 const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> Kind {
@@ -101,7 +110,7 @@ impl Pages {
     /// # Errors
     /// See [`Unrendered`].
     pub(crate) fn render(&self, wanted: &WantedDocument, of: Material<'_>) -> Result<Rendered, Unrendered> {
-        let Material { published, details, hits } = of;
+        let Material { published, details, detail, hits } = of;
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(PageFacts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
@@ -115,6 +124,12 @@ impl Pages {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
                 let kind = if query.is_embedded { WIDGET } else { HTML };
                 return made(kind, explore::page(self, published, &PageFacts::of(published), (query, hits)));
+            }
+            WantedDocument::Venue(id) => {
+                let published = published.ok_or(Unrendered::NoSnapshot)?;
+                let summary = published.dataset.summary(*id).ok_or(Unrendered::NoSuchVenue(*id))?;
+                let detail = detail.unwrap_or(&DetailShown::Missing);
+                return made(HTML, venue::page(self, published, summary, detail));
             }
             WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
             WantedDocument::Fixed(document) => document,

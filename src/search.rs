@@ -22,7 +22,7 @@ use crate::snapshot::dataset::Unselected;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::tasks::{Aborted, blocking};
 
-use index::{Hits, Index};
+use index::{Hits, SearchIndex};
 
 /// So many long searches run or wait, each of another household, and so many of them run.
 const MOST_LONG: usize = 64;
@@ -46,7 +46,7 @@ pub(crate) enum NotSearched {
 /// A snapshot and its index.
 struct Indexed {
     published: Arc<Snapshot>,
-    index: Arc<Index>,
+    index: Arc<SearchIndex>,
 }
 
 struct SearchState {
@@ -89,7 +89,7 @@ impl Searches {
             Some(known) => known.index.clone(),
             None => {
                 let dataset = published.dataset.clone();
-                match blocking(move || Index::of(&dataset).map_err(std::io::Error::other)).await {
+                match blocking(move || SearchIndex::of(&dataset).map_err(std::io::Error::other)).await {
                     Ok(index) => {
                         tracing::debug!(snapshot = %published.dataset.id, bytes = index.bytes(), "the search index is there");
                         Arc::new(index)
@@ -115,8 +115,9 @@ impl Searches {
         let indexed = self.0.indexed.load_full().ok_or(NotSearched::Unready)?;
         let is_current = indexed.published.dataset.id == current.dataset.id;
         let published = if is_current { current } else { indexed.published.clone() };
-        if indexed.index.is_short(query) {
-            return Ok((indexed.index.find(&published.dataset, query)?, published));
+        let plan = indexed.index.plan(query);
+        if plan.is_short {
+            return Ok((indexed.index.find(&published.dataset, query, &plan)?, published));
         }
         let household = household(client, self.0.settings.load().rate_limit.ipv6_prefix);
         let turn = self.0.long.try_take(Some(household), 1).ok_or(NotSearched::Busy)?;
@@ -126,7 +127,7 @@ impl Searches {
         let search = move || {
             // They end with the work: a client that leaves must not begin more of it.
             let _until_done = (turn, running);
-            Ok::<_, NotSearched>(indexed.index.find(&searched.dataset, &query)?)
+            Ok::<_, NotSearched>(indexed.index.find(&searched.dataset, &query, &plan)?)
         };
         Ok((blocking(search).await?, published))
     }
@@ -194,7 +195,7 @@ mod tests {
         let published = publish(&current, &named("one", 12_000));
         searches.follow(published.clone()).await;
         let long = SearchQuery::parse("near=30,-97&radius=20000").unwrap();
-        assert!(!searches.0.indexed.load_full().unwrap().index.is_short(&long));
+        assert!(!searches.0.indexed.load_full().unwrap().index.plan(&long).is_short);
         let under_way = searches.0.long.try_take(Some(client(1)), 1);
         let found = searches.find(published.clone(), &long, client(1)).await;
         assert!(matches!(found, Err(NotSearched::Busy)));

@@ -14,32 +14,30 @@ pub(crate) mod request_head;
 pub(crate) mod tls;
 pub(crate) mod write;
 
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{EXPECT, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Version};
+use http::Version;
+use http::header::EXPECT;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use tokio::sync::mpsc;
 
 use crate::answer::admit::{MAX_REQUEST_BODY, View};
-use crate::answer::compose::{Answer, Asked, Outcome};
-use crate::answer::{Decided, Later, RequestInfo, Responder};
-use crate::dumps::DumpBody;
+use crate::answer::compose::Answer;
+use crate::answer::{RequestInfo, Responder};
 use crate::limit::Decision;
+use crate::proxy::Proxy;
 use crate::proxy::question::{Endpoint, Question};
-use crate::proxy::spool::{CutShort, Reader};
 use crate::semantics::caching::end_to_end;
 use crate::semantics::framing::MOST_INTERIM;
-use crate::semantics::problem::Problem;
 use crate::upstream::wire::Interim;
 
-use connections::{InFlight, carried};
-use write::{Broken, PIECE, Shared, enter, head, in_time, write_body, write_head};
+use connection::READ_TIMEOUT;
+use connections::InFlight;
+use write::{Broken, head, in_time};
 
 /// The public listener's state.
 pub(crate) struct Public {
@@ -60,124 +58,26 @@ fn view(request: &RequestHeader, peer: IpAddr, has_body: bool) -> View<'_> {
     }
 }
 
-impl Public {
-    /// Answers the request whose head has been read, through pingora's session.
-    ///
-    /// # Errors
-    /// When the connection must be closed.
-    async fn exchange(&self, session: &mut ServerSession, peer: IpAddr) -> Result<(), Broken> {
-        let has_body = !session.is_body_empty();
-        let view = view(session.req_header(), peer, has_body);
-        match self.answers.respond(&view, HeaderMap::new()).await {
-            Decided::Ready { answer, info, .. } => self.send(session, info, answer, None, None).await,
-            Decided::Later(later) => self.carry_out(session, later, None).await,
-        }
-    }
-
-    /// Writes an answer that was not there as a whole.
-    ///
-    /// # Errors
-    /// When the connection must be closed.
-    async fn carry_out(&self, session: &mut ServerSession, later: Later, shared: Shared<'_>) -> Result<(), Broken> {
-        match later {
-            Later::Dump { answer, body, info } => self.send(session, info, answer, body.map(Rest::Dump), shared).await,
-            Later::Passes { target, info, limit } => self.pass_through(session, target, info, limit, shared).await,
-        }
-    }
-
-    /// Writes an answer, whose body may still be arriving, and records it.
-    async fn send(
-        &self,
-        session: &mut ServerSession,
-        info: RequestInfo,
-        mut answer: Answer,
-        rest: Option<Rest>,
-        shared: Shared<'_>,
-    ) -> Result<(), Broken> {
-        if answer.outcome == Outcome::Problem && !is_bodyless(session.req_header()) {
-            // The connection continues with a body that nobody reads (RFC 9112 §9.6).
-            session.set_keepalive(None);
-        }
-        let body = answer.body.take();
-        let rest = rest.filter(|_| body.is_some());
-        if rest.is_some() && !answer.head.contains_key(http::header::CONTENT_LENGTH) && !session.is_http2() {
-            if session.req_header().version == Version::HTTP_11 {
-                answer.head.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-            } else {
-                // In HTTP/1.0 such a body ends with the connection.
-                session.set_keepalive(None);
-            }
-        }
-        let fields = std::mem::take(&mut answer.head);
-        let mut bytes = body.as_ref().map_or(0, Bytes::len);
-        let sent = async {
-            let mut unread = enter(shared).await?;
-            if let Some(unread) = &mut unread {
-                unread.resize(if rest.is_some() { PIECE } else { bytes });
-            }
-            write_head(session, answer.status, fields).await?;
-            let Some(mut rest) = rest else {
-                if let Some(body) = body {
-                    let body = carried(body, unread);
-                    write_body(session, body, true, shared).await?;
-                }
-                return Ok(());
-            };
-            let unread = unread.map(Arc::new);
-            while let Some(piece) = rest.next().await {
-                let piece = piece.map_err(|broken| {
-                    tracing::debug!(%broken, "an answer was sent only in part");
-                    Broken
-                })?;
-                bytes += piece.len();
-                let piece = if let Some(unread) = &unread { carried(piece, unread.clone()) } else { piece };
-                write_body(session, piece, false, shared).await?;
-            }
-            in_time(shared, session.write_response_body(Bytes::new(), true)).await
-        };
-        let sent = sent.await;
-        self.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
-        sent
-    }
-
-    /// Answers an unreadable request with 400, if still possible.
-    async fn unreadable(&self, session: &mut ServerSession, peer: IpAddr) {
-        let (answer, _) = self.answers.refuse(peer, Problem::unreadable(), HeaderMap::new()).await;
-        session.set_keepalive(None);
-        let sent = write_head(session, answer.status, answer.head).await;
-        if let (Ok(()), Some(body)) = (sent, answer.body) {
-            // The client may be gone.
-            let _sent = in_time(None, session.write_response_body(body, true)).await;
-        }
-    }
-}
-
-fn is_bodyless(request: &RequestHeader) -> bool {
-    let length = request.headers.get(http::header::CONTENT_LENGTH);
-    !request.headers.contains_key(TRANSFER_ENCODING)
-        && length.is_none_or(|length| length == HeaderValue::from_static("0"))
-}
-
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Public {
+    /// The origin's answer to a request.
+    ///
+    /// # Errors
+    /// When the connection must be closed.
     async fn pass_through(
         &self,
         session: &mut ServerSession,
+        proxy: &Proxy,
         target: Bytes,
-        mut info: RequestInfo,
         limit: Decision,
-        shared: Shared<'_>,
-    ) -> Result<(), Broken> {
+        info: &mut RequestInfo,
+    ) -> Result<Answer, Broken> {
+        session.set_read_timeout(Some(READ_TIMEOUT));
+        session.set_total_drain_timeout(Some(READ_TIMEOUT));
         let request = session.req_header();
         let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
-        let asked = Asked { conditional: true, passes: true, ..Asked::of(&method, &fields, limit) };
-        let Some(proxy) = &self.answers.proxy else {
-            let problem = Problem::unknown_path(&target[..]);
-            let answer = self.answers.constant_headers.load().problem(asked, &problem, None, HeaderMap::new());
-            return self.send(session, info, answer, None, shared).await;
-        };
         let body = if session.is_body_empty() {
             Bytes::new()
         } else {
@@ -211,9 +111,7 @@ impl Public {
         while let Ok(interim) = told.try_recv() {
             interim_answer(session, version, interim).await?;
         }
-        let (mut answer, rest) = self.answers.passed(asked, proxy, passed);
-        self.answers.identify(&fields, &mut info, &mut answer);
-        self.send(session, info, answer, rest.map(Rest::Origin), shared).await
+        Ok(self.answers.passed((&method, &fields), limit, info, proxy, passed))
     }
 }
 
@@ -243,31 +141,4 @@ async fn body(session: &mut ServerSession) -> Result<Bytes, Broken> {
         body.extend_from_slice(&piece);
     }
     Ok(body.freeze())
-}
-
-/// Where the rest comes from.
-enum Rest {
-    /// It still arrives.
-    Origin(Reader),
-    /// It is read or rendered here.
-    Dump(DumpBody),
-}
-
-/// Why there is no more of it.
-#[derive(Debug, thiserror::Error)]
-enum Unfinished {
-    #[error(transparent)]
-    Origin(#[from] CutShort),
-    #[error("the dump cannot be read: {0}")]
-    Dump(#[from] io::Error),
-}
-
-impl Rest {
-    /// The next piece; `None` at the end.
-    async fn next(&mut self) -> Option<Result<Bytes, Unfinished>> {
-        Some(match self {
-            Self::Origin(reader) => reader.next().await?.map_err(Unfinished::from),
-            Self::Dump(body) => body.next().await?.map_err(Unfinished::from),
-        })
-    }
 }

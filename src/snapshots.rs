@@ -1,10 +1,27 @@
 //! The kept snapshots, and which of them is current: the only module that changes this.
 //!
-//! The mirror refreshes the *newest* snapshot; clients get the *current* one. They
-//! differ only during a rollback: newer snapshots then wait for the release. Every switch is durable before it is
-//! visible, and goes into the journal of `/changes.json`. [`crate::mirror`] decides what may be published. All calls
-//! but the look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and
-//! import, [`crate::answer`] looks kept snapshots up.
+//! The mirror refreshes the *newest* snapshot; clients get the *current* one. They differ only during a rollback: newer
+//! snapshots then wait for the release. Every switch is one transaction with the snapshot, its certificate, the
+//! rollback and the entry in the journal of `/changes.json`; it is durable before it is visible. A publication says on
+//! which newest snapshot it was built. If an import has replaced that snapshot meanwhile, the mirror continues with the
+//! imported one.
+//!
+//! Details belong to no snapshot: they stay as long as a kept snapshot lists them. The origin's lists for terms (the
+//! *evidence*) belong to a snapshot. A snapshot that is replaced as the newest keeps its own: they are stored with it,
+//! and go into its bundles. An export records which details it carried, so that a delta can bring the others.
+//!
+//! | question | file |
+//! |---|---|
+//! | what is restored at the start, and how is a kept snapshot found | `restore` |
+//! | what is kept, and until when; pins, the rollback, repairs | `keeping` |
+//! | what does a switch add to the journal | `changes` |
+//! | which older snapshot is in memory | [`loaded`] |
+//! | how is a bundle, or a link of a chain, written | [`export`] |
+//! | how does a bundle become the newest snapshot | [`import`] |
+//! | where does a replica stand, and how does it take the bundles of a head | [`follow`] |
+//!
+//! [`crate::mirror`] decides what may be published. All calls but the look-ups block. Callers: [`crate::mirror`]
+//! publishes, [`crate::admin`] and the commands roll back, pin and import, [`crate::answer`] looks kept snapshots up.
 
 mod changes;
 pub(crate) mod export;
@@ -36,7 +53,8 @@ use crate::store::{States, Store, StoreError, WrittenAlong};
 
 pub(crate) use export as chain;
 pub(crate) use import as bundle;
-pub(crate) use import::{Imported, ORIGIN, SIZES};
+pub use import::{Imported, KnownDetails};
+pub(crate) use import::{ORIGIN, SIZES};
 
 use changes::Feed;
 use keeping::Notes;

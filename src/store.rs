@@ -9,6 +9,11 @@
 //! | small blobs by name, the evidence on terms among them | `state` |
 //! | the file: its tables, its pages, a handle that survives failures, the repair | `database`, `backend`, `handle`, `heal` |
 //!
+//! A snapshot is a tree of content-addressed blocks: summaries by ranges of listing ids, the origin's order in
+//! content-defined chunks, taxonomies and envelope. Snapshots share blocks, so a publication writes what has changed
+//! and switches a pointer. Details, copies and evidence lie beside the snapshots. `benches/runs/2026-11-20-store.md`
+//! says why redb and not immutable packs.
+//!
 //! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
 //! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`].
 //!
@@ -16,7 +21,9 @@
 //! its table and key, and every block is verified by its hash: a damaged file gives an error or nothing, never other
 //! data. A panic of redb is caught in `handle` and reported as [`StoreError::Damaged`].
 //!
-//! A damaged copy or state counts as absent; `heal` copies everything readable into a new file.
+//! A damaged copy or state counts as absent; `heal` copies everything readable into a new file. The rest is fetched
+//! again: from the origin, or from the object store that a replica follows. Offline, a damaged file is an error at
+//! start, and an import repairs it.
 //!
 //! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again,
 //! read-only if the disk is not writable. `/status` shows the problem. Callers: [`crate::app`] opens it;

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
-COLUMNS, ROWS = 96, 40
+COLUMNS, ROWS = 104, 40
 LIST = "http://127.0.0.1:8080/api/listings.json?state=texas&per_page=2"
-SHOWN = "HTTP|Age|ETag|Mirror|Cache-S|RateLimit:"
+SHOWN = "HTTP|Age|ETag|Mirror|Cache-S"
 
 
 def demo(program):

@@ -17,20 +17,19 @@ use http::{HeaderMap, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use crate::api::route::DumpKind;
-use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
-use crate::bundle::{Bundle, BundleError};
-use crate::clock::Clock;
+use crate::bundle::signature::{self, Opened, Signature, SignatureError, TrustedKeys, Voucher};
+use crate::bundle::{BundleError, Manifest};
 use crate::dumps::{DumpError, Dumps, Freshness, Ready};
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::bundle::ImportError;
+use crate::snapshots::bundle::{BundleFile, Chain, ImportError};
 use crate::snapshots::export::{ExportError, Exported};
-use crate::snapshots::{Imported, Snapshots};
+use crate::snapshots::{Imported, KnownDetails, Snapshots};
 use crate::store::{StoreError, is_full};
 use crate::tasks::{Aborted, blocking};
 
@@ -67,7 +66,6 @@ pub(crate) struct Bundles {
     pub most: u64,
     /// Where files go.
     pub data_dir: PathBuf,
-    pub clock: Clock,
     /// Held during an export or import.
     pub turn: Arc<Mutex<()>>,
     /// Held from the first byte of an upload to the end of its import.
@@ -210,26 +208,19 @@ impl Bundles {
         let Ok(_uploading) = self.uploading.try_lock() else { return Err(Failed::Busy) };
         let file = upload::receive(session, &self.data_dir, self.most).await?;
         let (details, trusted) = (self.details.clone(), self.trusted.clone());
-        let now_ms = self.clock.now_wall().as_millis();
         let _turn = self.turn.lock().await;
         blocking(move || {
             let signed = signature.map(|signature| signature.verify(&file, &trusted)).transpose()?;
             let known = snapshots.newest().get().map(|newest| newest.dataset.clone());
-            let bundle = Bundle::open_beside(&file, known.as_deref(), &mut |_, _| {})?;
+            let voucher = signed.map_or(Voucher::Nobody, Voucher::Signed);
+            let opened = signature::open(file, voucher, known.as_deref(), &mut |_, _| {})?;
             drop(known);
-            if signed.as_ref().is_some_and(|signed| signed.file_hash != bundle.file_hash()) {
-                return Err(BundleError::Changed.into());
-            }
-            let learn = || details.iter().for_each(|details| learn(details, &bundle));
-            let imported = snapshots.import_bundle(&bundle, &file, now_ms, allow_older, &learn)?;
-            tidy(&snapshots, details.as_ref());
-            if let Some(warning) = &imported.foreign {
+            let details = details.as_ref().map(|details| details as &dyn KnownDetails);
+            let outcome = ImportOutcome::of(&snapshots, opened, allow_older, details)?;
+            if let Some(warning) = &outcome.imported.foreign {
                 tracing::warn!("{warning}");
             }
-            let mut value = self::imported(&imported);
-            value["details"] = json!(bundle.manifest().details);
-            value["signed_by"] = signed.map(|signed| signed.key.to_string()).into();
-            Ok(json_reply(StatusCode::OK, &value))
+            Ok(json_reply(StatusCode::OK, &outcome))
         })
         .await
     }
@@ -244,30 +235,35 @@ impl Bundles {
     }
 }
 
-/// What an import did, as its answer.
-pub(crate) fn imported(imported: &Imported) -> Value {
-    json!({
-        "imported": imported.snapshot,
-        "listings": imported.listings,
-        "before": imported.before,
-        "older": imported.is_older,
-        "served": imported.is_served,
-        "warning": imported.foreign,
-    })
+/// The outcome of an import: the answer to an upload, and what a command tells.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ImportOutcome {
+    #[serde(flatten)]
+    pub imported: Imported,
+    pub manifest: Manifest,
+    /// The trusted key; `None`: no signature is required.
+    pub signed_by: Option<String>,
 }
 
-/// Tells the details what a bundle brought.
-pub(crate) fn learn(details: &Details, bundle: &Bundle) {
-    if let Err(error) = details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id)) {
-        tracing::error!(%error, "the imported details become visible only after a restart");
-    }
-}
-
-/// Drops unneeded data after an import.
-pub(crate) fn tidy(snapshots: &Snapshots, details: Option<&Details>) {
-    let forgotten = snapshots.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
-    if let Err(error) = forgotten {
-        tracing::warn!(%error, "data that is no longer needed could not be removed");
+impl ImportOutcome {
+    /// Imports a bundle that was opened. `details`: `None` where no server runs.
+    ///
+    /// # Errors
+    /// As for [`Snapshots::import_chain`].
+    pub(crate) fn of(
+        snapshots: &Snapshots,
+        opened: Opened,
+        allow_older: bool,
+        details: Option<&dyn KnownDetails>,
+    ) -> Result<Self, ImportError> {
+        let Opened { file, bundle, voucher } = opened;
+        let steps = [BundleFile { bundle, file }];
+        let imported = snapshots.import_chain(&Chain { steps: &steps, allow_older, details, followed: None })?;
+        let signed_by = match voucher {
+            Voucher::Signed(signed) => Some(signed.key.to_string()),
+            _ => None,
+        };
+        Ok(Self { imported, manifest: steps[0].bundle.manifest().clone(), signed_by })
     }
 }
 

@@ -21,7 +21,7 @@ use pingora_timeout::timeout;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
-use crate::answer::head::{Head as _, Lines, Persistence};
+use crate::answer::write::{Persistence, http1};
 use crate::semantics::problem::Problem;
 use crate::serve::connections::Connections;
 use crate::serve::connections::InFlight;
@@ -109,12 +109,10 @@ impl AdminFront {
     /// Writes an answer without pingora's help, and ends the connection.
     async fn say(&self, mut stream: Stream, reply: Reply) {
         let (parts, body) = reply.into_parts();
-        let mut lines = Lines::default();
-        lines.adopt(parts.status, parts.headers);
-        let date = self.admin.status.clock.now_wall().http_date();
-        lines.end(date.as_deref().map(str::as_bytes), Persistence::Close);
+        let now = self.admin.status.clock.now_wall();
+        let head = http1(parts.status, &parts.headers.into(), now, Persistence::Close);
         let sent = timeout(DEADLINE, async {
-            stream.write_all(lines.as_bytes()).await?;
+            stream.write_all(&head).await?;
             stream.write_all(&body).await?;
             stream.flush().await
         })

@@ -73,7 +73,7 @@ pub struct Rules {
     pub head: usize,
     /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
-    /// Whether there are dumps and the search. If not, their paths are unknown paths.
+    /// Whether there are dumps, the search and pages of venues. If not, their paths are unknown paths.
     pub dumps: bool,
     /// Whether odd requests are answered as the origin does, once that is learned.
     pub edges: bool,
@@ -195,7 +195,7 @@ pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: 
         if rules.limiter.refused.note(client, proxy, now) {
             tracing::warn!(
                 peer = %view.peer,
-                "the limit refused a client of a proxy that is not in client_ip.trusted_proxies: all its clients share one limit"
+                "the limit refused a client of a proxy that is not in client_ip.trusted_proxies: all its clients share one limit. Add its address there"
             );
         }
         let problem = Problem::rate_limited(quota, retry_after_seconds);
@@ -269,7 +269,7 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     }
     let path = target::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
     let is_offered = |route: &Route| match route {
-        Route::Dump(_) | Route::Search => rules.dumps,
+        Route::Dump(_) | Route::Search | Route::Venue(_) => rules.dumps,
         Route::Files => rules.dumps && rules.pages.is_some(),
         other => !other.is_of_pages() || rules.pages.is_some(),
     };
@@ -367,6 +367,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
             Ok(Target::Document(WantedDocument::Explore(Box::new(query))))
         }
         Route::Document(document) => Ok(Target::Document(WantedDocument::Fixed(document))),
+        Route::Venue(id) => Ok(Target::Document(WantedDocument::Venue(id))),
         Route::Asset => Ok(Target::Document(WantedDocument::Asset(path.trim_start_matches(ASSETS).into()))),
         Route::Slashed => {
             let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();

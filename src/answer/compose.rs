@@ -1,10 +1,15 @@
-//! Makes the head of an answer from what was found: preconditions, then headers.
+//! Makes an answer of what was found: preconditions, then the fields of its head.
 //!
-//! Bodies are only chosen here, never made. Callers: [`super`].
+//! An answer is a value. [`super::write`] makes the bytes of HTTP/1 or the fields of HTTP/2 of it; bodies are only chosen
+//! here, never made. Callers: [`super`].
 
 mod of_the_origin;
 
+use std::io;
+use std::sync::Arc;
+
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::cache::reply::Reply;
@@ -22,7 +27,7 @@ use crate::telemetry::Source;
 use super::admit::{ALLOW, Methods};
 use super::documents::ErrorPages;
 use super::find::Learned;
-use super::head::{Field, Head};
+use super::head::{Block, Field, Fields};
 use super::{admit, head as fields};
 
 /// A body is what `Content-Type` says (the Fetch standard).
@@ -38,6 +43,10 @@ pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit,
 /// The parts that are the same in every answer.
 #[derive(Clone, Debug)]
 pub struct ConstantHeaders {
+    /// The fields of each [`Shape`]; those of replies by coding.
+    any: Block,
+    not_modified: Block,
+    replies: [Block; 4],
     pub(super) cache_control: HeaderValue,
     pub(super) ttl: i64,
     /// Whether the origin confirms the data from time to time; offline it does not.
@@ -59,6 +68,8 @@ pub struct Asked<'a> {
     pub headers: &'a HeaderMap,
     /// The limiter's decision.
     pub limit: Decision,
+    /// When the answer is made.
+    pub now: Now,
     /// The coding that the client likes best.
     pub coding: Coding,
     /// Whether the header states conditions; a wrong `true` costs only a look at it.
@@ -73,9 +84,9 @@ pub struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// Without conditions, of a known endpoint, for a client that likes no coding.
-    pub const fn of(method: &'a Method, headers: &'a HeaderMap, limit: Decision) -> Self {
+    pub const fn of(method: &'a Method, headers: &'a HeaderMap, limit: Decision, now: Now) -> Self {
         let (conditional, passes, provisional) = (false, false, false);
-        Self { method, headers, limit, coding: Coding::Identity, conditional, passes, provisional, pages: None }
+        Self { method, headers, limit, now, coding: Coding::Identity, conditional, passes, provisional, pages: None }
     }
 
     /// The client's conditions on what has this tag.
@@ -85,29 +96,130 @@ impl<'a> Asked<'a> {
 }
 
 /// What was found in the snapshot.
-#[derive(Clone, Copy)]
-pub struct FromSnapshot<'a> {
+pub struct FromSnapshot {
     /// The reply.
-    pub reply: &'a Reply,
+    pub reply: Arc<Reply>,
     /// The snapshot.
-    pub published: &'a Snapshot,
+    pub published: Arc<Snapshot>,
     /// For `Cache-Status`, if the origin was asked for it just now.
     pub forwarded: Option<CacheOutcome>,
     /// Whether the client named the snapshot: then the answer does not age.
     pub pinned: bool,
 }
 
-/// An answer that is ready to be sent.
-#[derive(Debug)]
-pub struct Answer<H = HeaderMap> {
+impl FromSnapshot {
+    /// The fields of the reply and of its snapshot, if it is now this time.
+    pub(super) fn fields(&self, now: WallTime) -> impl Iterator<Item = (&'static Field, &HeaderValue)> {
+        let tag = self.reply.etag.as_ref().map(|tag| (&fields::ETAG, tag));
+        let link = self.reply.link.as_ref().map(|link| (&fields::LINK, link));
+        tag.into_iter().chain(link).chain(of_snapshot(&self.published, now))
+    }
+}
+
+/// Which snapshot it is, and when it was confirmed.
+pub(super) fn of_snapshot(published: &Snapshot, now: WallTime) -> impl Iterator<Item = (&'static Field, &HeaderValue)> {
+    // Without it, nobody takes a stamp from the future for a confirmation.
+    let confirmed = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now));
+    let confirmed = confirmed.map(|confirmed| (&fields::MIRROR_CONFIRMED, confirmed));
+    std::iter::once((&fields::MIRROR_SNAPSHOT, &published.snapshot_header)).chain(confirmed)
+}
+
+/// An answer, ready to be sent.
+pub struct Answer {
     /// The status.
     pub status: StatusCode,
-    /// The head.
-    pub head: H,
-    /// The body; `None` for 304, 204 and HEAD.
-    pub body: Option<Bytes>,
-    /// Its source.
+    /// Which constant fields it has.
+    pub(super) shape: Shape,
+    /// The reply that it repeats, with further fields, and the length of the body unless it is a 304.
+    pub(super) found: Option<(FromSnapshot, Option<usize>)>,
+    /// Fields that were made for it.
+    pub(crate) fields: Fields,
+    /// How old its data is, if it ages.
+    pub(super) age: Option<Age>,
+    /// What the limiter says.
+    pub(super) limit: Decision,
+    /// The id of its request, if it shows one.
+    pub(super) id: Option<String>,
+    /// Its source, and `Cache-Status`.
     pub outcome: Outcome,
+    /// When it was made, for `Date`.
+    pub now: WallTime,
+    /// The body.
+    pub(crate) body: Body,
+}
+
+/// The constant fields of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Those of every answer.
+    Any,
+    /// Those of a 304 to a reply.
+    NotModified,
+    /// Those of a reply in this coding.
+    Reply(Coding),
+}
+
+impl Shape {
+    /// Its fields, but for those of every answer.
+    fn put(self, cache_control: HeaderValue, fields: &mut Fields) {
+        match self {
+            Self::Any => return,
+            Self::NotModified => {}
+            Self::Reply(coding) => about_body(fields, "application/json", coding),
+        }
+        fields.put(&fields::CACHE_CONTROL, cache_control);
+        fields.put_static(&fields::VARY, "accept-encoding");
+        fields.put_static(&fields::ACCEPT_RANGES, "none");
+    }
+}
+
+/// How old data is, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Age {
+    pub seconds: u64,
+    /// `X-Accel-Expires`; `None`: the origin says how long the answer may be kept.
+    pub expires: Option<i64>,
+}
+
+/// The body of an answer.
+#[derive(Default)]
+pub(crate) enum Body {
+    /// None: 304, 204 and HEAD.
+    #[default]
+    None,
+    /// All of it.
+    Whole(Bytes),
+    /// One that still arrives, or is read or rendered while it is sent.
+    Rest(Rest),
+}
+
+impl Body {
+    /// These bytes, unless only the head was asked for.
+    pub(super) fn of(method: &Method, bytes: Bytes) -> Self {
+        if *method == Method::HEAD { Self::None } else { Self::Whole(bytes) }
+    }
+
+    /// The bytes that are there.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if let Self::Whole(bytes) = self { bytes } else { &[] }
+    }
+}
+
+/// A body in pieces; an error ends it.
+pub(crate) type Rest = BoxStream<'static, io::Result<Bytes>>;
+
+impl Answer {
+    /// Without a body and without fields of its own.
+    pub(super) fn new(status: StatusCode, asked: Asked<'_>, outcome: Outcome) -> Self {
+        let (shape, found, fields, age, id) = (Shape::Any, None, Fields::default(), None, None);
+        let (limit, now) = (asked.limit, asked.now.wall);
+        Self { status, shape, found, fields, age, limit, id, outcome, now, body: Body::None }
+    }
+
+    /// Whether it says how long its body is.
+    pub(crate) fn has_length(&self) -> bool {
+        self.fields.has(fields::CONTENT_LENGTH.name())
+    }
 }
 
 /// The source of an answer.
@@ -175,7 +287,18 @@ impl ConstantHeaders {
             let list = HeaderValue::from_str(&admit::names(first, passthrough, last));
             list.unwrap_or_else(|_| HeaderValue::from_static(ALLOW))
         };
+        let block = |shape: Shape| {
+            let mut fields = Fields::default();
+            shape.put(cache_control.clone(), &mut fields);
+            fields.put_static(&fields::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+            fields.put_static(&fields::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+            Block::from(&fields)
+        };
+        let codings = [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd];
         Self {
+            any: block(Shape::Any),
+            not_modified: block(Shape::NotModified),
+            replies: codings.map(|coding| block(Shape::Reply(coding))),
             cache_control,
             ttl,
             ages,
@@ -185,64 +308,46 @@ impl ConstantHeaders {
         }
     }
 
-    /// An answer from the snapshot, in `head`.
-    pub fn snapshot<H: Head>(
-        &self,
-        asked: Asked<'_>,
-        found: FromSnapshot<'_>,
-        now: impl Into<Now>,
-        mut head: H,
-    ) -> Answer<H> {
-        let now = now.into();
-        let FromSnapshot { reply, published, forwarded, pinned } = found;
+    /// The fields that are the same in every answer of this shape.
+    pub(super) fn block(&self, shape: Shape) -> &Block {
+        match shape {
+            Shape::Any => &self.any,
+            Shape::NotModified => &self.not_modified,
+            Shape::Reply(coding) => &self.replies[coding as usize],
+        }
+    }
+
+    /// An answer from the snapshot.
+    pub fn snapshot(&self, asked: Asked<'_>, found: FromSnapshot) -> Answer {
+        let FromSnapshot { reply, published, forwarded, pinned } = &found;
         let ages = self.ages && !pinned;
-        let age = self.age(published, now);
-        let ttl = ages.then(|| self.ttl - i64::from(age));
-        let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl });
-        let (status, body) = match asked.precondition(reply.tag.as_ref()) {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
-            Precondition::NotModified => (StatusCode::NOT_MODIFIED, None),
-            Precondition::Proceed => (StatusCode::OK, Some(reply.body.variant(asked.coding))),
-        };
-        head.begin(status);
-        if let Some((coding, variant)) = &body {
-            about_body(&mut head, "application/json", &[], Some(&variant.length), *coding);
+        let age = self.age(published, asked.now);
+        let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl: ages.then(|| self.ttl - i64::from(age)) });
+        let mut answer = Answer::new(StatusCode::OK, asked, Outcome::Cache(outcome));
+        let mut length = None;
+        match asked.precondition(reply.tag.as_ref()) {
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::NotModified => (answer.status, answer.shape) = (StatusCode::NOT_MODIFIED, Shape::NotModified),
+            Precondition::Proceed => {
+                let (coding, variant) = reply.body.variant(asked.coding);
+                answer.shape = Shape::Reply(coding);
+                length = Some(variant.body.len());
+                answer.body = Body::of(asked.method, variant.body.clone());
+            }
         }
-        self.lifetime(&mut head, ages.then_some(age), if asked.provisional { Some(NO_STORE) } else { None });
-        if let Some(etag) = &reply.etag {
-            head.put(&fields::ETAG, etag);
+        if asked.provisional {
+            std::mem::replace(&mut answer.shape, Shape::Any)
+                .put(HeaderValue::from_static(NO_STORE), &mut answer.fields);
         }
-        if let Some(link) = &reply.link {
-            head.put(&fields::LINK, link);
-        }
-        head.put_static(&fields::VARY, "accept-encoding");
-        head.put_static(&fields::ACCEPT_RANGES, "none");
-        Self::of_snapshot(published, now.wall, &mut head);
-        head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
-        common(&mut head, asked.limit);
-        let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
-        Answer { status, head, body, outcome: Outcome::Cache(outcome) }
+        answer.age = self.lifetime(ages.then_some(age), asked.provisional);
+        answer.found = Some((found, length));
+        answer
     }
 
-    /// For how long data of this age may be kept; `None`: it does not age. `instead`: a `Cache-Control` in place of ours.
-    pub(super) fn lifetime(&self, head: &mut impl Head, age: Option<u32>, instead: Option<&'static str>) {
-        match instead {
-            Some(instead) => head.put_static(&fields::CACHE_CONTROL, instead),
-            None => head.put(&fields::CACHE_CONTROL, &self.cache_control),
-        }
-        if let Some(age) = age {
-            head.put_number(&fields::AGE, age);
-            head.put_number(&fields::X_ACCEL_EXPIRES, if instead.is_some() { 0 } else { self.left(i64::from(age)) });
-        }
-    }
-
-    /// Which snapshot it is, and when it was confirmed.
-    pub(super) fn of_snapshot(published: &Snapshot, now: WallTime, head: &mut impl Head) {
-        head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
-        // Without it, nobody takes a stamp from the future for a confirmation.
-        if let Some(confirmed) = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now)) {
-            head.put(&fields::MIRROR_CONFIRMED, confirmed);
-        }
+    /// How old data is that ages, and for how long nginx may keep it.
+    pub(super) fn lifetime(&self, age: Option<u32>, no_store: bool) -> Option<Age> {
+        let expires = |age| if no_store { 0 } else { self.left(i64::from(age)) };
+        age.map(|age| Age { seconds: age.into(), expires: Some(expires(age)) })
     }
 
     /// Age of the data: seconds since it was confirmed. A stamp from the future confirms nothing: how old the
@@ -261,131 +366,98 @@ impl ConstantHeaders {
         self.ttl.saturating_sub(age).max(1)
     }
 
-    /// An error of our own, in `head`.
-    pub fn problem<H: Head>(
-        &self,
-        asked: Asked<'_>,
-        problem: &Problem,
-        retry_after: Option<u64>,
-        mut head: H,
-    ) -> Answer<H> {
-        head.begin(problem.status());
+    /// An error of our own.
+    pub fn problem(&self, asked: Asked<'_>, problem: &Problem, retry_after: Option<u64>) -> Answer {
+        let outcome = if asked.limit.is_admitted() { Outcome::Problem } else { Outcome::Refused };
+        let mut answer = Answer::new(problem.status(), asked, outcome);
+        let fields = &mut answer.fields;
         let seconds = asked.limit.retry_after_seconds().map(u64::from).or(retry_after).map(|seconds| seconds.max(1));
         let body = if let Some(pages) = asked.pages.filter(ErrorPages::are_offered) {
-            pages.problem(asked.headers, problem, seconds, &mut head)
+            pages.problem(asked.headers, problem, seconds, fields)
         } else {
-            head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
+            fields.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
             problem.to_json()
         };
-        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        head.put_number(&fields::CONTENT_LENGTH, body.len());
+        fields.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        fields.put_number(&fields::CONTENT_LENGTH, body.len() as u64);
         let cache_control = if asked.provisional { NO_STORE } else { problem.cache_control() };
-        head.put_static(&fields::CACHE_CONTROL, cache_control);
+        fields.put_static(&fields::CACHE_CONTROL, cache_control);
         if let Some(seconds) = seconds {
-            head.put_number(&fields::RETRY_AFTER, seconds);
+            fields.put_number(&fields::RETRY_AFTER, seconds);
         }
         if problem.kind() == ProblemKind::MethodNotAllowed {
-            self.allow(if asked.passes { Methods::PassedThrough } else { Methods::Known }, &mut head);
+            self.allow(if asked.passes { Methods::PassedThrough } else { Methods::Known }, fields);
         }
-        common(&mut head, asked.limit);
-        let body = (*asked.method != Method::HEAD).then_some(body);
-        let outcome = if asked.limit.is_admitted() { Outcome::Problem } else { Outcome::Refused };
-        Answer { status: problem.status(), head, body, outcome }
+        answer.body = Body::of(asked.method, body);
+        answer
     }
 
-    /// The answer to a CORS preflight, in `head`.
-    pub fn preflight<H: Head>(&self, methods: Methods, limit: Decision, mut head: H) -> Answer<H> {
-        let status = StatusCode::NO_CONTENT;
-        head.begin(status);
-        match methods {
-            Methods::PassedThrough => head.put(&fields::ACCESS_CONTROL_ALLOW_METHODS, &self.passthrough_cors),
-            Methods::Known | Methods::All => head.put_static(&fields::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
-        }
+    /// The answer to a CORS preflight.
+    pub(super) fn preflight(&self, asked: Asked<'_>, methods: Methods) -> Answer {
+        let mut answer = Answer::new(StatusCode::NO_CONTENT, asked, Outcome::Preflight);
+        let methods = match methods {
+            Methods::PassedThrough => self.passthrough_cors.clone(),
+            Methods::Known | Methods::All => HeaderValue::from_static("GET, HEAD"),
+        };
+        answer.fields.put(&fields::ACCESS_CONTROL_ALLOW_METHODS, methods);
         // The wildcard covers every field but this one (the Fetch standard).
-        head.put_static(&fields::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization");
-        head.put_static(&fields::ACCESS_CONTROL_MAX_AGE, "86400");
-        common(&mut head, limit);
-        Answer { status, head, body: None, outcome: Outcome::Preflight }
+        answer.fields.put_static(&fields::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization");
+        answer.fields.put_static(&fields::ACCESS_CONTROL_MAX_AGE, "86400");
+        answer
     }
 
-    /// The answer to `OPTIONS`, in `head`.
-    pub fn options<H: Head>(&self, methods: Methods, limit: Decision, mut head: H) -> Answer<H> {
-        let status = StatusCode::NO_CONTENT;
-        head.begin(status);
-        self.allow(methods, &mut head);
-        common(&mut head, limit);
-        Answer { status, head, body: None, outcome: Outcome::Options }
+    /// The answer to `OPTIONS`.
+    pub(super) fn options(&self, asked: Asked<'_>, methods: Methods) -> Answer {
+        let mut answer = Answer::new(StatusCode::NO_CONTENT, asked, Outcome::Options);
+        self.allow(methods, &mut answer.fields);
+        answer
     }
 
-    fn allow(&self, methods: Methods, head: &mut impl Head) {
-        match methods {
-            Methods::Known => head.put_static(&fields::ALLOW, ALLOW),
-            Methods::PassedThrough => head.put(&fields::ALLOW, &self.passthrough_allow),
-            Methods::All => head.put(&fields::ALLOW, &self.all_allow),
+    fn allow(&self, methods: Methods, fields: &mut Fields) {
+        let methods = match methods {
+            Methods::Known => &HeaderValue::from_static(ALLOW),
+            Methods::PassedThrough => &self.passthrough_allow,
+            Methods::All => &self.all_allow,
+        };
+        fields.put(&fields::ALLOW, methods.clone());
+    }
+
+    /// An answer in the origin's words.
+    pub(super) fn learned(&self, asked: Asked<'_>, learned: Learned) -> Answer {
+        let Learned { status, media_type, sandbox, body } = learned;
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+        if status == StatusCode::OK && asked.precondition(None) == Precondition::Failed {
+            return self.problem(asked, &Problem::precondition_failed(), None);
         }
+        let mut answer = Answer::new(status, asked, Outcome::Problem);
+        let fields = &mut answer.fields;
+        if let Some(media_type) = media_type.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            fields.put(&fields::CONTENT_TYPE, media_type);
+        }
+        fields.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        if sandbox {
+            fields.put_static(&fields::CONTENT_SECURITY_POLICY, SANDBOX);
+        }
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            // RFC 9110 §15.5.6: such an answer names the methods.
+            fields.put_static(&fields::ALLOW, ALLOW);
+        }
+        fields.put_number(&fields::CONTENT_LENGTH, body.len() as u64);
+        let may_keep = status == StatusCode::NOT_FOUND && !asked.provisional;
+        fields.put_static(&fields::CACHE_CONTROL, if may_keep { "public, max-age=60" } else { NO_STORE });
+        answer.body = Body::of(asked.method, body);
+        answer
     }
 }
 
-/// What a body is, how long if that is known, and in which coding. `more`: further fields about it.
-pub(super) fn about_body(
-    head: &mut impl Head,
-    content_type: &'static str,
-    more: &[(&Field, &'static str)],
-    length: Option<&HeaderValue>,
-    coding: Coding,
-) {
-    head.put_static(&fields::CONTENT_TYPE, content_type);
-    head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-    for (field, value) in more {
-        head.put_static(field, value);
-    }
-    if let Some(length) = length {
-        head.put(&fields::CONTENT_LENGTH, length);
-    }
+/// What a body is, and in which coding.
+pub(super) fn about_body(fields: &mut Fields, content_type: &'static str, coding: Coding) {
+    fields.put_static(&fields::CONTENT_TYPE, content_type);
+    fields.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     if coding != Coding::Identity {
-        head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
-    }
-}
-
-/// CORS and the limit, which go with every answer.
-pub(super) fn common(head: &mut impl Head, limit: Decision) {
-    head.put_static(&fields::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
-    head.put_static(&fields::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-    if limit.quota().is_some() {
-        head.put_with(&fields::RATE_LIMIT_POLICY, |out| limit.write_policy(out));
-        head.put_with(&fields::RATE_LIMIT, |out| limit.write_rate_limit(out));
+        fields.put_static(&fields::CONTENT_ENCODING, coding.as_str());
     }
 }
 
 /// Nothing in it is loaded or run.
 pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'";
-
-impl ConstantHeaders {
-    /// An answer in the origin's words, in `head`.
-    pub(crate) fn learned<H: Head>(&self, asked: Asked<'_>, learned: Learned, mut head: H) -> Answer<H> {
-        let Learned { status, media_type, sandbox, body } = learned;
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
-        if status == StatusCode::OK && asked.precondition(None) == Precondition::Failed {
-            return self.problem(asked, &Problem::precondition_failed(), None, head);
-        }
-        head.begin(status);
-        if let Some(media_type) = media_type.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            head.put(&fields::CONTENT_TYPE, &media_type);
-        }
-        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        if sandbox {
-            head.put_static(&fields::CONTENT_SECURITY_POLICY, SANDBOX);
-        }
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            // RFC 9110 §15.5.6: such an answer names the methods.
-            head.put_static(&fields::ALLOW, ALLOW);
-        }
-        head.put_number(&fields::CONTENT_LENGTH, body.len());
-        let may_keep = status == StatusCode::NOT_FOUND && !asked.provisional;
-        let cache_control = if may_keep { "public, max-age=60" } else { NO_STORE };
-        head.put_static(&fields::CACHE_CONTROL, cache_control);
-        common(&mut head, asked.limit);
-        let body = (*asked.method != Method::HEAD).then_some(body);
-        Answer { status, head, body, outcome: Outcome::Problem }
-    }
-}

@@ -8,18 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_RANGE, ETAG, HeaderMap, RANGE};
+use futures_util::stream;
+use http::header::{ETAG, HeaderMap, RANGE};
 use http::{HeaderValue, Method, StatusCode};
 use memchr::memmem;
 
 use crate::api::links;
+use crate::api::listing::ListingId;
 use crate::api::route::{DumpKind, HealthCheck, WantedDocument};
 use crate::cache::Key;
 use crate::cache::reply::{Confinement, Lifetime, Rendered};
-use crate::clock::{Now, WallTime};
-use crate::dumps::{Built, CODINGS, DumpBody, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
+use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
 use crate::limit::Decision;
-use crate::pages::{MOST_SHOWN, Material, Unrendered};
+use crate::mirror::details::Details;
+use crate::pages::{DetailShown, MOST_SHOWN, Material, Unrendered};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{EntityTag, Precondition};
@@ -27,10 +29,11 @@ use crate::semantics::problem::Problem;
 use crate::semantics::ranges::Ranged;
 use crate::semantics::{coding, precondition, problem, ranges};
 use crate::snapshot::pointer::Snapshot;
+use crate::store::DetailState;
 
-use super::compose::{Answer, Asked, ConstantHeaders, NO_STORE, NOSNIFF, Outcome, about_body, common};
+use super::compose::{Answer, Asked, Body, ConstantHeaders, NO_STORE, Outcome, about_body, of_snapshot};
 use super::find::{Finder, Found, unsearched, unselected};
-use super::head::Head;
+use super::head::Fields;
 use super::{Responder, head as fields};
 
 /// A page loads nothing but what is ours, and nobody may frame it.
@@ -79,24 +82,24 @@ impl<'a> ErrorPages<'a> {
         self.finder.settings.load().pages.enabled && memmem::find(self.path(), b"/api/").is_none()
     }
 
-    /// The body of an error, with its type in `head`; `again`: the seconds of `Retry-After`.
+    /// The body of an error, with its type in `fields`; `again`: the seconds of `Retry-After`.
     pub(super) fn problem(
         &self,
         headers: &HeaderMap,
         problem: &Problem,
         again: Option<u64>,
-        head: &mut impl Head,
+        fields: &mut Fields,
     ) -> Bytes {
-        head.put_static(&fields::VARY, "accept");
+        fields.put_static(&fields::VARY, "accept");
         if !coding::prefers_html(headers) {
-            head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
+            fields.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
             return problem.to_json();
         }
-        head.put_static(&fields::CONTENT_TYPE, "text/html; charset=utf-8");
-        head.put_static(&fields::REFERRER_POLICY, "same-origin");
-        head.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY);
+        fields.put_static(&fields::CONTENT_TYPE, "text/html; charset=utf-8");
+        fields.put_static(&fields::REFERRER_POLICY, "same-origin");
+        fields.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY);
         if let Some(seconds) = again {
-            head.put_number(&fields::REFRESH, seconds);
+            fields.put_number(&fields::REFRESH, seconds);
         }
         let is_missing = problem.status() == StatusCode::SERVICE_UNAVAILABLE
             && self.finder.details.is_some()
@@ -142,13 +145,19 @@ impl Finder {
                 Err(why) => return unsearched(why),
             }
         }
+        let revision = self.details.as_ref().map(Details::revision);
+        let detail = match (&wanted, &published) {
+            (WantedDocument::Venue(id), Some(_)) => self.detail_shown(*id).await,
+            _ => DetailShown::Missing,
+        };
         // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
         // wait.
         let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
         // Never closed.
         let turn = self.rendering.acquire().await;
         let rendering = tokio::task::spawn_blocking(move || {
-            let of = Material { published: shown.as_deref(), details: details.as_ref(), hits: hits.as_ref() };
+            let (details, detail, hits) = (details.as_ref(), Some(&detail), hits.as_ref());
+            let of = Material { published: shown.as_deref(), details, detail, hits };
             renderer.render(&wanted, of)
         });
         let rendered = rendering.await;
@@ -156,14 +165,17 @@ impl Finder {
         match rendered {
             Ok(Ok(made)) => {
                 let document = self.cache.keep_rendered(key.clone(), kept.as_ref(), made);
-                if !Arc::ptr_eq(&pages, &self.pages.load()) {
-                    // A reload came in between.
+                let is_venue = matches!(&key, Key::Document(WantedDocument::Venue(_)));
+                let is_outdated = is_venue && self.details.as_ref().map(Details::revision) != revision;
+                if is_outdated || !Arc::ptr_eq(&pages, &self.pages.load()) {
+                    // A detail or a reload came in between.
                     self.cache.forget(&key);
                 }
                 document.prepare(coding).await;
                 Found::Document { document, published }
             }
             Ok(Err(Unrendered::NoSuchAsset(name))) => Problem::unknown_path(&*name).into(),
+            Ok(Err(Unrendered::NoSuchVenue(id))) => Problem::unknown_listing(id.to_string()).into(),
             Ok(Err(Unrendered::NoSnapshot)) => {
                 let (why, retry_after) = match &self.details {
                     Some(_) => ("There is no snapshot yet", NO_SNAPSHOT_FOR),
@@ -180,6 +192,20 @@ impl Finder {
 }
 
 impl Finder {
+    /// The mirrored detail of a listing, for its page; the origin is not asked.
+    async fn detail_shown(&self, id: ListingId) -> DetailShown {
+        let Some(details) = &self.details else { return DetailShown::Missing };
+        match details.read(id).await {
+            Ok(Some(record)) if record.meta.state == DetailState::Gone => DetailShown::Gone,
+            Ok(Some(record)) => DetailShown::Mirrored(record.body),
+            Ok(None) => DetailShown::Missing,
+            Err(error) => {
+                tracing::error!(%error, %id, "a stored detail cannot be read");
+                DetailShown::Missing
+            }
+        }
+    }
+
     /// What a probe hears, and whether all is well.
     pub(super) fn probed(&self, probe: HealthCheck) -> (StatusCode, &'static str) {
         match probe {
@@ -193,76 +219,64 @@ impl Finder {
     }
 }
 
-/// The answer to a request for what has another path, in `head`.
-pub(super) fn moved<H: Head>(asked: Asked<'_>, to: &HeaderValue, mut head: H) -> Answer<H> {
-    let status = StatusCode::MOVED_PERMANENTLY;
-    head.begin(status);
-    head.put(&fields::LOCATION, to);
-    head.put_number(&fields::CONTENT_LENGTH, 0);
-    head.put_static(&fields::CACHE_CONTROL, A_DAY);
-    common(&mut head, asked.limit);
-    Answer { status, head, body: None, outcome: Outcome::Document }
+/// The answer to a request for what has another path.
+pub(super) fn moved(asked: Asked<'_>, to: HeaderValue) -> Answer {
+    let mut answer = Answer::new(StatusCode::MOVED_PERMANENTLY, asked, Outcome::Document);
+    answer.fields.put(&fields::LOCATION, to);
+    answer.fields.put_number(&fields::CONTENT_LENGTH, 0);
+    answer.fields.put_static(&fields::CACHE_CONTROL, A_DAY);
+    answer
 }
 
-/// The answer to a probe, in `head`.
-pub(super) fn probe<H: Head>(method: &Method, (status, word): (StatusCode, &'static str), mut head: H) -> Answer<H> {
-    head.begin(status);
-    head.put_static(&fields::CONTENT_TYPE, "text/plain; charset=utf-8");
-    head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-    head.put_number(&fields::CONTENT_LENGTH, word.len());
-    head.put_static(&fields::CACHE_CONTROL, NO_STORE);
-    common(&mut head, Decision::Unlimited);
-    let body = (*method != Method::HEAD).then_some(Bytes::from_static(word.as_bytes()));
-    Answer { status, head, body, outcome: Outcome::Document }
+/// The answer to a probe, which no limit applies to.
+pub(super) fn probe(asked: Asked<'_>, (status, word): (StatusCode, &'static str)) -> Answer {
+    let mut answer = Answer::new(status, Asked { limit: Decision::Unlimited, ..asked }, Outcome::Document);
+    about_body(&mut answer.fields, "text/plain; charset=utf-8", Coding::Identity);
+    answer.fields.put_number(&fields::CONTENT_LENGTH, word.len() as u64);
+    answer.fields.put_static(&fields::CACHE_CONTROL, NO_STORE);
+    answer.body = Body::of(asked.method, Bytes::from_static(word.as_bytes()));
+    answer
 }
 
 impl ConstantHeaders {
-    /// A document of this server, in `head`.
-    pub(super) fn document<H: Head>(
-        &self,
-        asked: Asked<'_>,
-        document: &Rendered,
-        published: Option<&Arc<Snapshot>>,
-        now: WallTime,
-        mut head: H,
-    ) -> Answer<H> {
+    /// A document of this server.
+    pub(super) fn document(&self, asked: Asked<'_>, document: &Rendered, published: Option<&Snapshot>) -> Answer {
         let (coding, variant, tag) = document.variant(asked.coding);
-        let status = match asked.precondition(tag) {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
-            Precondition::NotModified => StatusCode::NOT_MODIFIED,
-            Precondition::Proceed => StatusCode::OK,
+        let mut answer = Answer::new(StatusCode::OK, asked, Outcome::Document);
+        let fields = &mut answer.fields;
+        match asked.precondition(tag) {
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::NotModified => answer.status = StatusCode::NOT_MODIFIED,
+            Precondition::Proceed => {
+                about_body(fields, document.kind.content_type, coding);
+                fields.put_static(&fields::REFERRER_POLICY, "same-origin");
+                match document.kind.confinement {
+                    Confinement::None => {}
+                    Confinement::Page => fields.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+                    Confinement::Widget => fields.put_static(&fields::CONTENT_SECURITY_POLICY, WIDGET_POLICY),
+                    Confinement::Viewer => fields.put_static(&fields::CONTENT_SECURITY_POLICY, VIEWER_POLICY),
+                }
+                fields.put_number(&fields::CONTENT_LENGTH, variant.body.len() as u64);
+                answer.body = Body::of(asked.method, variant.body.clone());
+            }
+        }
+        let cache_control = match document.kind.lifetime {
+            Lifetime::Revalidated => HeaderValue::from_static("public, no-cache"),
+            Lifetime::OfAnswers => self.cache_control.clone(),
+            Lifetime::Day => HeaderValue::from_static(A_DAY),
+            Lifetime::Immutable => HeaderValue::from_static("public, max-age=31536000, immutable"),
         };
-        let whole = status == StatusCode::OK;
-        head.begin(status);
-        if whole {
-            let policy =
-                |policy| [(&fields::REFERRER_POLICY, "same-origin"), (&fields::CONTENT_SECURITY_POLICY, policy)];
-            let more = match document.kind.confinement {
-                Confinement::None => &policy("")[..1],
-                Confinement::Page => &policy(PAGE_POLICY)[..],
-                Confinement::Widget => &policy(WIDGET_POLICY)[..],
-                Confinement::Viewer => &policy(VIEWER_POLICY)[..],
-            };
-            about_body(&mut head, document.kind.content_type, more, Some(&variant.length), coding);
-        }
-        match document.kind.lifetime {
-            Lifetime::Revalidated => head.put_static(&fields::CACHE_CONTROL, "public, no-cache"),
-            Lifetime::OfAnswers => head.put(&fields::CACHE_CONTROL, &self.cache_control),
-            Lifetime::Day => head.put_static(&fields::CACHE_CONTROL, A_DAY),
-            Lifetime::Immutable => head.put_static(&fields::CACHE_CONTROL, "public, max-age=31536000, immutable"),
-        }
+        fields.put(&fields::CACHE_CONTROL, cache_control);
         if let Some(tag) = tag {
-            head.put(&fields::ETAG, &tag.to_header_value());
+            fields.put(&fields::ETAG, tag.to_header_value());
         }
         let vary = if document.kind.varies_by_accept { "Accept, Accept-Encoding" } else { "Accept-Encoding" };
-        head.put_static(&fields::VARY, vary);
-        head.put_static(&fields::ACCEPT_RANGES, "none");
-        if let Some(published) = published {
-            Self::of_snapshot(published, now, &mut head);
+        fields.put_static(&fields::VARY, vary);
+        fields.put_static(&fields::ACCEPT_RANGES, "none");
+        for (field, value) in published.into_iter().flat_map(|published| of_snapshot(published, asked.now.wall)) {
+            fields.put(field, value.clone());
         }
-        common(&mut head, asked.limit);
-        let body = (whole && *asked.method != Method::HEAD).then(|| variant.body.clone());
-        Answer { status, head, body, outcome: Outcome::Document }
+        answer
     }
 }
 
@@ -285,28 +299,28 @@ impl Responder {
     /// The answer from a dump, or the problem with the seconds after which another try makes sense.
     pub(super) async fn dump(
         &self,
-        asked: Asked<'_>,
+        mut asked: Asked<'_>,
         kind: DumpKind,
         slugs: Slugs,
-    ) -> Result<(Answer, Option<DumpBody>), (Problem, Option<u64>)> {
+    ) -> Result<Answer, (Problem, Option<u64>)> {
         let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), None)) };
-        if slugs.iter().any(Option::is_some) {
+        let (coding, source, published) = if slugs.iter().any(Option::is_some) {
             let (selected, published, tag) = dumps.select(kind, slugs).await.map_err(not_selected)?;
-            let source = Source::Selected(selected, tag);
-            let coding = Coding::Identity;
-            return Ok(self.constant_headers.load().dump(asked, kind, coding, source, &published, self.clock.now()));
-        }
-        // What decodes by itself decodes no part of a coded file.
-        let coded = asked.coding != Coding::Identity && !asked.headers.contains_key(RANGE);
-        let coding = if coded { coding::negotiate(asked.headers, &CODINGS) } else { Coding::Identity };
-        let ready = tokio::time::timeout(PATIENCE, dumps.get(kind, coding, Freshness::WithinTtl)).await;
-        let (built, published) = match ready {
-            Ok(Ok(ready)) => ready,
-            Ok(Err(error)) => return Err(told(&error)),
-            Err(_elapsed) => return Err((Problem::dump_unavailable("The dump is being written"), Some(STILL_WRITING))),
+            (Coding::Identity, Source::Selected(selected, tag), published)
+        } else {
+            // What decodes by itself decodes no part of a coded file.
+            let coded = asked.coding != Coding::Identity && !asked.headers.contains_key(RANGE);
+            let coding = if coded { coding::negotiate(asked.headers, &CODINGS) } else { Coding::Identity };
+            match tokio::time::timeout(PATIENCE, dumps.get(kind, coding, Freshness::WithinTtl)).await {
+                Ok(Ok((built, published))) => (coding, Source::File(built), published),
+                Ok(Err(error)) => return Err(told(&error)),
+                Err(_elapsed) => {
+                    return Err((Problem::dump_unavailable("The dump is being written"), Some(STILL_WRITING)));
+                }
+            }
         };
-        let source = Source::File(built);
-        Ok(self.constant_headers.load().dump(asked, kind, coding, source, &published, self.clock.now()))
+        asked.now = self.clock.now();
+        Ok(self.constant_headers.load().dump(asked, kind, coding, source, &published))
     }
 }
 
@@ -336,17 +350,8 @@ fn told(error: &DumpError) -> (Problem, Option<u64>) {
 }
 
 impl ConstantHeaders {
-    /// An answer from a dump, and its body.
-    fn dump(
-        &self,
-        asked: Asked<'_>,
-        kind: DumpKind,
-        coding: Coding,
-        source: Source,
-        published: &Snapshot,
-        now: Now,
-    ) -> (Answer, Option<DumpBody>) {
-        let problem = |problem: &Problem| self.problem(asked, problem, None, HeaderMap::new());
+    /// An answer from a dump.
+    fn dump(&self, asked: Asked<'_>, kind: DumpKind, coding: Coding, source: Source, published: &Snapshot) -> Answer {
         let (tag, length) = match &source {
             Source::File(built) => (&built.tag, Some(built.length)),
             Source::Selected(_, tag) => (tag, None),
@@ -354,7 +359,7 @@ impl ConstantHeaders {
         let state = precondition::evaluate(asked.method, asked.headers, Some(tag));
         // RFC 9110 §13.2.2: the range counts after the conditions; §14.2: of GET only.
         let ranged = match state {
-            Precondition::Failed => return (problem(&Problem::dump_changed()), None),
+            Precondition::Failed => return self.problem(asked, &Problem::dump_changed(), None),
             Precondition::Proceed if *asked.method == Method::GET => length.map_or(Ranged::Whole, |length| {
                 let tag = HeaderMap::from_iter([(ETAG, tag.to_header_value())]);
                 ranges::select(asked.headers, StatusCode::OK, &tag, length)
@@ -364,9 +369,9 @@ impl ConstantHeaders {
         let all = length.unwrap_or(0);
         let (status, from, to, content_range) = match (state, ranged) {
             (_, Ranged::Unsatisfiable { content_range }) => {
-                let mut answer = problem(&Problem::range_not_satisfiable(all));
-                answer.head.insert(CONTENT_RANGE, content_range);
-                return (answer, None);
+                let mut answer = self.problem(asked, &Problem::range_not_satisfiable(all), None);
+                answer.fields.put(&fields::CONTENT_RANGE, content_range);
+                return answer;
             }
             (Precondition::NotModified, _) => (StatusCode::NOT_MODIFIED, 0, 0, None),
             (_, Ranged::Whole) => (StatusCode::OK, 0, all, None),
@@ -374,39 +379,43 @@ impl ConstantHeaders {
                 (StatusCode::PARTIAL_CONTENT, first, last + 1, Some(content_range))
             }
         };
-        let mut head = HeaderMap::new();
-        head.begin(status);
-        if status != StatusCode::NOT_MODIFIED {
-            let more = [(&fields::CONTENT_DISPOSITION, kind.disposition())];
-            let length = length.map(|_| HeaderValue::from(to - from));
-            about_body(&mut head, kind.media_type(), &more, length.as_ref(), coding);
-            if let Some(content_range) = &content_range {
-                head.put(&fields::CONTENT_RANGE, content_range);
-            }
-        }
-        let age = self.age(published, now);
-        self.lifetime(&mut head, self.ages.then_some(age), None);
-        head.put(&fields::ETAG, &tag.to_header_value());
-        if let Some(link) = links::license(published.license.as_deref()) {
-            head.put(&fields::LINK, &link);
-        }
-        match length {
-            Some(_) => {
-                head.put_static(&fields::VARY, "accept-encoding");
-                head.put_static(&fields::ACCEPT_RANGES, "bytes");
-            }
-            None => head.put_static(&fields::ACCEPT_RANGES, "none"),
-        }
-        Self::of_snapshot(published, now.wall, &mut head);
+        let age = self.age(published, asked.now);
         let outcome = CacheOutcome::Hit { ttl: self.ages.then(|| self.ttl - i64::from(age)) };
-        head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
-        common(&mut head, asked.limit);
-        let sends = *asked.method != Method::HEAD && status != StatusCode::NOT_MODIFIED;
-        let body = sends.then(Bytes::new);
-        let rest = match source {
-            Source::File(built) => DumpBody::Part(DumpPart::new(built, from, to)),
-            Source::Selected(selected, _) => DumpBody::Selected(selected),
-        };
-        (Answer { status, head, body, outcome: Outcome::Cache(outcome) }, Some(rest).filter(|_| sends))
+        let mut answer = Answer::new(status, asked, Outcome::Cache(outcome));
+        answer.age = self.lifetime(self.ages.then_some(age), false);
+        let fields = &mut answer.fields;
+        if status != StatusCode::NOT_MODIFIED {
+            about_body(fields, kind.media_type(), coding);
+            fields.put_static(&fields::CONTENT_DISPOSITION, kind.disposition());
+            if length.is_some() {
+                fields.put_number(&fields::CONTENT_LENGTH, to - from);
+            }
+            if let Some(content_range) = content_range {
+                fields.put(&fields::CONTENT_RANGE, content_range);
+            }
+        }
+        fields.put(&fields::CACHE_CONTROL, self.cache_control.clone());
+        fields.put(&fields::ETAG, tag.to_header_value());
+        if let Some(link) = links::license(published.license.as_deref()) {
+            fields.put(&fields::LINK, link);
+        }
+        if length.is_some() {
+            fields.put_static(&fields::VARY, "accept-encoding");
+        }
+        fields.put_static(&fields::ACCEPT_RANGES, if length.is_some() { "bytes" } else { "none" });
+        for (field, value) in of_snapshot(published, asked.now.wall) {
+            fields.put(field, value.clone());
+        }
+        if *asked.method != Method::HEAD && status != StatusCode::NOT_MODIFIED {
+            answer.body = Body::Rest(match source {
+                Source::File(built) => Box::pin(stream::unfold(DumpPart::new(built, from, to), |mut part| async {
+                    Some((part.next().await?, part))
+                })),
+                Source::Selected(selected, _) => Box::pin(stream::unfold(selected, |mut selected| async {
+                    Some((selected.next().await?, selected))
+                })),
+            });
+        }
+        answer
     }
 }

@@ -32,6 +32,7 @@ use crate::upstream::client::AskError;
 use crate::upstream::status::OriginStatus;
 
 use super::admit::Target;
+use super::compose::FromSnapshot;
 
 pub(super) use covered::{unsearched, unselected};
 pub(crate) use odd::Learned;
@@ -39,14 +40,7 @@ pub(crate) use odd::Learned;
 /// What was found.
 pub(crate) enum Found {
     /// An answer from the snapshot.
-    Snapshot {
-        reply: Arc<Reply>,
-        published: Arc<Snapshot>,
-        /// For `Cache-Status`, if the origin was asked for it just now.
-        forwarded: Option<CacheOutcome>,
-        /// Whether the client named this snapshot.
-        pinned: bool,
-    },
+    Snapshot(FromSnapshot),
     /// An answer of the origin.
     Through {
         stored: Arc<Stored>,
@@ -78,6 +72,11 @@ impl From<Problem> for Found {
 }
 
 impl Found {
+    /// What the snapshot answers without the origin. `pinned`: the client named it.
+    fn of_snapshot(reply: Arc<Reply>, published: Arc<Snapshot>, pinned: bool) -> Self {
+        Self::Snapshot(FromSnapshot { reply, published, forwarded: None, pinned })
+    }
+
     /// With a further reason, if the answer is not at hand.
     fn because(self, why: impl FnOnce() -> String) -> Self {
         match self {
@@ -133,7 +132,7 @@ impl Finder {
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
         let shown = if let Found::Provisional(ours) = &found { ours } else { &found };
         match shown {
-            Found::Snapshot { reply, .. } => reply.body.prepare(coding).await,
+            Found::Snapshot(FromSnapshot { reply, .. }) => reply.body.prepare(coding).await,
             Found::Through { stored, .. } => stored.body.prepare(coding).await,
             Found::Document { .. } | Found::Learned(_) | Found::Problem { .. } | Found::Provisional(_) => {}
         }

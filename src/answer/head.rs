@@ -1,15 +1,16 @@
-//! The head of an answer while it is made: a map of fields for further work, or at once the lines of HTTP/1.1.
+//! The fields of answers: their names as both protocols spell them, and lists of fields that become lines of HTTP/1 or a
+//! map for HTTP/2.
 //!
-//! It knows how fields are written, but not what they mean. Callers: [`super::compose`] fills it,
-//! [`crate::serve`] sends it.
+//! It knows how fields are written, but not what they mean. Callers: [`super::compose`] and [`super::documents`] choose
+//! them, [`super::write`] sends them.
 
-use bytes::Bytes;
+use http::header;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{HeaderName as Name, StatusCode, header};
 
 use crate::telemetry::request_id;
 
-/// A field that answers have, with its name as both kinds of head spell it.
+/// A field that answers have.
+#[derive(Debug)]
 pub struct Field {
     name: HeaderName,
     /// As HTTP/1.1 writes it, with the colon and the space.
@@ -45,7 +46,7 @@ fields! {
     /// RFC 9111 §5.2.
     CACHE_CONTROL = header::CACHE_CONTROL, "Cache-Control: ";
     /// RFC 9211.
-    CACHE_STATUS = Name::from_static("cache-status"), "Cache-Status: ";
+    CACHE_STATUS = HeaderName::from_static("cache-status"), "Cache-Status: ";
     /// RFC 6266.
     CONTENT_DISPOSITION = header::CONTENT_DISPOSITION, "Content-Disposition: ";
     /// RFC 9110 §8.4.
@@ -65,13 +66,13 @@ fields! {
     /// RFC 9110 §10.2.2.
     LOCATION = header::LOCATION, "Location: ";
     /// The instant for which the data is confirmed.
-    MIRROR_CONFIRMED = Name::from_static("mirror-confirmed"), "Mirror-Confirmed: ";
+    MIRROR_CONFIRMED = HeaderName::from_static("mirror-confirmed"), "Mirror-Confirmed: ";
     /// The snapshot that answered.
-    MIRROR_SNAPSHOT = Name::from_static("mirror-snapshot"), "Mirror-Snapshot: ";
+    MIRROR_SNAPSHOT = HeaderName::from_static("mirror-snapshot"), "Mirror-Snapshot: ";
     /// draft-ietf-httpapi-ratelimit-headers.
-    RATE_LIMIT = Name::from_static("ratelimit"), "RateLimit: ";
+    RATE_LIMIT = HeaderName::from_static("ratelimit"), "RateLimit: ";
     /// draft-ietf-httpapi-ratelimit-headers.
-    RATE_LIMIT_POLICY = Name::from_static("ratelimit-policy"), "RateLimit-Policy: ";
+    RATE_LIMIT_POLICY = HeaderName::from_static("ratelimit-policy"), "RateLimit-Policy: ";
     /// The Referrer Policy standard.
     REFERRER_POLICY = header::REFERRER_POLICY, "Referrer-Policy: ";
     /// The HTML standard: browsers load the page again.
@@ -79,11 +80,11 @@ fields! {
     /// RFC 9110 §10.2.3.
     RETRY_AFTER = header::RETRY_AFTER, "Retry-After: ";
     /// How long nginx may keep an answer, in seconds; it is not sent on.
-    X_ACCEL_EXPIRES = Name::from_static("x-accel-expires"), "X-Accel-Expires: ";
+    X_ACCEL_EXPIRES = HeaderName::from_static("x-accel-expires"), "X-Accel-Expires: ";
     /// The Fetch standard.
     X_CONTENT_TYPE_OPTIONS = header::X_CONTENT_TYPE_OPTIONS, "X-Content-Type-Options: ";
     /// The id of the request.
-    X_REQUEST_ID = Name::from_static(request_id::NAME), "X-Request-Id: ";
+    X_REQUEST_ID = HeaderName::from_static(request_id::NAME), "X-Request-Id: ";
     /// RFC 9110 §12.5.5.
     VARY = header::VARY, "Vary: ";
 }
@@ -94,172 +95,140 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|field| field.name.as_str())
 }
 
-/// The head of an answer.
-pub trait Head {
-    /// Says how the answer went: first, and once.
-    fn begin(&mut self, status: StatusCode);
-    /// Adds a field that is ready.
-    fn put(&mut self, field: &Field, value: &HeaderValue);
+/// The name of a field.
+#[derive(Clone, Debug)]
+enum Name {
+    /// One of the table above.
+    Ours(&'static Field),
+    /// Any other, or the same from the origin.
+    Theirs(HeaderName),
+}
+
+impl Name {
+    fn as_header_name(&self) -> &HeaderName {
+        match self {
+            Self::Ours(field) => &field.name,
+            Self::Theirs(name) => name,
+        }
+    }
+}
+
+/// Fields that were made for one answer, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Fields(Vec<(Name, HeaderValue)>);
+
+impl Fields {
+    /// Adds a field.
+    pub(crate) fn put(&mut self, field: &'static Field, value: HeaderValue) {
+        if self.0.is_empty() {
+            self.0.reserve(ROOM);
+        }
+        self.0.push((Name::Ours(field), value));
+    }
+
     /// Adds a field that never changes: visible ASCII.
-    fn put_static(&mut self, field: &Field, value: &'static str);
-    /// Adds a field that `write` appends: visible ASCII, at most 256 bytes.
-    fn put_with(&mut self, field: &Field, write: impl FnOnce(&mut Vec<u8>));
-    /// Takes over a head that was made as a map, instead of all else.
-    fn adopt(&mut self, status: StatusCode, fields: HeaderMap);
+    pub(crate) fn put_static(&mut self, field: &'static Field, value: &'static str) {
+        self.put(field, HeaderValue::from_static(value));
+    }
 
     /// Adds a number.
-    fn put_number(&mut self, field: &Field, number: impl itoa::Integer) {
-        self.put_with(field, |out| out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()));
-    }
-}
-
-impl Head for HeaderMap {
-    fn begin(&mut self, _status: StatusCode) {
-        self.reserve(ROOM);
+    pub(crate) fn put_number(&mut self, field: &'static Field, number: u64) {
+        self.put(field, HeaderValue::from(number));
     }
 
-    fn put(&mut self, field: &Field, value: &HeaderValue) {
-        self.insert(field.name.clone(), value.clone());
+    /// The body is sent in chunks (RFC 9112 §7.1).
+    pub(crate) fn put_chunked(&mut self) {
+        self.0.push((Name::Theirs(header::TRANSFER_ENCODING), HeaderValue::from_static("chunked")));
     }
 
-    fn put_static(&mut self, field: &Field, value: &'static str) {
-        self.insert(field.name.clone(), HeaderValue::from_static(value));
+    /// Names and values, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        self.0.iter().map(|(name, value)| (name.as_header_name(), value))
     }
 
-    fn put_with(&mut self, field: &Field, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut text = Vec::with_capacity(80);
-        write(&mut text);
-        let value = HeaderValue::from_maybe_shared(Bytes::from(text));
-        self.insert(field.name.clone(), value.unwrap_or(HeaderValue::from_static("")));
-    }
-
-    fn adopt(&mut self, _status: StatusCode, fields: HeaderMap) {
-        *self = fields;
-    }
-}
-
-/// Room for every field of an answer, so that the map is allocated once.
-const ROOM: usize = 22;
-
-/// The state of a connection after an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Persistence {
-    /// It waits for the next request.
-    KeepAlive,
-    /// It is closed.
-    Close,
-}
-
-/// A head as HTTP/1.1 sends it (RFC 9112 §2.1), in a buffer that is used again and again.
-#[derive(Debug, Default)]
-pub struct Lines(Vec<u8>);
-
-impl Lines {
-    /// An empty head in a buffer that was [given back](Self::into_buffer).
-    pub fn new(mut buffer: Vec<u8>) -> Self {
-        buffer.clear();
-        Self(buffer)
-    }
-
-    /// Ends the head. `date`: an HTTP-date; `None`: the clock shows no time that one can say, and so does the head (RFC 9110
-    /// §6.6.1).
-    pub fn end(&mut self, date: Option<&[u8]>, persistence: Persistence) {
-        if let Some(date) = date {
-            self.line(b"Date: ", date);
-        }
-        self.0.extend_from_slice(match persistence {
-            Persistence::KeepAlive => b"Connection: keep-alive\r\n\r\n",
-            Persistence::Close => b"Connection: close\r\n\r\n",
-        });
-    }
-
-    /// What is on the wire so far.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// The buffer, for the next head.
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.0
-    }
-
-    fn line(&mut self, name: &[u8], value: &[u8]) {
-        self.0.reserve(name.len() + value.len() + 2);
-        self.0.extend_from_slice(name);
-        self.0.extend_from_slice(value);
-        self.0.extend_from_slice(b"\r\n");
-    }
-}
-
-impl Head for Lines {
-    fn begin(&mut self, status: StatusCode) {
-        match status {
-            StatusCode::OK => self.0.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
-            StatusCode::NOT_MODIFIED => self.0.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n"),
-            _ => {
-                self.0.extend_from_slice(b"HTTP/1.1 ");
-                self.0.extend_from_slice(status.as_str().as_bytes());
-                // The space stays when there is no phrase (RFC 9112 §4).
-                self.line(b" ", status.canonical_reason().unwrap_or_default().as_bytes());
+    /// Appends them to a head as lines.
+    pub(super) fn write_to(&self, out: &mut Vec<u8>) {
+        for (name, value) in &self.0 {
+            match name {
+                Name::Ours(field) => field.write_to(out, |out| out.extend_from_slice(value.as_bytes())),
+                Name::Theirs(name) => {
+                    out.extend_from_slice(name.as_str().as_bytes());
+                    out.extend_from_slice(b": ");
+                    out.extend_from_slice(value.as_bytes());
+                    out.extend_from_slice(b"\r\n");
+                }
             }
         }
     }
 
-    fn put(&mut self, field: &Field, value: &HeaderValue) {
-        self.line(field.line.as_bytes(), value.as_bytes());
+    /// Whether this field is among them.
+    pub(crate) fn has(&self, wanted: &HeaderName) -> bool {
+        self.iter().any(|(name, _)| name == wanted)
     }
 
-    fn put_static(&mut self, field: &Field, value: &'static str) {
-        self.line(field.line.as_bytes(), value.as_bytes());
-    }
-
-    fn put_with(&mut self, field: &Field, write: impl FnOnce(&mut Vec<u8>)) {
-        self.0.extend_from_slice(field.line.as_bytes());
-        write(&mut self.0);
-        self.0.extend_from_slice(b"\r\n");
-    }
-
-    fn adopt(&mut self, status: StatusCode, fields: HeaderMap) {
-        self.0.clear();
-        self.begin(status);
-        // Those two are said of this connection, at the end.
-        for (name, value) in fields.iter().filter(|(name, _)| !matches!(**name, header::DATE | header::CONNECTION)) {
-            self.0.extend_from_slice(name.as_str().as_bytes());
-            self.line(b": ", value.as_bytes());
+    /// Replaces the value of a field that is there once, unless `other` is `None`.
+    pub(super) fn replace(&mut self, wanted: &HeaderName, other: impl FnOnce(&HeaderValue) -> Option<HeaderValue>) {
+        let mut found = self.0.iter_mut().filter(|(name, _)| name.as_header_name() == wanted);
+        if let (Some((_, value)), None) = (found.next(), found.next())
+            && let Some(other) = other(value)
+        {
+            *value = other;
         }
+    }
+}
+
+/// The fields that somebody else made. `Date` and `Connection` are said of our own connection.
+impl From<HeaderMap> for Fields {
+    fn from(mut map: HeaderMap) -> Self {
+        map.remove(header::DATE);
+        map.remove(header::CONNECTION);
+        // A name stands once, in front of its first value.
+        let mut last = None;
+        let named = map.into_iter().map(|(name, value)| {
+            last = name.or(last.take());
+            (last.clone(), value)
+        });
+        Self(named.filter_map(|(name, value)| Some((Name::Theirs(name?), value))).collect())
+    }
+}
+
+/// Room for the fields of most answers.
+const ROOM: usize = 12;
+
+impl Field {
+    /// Its name.
+    pub(super) const fn name(&self) -> &HeaderName {
+        &self.name
+    }
+
+    /// Appends it to a head as a line, with a value that `write` appends.
+    pub(super) fn write_to(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        out.extend_from_slice(self.line.as_bytes());
+        write(out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Fields that many answers share, ready for both protocols.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    /// As HTTP/1 sends them.
+    pub lines: Vec<u8>,
+    /// As HTTP/2 code takes them.
+    pub map: HeaderMap,
+}
+
+impl From<&Fields> for Block {
+    fn from(fields: &Fields) -> Self {
+        let mut lines = Vec::new();
+        fields.write_to(&mut lines);
+        Self { lines, map: fields.iter().map(|(name, value)| (name.clone(), value.clone())).collect() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn filled<H: Head>(mut head: H) -> H {
-        head.begin(StatusCode::OK);
-        head.put(&ETAG, &HeaderValue::from_static("W/\"a\""));
-        head.put_static(&VARY, "accept-encoding");
-        head.put_number(&AGE, 7_u32);
-        head
-    }
-
-    #[test]
-    fn both_kinds_say_the_same() {
-        let map = filled(HeaderMap::new());
-        let mut lines = filled(Lines::default());
-        lines.end(Some(b"Sun, 06 Nov 1994 08:49:37 GMT"), Persistence::KeepAlive);
-        let text = std::str::from_utf8(lines.as_bytes()).unwrap();
-        assert_eq!(
-            text,
-            "HTTP/1.1 200 OK\r\nETag: W/\"a\"\r\nVary: accept-encoding\r\nAge: 7\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
-             Connection: keep-alive\r\n\r\n"
-        );
-        let spelled: Vec<String> =
-            map.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
-        for line in &spelled {
-            assert!(text.to_lowercase().contains(&line.to_lowercase()), "{line}");
-        }
-        assert_eq!(spelled.len(), 3);
-    }
 
     #[test]
     fn names_are_the_same_in_both_spellings() {
@@ -269,30 +238,19 @@ mod tests {
     }
 
     #[test]
-    fn a_head_made_as_a_map_replaces_what_there_was() {
-        let mut lines = filled(Lines::default());
+    fn fields_of_an_origin_stay_in_order_and_repeated() {
         let mut map = HeaderMap::new();
-        map.append(header::SET_COOKIE, HeaderValue::from_static("a"));
-        map.append(header::SET_COOKIE, HeaderValue::from_static("b"));
-        lines.adopt(StatusCode::from_u16(299).unwrap(), map);
-        assert_eq!(lines.as_bytes(), b"HTTP/1.1 299 \r\nset-cookie: a\r\nset-cookie: b\r\n");
-    }
-
-    #[test]
-    fn an_end_is_announced() {
-        let mut lines = Lines::default();
-        lines.end(Some(b"now"), Persistence::Close);
-        assert_eq!(lines.as_bytes(), b"Date: now\r\nConnection: close\r\n\r\n");
-        let mut timeless = Lines::default();
-        timeless.end(None, Persistence::KeepAlive);
-        assert_eq!(timeless.as_bytes(), b"Connection: keep-alive\r\n\r\n");
-    }
-
-    #[test]
-    fn a_buffer_is_used_again() {
-        let buffer = filled(Lines::default()).into_buffer();
-        let capacity = buffer.capacity();
-        let lines = Lines::new(buffer);
-        assert_eq!((lines.as_bytes().len(), lines.into_buffer().capacity()), (0, capacity));
+        for (name, value) in [("set-cookie", "a"), ("date", "now"), ("x-two", "2"), ("set-cookie", "b")] {
+            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let mut fields = Fields::from(map);
+        let double = |value: &HeaderValue| HeaderValue::from_bytes(&value.as_bytes().repeat(2)).ok();
+        fields.replace(&HeaderName::from_static("x-two"), double);
+        fields.replace(&header::SET_COOKIE, double);
+        fields.put_number(&AGE, 7);
+        let mut out = Vec::new();
+        fields.write_to(&mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "set-cookie: a\r\nset-cookie: b\r\nx-two: 22\r\nAge: 7\r\n");
+        assert!(fields.has(&header::AGE) && !fields.has(&header::DATE));
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum PurgeError {
     #[error("use DELETE /cache to purge everything, or DELETE /cache?path=/api/listings.json to purge one path")]
     Usage,
     /// The path is none.
-    #[error("path: {0}")]
+    #[error("path: {0}; write for example /api/sports.json")]
     Path(#[from] target::PathError),
     /// Its query would be refused.
     #[error("path: invalid query: {0}")]
@@ -105,6 +105,9 @@ impl Purge {
             Route::Document(document @ (Document::Explore | Document::Embed)) => {
                 let query = FinderQuery::parse(&query, document == Document::Embed)?;
                 vec![Key::Document(WantedDocument::Explore(Box::new(query)))]
+            }
+            Route::Venue(id) => {
+                vec![Key::Document(WantedDocument::Venue(id)), Key::origin([raw_path, b"?", raw_query].concat())]
             }
             // Where pages and dumps are not offered, their paths are unknown ones.
             Route::Document(_)

@@ -32,6 +32,8 @@ pub enum Route {
     Dump(DumpKind),
     /// A document of this server.
     Document(Document),
+    /// `/venues/{id}`
+    Venue(ListingId),
     /// `/assets/…`: what pages are made of.
     Asset,
     /// The path of a document or a dump with a slash after it.
@@ -67,7 +69,9 @@ impl Route {
                 if matches!(path, "/dumps" | "/dumps/") {
                     return Self::Files;
                 }
-                let named = |path| Document::at(path).map(Self::Document).or(DumpKind::of_path(path).map(Self::Dump));
+                let venue = |path: &str| ListingId::parse(path.strip_prefix("/venues/")?).map(Self::Venue);
+                let document = |path| Document::at(path).map(Self::Document);
+                let named = |path| document(path).or(DumpKind::of_path(path).map(Self::Dump)).or_else(|| venue(path));
                 let slashed = || path.strip_suffix('/').and_then(named).map_or(Self::Unknown, |_| Self::Slashed);
                 named(path).unwrap_or_else(slashed)
             }
@@ -90,7 +94,7 @@ impl Route {
                 Window::Api | Window::Uncounted => RouteLabel::Document,
             },
             Self::Asset => RouteLabel::Asset,
-            Self::Slashed | Self::Files => RouteLabel::Page,
+            Self::Venue(_) | Self::Slashed | Self::Files => RouteLabel::Page,
             Self::Probe(_) => RouteLabel::Probe,
             Self::Unknown => RouteLabel::Other,
         }
@@ -100,7 +104,7 @@ impl Route {
     pub const fn window(self) -> Window {
         match self {
             Self::Document(document) => document.window(),
-            Self::Asset | Self::Slashed | Self::Files => Window::Pages,
+            Self::Venue(_) | Self::Asset | Self::Slashed | Self::Files => Window::Pages,
             Self::Probe(_) => Window::Uncounted,
             _ => Window::Api,
         }
@@ -108,7 +112,7 @@ impl Route {
 
     /// Whether it is one of the pages and documents that `pages.enabled` turns off.
     pub const fn is_of_pages(self) -> bool {
-        matches!(self, Self::Document(_) | Self::Asset | Self::Slashed | Self::Files)
+        matches!(self, Self::Document(_) | Self::Venue(_) | Self::Asset | Self::Slashed | Self::Files)
     }
 }
 
@@ -183,6 +187,8 @@ pub enum WantedDocument {
     Fixed(Document),
     /// The finder or its widget, with these filters and this page.
     Explore(Box<FinderQuery>),
+    /// The page of a venue.
+    Venue(ListingId),
     /// An asset, by its name.
     Asset(Box<str>),
 }
@@ -196,6 +202,7 @@ impl WantedDocument {
                 let document = if query.is_embedded { Document::Embed } else { Document::Explore };
                 path == document.path().as_bytes()
             }
+            Self::Venue(id) => path == format!("/venues/{id}").as_bytes(),
             Self::Asset(name) => path.strip_prefix(ASSETS.as_bytes()) == Some(name.as_bytes()),
         }
     }
@@ -204,7 +211,7 @@ impl WantedDocument {
     pub const fn shows_data(&self) -> bool {
         match self {
             Self::Fixed(document) => document.shows_data(),
-            Self::Explore(_) => true,
+            Self::Explore(_) | Self::Venue(_) => true,
             Self::Asset(_) => false,
         }
     }
@@ -212,7 +219,7 @@ impl WantedDocument {
     /// What it weighs as a key, in bytes, about.
     pub fn weight(&self) -> usize {
         match self {
-            Self::Fixed(_) => 16,
+            Self::Fixed(_) | Self::Venue(_) => 16,
             Self::Explore(query) => query.search.weight(),
             Self::Asset(name) => name.len(),
         }
@@ -300,6 +307,10 @@ mod tests {
             ("/", Route::Document(Document::Front)),
             ("/explore", Route::Document(Document::Explore)),
             ("/explore/", Route::Slashed),
+            ("/venues/7", Route::Venue(ListingId(7))),
+            ("/venues/7/", Route::Slashed),
+            ("/venues/07", Route::Unknown),
+            ("/venues/", Route::Unknown),
             ("/assets/style.css", Route::Asset),
             ("/assets/", Route::Unknown),
             ("/assets/a/b", Route::Unknown),

@@ -15,8 +15,8 @@ use super::trusted_keys;
 /// # Errors
 /// When the options of the object store do not make a client, or a trusted key is invalid.
 pub(crate) fn of(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {
-    let Some(snapshots) = core.snapshots.clone() else { return Ok(None) };
-    let (others, details, clock) = (trusted_keys(config)?, core.details.clone(), core.clock.clone());
+    let Some((snapshots, details)) = core.snapshots.clone().zip(core.details.clone()) else { return Ok(None) };
+    let (others, clock) = (trusted_keys(config)?, core.clock.clone());
     let publisher = Publisher::open(config, others, snapshots, details, clock, status.clone());
     publisher.map_err(|error| AppError::Publish(error.to_string()))
 }

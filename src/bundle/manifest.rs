@@ -88,6 +88,9 @@ pub struct Manifest {
     pub open_points: Vec<String>,
     /// As [`SnapshotMeta::disproved`].
     pub disproved: Option<Vec<Assumption>>,
+    /// Whether the evidence is that of the base, and not in the file; from format 4 on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_evidence: bool,
 }
 
 impl Manifest {
@@ -145,6 +148,7 @@ impl Manifest {
         }
         match &self.base {
             None if here != all => Err("a full bundle has all details that it covers".to_owned()),
+            None if self.keeps_evidence => Err("a full bundle has no base whose evidence it could keep".to_owned()),
             // Each is below 2^33, so that no sum overflows.
             Some(base) if [base.listings, base.added, base.changed, base.removed].iter().any(|n| *n >= 1 << 32) => {
                 Err("the base has more listings than there can be".to_owned())

@@ -14,7 +14,7 @@ use super::manifest::{Counts, Manifest};
 use super::part::PartKind;
 use super::parts::{self, PartReader, PartSeal, UnpackedPart};
 use super::records::Records;
-use super::{BundleError, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
+use super::{BundleError, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::json;
@@ -94,13 +94,16 @@ impl Bundle {
         let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file), progress)?;
         let part = parts.one(PartKind::Manifest)?;
         let manifest = Manifest::read(&part.raw).map_err(|wrong| part.malformed(wrong))?;
+        if manifest.keeps_evidence && parts.format < FORMAT {
+            return Err(part.malformed(format!("bundles of format {} have their own evidence", parts.format)));
+        }
         parts.is_full = manifest.base.is_none();
         let envelope = parsed(&parts.one(PartKind::Envelope)?, check_envelope)?;
         let mut taxonomy = || parts.one(PartKind::Taxonomy);
         let taxonomies = [taxonomy()?, taxonomy()?, taxonomy()?];
         let order = read_order(&mut parts, &manifest)?;
         let summaries = read_summaries(&mut parts, &manifest, known)?;
-        let evidence = read_evidence(&mut parts)?;
+        let evidence = if manifest.keeps_evidence { Evidence::new() } else { read_evidence(&mut parts)? };
         // They are applied to answers: they are checked as if an origin had taught them.
         let lessons = |part: &UnpackedPart| parsed(part, Learned::check);
         let learned = match parts.format {
@@ -176,9 +179,14 @@ impl Bundle {
         (self.manifest, content, self.evidence)
     }
 
-    /// The origin's lists for terms.
-    pub const fn evidence(&self) -> &Evidence {
-        &self.evidence
+    /// The origin's lists for terms: the bundle's own, or those of its base, which then hold for the bundle's snapshot,
+    /// too. `base`: the evidence of the base.
+    pub fn evidence_over(&self, mut base: Evidence) -> Evidence {
+        let Some(before) = self.base().filter(|_| self.manifest.keeps_evidence) else { return self.evidence.clone() };
+        for listed in base.values_mut().filter(|listed| listed.snapshot == before.as_str()) {
+            self.manifest.snapshot.as_str().clone_into(&mut listed.snapshot);
+        }
+        base
     }
 
     /// What was learned of the origin's answers to odd requests; `None`: the bundle has nothing of it.

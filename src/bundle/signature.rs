@@ -18,6 +18,7 @@ use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 use rustix::fs::OFlags;
 
 use super::{Bundle, BundleError, Progress};
+use crate::snapshot::dataset::Dataset;
 
 /// The longest signature in bytes, with its comments.
 pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
@@ -406,42 +407,39 @@ pub(crate) struct Opened {
     pub voucher: Voucher,
 }
 
-/// Verifies signature and bundle. `path`: the name of the file, beside which the signature lies. `most`: the most bytes
-/// that the file may have. `progress` gets bytes of the bundle.
+/// Opens a bundle whose signature was judged, beside data in memory: see [`Bundle::open_beside`]. `progress` gets bytes.
 ///
 /// # Errors
-/// When either is refused. An unsigned bundle is refused if any key is trusted.
+/// When it is invalid, or not the file that was signed.
 pub(crate) fn open(
-    path: &Path,
     file: File,
-    trusted: &TrustedKeys,
-    most: u64,
+    voucher: Voucher,
+    known: Option<&Dataset>,
     progress: Progress<'_>,
-) -> Result<Opened, TrustError> {
-    let length = file.metadata().map_err(|source| TrustError::Io { path: path.to_owned(), source })?.len();
-    if length > most {
-        return Err(TrustError::TooLarge { path: path.to_owned(), length, most });
-    }
-    let voucher = vouch(path, &file, trusted)?;
-    let bundle = Bundle::open(&file, progress)?;
+) -> Result<Opened, BundleError> {
+    let bundle = Bundle::open_beside(&file, known, progress)?;
     match &voucher {
-        Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
+        Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed),
         _ => Ok(Opened { file, bundle, voucher }),
     }
 }
 
-/// Opens a file for reading, more than once.
+/// Opens a file of at most `most` bytes for reading, more than once.
 ///
 /// # Errors
-/// When it is no regular file, or cannot be opened.
-pub(crate) fn open_file(path: &Path) -> Result<File, TrustError> {
-    open_regular(path).map_err(|source| TrustError::Io { path: path.to_owned(), source })
+/// When it is no regular file, too large, or cannot be opened.
+pub(crate) fn open_file(path: &Path, most: u64) -> Result<File, TrustError> {
+    let opened = open_regular(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    match opened.map_err(|source| TrustError::Io { path: path.to_owned(), source })? {
+        (length, _) if length > most => Err(TrustError::TooLarge { path: path.to_owned(), length, most }),
+        (_, file) => Ok(file),
+    }
 }
 
-/// Verifies the signature beside a file alone.
+/// Verifies the signature beside a file. `path`: the name of the file.
 ///
 /// # Errors
-/// As for [`open`].
+/// When it is refused. An unsigned bundle is refused if any key is trusted.
 pub(crate) fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
     Ok(match (Signature::beside(path), trusted.is_empty()) {
         (Ok(None), true) => Voucher::Nobody,

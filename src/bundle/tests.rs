@@ -91,7 +91,7 @@ impl World {
         Export {
             content: &self.content,
             meta: &self.meta,
-            evidence: &self.evidence,
+            evidence: Some(&self.evidence),
             learned: self.learned.as_ref(),
             base: base.map(|base| &base.content),
             coverage: Self::counts(&self.details),
@@ -103,14 +103,30 @@ impl World {
         self.bundle(None).0
     }
 
+    /// Evidence as a data set has it: for its own snapshot.
+    fn with_evidence_of_its_own(mut self) -> Self {
+        let id = self.content.id();
+        self.evidence.values_mut().for_each(|listed| listed.snapshot = id.to_string());
+        self
+    }
+
     /// A bundle, of what differs from a base if there is one.
     fn bundle(&self, base: Option<&Self>) -> (Vec<u8>, Written) {
+        self.written(base, Some(&self.evidence))
+    }
+
+    /// A delta for a holder of the base who has the evidence.
+    fn bundle_that_keeps_evidence(&self, base: &Self) -> Vec<u8> {
+        self.written(Some(base), None).0
+    }
+
+    fn written(&self, base: Option<&Self>, evidence: Option<&Evidence>) -> (Vec<u8>, Written) {
         let mut details = self.details.clone();
         if let Some(base) = base {
             details.retain(|id, detail| base.details.get(id) != Some(detail));
         }
         let mut out = Vec::new();
-        let export = self.export(base, &details);
+        let export = Export { evidence, ..self.export(base, &details) };
         let written = write(&mut out, &export, details.into_iter().map(Ok::<_, Infallible>), &mut |_, _| {}).unwrap();
         assert_eq!(written.bytes, out.len() as u64);
         (out, written)

@@ -9,7 +9,10 @@ use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{self, PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
-use super::{Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS, WriteError, delta, open, unwritable};
+use super::{
+    Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, open,
+    unwritable,
+};
 use crate::api::edges::Case;
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::{ContentHash, Digest};
@@ -25,8 +28,8 @@ pub(crate) struct Export<'a> {
     pub content: &'a Content,
     /// Its certificate; `published_ms` is left out.
     pub meta: &'a SnapshotMeta,
-    /// The origin's lists for terms.
-    pub evidence: &'a Evidence,
+    /// The origin's lists for terms; `None`: those that came with the base.
+    pub evidence: Option<&'a Evidence>,
     /// What was learned of the origin's answers to odd requests; `None`: nothing.
     pub learned: Option<&'a Learned>,
     /// The base of a delta; `None`: a full bundle.
@@ -74,7 +77,7 @@ pub(super) fn write_with<W: Write, E>(
     parts.json(PartKind::Manifest, &manifest)?;
     content(&mut parts, export, before.as_ref())?;
     drop(before);
-    for (term, listed) in export.evidence {
+    for (term, listed) in export.evidence.into_iter().flatten() {
         let mut record = Vec::new();
         records::put_term(&mut record, term, listed);
         parts.push(PartKind::Evidence, &record, || format!("what the origin listed for {:?}", term.1))?;
@@ -111,8 +114,9 @@ fn lowest_format(export: &Export<'_>) -> u16 {
     let has_new_case =
         |learned: &Learned| learned.lessons.contains_key(&new_case) || learned.own.contains_key(&new_case);
     match export.learned {
-        _ if has_new_field || disproved.any(|one| !one.is_in_first_formats()) => FORMAT,
-        Some(learned) if has_new_case(learned) => FORMAT,
+        _ if export.evidence.is_none() => FORMAT,
+        _ if has_new_field || disproved.any(|one| !one.is_in_first_formats()) => WITH_NEW_NAMES,
+        Some(learned) if has_new_case(learned) => WITH_NEW_NAMES,
         Some(_) => WITH_LESSONS,
         None => WITHOUT_LESSONS,
     }
@@ -149,6 +153,7 @@ fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
         left_out: meta.left_out.clone(),
         open_points: meta.open_points.clone(),
         disproved: meta.disproved.clone(),
+        keeps_evidence: export.evidence.is_none(),
     }
 }
 

@@ -20,7 +20,6 @@ use arc_swap::{ArcSwapOption, Guard};
 use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
-use http::HeaderValue;
 use tokio::sync::Semaphore;
 use zstd::bulk::Compressor;
 
@@ -44,14 +43,11 @@ const PLAIN: u8 = u8::MAX - 1;
 pub struct Variant {
     /// The coded body.
     pub body: Bytes,
-    /// Its `Content-Length`.
-    pub length: HeaderValue,
 }
 
 impl Variant {
     pub(super) fn new(body: impl Into<Bytes>) -> Self {
-        let body = body.into();
-        Self { length: HeaderValue::from(body.len()), body }
+        Self { body: body.into() }
     }
 
     /// The variant as it is.

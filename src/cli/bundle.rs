@@ -100,19 +100,40 @@ struct InFile {
 /// once. The copy ends after one byte more than `most`.
 fn named(path: &Path, most: u64) -> Result<(PathBuf, File), Failure> {
     if path.as_os_str() != "-" {
-        return Ok((path.to_owned(), trust::open_file(path)?));
+        return Ok((path.to_owned(), trust::open_file(path, most)?));
     }
+    let path = PathBuf::from("standard input");
     let mut copy = nameless::create(&std::env::temp_dir(), nameless::BUNDLE)?;
-    io::copy(&mut io::stdin().lock().take(most.saturating_add(1)), &mut copy)?;
+    let length = io::copy(&mut io::stdin().lock().take(most.saturating_add(1)), &mut copy)?;
+    if length > most {
+        return Err(TrustError::TooLarge { path, length, most }.into());
+    }
     copy.rewind()?;
-    Ok((PathBuf::from("standard input"), copy))
+    Ok((path, copy))
 }
 
-/// Opens a bundle of at most `most` bytes behind a bar; also returns its name.
-fn opened(path: &Path, keys: &TrustedKeys, most: u64) -> Result<(PathBuf, Opened), Failure> {
-    let (path, file) = named(path, most)?;
-    let opened = trust::open(&path, file, keys, most, &mut bytes_bar("verifying"));
-    opened.map_err(|error| in_file(&path, error)).map(|opened| (path, opened))
+/// A bundle that nobody has read yet.
+struct UnreadBundle {
+    path: PathBuf,
+    file: File,
+    voucher: Voucher,
+}
+
+impl UnreadBundle {
+    /// Finds the bundle, and verifies its signature.
+    fn of(path: &Path, config: &Config) -> Result<Self, Failure> {
+        let keys = trusted(config)?;
+        let (path, file) = named(path, config.bundle.max_size)?;
+        let voucher = trust::vouch(&path, &file, &keys).map_err(|error| in_file(&path, error))?;
+        Ok(Self { path, file, voucher })
+    }
+
+    /// Verifies the bundle behind a bar; also returns its name.
+    fn open(self) -> Result<(PathBuf, Opened), Failure> {
+        let Self { path, file, voucher } = self;
+        let opened = trust::open(file, voucher, None, &mut bytes_bar("verifying"));
+        opened.map_err(|error| in_file(&path, error.into())).map(|opened| (path, opened))
+    }
 }
 
 /// The same error, with the file's name.
@@ -126,9 +147,8 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
 
 impl One {
     fn verify(&self) -> Result<ExitCode, Failure> {
-        let config = load(&self.sources)?.config;
-        let (keys, most) = (trusted(&config)?, config.bundle.max_size);
-        let (path, Opened { bundle, voucher, .. }) = opened(&self.file, &keys, most)?;
+        let (path, Opened { bundle, voucher, .. }) =
+            UnreadBundle::of(&self.file, &load(&self.sources)?.config)?.open()?;
         let (manifest, content, evidence) = bundle.into_content();
         if let Some(content) = content {
             Dataset::build(content, &evidence).map_err(Unservable)?;

@@ -28,6 +28,7 @@ use crate::config::{Config, Proxy, Secret};
 use crate::snapshots::Snapshots;
 use crate::store::{DataDir, Holder as LockHolder, OpenError};
 use crate::upstream::connector::{Connector, Trust, tls};
+use crate::upstream::wire::reason;
 use crate::words::with_causes;
 
 use super::Failure;
@@ -309,7 +310,7 @@ async fn send(
     let mut request = Request::new(body);
     (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
     let sent = Client::builder(TokioExecutor::new()).build(connector).request(request);
-    sent.await.map_err(|error| with_causes(&error))
+    sent.await.map_err(|error| reason(&error))
 }
 
 /// The next piece of an answer's body; `None` at its end.

@@ -140,6 +140,8 @@ impl Trouble {
 /// For how long nothing came, without such waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patience {
+    /// `--wait`: it is never over.
+    is_endless: bool,
     idle: Duration,
     failing: Duration,
 }
@@ -148,18 +150,20 @@ impl Patience {
     /// Counts the time since the last look; returns whether it is enough.
     fn is_over(&mut self, since: Duration, advanced: bool, trouble: &Trouble) -> bool {
         if advanced {
-            *self = Self::default();
+            (self.idle, self.failing) = (Duration::ZERO, Duration::ZERO);
         } else if !trouble.is_waiting() {
             self.idle += since;
             self.failing = if trouble.is_failing { self.failing + since } else { Duration::ZERO };
         }
-        trouble.failures >= MOST_FAILURES || self.failing >= LONGEST_FAILING || self.idle >= LONGEST_IDLE
+        let is_too_much =
+            trouble.failures >= MOST_FAILURES || self.failing >= LONGEST_FAILING || self.idle >= LONGEST_IDLE;
+        is_too_much && !self.is_endless
     }
 }
 
 /// Shows the progress of a copy until it is complete. `waits`: whatever the origin does.
 fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standing, Failure>) -> Result<(), Failure> {
-    let (mut display, mut patience) = (Display::default(), Patience::default());
+    let (mut display, mut patience) = (Display::default(), Patience { is_endless: waits, ..Patience::default() });
     let (mut last, mut looked) = (None, Instant::now());
     loop {
         let now = look()?;
@@ -173,7 +177,7 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
         let progress = Some((now.stage.clone(), now.pass));
         let advanced = std::mem::replace(&mut last, progress.clone()) != progress;
         let since = std::mem::replace(&mut looked, Instant::now()).elapsed();
-        if patience.is_over(since, advanced, &now.trouble) && !waits {
+        if patience.is_over(since, advanced, &now.trouble) {
             let LastError { message, url, .. } = now.last_error.unwrap_or_default();
             let message = if message.is_empty() { "none" } else { &message };
             let last = match url {
@@ -415,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_and_waits_for_the_budget_cost_no_patience() {
+    fn pauses_and_waits_for_the_budget_cost_no_patience_and_wait_has_no_end() {
         let second = Duration::from_secs(1);
         for (failures, asked_seconds, free, waiting, over) in [
             (0, 0, Some(60), 0, Some(120)),
@@ -430,8 +434,12 @@ mod tests {
             let budget =
                 BudgetFacts { limit: free.map(|_| 60), free, waiting, asked_seconds, ..BudgetFacts::default() };
             let trouble = Trouble { failures, is_failing: failures > 0, budget };
-            let mut patience = Patience::default();
-            assert_eq!((1..=1000).find(|_| patience.is_over(second, false, &trouble)), over, "{trouble:?}");
+            for (is_endless, over) in [(false, over), (true, None)] {
+                let mut patience = Patience { is_endless, ..Patience::default() };
+                patience.is_over(second, true, &trouble);
+                let ends = (1..=1000).find(|_| patience.is_over(second, false, &trouble));
+                assert_eq!(ends, over, "{is_endless} {trouble:?}");
+            }
         }
         let (mut patience, failing) = (Patience::default(), Trouble { is_failing: true, ..Trouble::default() });
         (0..200).for_each(|look| assert!(!patience.is_over(second, look % 59 == 0, &failing), "something arrives"));

@@ -164,7 +164,7 @@ keys! {
         /// The `User-Agent` sent to the origin. A contact address in it is good manners.
         user_agent: String = concat!("grandstand/", env!("CARGO_PKG_VERSION")).to_owned(),
             header_text().default_is("`\"grandstand/<version>\"`"), ONLINE, Restart;
-        /// The [proxy](operate.md#through-a-proxy) through which the origin is asked. A user name and a password in the
+        /// The [proxy](proxies.md#through-a-proxy) through which the origin is asked. A user name and a password in the
         /// URL are sent to it, and never printed. Default: the variables `http_proxy`, `https_proxy`, `all_proxy` and
         /// `no_proxy`.
         proxy: Proxy = Proxy::default(), proxy(), ONLINE, Restart;
@@ -190,7 +190,7 @@ keys! {
         /// How many requests per hour are compared with the origin in the background. 0: none.
         audit_per_hour: u32 = 6, whole("samples", 0..=3600), MIRROR, Live;
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
-        /// publishes it.
+        /// makes it current.
         max_shrink: f64 = 0.2, share(), MIRROR, Restart;
         /// How many of the newest snapshots are kept for rollback and for `snapshot=`.
         keep: u32 = 5, whole("snapshots", 1..=1000), KEPT, Live;
@@ -211,7 +211,7 @@ keys! {
         ipv6_prefix: u8 = 64, whole("bits", 1..=128), ALL, Live;
         /// How many clients are remembered. Beyond the limit, clients with the fewest requests are forgotten first.
         max_clients: u32 = 200_000, whole("clients", 1..=67_108_864), ALL, Restart;
-        /// A Redis or Valkey server that counts for a whole fleet. See [Operate](operate.md#one-limit-for-a-fleet).
+        /// A Redis or Valkey server that counts for a whole fleet. See [Run a fleet](fleet.md#one-limit-for-a-fleet).
         /// Without it each process counts by itself.
         store: Option<StoreUrl> = None, store_url().or_none("absent: each process counts for itself"), ALL, Restart;
         /// A file with the password of that server. It is read at each connection.
@@ -245,7 +245,7 @@ keys! {
             network().list("list of networks or addresses", "\"10.0.0.0/8\""), ALL, WITH_PROXIES;
         /// `"x-forwarded-for"`, `"forwarded"`, or the name of a header that holds one address.
         header: HeaderName = HeaderName::from_static("x-forwarded-for"), header(), ALL, Live;
-        /// Connections to `listen` and `tls.listen` begin with a [PROXY protocol](operate.md#behind-a-load-balancer)
+        /// Connections to `listen` and `tls.listen` begin with a [PROXY protocol](proxies.md#the-proxy-protocol)
         /// header, version 1 or 2, and come from `client_ip.trusted_proxies`, which must not be empty. Other
         /// connections are closed.
         proxy_protocol: bool = false, boolean(), ALL, Restart;
@@ -303,7 +303,7 @@ keys! {
 }
 
 keys! {
-    /// The listener for operators. See [Operate](operate.md#the-admin-listener).
+    /// The listener for operators. See [Status and alarms](operate.md#the-admin-listener).
     pub struct AdminConfig {
         /// Address of the admin listener. Never a public address. Port 0: the system chooses a port.
         listen: SocketAddr = ([127, 0, 0, 1], 9090).into(), socket(), ALL, Restart;
@@ -321,7 +321,7 @@ keys! {
 }
 
 keys! {
-    /// The public HTTPS listener. Set all three keys or none. See [Operate](operate.md#https).
+    /// The public HTTPS listener. Set all three keys or none. See [Proxies](proxies.md#https).
     pub struct TlsConfig {
         /// Public HTTPS addresses: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.
         listen: Vec<SocketAddr> = Vec::new(),

@@ -271,7 +271,7 @@ fn parse_set(argument: &str) -> Result<Node, Finding> {
     let Some((key, value)) = argument.split_once('=') else {
         // The argument could contain a secret after a mistyped `=`, so only the part that looks like a key is shown.
         let end = argument.find(|c: char| !is_key_character(c)).unwrap_or(argument.len());
-        let problem = format!("{} is not KEY=VALUE", quoted(&argument[..end]));
+        let problem = format!("{} is not KEY=VALUE, such as ttl=5m", quoted(&argument[..end]));
         return Err(Finding::new(Place::Set, "", problem));
     };
     let levels: Vec<&str> = key.split('.').map(str::trim).collect();

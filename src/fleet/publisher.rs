@@ -60,7 +60,7 @@ pub(crate) struct Publisher {
     data_dir: PathBuf,
     place: Place,
     snapshots: Snapshots,
-    details: Option<Details>,
+    details: Details,
     clock: Clock,
     status: PublishStatus,
     jitter: Jitter,
@@ -105,7 +105,7 @@ impl Publisher {
         config: &Config,
         others: TrustedKeys,
         snapshots: Snapshots,
-        details: Option<Details>,
+        details: Details,
         clock: Clock,
         status: PublishStatus,
     ) -> Result<Option<Self>, PlaceError> {
@@ -278,15 +278,15 @@ impl Publisher {
             self.looked = Some((served.epoch, Instant::now()));
         }
         let now_ms = self.clock.now_wall().as_millis();
-        let revision = self.details.as_ref().map(Details::revision);
+        let revision = Some(self.details.revision());
         let mut has_more_details = false;
         if let Some(chain) = &self.chain
-            && (revision != self.seen_details || revision.is_none())
+            && revision != self.seen_details
             && now_ms.abs_diff(chain.last_ms) >= PAUSE_MS.unsigned_abs()
         {
             let (snapshots, served, details) = (self.snapshots.clone(), served.clone(), self.details.clone());
             let look = move || {
-                settle(details.as_ref());
+                details.flush();
                 Ok::<_, PublishError>(snapshots.has_unsent_details(&served)?)
             };
             has_more_details = blocking(look).await?;
@@ -318,7 +318,7 @@ impl Publisher {
         let is_late = |since_ms: i64, period_ms: u64| now_ms.abs_diff(since_ms) >= period_ms;
         let full_every_ms = u64::try_from(self.settings.full_every.as_millis()).unwrap_or(u64::MAX);
         let chain = self.chain.as_ref();
-        let details = self.details.as_ref().map(Details::revision);
+        let details = Some(self.details.revision());
         self.is_time_to_tidy()
             || self.read_back.is_done()
             || self.is_time_to_look()
@@ -339,12 +339,5 @@ impl Publisher {
 
     fn store(&self) -> &Arc<Store> {
         self.snapshots.store()
-    }
-}
-
-/// Makes new details durable, so that they can be exported. Failures of the disk are reported elsewhere.
-fn settle(details: Option<&Details>) {
-    if let Some(details) = details {
-        details.flush();
     }
 }

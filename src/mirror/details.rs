@@ -22,9 +22,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
-use crate::cache::{Cache, Key};
+use crate::bundle::Counts;
+use crate::cache::Cache;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::SnapshotPointer;
+use crate::snapshots::KnownDetails;
 use crate::store::{DetailRecord, DetailState, Store, StoreError};
 
 use crate::tasks::blocking;
@@ -70,7 +72,7 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Arc<Store>, cache: Cache, newest: SnapshotPointer) -> Result<Self, StoreError> {
-        let index: DetailIndex = store.detail_index(|meta| KnownDetail::of(&meta))?.into_iter().collect();
+        let index: DetailIndex = store.detail_index(|meta| (KnownDetail::of(&meta), meta.state))?.into_iter().collect();
         Ok(Self(Arc::new(DetailsState {
             index: RwLock::new(index),
             disturbed: AtomicU64::new(0),
@@ -168,48 +170,6 @@ impl Details {
         self.known(id).map(|known| known.fetched_ms)
     }
 
-    /// Forgets the details of listings that no kept snapshot has, in memory and in the store. Blocks.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
-    pub fn forget_vanished(&self) -> Result<usize, StoreError> {
-        let vanished = self.0.store.forget_vanished()?;
-        let waiting = self.0.arrivals.hold();
-        let newest = self.0.newest.load();
-        let mut index = self.0.index.write();
-        for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
-            self.0.absent.lock().remove(id);
-            index.remove(*id, newest.as_ref().map(|newest| &*newest.dataset));
-        }
-        Ok(vanished.len())
-    }
-
-    /// Reads these details from the store again: a bundle brought them. Blocks.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn look_again(&self, ids: impl IntoIterator<Item = ListingId>) -> Result<(), StoreError> {
-        let ids: Vec<ListingId> = ids.into_iter().collect();
-        for some in ids.chunks(index::PIECE) {
-            let known = self.0.store.detail_metas_of(some)?;
-            let waiting = self.0.arrivals.hold();
-            let newest = self.0.newest.load();
-            let newest = newest.as_ref().map(|newest| &*newest.dataset);
-            let mut index = self.0.index.write();
-            for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {
-                index.insert(*id, KnownDetail::of(meta), newest);
-            }
-            drop(index);
-            drop(waiting);
-            for id in some {
-                self.0.cache.forget(&Key::Detail(*id));
-            }
-        }
-        self.0.disturbed.fetch_add(1, Ordering::AcqRel);
-        self.0.revision.fetch_add(1, Ordering::AcqRel);
-        Ok(())
-    }
-
     /// Makes all arrived details and copies durable now; `false` if the disk does not accept them within some seconds.
     pub fn flush(&self) -> bool {
         self.0.arrivals.flush()
@@ -253,16 +213,23 @@ impl Details {
         }
     }
 
+    /// How many listings of a data set have a detail here, and of how many the origin has none.
+    pub(crate) fn counts(&self, dataset: &Dataset) -> Counts {
+        let mirrored = self.covered(dataset).mirrored;
+        let gone = self.0.index.read().gone(dataset);
+        Counts { present: mirrored.saturating_sub(gone) as u64, gone: gone as u64 }
+    }
+
     /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay.
     fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         let changes = shown != Some(&record.body);
-        let known = KnownDetail::of(&record.meta);
+        let (known, state) = (KnownDetail::of(&record.meta), record.meta.state);
         // Before the index: a record that the index has must be found.
         self.0.arrivals.put(id, record);
         {
             let newest = self.0.newest.load();
             let newest = newest.as_ref().map(|newest| &*newest.dataset);
-            self.0.index.write().insert(id, known, newest);
+            self.0.index.write().insert(id, known, state, newest);
             // A settled record makes nothing due early.
             let settled = |newest: &Dataset| {
                 let position = newest.position(id)?;
@@ -276,8 +243,47 @@ impl Details {
         // In this order: a reply of the old record either sees the new revision or is forgotten here.
         if changes {
             self.0.revision.fetch_add(1, Ordering::AcqRel);
-            self.0.cache.forget(&Key::Detail(id));
+            self.0.cache.forget_detail(id);
         }
+    }
+}
+
+impl KnownDetails for Details {
+    fn forget_vanished(&self) -> Result<(), StoreError> {
+        let vanished = self.0.store.forget_vanished()?;
+        let waiting = self.0.arrivals.hold();
+        let newest = self.0.newest.load();
+        let mut index = self.0.index.write();
+        for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
+            self.0.absent.lock().remove(id);
+            index.remove(*id, newest.as_ref().map(|newest| &*newest.dataset));
+        }
+        drop(index);
+        if !vanished.is_empty() {
+            tracing::info!(details = vanished.len(), "removed details of listings that are in no kept snapshot");
+        }
+        Ok(())
+    }
+
+    fn look_again(&self, ids: &[ListingId]) -> Result<(), StoreError> {
+        for some in ids.chunks(index::PIECE) {
+            let known = self.0.store.detail_metas_of(some)?;
+            let waiting = self.0.arrivals.hold();
+            let newest = self.0.newest.load();
+            let newest = newest.as_ref().map(|newest| &*newest.dataset);
+            let mut index = self.0.index.write();
+            for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {
+                index.insert(*id, KnownDetail::of(meta), meta.state, newest);
+            }
+            drop(index);
+            drop(waiting);
+            for id in some {
+                self.0.cache.forget_detail(*id);
+            }
+        }
+        self.0.disturbed.fetch_add(1, Ordering::AcqRel);
+        self.0.revision.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 }
 

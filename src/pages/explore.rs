@@ -16,7 +16,7 @@ use crate::search::index::{Hit, Hits};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 
-use super::facts::{PageFacts, TermFact, grouped, is_address};
+use super::facts::{PageFacts, TermFact, grouped};
 use super::layout::{self, NavigationItem, instant};
 use super::map::{Drawn, map};
 use super::{MOST_SHOWN, Pages};
@@ -98,7 +98,7 @@ pub(super) fn page(
     let label = format!("Map of the United States with {}", summary_of(&shown, facts));
     let chosen = query.search.list.slug(TaxonomyKind::States);
     let is_zoomed = query.searches() || chosen.is_some() || query.search.list.slug(TaxonomyKind::Cities).is_some();
-    let drawn = map(&states, chosen, &shown.drawn, is_zoomed, &label);
+    let drawn = map(&states, chosen, (&shown.drawn, ""), is_zoomed, &label);
     if query.is_embedded {
         return widget(pages, &shown, facts, &drawn);
     }
@@ -133,7 +133,7 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            (layout::head(pages, "", &title, &["style.css"], &[]))
+            (layout::head(pages, "", &title, (&["style.css"], &[]), &html! {}))
             body .widget {
                 main {
                     h1 { (title) }
@@ -141,7 +141,7 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                     ul .found {
                         @for (id, venue, metres) in &shown.venues {
                             li {
-                                a href=(link_of(*id)) target="_blank" rel="noopener" { (venue.name.as_deref().unwrap_or("(no name)")) }
+                                a href={ "venues/" (id) } target="_blank" rel="noopener" { (venue.name.as_deref().unwrap_or("(no name)")) }
                                 span .small {
                                     @for text in [&venue.city, &venue.state].into_iter().flatten() { " · " (text) }
                                     @if let Some(metres) = metres { " · " (distance(*metres)) }
@@ -156,10 +156,6 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
         }
     };
     page.into_string()
-}
-
-fn link_of(id: u64) -> String {
-    format!("api/listings/{id}.json")
 }
 
 /// "850 m", "1.2 km", "34 km".
@@ -283,8 +279,7 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                     @for (id, venue, metres) in &shown.venues {
                         tr data-lat=[venue.lat] data-lng=[venue.lng] {
                             th scope="row" {
-                                @let name = venue.name.as_deref().unwrap_or("(no name)");
-                                @match venue.url.as_deref().filter(|url| is_address(url)) { Some(url) => a href=(url) { (name) }, None => (name) }
+                                a href={ "venues/" (id) } { (venue.name.as_deref().unwrap_or("(no name)")) }
                             }
                             td { (venue.city.as_deref().unwrap_or_default()) }
                             td { (venue.state.as_deref().unwrap_or_default()) }

@@ -32,24 +32,24 @@ pub(super) fn page(
     facts: Option<&PageFacts<'_>>,
     main: &Markup,
 ) -> String {
-    page_below(pages, "", (Some(place), title), scripts, facts, main)
+    page_below(pages, "", (Some(place), title), scripts, facts, (&html! {}, main))
 }
 
 /// A whole page at any path; `up` leads to `/`: `../` for each slash after the first. `place`: `None` for a page that the
-/// navigation does not have.
+/// navigation does not have. `more` belongs to the head.
 pub(super) fn page_below(
     pages: &Pages,
     up: &str,
     (place, title): (Option<NavigationItem>, &str),
     scripts: &[&str],
     facts: Option<&PageFacts<'_>>,
-    main: &Markup,
+    (more, main): (&Markup, &Markup),
 ) -> String {
     let credit = facts.map(|facts| &facts.credit);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            (head(pages, up, title, &["style.css"], scripts))
+            (head(pages, up, title, (&["style.css"], scripts), more))
             body {
                 a .skip href="#main" { "Skip to the content" }
                 (header(pages, up, place))
@@ -70,8 +70,8 @@ pub(super) fn viewer(pages: &Pages) -> String {
                 pages,
                 "",
                 "API documentation",
-                &["swagger-ui.css", "style.css", "docs.css"],
-                &["swagger-ui-bundle.js", "docs.js"],
+                (&["swagger-ui.css", "style.css", "docs.css"], &["swagger-ui-bundle.js", "docs.js"]),
+                &html! {},
             ))
             body .viewer {
                 a .skip href="#main" { "Skip to the content" }
@@ -89,7 +89,7 @@ pub(super) fn viewer(pages: &Pages) -> String {
     page.into_string()
 }
 
-pub(super) fn head(pages: &Pages, up: &str, title: &str, styles: &[&str], scripts: &[&str]) -> Markup {
+pub(super) fn head(pages: &Pages, up: &str, title: &str, (styles, scripts): (&[&str], &[&str]), more: &Markup) -> Markup {
     html! {
         head {
             meta charset="utf-8";
@@ -97,6 +97,7 @@ pub(super) fn head(pages: &Pages, up: &str, title: &str, styles: &[&str], script
             meta name="color-scheme" content="light dark";
             title { (title) " · Sports venues" }
             meta name="description" content="A mirror of the Public Sports Venue Listings API: front page, documentation, explorer and files.";
+            (more)
             link rel="icon" href={ (up) "favicon.ico" } sizes="32x32";
             link rel="icon" href={ (up) "favicon.svg" } type="image/svg+xml";
             @for style in styles {

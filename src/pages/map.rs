@@ -4,7 +4,7 @@
 //! its name or slug says so; other terms are in lists only. Places are drawn in Albers' equal-area projection of the
 //! states, with Alaska and Hawaii below the west. It equals `geoAlbersUsa().scale(1300).translate([487.5, 305])` of
 //! d3-geo, which drew the outlines; `static/explore.js` has it once more, and a test compares them. Callers:
-//! [`super::front`], [`super::explore`].
+//! [`super::front`], [`super::explore`], [`super::venue`].
 
 use std::f64::consts::PI;
 use std::fmt::Write as _;
@@ -78,9 +78,15 @@ fn shade(count: u64, most: u64) -> u8 {
     (share * 5.0).ceil().clamp(0.0, 5.0) as u8
 }
 
-/// The map: outlines of the states, with `chosen` highlighted, under the dots. `zoomed`: it shows the dots and what is
-/// around them.
-pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, drawn: &Drawn, zoomed: bool, label: &str) -> Markup {
+/// The map: outlines of the states, with `chosen` highlighted, under the dots and one that is `marked`. `zoomed`: it shows
+/// the dots and what is around them.
+pub(super) fn map(
+    states: &[TermFact<'_>],
+    chosen: Option<&str>,
+    (drawn, marked): (&Drawn, &str),
+    zoomed: bool,
+    label: &str,
+) -> Markup {
     let [left, top, width, height] = if zoomed { drawn.frame() } else { [0, 0, WIDTH, HEIGHT] };
     let outlines = OUTLINES.lines().filter_map(|line| line.split_once('\t'));
     html! {
@@ -92,7 +98,7 @@ pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, drawn: &Drawn, 
                 }
             }
             path #dots d=(drawn.path) {}
-            path #marked d="" {}
+            path #marked d=(marked) {}
         }
     }
 }
@@ -193,6 +199,11 @@ fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
     let (x, y) = INSETS.iter().find_map(|inset| inset.place(latitude, longitude))?;
     let tenths = |units: f64, most: u32| (units * 10.0).round().clamp(0.0, f64::from(most)) as u16;
     Some((tenths(x, WIDTH), tenths(y, HEIGHT)))
+}
+
+/// A path of one dot; `None` if the place is off the map.
+pub(super) fn dot(latitude: f64, longitude: f64) -> Option<String> {
+    place(latitude, longitude).map(|(x, y)| format!("M{x} {y}h0"))
 }
 
 /// The most dots: browsers stay fluid, and a page stays below half a megabyte.

@@ -49,6 +49,6 @@ impl Pages {
                 p .actions { a .button href={ (up) "./" } { "Overview" } }
             }
         };
-        page_below(self, &up, (None, title), &[], None, &main)
+        page_below(self, &up, (None, title), &[], None, (&html! {}, &main))
     }
 }

@@ -61,6 +61,7 @@ fn every_route_is_described_and_every_path_is_a_route() {
     // Nobody calls the icons of the pages; assets have names of their own.
     let is_icon = |document: &Document| matches!(document, Document::FaviconSvg | Document::FaviconIco);
     expected.extend(Document::ALL.into_iter().filter(|document| !is_icon(document)).map(Document::path));
+    expected.insert("/venues/{id}");
     expected.extend(DumpKind::ALL.map(DumpKind::path));
     for path in &expected {
         assert!(described.contains(path), "{path} is not described");
@@ -74,6 +75,7 @@ fn every_route_is_described_and_every_path_is_a_route() {
             | Route::Taxonomy(_)
             | Route::Changes
             | Route::Search
+            | Route::Venue(_)
             | Route::Document(_)
             | Route::Dump(_) => true,
             Route::NoSuchListing | Route::Asset | Route::Slashed | Route::Files | Route::Probe(_) | Route::Unknown => {
@@ -148,6 +150,28 @@ fn every_problem_is_described_with_its_status_and_title() {
             assert_eq!(example[field], document[field], "{field} of {name}");
         }
     }
+}
+
+/// A generated client reads the first media type only, whatever the answer's is. As text it can read every body.
+#[test]
+fn an_error_that_can_be_the_origins_own_is_described_as_text_first() {
+    let whole = description();
+    for (path, item) in whole["paths"].as_object().unwrap() {
+        let route = Route::of(&path.replace("{id}", "7"));
+        let is_the_origins = matches!(route, Route::List | Route::Detail(_) | Route::Taxonomy(_));
+        let responses = item["get"]["responses"].as_object().unwrap();
+        for (status, response) in responses.iter().filter(|(status, _)| status.starts_with('4') && *status != "429") {
+            let content = &resolved(&whole, response)["content"];
+            let is_open = content["text/html"]["schema"]["type"] == "string" && content["*/*"].is_object();
+            assert_eq!(is_open, is_the_origins, "{path} {status}");
+        }
+        assert_eq!(responses.contains_key("4XX"), is_the_origins, "{path}: statuses that only the origin has");
+        assert!(responses.contains_key("404") || !is_the_origins, "{path}");
+    }
+    // The parsed description has forgotten the order.
+    let contents = TEMPLATE.split("\"content\": {").skip(1).filter(|content| content.contains("\"*/*\""));
+    let first: Vec<&str> = contents.map(|content| content.split('"').nth(1).unwrap()).collect();
+    assert_eq!(first, ["text/html"; 4]);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::api::listing::Venue;
 use crate::api::query::search::{Near, Point, SearchQuery};
 use crate::snapshot::dataset::{Dataset, Unselected};
 
-use super::places::{NO_MATCH, Origin, Places, around};
-use super::words::{Match, TooManyWords, WordCollector, Words};
+use super::places::{Center, NO_MATCH, Places, around};
+use super::words::{Match, Matching, TooManyWords, WordCollector, Words};
 
 /// So much of a field is read, in bytes: an origin may send names without end.
 const MOST_OF_A_FIELD: usize = 4096;
@@ -24,7 +24,7 @@ const MOST_RANKS: usize = (RANKS - 1) * crate::api::query::search::MOST_WORDS + 
 const SHORT: usize = 700_000;
 
 /// The words and the places of a snapshot's listings.
-pub struct Index {
+pub struct SearchIndex {
     words: Words,
     places: Places,
     len: usize,
@@ -39,6 +39,14 @@ pub struct Hit {
     pub metres: Option<u32>,
 }
 
+/// What a search of one index does.
+pub struct Plan {
+    /// What matches each word of the query.
+    words: Vec<Matching>,
+    /// Whether it takes less than a millisecond, and so may run on a thread that serves clients.
+    pub is_short: bool,
+}
+
 /// A page of what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hits {
@@ -48,7 +56,7 @@ pub struct Hits {
     pub page: Vec<Hit>,
 }
 
-impl Index {
+impl SearchIndex {
     /// Reads every listing: a few microseconds each.
     ///
     /// # Errors
@@ -79,25 +87,27 @@ impl Index {
         self.words.len()
     }
 
-    /// Whether a search may run on a thread that serves clients: it takes less than a millisecond.
-    pub fn is_short(&self, query: &SearchQuery) -> bool {
-        let words = query.words.iter().map(|word| self.len / 8 + 2 * self.words.work(&self.words.matching(word)));
+    /// Looks up the words of a query, and estimates the rest of the work.
+    pub fn plan(&self, query: &SearchQuery) -> Plan {
+        let words: Vec<Matching> = query.words.iter().map(|word| self.words.matching(word)).collect();
+        let of_words = words.iter().map(|matching| self.len / 8 + 2 * self.words.work(matching)).sum::<usize>();
         // Of a wide circle, many distances are compared.
         let circle =
             |near: &Near| 2 * self.len + 60 * self.len * (near.radius as usize / 1000).pow(2).min(1 << 20) / (1 << 20);
         let places = query.near.as_ref().map_or(0, circle) + if query.bounds.is_some() { 2 * self.len } else { 0 };
         let filters = if query.list.is_filtered() { 2 * self.len } else { 0 };
-        words.sum::<usize>() + places + filters + self.len / 8 < SHORT
+        let is_short = of_words + places + filters + self.len / 8 < SHORT;
+        Plan { words, is_short }
     }
 
-    /// The page that a query asks for, of the data set that this index was made of.
+    /// The page that a query asks for, of the data set that this index was made of; `plan` is that of the same query.
     ///
     /// # Errors
     /// When a filter selects nothing that is known.
-    pub fn find(&self, dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
+    pub fn find(&self, dataset: &Dataset, query: &SearchQuery, plan: &Plan) -> Result<Hits, Unselected> {
         let mut ranks = self.selected(dataset, query)?;
-        for word in &query.words {
-            let of_word = self.ranks_of(word);
+        for matching in &plan.words {
+            let of_word = self.ranks_of(matching);
             // No sum reaches NO_MATCH, and NO_MATCH stays.
             ranks.iter_mut().zip(&of_word).for_each(|(rank, own)| *rank = rank.saturating_add(*own));
         }
@@ -126,15 +136,15 @@ impl Index {
         Ok(ranks)
     }
 
-    fn ranks_of(&self, word: &str) -> Vec<u8> {
+    fn ranks_of(&self, matching: &Matching) -> Vec<u8> {
         let mut ranks = vec![NO_MATCH; self.len];
-        for (range, kind) in self.words.matching(word) {
+        for (range, kind) in matching {
             let (in_name, elsewhere) = match kind {
                 Match::Exact => (0, 2),
                 Match::Prefix => (1, 2),
                 Match::Error => (3, 3),
             };
-            for at in range {
+            for at in range.clone() {
                 self.words.each_occurrence(at, |position, is_elsewhere| {
                     let rank = &mut ranks[position as usize];
                     *rank = (*rank).min(if is_elsewhere { elsewhere } else { in_name });
@@ -147,7 +157,7 @@ impl Index {
     /// The matches within the radius, nearest first.
     fn nearest(&self, near: &Near, ranks: &mut [u8], offset: usize, size: usize) -> Hits {
         self.places.keep_within(&around(near), ranks);
-        let from = Origin::of(near.point);
+        let from = Center::of(near.point);
         let mut found: Vec<(f64, u32)> = Vec::new();
         each_match(ranks, |position, _| {
             let metres = self.places.distance(position, &from);

@@ -39,13 +39,13 @@ impl Places {
     }
 
     /// The distance of a listing from a point in metres.
-    pub(super) fn distance(&self, position: u32, from: &Origin) -> f64 {
+    pub(super) fn distance(&self, position: u32, from: &Center) -> f64 {
         from.distance(self.0[position as usize])
     }
 }
 
 /// The point that distances are measured from.
-pub(super) struct Origin {
+pub(super) struct Center {
     lat: f64,
     lng: f64,
     cosine: f64,
@@ -55,7 +55,7 @@ fn radians(units: i32) -> f64 {
     (f64::from(units) / PER_DEGREE).to_radians()
 }
 
-impl Origin {
+impl Center {
     pub(super) fn of(point: Point) -> Self {
         let lat = radians(point.lat);
         Self { lat, lng: radians(point.lng), cosine: lat.cos() }
@@ -120,7 +120,7 @@ mod tests {
             (point(90.0, 5.0), point(-90.0, 5.0), 20_015.1),
             (point(1.0, 2.0), point(1.0, 2.0), 0.0),
         ] {
-            let found = Origin::of(from).distance(to) / 1000.0;
+            let found = Center::of(from).distance(to) / 1000.0;
             assert!((found - km).abs() < 0.1, "{from:?} to {to:?}: {found}");
         }
     }
@@ -150,7 +150,7 @@ mod tests {
         ) {
             let near = near(lat, lng, (10_f64.powf(exponent) / 1000.0).clamp(0.001, 20_038.0));
             // A point at a part of the radius in that direction.
-            let (angle, from) = (share * f64::from(near.radius) / EARTH, Origin::of(near.point));
+            let (angle, from) = (share * f64::from(near.radius) / EARTH, Center::of(near.point));
             let to = (from.lat.sin() * angle.cos() + from.cosine * angle.sin() * bearing.cos()).clamp(-1.0, 1.0).asin();
             let turn = (bearing.sin() * angle.sin() * from.cosine).atan2(angle.cos() - from.lat.sin() * to.sin());
             let meridian = (from.lng + turn).to_degrees();

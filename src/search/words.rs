@@ -34,6 +34,9 @@ pub(super) enum Match {
     Error,
 }
 
+/// The words that match one word of a query, in ranges that share none.
+pub(super) type Matching = Vec<(Range<usize>, Match)>;
+
 /// Collects the words of listings.
 #[derive(Default)]
 pub(super) struct WordCollector {
@@ -151,8 +154,8 @@ impl Words {
         self.text.len() + size_of_val(&*self.starts) + self.occurrences.len()
     }
 
-    /// The words that match a word of a query, in ranges without gaps.
-    pub(super) fn matching(&self, word: &str) -> Vec<(Range<usize>, Match)> {
+    /// The words that match a word of a query.
+    pub(super) fn matching(&self, word: &str) -> Matching {
         let prefix = self.prefixed(0..self.len(), word);
         let mut found = Vec::new();
         let is_there = !prefix.is_empty() && self.word(prefix.start) == word;
@@ -168,7 +171,7 @@ impl Words {
     }
 
     /// How many bytes of occurrences ranges of words have.
-    pub(super) fn work(&self, ranges: &[(Range<usize>, Match)]) -> usize {
+    pub(super) fn work(&self, ranges: &Matching) -> usize {
         ranges.iter().map(|(range, _)| (self.starts[range.end].1 - self.starts[range.start].1) as usize).sum()
     }
 

@@ -131,6 +131,11 @@ impl Problem {
         Self::new(ProblemKind::BadRequest, "The request is not valid HTTP.")
     }
 
+    /// 400: HTTP where TLS is expected.
+    pub fn not_tls() -> Self {
+        Self::new(ProblemKind::BadRequest, "This is a port for HTTPS, and the request is plain HTTP.")
+    }
+
     /// 400: `Host` is missing, repeated or invalid (RFC 9112 §3.2).
     pub fn bad_host(value: Option<impl AsRef<[u8]>>) -> Self {
         let detail = match value {

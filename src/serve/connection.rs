@@ -1,7 +1,7 @@
 //! One HTTP/1 connection: request after request, within deadlines, until one side ends it.
 //!
-//! [`super::request_head`] reads heads; pingora's session parses and checks them, reads bodies, and writes streamed
-//! bodies. A complete answer is sent from here, head and body in one send without copies. Callers: [`super::gate`].
+//! [`super::request_head`] reads heads; pingora's session parses and checks them, and reads bodies. Answers are sent from
+//! here, head and body in one send without copies. Callers: [`super::gate`].
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -11,7 +11,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use futures_util::{FutureExt as _, StreamExt as _};
 use http::Version;
 use pingora::ErrorType;
 use pingora::protocols::Stream;
@@ -22,8 +23,8 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
 use crate::answer::Decided;
-use crate::answer::head::{Lines, Persistence};
-use crate::clock::WallTime;
+use crate::answer::compose::{Body, Rest};
+use crate::answer::write::Persistence;
 use crate::semantics::problem::Problem;
 
 use super::connections::Connection;
@@ -50,7 +51,6 @@ struct Http1<'a, 'n> {
     leave: Pin<&'a mut Notified<'n>>,
     /// For heads.
     buffer: Vec<u8>,
-    date: Date,
 }
 
 /// A head, or why there is none.
@@ -58,6 +58,16 @@ type Head = Result<BytesMut, Unread>;
 
 /// A connection between two requests, and the first bytes of the next one.
 type Between = (Stream, Option<BytesMut>);
+
+/// What becomes of a connection after an answer.
+enum Then {
+    /// It waits for the next request.
+    Next(Between),
+    /// It is closed.
+    Close(Stream),
+    /// The same, after its client has had time to read the answer: it may still be sending.
+    Linger(Stream),
+}
 
 /// Serves a connection to its end. `leave` ends when it must close as soon as it is idle.
 pub(super) async fn serve(
@@ -69,8 +79,7 @@ pub(super) async fn serve(
 ) {
     let peer = peer_of(&stream);
     let timer = pin!(tokio::time::sleep(HEAD_DEADLINE));
-    let mut connection =
-        Http1 { public, shutdown, peer, timer, connection, leave, buffer: Vec::new(), date: Date::default() };
+    let mut connection = Http1 { public, shutdown, peer, timer, connection, leave, buffer: Vec::new() };
     let mut between = Some((stream, None));
     let mut patience = HEAD_DEADLINE;
     while let Some((stream, begun)) = between {
@@ -87,42 +96,43 @@ impl Http1<'_, '_> {
         begun: Option<BytesMut>,
         patience: Duration,
     ) -> Result<Option<Between>, Broken> {
-        let head = match self.wait_for_head(&mut stream, begun, patience).await {
-            Some(Ok(head)) => head,
+        let then = match self.wait_for_head(&mut stream, begun, patience).await {
+            Some(Ok(head)) => {
+                let mut session = ServerSession::new_http1(stream);
+                // Pingora's own timer would restart with each byte.
+                session.set_keepalive(Some(0));
+                session.set_pipelining_enabled(true);
+                session.set_pipelined_prefix(head);
+                match self.parse_head(&mut session).await {
+                    Ok(()) => {
+                        let _busy = self.public.in_flight.enter();
+                        self.answer(session).await?
+                    }
+                    Err(Some(problem)) => self.refuse(stream_of(session)?, problem).await?,
+                    Err(None) => Then::Close(stream_of(session)?),
+                }
+            }
             Some(Err(Unread::Refused(refusal))) => {
                 tracing::debug!(?refusal, "a request head was refused");
-                self.refuse(stream, refusal).await;
-                return Ok(None);
+                self.refuse(stream, refusal).await?
             }
-            Some(Err(Unread::Gone)) | None => {
+            Some(Err(Unread::Gone)) | None => Then::Close(stream),
+        };
+        match then {
+            Then::Next(next) => return Ok(Some(next)),
+            Then::Close(mut stream) => {
                 // TLS clients take an unannounced end for an attack.
                 let _announced = within(self.timer.as_mut(), READ_TIMEOUT, AsyncWriteExt::shutdown(&mut stream)).await;
-                return Ok(None);
             }
-        };
-        let mut session = ServerSession::new_http1(stream);
-        // Pingora's own timer would restart with each byte.
-        session.set_keepalive(Some(0));
-        session.set_pipelining_enabled(true);
-        session.set_pipelined_prefix(head);
-        if !self.parse_head(&mut session).await {
-            return Ok(None);
+            Then::Linger(stream) => {
+                self.connection.set_idle(Instant::now());
+                tokio::select! {
+                    () = write::lingering_close(stream) => {}
+                    () = self.leave.as_mut() => {}
+                }
+            }
         }
-        let _busy = self.public.in_flight.enter();
-        if self.shutdown.has_changed().unwrap_or(true) {
-            // The client opens a new connection for its next request.
-            session.set_keepalive(None);
-        }
-        let lasts = session.get_keepalive().is_some() && session.req_header().version == Version::HTTP_11;
-        if lasts && session.is_body_done() {
-            self.answer(session).await
-        } else {
-            session.set_read_timeout(Some(READ_TIMEOUT));
-            session.set_write_timeout(Some(WRITE_TIMEOUT));
-            session.set_total_drain_timeout(Some(READ_TIMEOUT));
-            self.public.exchange(&mut session, self.peer).await?;
-            self.finish(session).await
-        }
+        Ok(None)
     }
 
     /// The next head; `None` if it did not arrive in time, or the connection must close.
@@ -144,81 +154,148 @@ impl Http1<'_, '_> {
         read.flatten()
     }
 
-    /// Lets pingora parse a complete head; `false`: close the connection.
-    async fn parse_head(&mut self, session: &mut ServerSession) -> bool {
+    /// Lets pingora parse a complete head.
+    ///
+    /// # Errors
+    /// When it cannot, with the answer for the client, if any.
+    async fn parse_head(&mut self, session: &mut ServerSession) -> Result<(), Option<Problem>> {
         // Pingora waits if it finds no end of the head.
-        let error = match within(self.timer.as_mut(), HEAD_DEADLINE, session.read_request()).await {
-            Some(Ok(read)) if read => return true,
-            Some(Err(error)) => Some(error),
-            Some(Ok(_)) | None => None,
-        };
-        if let Some(error) = error {
-            // Not the error itself, which shows the request with its secrets.
-            tracing::debug!(error = error.etype().as_str(), "a request cannot be read");
-            if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
-                self.public.unreadable(session, self.peer).await;
+        match within(self.timer.as_mut(), HEAD_DEADLINE, session.read_request()).await {
+            Some(Ok(true)) => Ok(()),
+            Some(Err(error)) => {
+                // Not the error itself, which shows the request with its secrets.
+                tracing::debug!(error = error.etype().as_str(), "a request cannot be read");
+                Err(matches!(error.etype(), ErrorType::InvalidHTTPHeader).then(Problem::unreadable))
             }
+            Some(Ok(false)) | None => Err(None),
         }
-        let _announced = within(self.timer.as_mut(), READ_TIMEOUT, session.shutdown()).await;
-        false
     }
 
     /// Refuses a head, and makes sure that the client gets the answer.
-    async fn refuse(&mut self, mut stream: Stream, problem: Problem) {
-        let busy = self.public.in_flight.enter();
-        let head = Lines::new(std::mem::take(&mut self.buffer));
-        let (mut answer, now) = self.public.answers.refuse(self.peer, problem, head).await;
-        let body = answer.body.take().unwrap_or_default();
-        answer.head.end(self.date.at(now), Persistence::Close);
-        let sent = send(self.timer.as_mut(), &mut stream, answer.head.as_bytes(), &body).await;
-        drop(busy);
-        if sent.is_ok() {
-            self.connection.set_idle(Instant::now());
-            tokio::select! {
-                () = write::lingering_close(stream) => {}
-                () = self.leave.as_mut() => {}
-            }
-        }
+    async fn refuse(&mut self, mut stream: Stream, problem: Problem) -> Result<Then, Broken> {
+        let _busy = self.public.in_flight.enter();
+        let answer = self.public.answers.refuse(self.peer, problem).await;
+        self.public.answers.constant_headers.load().http1(&answer, Persistence::Close, &mut self.buffer);
+        let mut parts = [&self.buffer[..], answer.body.bytes()].map(IoSlice::new);
+        send(self.timer.as_mut(), &mut stream, &mut parts).await?;
+        Ok(Then::Linger(stream))
     }
 
-    /// Answers a request without a body on a persistent connection.
-    async fn answer(&mut self, mut session: ServerSession) -> Result<Option<Between>, Broken> {
-        let head = Lines::new(std::mem::take(&mut self.buffer));
-        let decided = self.public.answers.respond(&view(session.req_header(), self.peer, false), head).await;
-        let (mut answer, info, now) = match decided {
-            Decided::Ready { answer, info, now } => (answer, info, now),
-            Decided::Later(later) => {
+    /// Answers a request whose head is parsed.
+    async fn answer(&mut self, mut session: ServerSession) -> Result<Then, Broken> {
+        let answers = &self.public.answers;
+        if self.shutdown.has_changed().unwrap_or(true) {
+            // The client opens a new connection for its next request.
+            session.set_keepalive(None);
+        }
+        let has_body = !session.is_body_empty();
+        let (mut answer, info) = match answers.respond(&view(session.req_header(), self.peer, has_body)).await {
+            Decided::Answered { answer, info } => (answer, info),
+            Decided::Passes { proxy, target, mut info, limit } => {
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
-                self.public.carry_out(&mut session, later, None).await?;
-                return self.finish(session).await;
+                let passed = self.public.pass_through(&mut session, &proxy, target, limit, &mut info);
+                (Box::pin(passed).await?, info)
             }
         };
-        let body = answer.body.take().unwrap_or_default();
-        self.public.answers.record(&view(session.req_header(), self.peer, false), info, &answer, body.len());
-        answer.head.end(self.date.at(now), Persistence::KeepAlive);
-        let Some((mut stream, begun)) = self.finish(session).await? else { return Ok(None) };
-        let sent = send(self.timer.as_mut(), &mut stream, answer.head.as_bytes(), &body).await;
-        self.buffer = answer.head.into_buffer();
-        sent.map_err(|error| {
-            tracing::debug!(%error, "a connection failed");
-            Broken
-        })?;
-        Ok(Some((stream, begun)))
+        let has_read = session.is_body_done();
+        let is_http11 = session.req_header().version == Version::HTTP_11;
+        // A body in HTTP/1.0 that nobody knows the length of ends with the connection.
+        let is_chunked = matches!(answer.body, Body::Rest(_)) && !answer.has_length();
+        let lasts = has_read && session.get_keepalive().is_some() && (is_http11 || !is_chunked);
+        if is_chunked && is_http11 {
+            answer.fields.put_chunked();
+        }
+        let persistence = if lasts { Persistence::KeepAlive } else { Persistence::Close };
+        answers.constant_headers.load().http1(&answer, persistence, &mut self.buffer);
+        let body = std::mem::take(&mut answer.body);
+        // The session ends before the answer.
+        let rest = if let Body::Rest(_) = &body {
+            Some(session.req_header().clone())
+        } else {
+            answers.record(&view(session.req_header(), self.peer, false), info, &answer, body.bytes().len());
+            None
+        };
+        let (mut stream, begun) = if lasts {
+            let finished = within(self.timer.as_mut(), WRITE_TIMEOUT, session.finish()).await;
+            finished.ok_or(Broken)??.ok_or(Broken)?.into_parts()
+        } else {
+            (stream_of(session)?, None)
+        };
+        match (body, rest) {
+            (Body::Rest(rest), Some(request)) => {
+                let (bytes, sent) = Box::pin(self.send_rest(&mut stream, rest, is_chunked && is_http11)).await;
+                answers.record(&view(&request, self.peer, false), info, &answer, bytes);
+                sent?;
+            }
+            (body, _) => {
+                let mut parts = [&self.buffer[..], body.bytes()].map(IoSlice::new);
+                send(self.timer.as_mut(), &mut stream, &mut parts).await?;
+            }
+        }
+        Ok(if lasts {
+            Then::Next((stream, begun))
+        } else if has_read {
+            Then::Close(stream)
+        } else {
+            // The body of the request still comes (RFC 9112 §9.6).
+            Then::Linger(stream)
+        })
     }
 
-    /// Takes the stream back from a session after its request; `None` if the connection has ended.
-    async fn finish(&mut self, session: ServerSession) -> Result<Option<Between>, Broken> {
-        let finished = within(self.timer.as_mut(), WRITE_TIMEOUT, session.finish()).await;
-        Ok(finished.ok_or(Broken)??.map(pingora::protocols::http::ReusableHttpStream::into_parts))
+    /// Sends the head in the buffer, and a body in pieces. Returns how many bytes of the body there were.
+    async fn send_rest(&mut self, stream: &mut Stream, mut rest: Rest, in_chunks: bool) -> (usize, Result<(), Broken>) {
+        let mut bytes = 0;
+        let sent = async {
+            let mut head = &self.buffer[..];
+            loop {
+                let mut next = rest.next();
+                let piece = match poll_fn(|cx| Poll::Ready(next.poll_unpin(cx))).await {
+                    Poll::Ready(piece) => piece,
+                    // The head does not wait for the body.
+                    Poll::Pending => {
+                        send(self.timer.as_mut(), stream, &mut [IoSlice::new(head)]).await?;
+                        head = &[];
+                        next.await
+                    }
+                };
+                let piece = match piece {
+                    Some(Ok(piece)) if piece.is_empty() => continue,
+                    Some(Ok(piece)) => piece,
+                    Some(Err(broken)) => {
+                        tracing::debug!(%broken, "an answer was sent only in part");
+                        return Err(Broken);
+                    }
+                    None => break,
+                };
+                bytes += piece.len();
+                let (size, end) = match in_chunks {
+                    true => (format!("{:x}\r\n", piece.len()), &b"\r\n"[..]),
+                    false => (String::new(), &b""[..]),
+                };
+                let mut parts = [head, size.as_bytes(), &piece, end].map(IoSlice::new);
+                send(self.timer.as_mut(), stream, &mut parts).await?;
+                head = &[];
+            }
+            let last = if in_chunks { &b"0\r\n\r\n"[..] } else { b"" };
+            send(self.timer.as_mut(), stream, &mut [head, last].map(IoSlice::new)).await?;
+            Ok(())
+        };
+        let sent = sent.await;
+        (bytes, sent)
     }
 }
 
-/// Writes head and body together. A client must take a [`PIECE`] within each deadline, or the rest.
-async fn send(mut timer: Pin<&mut Sleep>, stream: &mut Stream, head: &[u8], body: &Bytes) -> io::Result<()> {
+/// The stream of a session that ends.
+fn stream_of(session: ServerSession) -> Result<Stream, Broken> {
+    if let ServerSession::H1(session) = session { Ok(session.into_inner()) } else { Err(Broken) }
+}
+
+/// Writes the parts of an answer together. A client must take a [`PIECE`] within each deadline, or the rest.
+async fn send(mut timer: Pin<&mut Sleep>, stream: &mut Stream, mut left: &mut [IoSlice<'_>]) -> io::Result<()> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
-    let mut slices = [IoSlice::new(head), IoSlice::new(body)];
-    let mut left = &mut slices[..];
     let (mut limit, mut taken) = (None, 0);
+    // Empty parts at the front count as written.
+    IoSlice::advance_slices(&mut left, 0);
     while !left.is_empty() {
         let patience = limit.map_or(WRITE_TIMEOUT, |limit: Instant| limit.saturating_duration_since(Instant::now()));
         let written = within(timer.as_mut(), patience, stream.write_vectored(left)).await.ok_or_else(late)??;
@@ -268,22 +345,6 @@ pub(super) fn peer_of(stream: &Stream) -> IpAddr {
     peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
 }
 
-/// `Date`, written out once a second.
-#[derive(Default)]
-struct Date {
-    second: Option<i64>,
-    text: Option<String>,
-}
-
-impl Date {
-    fn at(&mut self, now: WallTime) -> Option<&[u8]> {
-        if self.second != Some(now.as_seconds()) {
-            (self.second, self.text) = (Some(now.as_seconds()), now.http_date());
-        }
-        self.text.as_deref().map(str::as_bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, duplex};
@@ -296,7 +357,8 @@ mod tests {
         let (mut stream, began): (Stream, _) = (Box::new(ours), Instant::now());
         let sending = tokio::spawn(async move {
             let timer = pin!(tokio::time::sleep(Duration::ZERO));
-            let sent = send(timer, &mut stream, b"head", &vec![b'x'; 1 << 20].into()).await;
+            let body = vec![b'x'; 1 << 20];
+            let sent = send(timer, &mut stream, &mut [&b"head"[..], &body].map(IoSlice::new)).await;
             sent.is_err().then(|| began.elapsed())
         });
         let mut piece = vec![0; reads];

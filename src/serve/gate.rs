@@ -16,12 +16,14 @@ use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as Tcp;
 use pingora::protocols::{ALPN, GetSocketDigest as _, SocketDigest, Stream};
 use pingora::server::ShutdownWatch;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::answer::head::{Lines, Persistence};
+use crate::answer::compose::Answer;
+use crate::answer::write::Persistence;
 use crate::clock::Monotonic;
+use crate::semantics::problem::Problem;
 use crate::semantics::proxy_protocol;
 use crate::semantics::proxy_protocol::{BadHeader, Header};
 use crate::telemetry::counters::ByLabels;
@@ -148,17 +150,26 @@ impl Gate {
         if !matches!(timeout(ASKS_WITHIN, begins_http2(&mut stream)).await, Ok(Ok(false))) {
             return;
         }
-        let (answer, now) = self.public.answers.turn_away(peer, full.most(), Lines::default()).await;
-        let mut head = answer.head;
-        head.end(now.http_date().as_deref().map(str::as_bytes), Persistence::Close);
+        self.say(stream, self.public.answers.turn_away(peer, full.most()).await).await;
+    }
+
+    /// Sends an answer to a connection that then ends.
+    async fn say(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answer) {
+        let (mut head, body) = (Vec::new(), answer.body.bytes());
+        self.public.answers.constant_headers.load().http1(&answer, Persistence::Close, &mut head);
         let sent = timeout(ASKS_WITHIN, async {
-            stream.write_all(head.as_bytes()).await?;
-            stream.write_all(&answer.body.unwrap_or_default()).await?;
+            stream.write_all(&head).await?;
+            stream.write_all(body).await?;
             stream.flush().await
         });
         if matches!(sent.await, Ok(Ok(()))) {
             write::lingering_close(stream).await;
         }
+    }
+
+    /// Answers HTTP without TLS on a listener for HTTPS.
+    pub(super) async fn refuse_plain(&self, stream: Tcp, peer: IpAddr) {
+        self.say(stream, self.public.answers.refuse(peer, Problem::not_tls()).await).await;
     }
 }
 

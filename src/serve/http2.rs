@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode};
+use futures_util::StreamExt as _;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server;
 use pingora::protocols::http::v2::server::{H2Accept, H2Options, HttpSession};
@@ -25,11 +25,11 @@ use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::answer::compose::Answer;
-use crate::answer::{Decided, Later, RequestInfo};
+use crate::answer::compose::{Answer, Body};
+use crate::answer::{Decided, RequestInfo};
 use crate::clock;
 
-use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
+use super::connection::{HEAD_DEADLINE, KEEPALIVE, peer_of};
 use super::connections::{Connection, Unread, carried};
 use super::write::{Broken, PIECE, STREAMS, enter, head, in_time, pieces};
 use super::{Public, connections, view};
@@ -184,13 +184,15 @@ async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, wor
     let admitted = works.connection();
     let Ok(room) = enter(Some(admitted)).await else { return };
     let view = view(session.req_header(), peer, !session.is_body_empty());
-    let answered = match public.answers.respond(&view, HeaderMap::new()).await {
-        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer, room, admitted).await,
-        Decided::Later(later) => {
+    let answered = match public.answers.respond(&view).await {
+        Decided::Answered { answer, info } if !matches!(answer.body, Body::Rest(_)) => {
+            send(&public, &mut session, info, answer, room, admitted).await
+        }
+        decided => {
             // It takes room when its body begins.
             drop(room);
             // In a box, because most streams need no room for it.
-            Box::pin(pass_on(&public, session, later, admitted)).await
+            Box::pin(answer_later(&public, session, decided, admitted)).await
         }
     };
     if answered.is_err() {
@@ -198,17 +200,54 @@ async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, wor
     }
 }
 
-/// The headers whose values are different in each answer.
-static CHANGING: [HeaderName; 2] = [HeaderName::from_static("ratelimit"), HeaderName::from_static("x-request-id")];
-
-/// Keeps what changes with each answer out of the table that HPACK compresses with: there it would push out the fields
-/// that stay the same (RFC 7541 §2.3.2).
-fn keep_out_of_table(fields: &mut HeaderMap) {
-    for name in &CHANGING {
-        if let Some(value) = fields.get_mut(name) {
-            value.set_sensitive(true);
+/// Answers a stream whose answer is not there as a whole.
+async fn answer_later(
+    public: &Public,
+    mut session: HttpSession,
+    decided: Decided,
+    admitted: &Connection,
+) -> Result<(), Broken> {
+    let (mut answer, info) = match decided {
+        Decided::Answered { answer, info } => (answer, info),
+        Decided::Passes { proxy, target, mut info, limit } => {
+            let mut passing = ServerSession::new_http2(session);
+            let answer = public.pass_through(&mut passing, &proxy, target, limit, &mut info).await?;
+            let ServerSession::H2(passed) = passing else { return Err(Broken) };
+            session = passed;
+            (answer, info)
         }
+    };
+    let mut room = enter(Some(admitted)).await?;
+    let mut rest = match std::mem::take(&mut answer.body) {
+        Body::Rest(rest) => rest,
+        whole => {
+            answer.body = whole;
+            return send(public, &mut session, info, answer, room, admitted).await;
+        }
+    };
+    if let Some(room) = &mut room {
+        room.resize(PIECE);
     }
+    let (mut bytes, room) = (0, room.map(Arc::new));
+    let begun = write_head(public, &mut session, &answer, false);
+    let sent = async {
+        begun?;
+        while let Some(piece) = rest.next().await {
+            let piece = piece.map_err(|broken| {
+                tracing::debug!(%broken, "an answer was sent only in part");
+                Broken
+            })?;
+            bytes += piece.len();
+            let piece = if let Some(room) = &room { carried(piece, room.clone()) } else { piece };
+            for (piece, _) in pieces(piece) {
+                in_time(Some(admitted), session.write_body(piece, false)).await?;
+            }
+        }
+        in_time(Some(admitted), session.write_body(Bytes::new(), true)).await
+    };
+    let sent = sent.await;
+    public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
+    sent
 }
 
 /// Sends an answer that is complete, and records it.
@@ -220,45 +259,39 @@ async fn send(
     room: Option<Unread>,
     admitted: &Connection,
 ) -> Result<(), Broken> {
-    let (mut fields, body) = (std::mem::take(&mut answer.head), answer.body.take());
-    keep_out_of_table(&mut fields);
+    let body = if let Body::Whole(body) = std::mem::take(&mut answer.body) { Some(body) } else { None };
     let bytes = body.as_ref().map_or(0, Bytes::len);
-    let sent = if clock::is_before_1970() {
-        Err(Broken)
-    } else {
-        write(session, answer.status, fields, body, room, admitted).await
+    let sent = match (write_head(public, session, &answer, body.is_none()), body) {
+        (Ok(()), Some(body)) => write(session, body, room, admitted).await,
+        (sent, _) => sent,
     };
     public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
     sent
 }
 
-/// Hands an answer to the HTTP/2 code, as far as it takes it.
+/// Hands the head of an answer to the HTTP/2 code. Before 1970 pingora would panic: the connection ends instead.
+fn write_head(public: &Public, session: &mut HttpSession, answer: &Answer, ends: bool) -> Result<(), Broken> {
+    if clock::is_before_1970() {
+        tracing::debug!("the system clock shows a time before 1970; a stream is closed without an answer");
+        return Err(Broken);
+    }
+    let fields = public.answers.constant_headers.load().http2(answer);
+    Ok(session.write_response_header(Box::new(head(answer.status, fields)), ends)?)
+}
+
+/// Hands a body to the HTTP/2 code, as far as that takes it.
 async fn write(
     session: &mut HttpSession,
-    status: StatusCode,
-    fields: HeaderMap,
-    body: Option<Bytes>,
+    body: Bytes,
     mut room: Option<Unread>,
     admitted: &Connection,
 ) -> Result<(), Broken> {
-    session.write_response_header(Box::new(head(status, fields)), body.is_none())?;
-    let Some(body) = body else { return Ok(()) };
     if let Some(room) = &mut room {
         room.resize(body.len());
     }
     for (piece, ends) in pieces(carried(body, room)) {
         in_time(Some(admitted), session.write_body(piece, ends)).await?;
     }
-    Ok(())
-}
-
-/// Answers through pingora's `ServerSession`, which HTTP/1 uses, too.
-async fn pass_on(public: &Public, session: HttpSession, later: Later, admitted: &Connection) -> Result<(), Broken> {
-    let mut session = ServerSession::new_http2(session);
-    session.set_read_timeout(Some(READ_TIMEOUT));
-    session.set_total_drain_timeout(Some(READ_TIMEOUT));
-    public.carry_out(&mut session, later, Some(admitted)).await?;
-    session.finish().await?;
     Ok(())
 }
 

@@ -20,13 +20,12 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::server::ResolvesServerCert;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 
 use crate::clock;
 use crate::limit::shares::Shares;
 
 use super::gate::{Arrival, Gate, PREFACE};
-use super::write;
 
 /// How long a connection may take, in all, until its first bytes of HTTP.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -40,14 +39,6 @@ const SECOND_FLIGHT: Duration = Duration::from_secs(3);
 const HANDSHAKE: u8 = 22;
 /// The longest unencrypted record (RFC 8446 §5.1), in bytes.
 const MOST_RECORD: usize = 1 << 14;
-/// The answer to HTTP without TLS.
-const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
-    X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: Age, Date, ETag, Link, Retry-After, \
-    RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed, Accept-Ranges, \
-    Content-Range, Content-Disposition\r\nConnection: close\r\n\
-    Content-Length: 124\r\n\r\n\
-    {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
-
 /// The cryptography of this process, for TLS in both directions.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
@@ -96,13 +87,12 @@ impl TlsGate {
         Ok(Self { acceptor, handshakes: Shares::new(AT_ONCE, SHARE), gate: Arc::new(gate) })
     }
 
-    /// `household`: whose share it takes.
-    async fn establish(&self, mut tcp: Tcp, household: Option<IpAddr>) -> Result<Stream, Refused> {
+    async fn establish(&self, mut tcp: Tcp, peer: IpAddr) -> Result<Stream, Refused> {
         let mut first = [0];
         tcp.try_peek(&mut first).await?;
         if first[0] != HANDSHAKE {
             if first[0].is_ascii_uppercase() {
-                tell_plain_http(tcp).await?;
+                self.gate.refuse_plain(tcp, peer).await;
             }
             return Err(Refused::NotTls);
         }
@@ -110,7 +100,7 @@ impl TlsGate {
         if clock::is_before_1970() {
             return Err(Refused::NoTime);
         }
-        let place = self.handshakes.take(household, 1).await.map_err(std::io::Error::other)?;
+        let place = self.handshakes.take(self.gate.counts_for(peer), 1).await.map_err(std::io::Error::other)?;
         let handshake = pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)).await;
         let mut stream = handshake.map_err(|_elapsed| Refused::Silent)??;
         drop(place);
@@ -138,7 +128,7 @@ impl ServerApp for TlsGate {
         };
         let established = {
             let leave = pin!(connection.told_to_leave());
-            let handshake = pingora_timeout::timeout(DEADLINE, self.establish(*tcp, self.gate.counts_for(peer)));
+            let handshake = pingora_timeout::timeout(DEADLINE, self.establish(*tcp, peer));
             tokio::select! {
                 established = handshake => established,
                 () = leave => return None,
@@ -177,27 +167,4 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
     tcp.read_exact(&mut record[5..]).await?;
     tcp.rewind(&record);
     Ok(())
-}
-
-/// Answers a request without TLS.
-async fn tell_plain_http(mut tcp: Tcp) -> std::io::Result<()> {
-    tcp.write_all(NOT_TLS).await?;
-    tcp.flush().await?;
-    write::lingering_close(tcp).await;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_answer_to_plain_http_has_the_length_that_it_says() {
-        let text = std::str::from_utf8(NOT_TLS).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{} bytes", body.len());
-        assert!(head.contains(crate::answer::compose::EXPOSED), "{head}");
-        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(problem["status"], 400);
-    }
 }

@@ -9,11 +9,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::ServerSession;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
-
-use crate::clock;
 
 use super::connections::{Connection, Unread};
 
@@ -41,32 +38,11 @@ impl From<Box<pingora::Error>> for Broken {
     }
 }
 
-/// Writes the head of a final answer. Before 1970 pingora would panic: the connection ends instead. Not for answers of
-/// the fast path.
-pub(super) async fn write_head(
-    session: &mut ServerSession,
-    status: StatusCode,
-    fields: HeaderMap,
-) -> Result<(), Broken> {
-    if clock::is_before_1970() {
-        tracing::debug!("the system clock shows a time before 1970; a connection is closed without an answer");
-        return Err(Broken);
+impl From<std::io::Error> for Broken {
+    fn from(error: std::io::Error) -> Self {
+        tracing::debug!(%error, "a connection failed");
+        Self
     }
-    in_time(None, session.write_response_header(Box::new(head(status, fields)))).await
-}
-
-/// Writes a part of a body, and its end if `ends`. The deadline is for progress: a client that reads slowly but
-/// steadily gets everything.
-pub(super) async fn write_body(
-    session: &mut ServerSession,
-    body: Bytes,
-    ends: bool,
-    shared: Shared<'_>,
-) -> Result<(), Broken> {
-    for (piece, is_last) in pieces(body) {
-        in_time(shared, session.write_response_body(piece, is_last && ends)).await?;
-    }
-    Ok(())
 }
 
 /// The pieces of a body, one at least, and whether each is the last.
@@ -153,53 +129,4 @@ pub(crate) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Un
         std::io::Result::Ok(())
     })
     .await;
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use http::HeaderValue;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    use super::*;
-
-    const SIZE: usize = 12 << 20;
-
-    /// Sends a large body to a client that reads so much of it each second, and then no more.
-    async fn sent_to_a_client_that_reads(each_second: u64, seconds: usize) -> (Result<(), Broken>, usize) {
-        let (mut client, server) = tokio::io::duplex(16 << 10);
-        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        let writes = async {
-            let mut session = ServerSession::new_http1(Box::new(server));
-            session.read_request().await.unwrap();
-            let fields = HeaderMap::from_iter([(http::header::CONTENT_LENGTH, HeaderValue::from(SIZE))]);
-            write_head(&mut session, StatusCode::OK, fields).await?;
-            write_body(&mut session, vec![b'x'; SIZE].into(), true, None).await
-        };
-        let reads = async {
-            let mut got = Vec::new();
-            for _ in 0..seconds {
-                (&mut client).take(each_second).read_to_end(&mut got).await.unwrap();
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            // It holds the connection open, and reads nothing more until that has ended.
-            tokio::time::sleep(WRITE_TIMEOUT * 2).await;
-            client.read_to_end(&mut got).await.unwrap();
-            got.len()
-        };
-        tokio::join!(writes, reads)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_slowly_but_steadily_gets_all_of_a_large_body() {
-        let (sent, got) = sent_to_a_client_that_reads(100 << 10, 130).await;
-        assert!(sent.is_ok() && got > SIZE, "{got} bytes");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_stops_reading_is_given_up() {
-        let (sent, got) = sent_to_a_client_that_reads(100 << 10, 20).await;
-        assert!(sent.is_err() && got < SIZE, "{got} bytes");
-    }
 }

@@ -1,8 +1,11 @@
 //! The listings of a slug, and the evidence for them.
 //!
 //! Filters take slugs while listings carry display names, so membership needs evidence: names and counts if they allow
-//! one answer only, else the ids in the origin's list for the term. Without evidence the term is in doubt, and the
-//! origin answers. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`] collects evidence.
+//! one answer only, else the ids in the origin's list for the term. Suppose several terms share a name, and the
+//! listings of each of these terms except one are known. Then the remaining listings with this name belong to that one
+//! term, provided that there are as many of them as the term's count says. Unknown slugs match no listing. Without
+//! evidence the term is in doubt, and the origin answers. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`]
+//! collects evidence.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Snapshots;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::journal::{Entry, Journal};
+use crate::snapshot::journal::{Entry, Journal, codec};
 use crate::store::{States, StoreError};
 
 /// Where the journal is kept in the store; a number follows.
@@ -32,11 +32,10 @@ impl Snapshots {
             let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
                 continue;
             };
-            let entry = Entry::decode(&bytes)
-                .inspect_err(
-                    |error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"),
-                )
-                .ok();
+            let entry = codec::decode(&bytes).map(|mut one| one.pop()).unwrap_or_else(|error| {
+                tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read");
+                None
+            });
             let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
             if !follows || next != Some(number) {
                 (entries, oldest) = (Vec::new(), number + u64::from(entry.is_none()));
@@ -99,7 +98,7 @@ impl Snapshots {
         let own = self.0.journal.load();
         for (number, entry) in next.numbers().zip(next.entries()) {
             if own.get(number).is_none_or(|own| !std::ptr::eq(own, entry) && own != entry) {
-                states.put(&name(number), entry.encode())?;
+                states.put(&name(number), codec::encode([entry].into_iter()))?;
             }
         }
         own.numbers().filter(|number| !next.numbers().contains(number)).for_each(|number| states.remove(&name(number)));

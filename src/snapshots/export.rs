@@ -15,6 +15,7 @@ use crate::api::listing::ListingId;
 use crate::bundle::{self, Counts, Detail, Export, Progress, WriteError, Written};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailMeta, DetailRecord, ExportedDetail, StoreError};
 
@@ -48,13 +49,26 @@ pub enum ExportError {
 }
 
 /// Details in ascending id order.
-pub(super) type Known = Vec<ExportedDetail>;
+type Known = Vec<ExportedDetail>;
 
-/// What was written: the bundle, the details that there are, and, of a delta, those that are in it.
-pub(super) struct Output {
-    pub written: Written,
-    pub known: Known,
-    wanted: Option<Known>,
+/// The details for a bundle.
+struct Selection {
+    /// Those that are written.
+    wanted: Known,
+    /// How many there are of the snapshot's listings.
+    coverage: Counts,
+    /// Those that its holder has then, if they are others.
+    held: Option<Known>,
+}
+
+/// Ids of details that cannot be read.
+type Lost = HashSet<ListingId>;
+
+impl Selection {
+    /// A full bundle's.
+    fn all(known: Known) -> Self {
+        Self { coverage: counts(&known), wanted: known, held: None }
+    }
 }
 
 /// Keeps a snapshot for as long as it lives.
@@ -114,58 +128,64 @@ impl Snapshots {
             None => None,
         };
         let base = base.as_ref().map(|base| &*base.dataset);
-        // If the export of the base was not recorded, its holder may lack every new or changed listing.
-        let is_same =
-            |base: &Dataset, id| base.summary(id).map(|it| it.hash) == served.dataset.summary(id).map(|it| it.hash);
-        let lacks = |base: &Dataset, known: &Known| match &before {
-            Some(before) => Ok(known.iter().filter(|detail| !detail.is_in(before)).copied().collect()),
-            None => Ok(known.iter().filter(|detail| !is_same(base, detail.id)).copied().collect()),
+        let is_exact = base.is_none() || before.is_some();
+        let hash_in = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
+        let select = |lost: &Lost| {
+            let known = self.known(&served.dataset, lost)?;
+            if base.is_none() {
+                return Ok(Selection::all(known));
+            }
+            let lacks = |detail: &&ExportedDetail| match &before {
+                Some(before) => !detail.is_in(before),
+                // Its export was not recorded: its holder may lack every new or changed listing.
+                None => base.and_then(|base| hash_in(base, detail.id)) != hash_in(&served.dataset, detail.id),
+            };
+            let wanted = known.iter().filter(lacks).copied().collect();
+            // Without a record, the details of the base are unknown.
+            Ok(Selection { wanted, coverage: counts(&known), held: is_exact.then_some(known) })
         };
-        let Output { written, known, wanted } = self.write_bundle(out, &served, base, &lacks, progress)?;
-        let (mirrored, of) = (known.len() as u64, served.dataset.len() as u64);
+        let evidence = Some(served.dataset.evidence());
+        let (written, Selection { wanted, held, .. }) =
+            self.write_bundle(out, &served, base, evidence, &select, progress)?;
+        let (mirrored, of) = (written.manifest.coverage.all(), served.dataset.len() as u64);
         if complete && mirrored < of {
             return Err(ExportError::Incomplete { mirrored, of });
         }
-        let is_exact = base.is_none() || before.is_some();
-        // Without a record, the details of the base are unknown.
-        let held = wanted.filter(|_| !is_exact).unwrap_or(known);
         let base = base.map(|base| base.id.clone());
         let is_whole = self.store().damage().is_none();
-        Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold })
+        Ok(Exported { written, base, held: held.unwrap_or(wanted), is_exact, is_whole, _hold: hold })
     }
 
-    /// Writes a snapshot into an empty file: all of it, or the changes since `base`, with those of the known details
-    /// that its holder `lacks`.
-    pub(super) fn write_bundle(
+    /// Writes a snapshot into an empty file: all of it, or the changes since `base`. `evidence`: `None` if the holder of
+    /// the base has it. Details that come or go meanwhile are selected again.
+    fn write_bundle(
         &self,
         out: &mut File,
         served: &Snapshot,
         base: Option<&Dataset>,
-        lacks: &dyn Fn(&Dataset, &Known) -> Result<Known, ExportError>,
+        evidence: Option<Evidence>,
+        select: &dyn Fn(&Lost) -> Result<Selection, ExportError>,
         progress: Progress<'_>,
-    ) -> Result<Output, ExportError> {
-        let evidence = served.dataset.evidence();
+    ) -> Result<(Written, Selection), ExportError> {
         let learned = self.edges().known().filter(|learned| !learned.lessons.is_empty());
-        let lost = RefCell::new(HashSet::new());
+        let lost = RefCell::new(Lost::new());
         let mut tries = 0;
         loop {
-            let mut known = self.known(&served.dataset)?;
-            known.retain(|detail| !lost.borrow().contains(&detail.id));
-            let wanted = base.map(|base| lacks(base, &known)).transpose()?;
-            let all_wanted = wanted.as_ref().unwrap_or(&known);
+            let selection = select(&lost.borrow())?;
+            let wanted = &selection.wanted;
             let export = Export {
                 content: &served.dataset.content,
                 meta: &served.meta,
-                evidence: &evidence,
+                evidence: evidence.as_ref(),
                 learned: learned.as_deref(),
                 base: base.map(|base| &base.content),
-                coverage: counts(&known),
-                details: counts(all_wanted),
+                coverage: selection.coverage,
+                details: counts(wanted),
             };
             out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
             let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);
-            let ids: Vec<ListingId> = all_wanted.iter().map(|detail| detail.id).collect();
-            let read = all_wanted.iter().zip(self.store().details_in_turn(&ids));
+            let ids: Vec<ListingId> = wanted.iter().map(|detail| detail.id).collect();
+            let read = wanted.iter().zip(self.store().details_in_turn(&ids));
             let details = read.filter_map(|(expected, (id, read))| match read {
                 Ok(record) => record.map(|record| Ok((id, for_export(expected, record, &served.dataset)))),
                 Err(StoreError::Damaged(detail)) => {
@@ -184,7 +204,7 @@ impl Snapshots {
                     buffered.flush().map_err(WriteError::Io)?;
                     drop(buffered);
                     out.sync_all().map_err(WriteError::Io)?;
-                    return Ok(Output { written, known, wanted });
+                    return Ok((written, selection));
                 }
             }
         }
@@ -201,11 +221,11 @@ impl Snapshots {
     }
 
     /// The stored details of a data set's listings.
-    pub(super) fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
+    fn known(&self, dataset: &Dataset, lost: &Lost) -> Result<Known, StoreError> {
         // Only what is needed of each: with all of its metadata, a million take hundreds of MiB.
         let known = self.store().detail_index(|meta| meta.exported())?;
         let mut known: Known = known.into_iter().map(|(id, hash)| ExportedDetail { id, hash }).collect();
-        known.retain(|detail| dataset.position(detail.id).is_some());
+        known.retain(|detail| dataset.position(detail.id).is_some() && !lost.contains(&detail.id));
         known.sort_unstable_by_key(|detail| detail.id);
         Ok(known)
     }
@@ -225,9 +245,12 @@ fn for_export(expected: &ExportedDetail, record: DetailRecord, dataset: &Dataset
     Detail { state, body, current, etag, last_modified }
 }
 
-fn counts(known: &Known) -> Counts {
-    let gone = known.iter().filter(|detail| detail.is_gone()).count() as u64;
-    Counts { present: known.len() as u64 - gone, gone }
+fn counts<'a>(details: impl IntoIterator<Item = &'a ExportedDetail>) -> Counts {
+    let mut counts = Counts::default();
+    for detail in details {
+        *(if detail.is_gone() { &mut counts.gone } else { &mut counts.present }) += 1;
+    }
+    counts
 }
 
 /// A written link of a chain.
@@ -242,7 +265,9 @@ pub(crate) struct Link {
 
 impl Snapshots {
     /// Writes a published snapshot into an empty file: all of it, or what a holder of the chain lacks, which ends with the
-    /// snapshot `base`. From now on it is known which details have changed since.
+    /// snapshot `base`. `keeps_evidence`: whether the chain already has the evidence. `coverage`: how many details of a
+    /// data set there are, for a delta, whose cost follows the change. From now on it is known which details have changed
+    /// since.
     ///
     /// # Errors
     /// When the base is not kept, it is not known which details have changed, or something cannot be read or written.
@@ -251,21 +276,49 @@ impl Snapshots {
         out: &mut File,
         served: &Snapshot,
         base: Option<&SnapshotId>,
+        keeps_evidence: bool,
+        coverage: &dyn Fn(&Dataset) -> Counts,
     ) -> Result<Link, ExportError> {
         let hold = Hold::on(self, served.seq);
         let base = base.map(|base| self.load(base.as_str())).transpose().map_err(ExportError::Base)?;
         if base.is_none() {
             self.store().follow_details()?;
         }
-        let lacks = |base: &Dataset, known: &Known| {
-            let unsent = self.store().unsent_details()?.ok_or(ExportError::Unfollowed)?;
-            // Its holder has dropped the details of listings that are not in it.
-            let lacks = |id: &ListingId| unsent.binary_search(id).is_ok() || base.position(*id).is_none();
-            Ok(known.iter().filter(|detail| lacks(&detail.id)).copied().collect())
-        };
         let base = base.as_ref().map(|base| &*base.dataset);
-        let Output { written, known, wanted } = self.write_bundle(out, served, base, &lacks, &mut |_, _| {})?;
-        Ok(Link { written, sent: wanted.unwrap_or(known), _hold: hold })
+        let select = |lost: &Lost| {
+            let Some(base) = base else { return Ok(Selection::all(self.known(&served.dataset, lost)?)) };
+            let wanted = self.lacking(&served.dataset, base, lost)?;
+            let (all, here) = (coverage(&served.dataset), counts(&wanted));
+            // Details arrive while they are counted.
+            let coverage = Counts { present: all.present.max(here.present), gone: all.gone.max(here.gone) };
+            Ok(Selection { wanted, coverage, held: None })
+        };
+        let evidence = served.dataset.evidence();
+        let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(evidence);
+        let (written, Selection { wanted, .. }) =
+            self.write_bundle(out, served, base, evidence, &select, &mut |_, _| {})?;
+        Ok(Link { written, sent: wanted, _hold: hold })
+    }
+
+    /// The details of a data set's listings that a holder of `base` lacks: the unsent ones, and those of listings that are
+    /// not in the base, which he has dropped.
+    fn lacking(&self, dataset: &Dataset, base: &Dataset, lost: &Lost) -> Result<Known, ExportError> {
+        /// Their metadata takes some hundred bytes each.
+        const PIECE: usize = 4096;
+        let mut ids = self.store().unsent_details()?.ok_or(ExportError::Unfollowed)?;
+        if base.id != dataset.id {
+            let listed = dataset.content.summaries.iter().map(|summary| summary.id);
+            ids.extend(listed.filter(|id| base.position(*id).is_none()));
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        ids.retain(|id| dataset.position(*id).is_some() && !lost.contains(id));
+        let mut found = Known::new();
+        for some in ids.chunks(PIECE) {
+            let metas = self.store().detail_metas_of(some)?;
+            found.extend(metas.iter().map(|(id, meta)| ExportedDetail { id: *id, hash: meta.exported() }));
+        }
+        Ok(found)
     }
 
     /// Whether a holder of the chain lacks details of a published snapshot with which the chain ends.

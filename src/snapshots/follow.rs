@@ -1,14 +1,12 @@
-//! Follows a publisher: where a replica stands, and how the bundles of a head become its newest snapshot.
+//! Follows a publisher: where a replica stands, and what an import takes from a head.
 //!
-//! [`crate::fleet`] decides which bundles. Everything here blocks. Callers: [`crate::fleet`].
-
-use std::fs::File;
+//! [`crate::fleet`] decides which bundles are imported; [`super::import`] does it. Everything here blocks. Callers:
+//! [`crate::fleet`].
 
 use serde::{Deserialize, Serialize};
 
 use super::changes::Feed;
-use super::import::{Chain, ImportError};
-use super::{Imported, Snapshots, SnapshotsError};
+use super::{Snapshots, SnapshotsError};
 use crate::bundle::Bundle;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::journal::Entry;
@@ -59,69 +57,43 @@ pub(crate) enum Took {
     Seed,
 }
 
-/// What an import takes from a head and writes of where the replica stands.
-pub(super) struct Followed<'a> {
-    took: &'a Took,
-    /// The digest that it stood at when it was decided what to fetch.
-    pub from: Option<&'a str>,
-    /// The digest that it stands at then.
-    digest: String,
-    /// How sure the publisher is now, and since when, as believed here.
+/// What an import takes from a head.
+pub(crate) struct Followed {
+    pub took: Took,
+    /// The digest that the replica stood at when it was decided what to fetch.
+    pub from: Option<String>,
+    /// How sure the publisher is now.
     pub certificate: Certificate,
+    /// For when it has the data confirmed, as believed here; milliseconds since 1970.
     pub confirmed_ms: i64,
-    /// The publisher's journal.
-    journal: Option<&'a Vec<Entry>>,
+    /// The publisher's journal; `None`: it was not fetched.
+    pub journal: Option<Vec<Entry>>,
 }
 
-impl Followed<'_> {
+impl Followed {
     /// What the journal gets; `steps`: the changes of each bundle.
     pub(super) fn feed(&self, last: &Bundle, steps: Vec<Entry>) -> Feed {
         // A publisher with a new journal knows nothing of the past.
         let ends = |journal: &&Vec<Entry>| journal.last().is_some_and(|end| end.to == last.manifest().snapshot);
-        match self.journal.filter(ends) {
+        match self.journal.as_ref().filter(ends) {
             Some(journal) => Feed::Publishers(journal.clone()),
             None if steps.len() > 1 => Feed::Steps(steps),
             None => Feed::Own,
         }
     }
 
-    /// Writes where the replica stands after the import.
-    pub(super) fn write(&self, snapshot: &SnapshotId, states: &mut States) -> Result<(), StoreError> {
-        if let Took::Head(taken) = self.took {
+    /// Writes where the replica stands after the import of this last bundle.
+    pub(super) fn write(&self, last: &Bundle, states: &mut States) -> Result<(), StoreError> {
+        if let Took::Head(taken) = &self.took {
             states.put_json(TAKEN, taken)?;
         }
-        if *self.took == Took::Seed {
+        if self.took == Took::Seed {
             forget_in(states);
             return Ok(());
         }
-        states.put_json(STANDING, &Standing { digest: self.digest.clone(), snapshot: snapshot.clone() })
+        let (digest, snapshot) = (last.digest().to_string(), last.manifest().snapshot.clone());
+        states.put_json(STANDING, &Standing { digest, snapshot })
     }
-}
-
-/// A downloaded and verified bundle.
-pub(crate) struct Step {
-    pub bundle: Bundle,
-    /// Its file.
-    pub file: File,
-}
-
-/// The bundles of a head.
-pub(crate) struct Following<'a> {
-    /// A full bundle, or a delta from the newest snapshot; and deltas, each from the one before. At least one.
-    pub steps: &'a [Step],
-    /// How sure the publisher is now.
-    pub certificate: Certificate,
-    /// For when it has the data confirmed, as believed here; milliseconds since 1970.
-    pub confirmed_ms: i64,
-    pub took: Took,
-    /// The digest that the replica stood at when it was decided what to fetch.
-    pub from: Option<String>,
-    /// The publisher's journal; `None`: it was not fetched.
-    pub journal: Option<Vec<Entry>>,
-    /// The time.
-    pub now_ms: i64,
-    /// Called when the import is durable but not yet visible, to update details in memory.
-    pub committed: &'a dyn Fn(),
 }
 
 /// Forgets which bundle the data is of: it may not be whole any more.
@@ -156,27 +128,6 @@ impl Snapshots {
         let standing = standing.filter(|standing| newest.as_ref() == Some(&standing.snapshot));
         let digest = standing.map(|standing| standing.digest).filter(|_| self.store().damage().is_none());
         Ok(Stand { taken: self.store().state_json(TAKEN)?.unwrap_or_default(), digest })
-    }
-
-    /// Makes the result of these bundles the newest snapshot, with their details; serves it unless a rollback is in
-    /// effect. A damaged store is repaired first.
-    ///
-    /// # Errors
-    /// With [`ImportError::Misfit`] when a bundle does not fit the data before it; or something cannot be read or
-    /// written. The current snapshot then stays.
-    pub(crate) fn follow(&self, following: &Following<'_>) -> Result<Imported, ImportError> {
-        let Following { steps, certificate, confirmed_ms, now_ms, committed, .. } = *following;
-        let last = steps.last().ok_or(SnapshotsError::Moved)?;
-        let steps: Vec<_> = steps.iter().map(|step| (&step.bundle, &step.file)).collect();
-        let followed = Followed {
-            took: &following.took,
-            from: following.from.as_deref(),
-            digest: last.bundle.digest().to_string(),
-            certificate,
-            confirmed_ms,
-            journal: following.journal.as_ref(),
-        };
-        self.import_chain(&Chain { steps: &steps, now_ms, allow_older: false, committed, followed: Some(followed) })
     }
 
     /// Takes a head that names the data that is here: its certificate, and its instant of confirmation.

@@ -1,5 +1,5 @@
 //! Imports the snapshots of bundles as the newest one, with their details, in one transaction. A damaged store is repaired
-//! first.
+//! first, and data that nothing needs any more is dropped afterwards.
 //!
 //! An import by an operator is a chain of one bundle; [`super::follow`] imports the bundles of a head. Several are applied
 //! in memory, so that no state between them is served. [`crate::bundle`] knows the files. Everything here blocks. Callers:
@@ -12,6 +12,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::changes::Feed;
@@ -34,7 +35,7 @@ use crate::store::{
 
 /// Why a bundle is not imported.
 #[derive(Debug, thiserror::Error)]
-pub enum ImportError {
+pub(crate) enum ImportError {
     /// The bundle is invalid, or its base is not kept.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -53,43 +54,52 @@ pub enum ImportError {
     Io(#[from] io::Error),
 }
 
-/// Verified bundles to import.
-pub(super) struct Chain<'a> {
-    /// Each from the snapshot before, with its file. At least one.
-    pub steps: &'a [(&'a Bundle, &'a File)],
-    /// The time.
-    pub now_ms: i64,
+/// What a server knows in memory of the stored details. It follows an import before that shows.
+pub trait KnownDetails {
+    /// Reads these details from the store again: an import brought them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn look_again(&self, ids: &[ListingId]) -> Result<(), StoreError>;
+
+    /// Forgets the details of listings that no kept snapshot has, in memory and in the store.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    fn forget_vanished(&self) -> Result<(), StoreError>;
+}
+
+/// A verified bundle, and its file.
+pub(crate) struct BundleFile {
+    pub bundle: Bundle,
+    pub file: File,
+}
+
+/// What is imported: the bundle that an operator gives, or those of a head.
+pub(crate) struct Chain<'a> {
+    /// A full bundle, or a delta from a kept snapshot (from the newest one, if a head names it); then deltas, each from the
+    /// one before. At least one.
+    pub steps: &'a [BundleFile],
     /// Whether the result may be older than earlier imports.
     pub allow_older: bool,
-    /// Called when the import is durable but not yet visible, to update details in memory.
-    pub committed: &'a dyn Fn(),
-    /// Where a replica stands afterwards; `None`: an operator imports.
-    pub followed: Option<Followed<'a>>,
+    /// `None`: no server runs here.
+    pub details: Option<&'a dyn KnownDetails>,
+    /// What a replica takes from the head; `None`: an operator imports.
+    pub followed: Option<Followed>,
 }
 
 /// The hashes of the summaries of a bundle's details.
 type SummaryHashes = HashMap<ListingId, ContentHash, RandomState>;
 
 impl Snapshots {
-    /// Makes a bundle's snapshot the newest one, with its details: see [`Snapshots::import`]. `file` is the verified
-    /// one. A damaged store is repaired first.
+    /// Makes the snapshot of the last bundle the newest one, with the details of all, and drops data that nothing needs any
+    /// more. Serves it unless a rollback is in effect. A damaged store is repaired first.
     ///
     /// # Errors
-    /// When its base is not kept, it would take an origin's data back, it is older than an earlier import (without
-    /// `allow_older`), or something cannot be read or written. The current snapshot then stays.
-    pub fn import_bundle(
-        &self,
-        bundle: &Bundle,
-        file: &File,
-        now_ms: i64,
-        allow_older: bool,
-        committed: &dyn Fn(),
-    ) -> Result<Imported, ImportError> {
-        self.import_chain(&Chain { steps: &[(bundle, file)], now_ms, allow_older, committed, followed: None })
-    }
-
-    /// Imports, with a repair of the store if it is damaged.
-    pub(super) fn import_chain(&self, chain: &Chain<'_>) -> Result<Imported, ImportError> {
+    /// When a base is not kept, or a bundle of a head does not fit the data before it ([`ImportError::Misfit`]); it would take
+    /// an origin's data back, or is older than an earlier import (without `allow_older`); or something cannot be read or
+    /// written. The current snapshot then stays.
+    pub(crate) fn import_chain(&self, chain: &Chain<'_>) -> Result<Imported, ImportError> {
         if let Some(damage) = self.store().damage() {
             self.mend(&damage)?;
         }
@@ -101,12 +111,20 @@ impl Snapshots {
             }
             imported => imported,
         };
-        if let Some(damage) = self.store().damage().filter(|_| imported.is_ok())
+        let imported = imported?;
+        if let Some(damage) = self.store().damage()
             && let Err(error) = self.mend(&damage)
         {
             tracing::error!(%error, "the damaged store could not be repaired");
         }
-        imported
+        let tidied = self.tidy().and_then(|()| match chain.details {
+            Some(details) => details.forget_vanished(),
+            None => self.store().forget_vanished().map(drop),
+        });
+        if let Err(error) = tidied {
+            tracing::warn!(%error, "data that is no longer needed could not be removed");
+        }
+        Ok(imported)
     }
 
     fn mend(&self, damage: &str) -> Result<(), SnapshotsError> {
@@ -122,8 +140,10 @@ impl Snapshots {
     }
 
     fn try_import(&self, chain: &Chain<'_>) -> Result<Imported, ImportError> {
-        let Chain { steps, now_ms, allow_older, committed, ref followed } = *chain;
-        let ((first, _), (last, _)) = steps.first().zip(steps.last()).ok_or(SnapshotsError::Moved)?;
+        let Chain { steps, allow_older, details: known, ref followed } = *chain;
+        let now_ms = self.0.clock.now_wall().as_millis();
+        let (first, last) = steps.first().zip(steps.last()).ok_or(SnapshotsError::Moved)?;
+        let (first, last) = (&first.bundle, &last.bundle);
         let base = match &first.manifest().base {
             // The bundles of a head were chosen for the newest snapshot.
             Some(_) if followed.is_some() => self.newest().get(),
@@ -133,10 +153,14 @@ impl Snapshots {
             })?),
             None => None,
         };
+        let mut evidence = match &base {
+            Some(base) => self.store().evidence_of(base.seq).map_err(SnapshotsError::from)?,
+            None => Evidence::new(),
+        };
         let base = base.as_ref().map(|base| &base.dataset.content);
         let (mut content, mut entries): (Option<Content>, Vec<Entry>) = (None, Vec::new());
         let mut summaries = Vec::new();
-        for (at, (bundle, _)) in steps.iter().enumerate() {
+        for (at, BundleFile { bundle, .. }) in steps.iter().enumerate() {
             let base = content.as_ref().or(base);
             let next = bundle.content_over(base).map_err(|why| match followed {
                 Some(_) => ImportError::Misfit { at, why },
@@ -146,6 +170,7 @@ impl Snapshots {
                 entries.push(Entry::between_contents(base, &next, now_ms));
             }
             summaries.push(summaries_of_details(bundle, &next));
+            evidence = bundle.evidence_over(evidence);
             content = Some(next);
         }
         let content = content.ok_or(SnapshotsError::Moved)?;
@@ -157,7 +182,7 @@ impl Snapshots {
         let (volatile, confirmed_ms) = (meta.volatile.clone(), meta.confirmed_ms);
         let details = || -> Result<DetailStream<'_>, StoreError> {
             let streams = steps.iter().zip(&summaries);
-            let streams = streams.map(|((bundle, file), summaries)| records(bundle, file, &volatile, summaries));
+            let streams = streams.map(|(step, summaries)| records(step, &volatile, summaries));
             Ok(Box::new(streams.collect::<Result<Vec<_>, _>>()?.into_iter().flatten()))
         };
         // A replica has what its publisher has. Else, with an origin, a stored detail of a later instant stays, and one
@@ -170,21 +195,36 @@ impl Snapshots {
                     || is_its && new.meta.summary_hash != known.summary_hash)
         };
         let mut details_bytes = 0;
-        for (_, file) in steps {
+        for BundleFile { file, .. } in steps {
             details_bytes += file.metadata()?.len().saturating_mul(2);
+        }
+        let committed = || {
+            for BundleFile { bundle, .. } in steps {
+                let ids: Vec<ListingId> = bundle.detail_hashes().iter().map(|detail| detail.id).collect();
+                if let Some(Err(error)) = known.map(|known| known.look_again(&ids)) {
+                    tracing::error!(%error, "the imported details become visible only after a restart");
+                }
+            }
+        };
+        let (mut states, mut feed) = (States::default(), Feed::Own);
+        if let Some(followed) = followed {
+            followed.write(last, &mut states).map_err(SnapshotsError::from)?;
+            feed = followed.feed(last, entries);
         }
         let import = Import {
             content,
             meta,
-            evidence: last.evidence().clone(),
+            evidence,
             learned: last.learned().cloned(),
             details: &Arriving { stream: &details, stays: &stays },
             details_bytes,
             allow_older,
-            committed,
+            committed: &committed,
             // A full bundle repairs; a delta builds on what was verified when it came.
             rewrites: followed.is_none() || first.base().is_none(),
-            followed: followed.as_ref().map(|followed| (followed, followed.feed(last, entries))),
+            stood: followed.as_ref().map(|followed| followed.from.as_deref()),
+            feed,
+            states,
         };
         Ok(self.import(import)?)
     }
@@ -230,8 +270,7 @@ fn summaries_of_details(bundle: &Bundle, content: &Content) -> SummaryHashes {
 
 /// The details of a bundle as they are stored; `summaries`: those of the bundle's snapshot.
 fn records<'a>(
-    bundle: &'a Bundle,
-    file: &File,
+    BundleFile { bundle, file }: &'a BundleFile,
     volatile: &'a VolatileKeys,
     summaries: &'a SummaryHashes,
 ) -> Result<DetailStream<'a>, StoreError> {
@@ -286,22 +325,30 @@ pub(super) struct Import<'a> {
     pub committed: &'a dyn Fn(),
     /// Whether blocks are written although they are stored.
     pub rewrites: bool,
-    /// Where a replica stands afterwards, and what its journal gets; `None`: an operator imports.
-    pub(super) followed: Option<(&'a Followed<'a>, Feed)>,
+    /// Where a replica stood when it was decided what to fetch; `None`: an operator imports.
+    pub stood: Option<Option<&'a str>>,
+    /// What the journal gets.
+    pub(super) feed: Feed,
+    /// Blobs that are written with it.
+    pub states: States,
 }
 
-/// The result of an import.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The result of an import, and its form in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
+    #[serde(rename = "imported")]
     pub snapshot: SnapshotId,
     pub listings: usize,
     /// The newest snapshot before.
     pub before: Option<SnapshotId>,
     /// Whether it is older than the newest snapshot before.
+    #[serde(rename = "older")]
     pub is_older: bool,
     /// Whether it is current; `false` during a rollback.
+    #[serde(rename = "served")]
     pub is_served: bool,
     /// A warning that it is another origin's data.
+    #[serde(rename = "warning")]
     pub foreign: Option<String>,
 }
 
@@ -313,16 +360,16 @@ impl Snapshots {
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
     pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
-        let Import { content, meta, evidence, learned, details, details_bytes, committed, rewrites, followed, .. } =
-            import;
+        let Import { content, meta, evidence, learned, details, details_bytes, committed, rewrites, .. } = import;
+        let (stood, feed, mut states) = (import.stood, import.feed, import.states);
         let mut notes = self.0.notes.lock();
         // Nobody else has imported since it was decided what to fetch.
-        if let Some((followed, _)) = &followed
-            && self.stand()?.digest.as_deref() != followed.from
+        if let Some(stood) = stood
+            && self.stand()?.digest.as_deref() != stood
         {
             return Err(SnapshotsError::Moved);
         }
-        let mut all_evidence = match followed {
+        let mut all_evidence = match stood {
             // A replica answers exactly what its publisher does: older lists could settle what is doubtful there.
             Some(_) => Evidence::new(),
             None => self.0.store.evidence()?,
@@ -342,9 +389,8 @@ impl Snapshots {
         }
         let foreign = self.foreign(&meta, newest.as_ref().map(|newest| &newest.meta))?;
         // Its sequence number says that a head is newer, also one that takes the data back.
-        let allow_older = import.allow_older || followed.is_some();
+        let allow_older = import.allow_older || stood.is_some();
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
-        let mut states = States::default();
         states.put_evidence(None, &all_evidence)?;
         states.put(HIGHEST, highest.to_string().into_bytes())?;
         // What was learned of the present origin itself counts more.
@@ -354,13 +400,9 @@ impl Snapshots {
         }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
-        let feed = if let Some((followed, feed)) = followed {
-            followed.write(&dataset.id, &mut states)?;
-            feed
-        } else {
+        if stood.is_none() {
             follow::forget_in(&mut states);
-            Feed::Own
-        };
+        }
         let along = WrittenAlong { activate: true, rewrites, details: Some(details), details_bytes, states };
         self.put(&mut notes, &dataset, meta, along, feed, committed)?;
         if let Some(learned) = learned {

@@ -98,8 +98,8 @@ impl DataDir {
     /// When another process holds it, the format is unknown, or the directory cannot be created.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        files::prepare_directory(path).map_err(|error| OpenError::of_io(error, path))?;
-        let path = resolved(path).map_err(|error| OpenError::of_io(error, path))?;
+        let prepared = files::prepare_directory(path).and_then(|()| resolved(path));
+        let path = prepared.map_err(|source| OpenError::Unusable { path: path.to_owned(), source })?;
         let (file, store) = (path.join(LOCK), path.join(STORE));
         let mut lock = Lock { locked: Vec::new(), set_aside: AtomicBool::new(false) };
         // First, because a process that could not create the file may hold only this lock.
@@ -453,7 +453,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("file");
         fs::write(&file, "x").unwrap();
-        assert!(matches!(DataDir::open(&file), Err(OpenError::Failed(StoreError::Io { .. }))));
+        let refused = DataDir::open(&file).unwrap_err().to_string();
+        assert!(refused.contains("data_dir: ") && refused.contains("not a directory"), "{refused}");
     }
 
     #[test]

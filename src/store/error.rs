@@ -29,6 +29,16 @@ pub enum OpenError {
         /// The directory's owner, if that user is not trusted.
         untrusted: Option<u32>,
     },
+    /// It cannot be created, or is no directory.
+    #[error(
+        "data_dir: {} cannot be used ({source}); set a directory that the user who runs grandstand may create or write to",
+        path.display()
+    )]
+    Unusable {
+        /// The data directory.
+        path: PathBuf,
+        source: io::Error,
+    },
     /// It belongs to another user.
     #[error("the data directory {} belongs to user {owner}; run this command as that user", path.display())]
     Denied {
@@ -189,7 +199,7 @@ fn holder_text(pid: Option<u32>, admin: Option<SocketAddr>) -> String {
 }
 
 fn owner_text(untrusted: Option<u32>) -> String {
-    untrusted.map_or_else(String::new, |owner| {
+    untrusted.map_or_else(|| "; stop it, or set another data_dir".to_owned(), |owner| {
         format!(
             "; it belongs to user {owner}, so the server address in it is not trusted: run this command as that user \
              (`grandstand status` takes --admin URL instead)"

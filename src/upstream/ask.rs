@@ -184,14 +184,17 @@ const PERHAPS_TLS: &str = "; perhaps that port speaks TLS: then set origin.url t
 
 /// What to change, if what was said to a request for `url` shows that `origin.url` is wrong.
 fn advice(url: &str, said: &impl ToString) -> &'static str {
-    let said = said.to_string();
+    let said = said.to_string().to_lowercase();
     let is_plain = url.starts_with("http://");
+    let is_page = ["<html", "<!doctype"].iter().any(|start| said.contains(start));
     if url.contains("/api/api/") && said.contains("404") {
         "; origin.url must end before /api, which is a part of each path"
-    } else if url.starts_with("https://") && said.contains("InvalidContentType") {
+    } else if url.starts_with("https://") && said.contains("is not tls") {
         "; that port does not speak TLS: set origin.url to http://, or to the port for HTTPS"
-    } else if is_plain && (said == "400" || said.contains("invalid HTTP version")) {
+    } else if is_plain && (said == "400" || said.contains("invalid http version")) {
         PERHAPS_TLS
+    } else if url.contains("/api/listings.json") && (is_page || said.contains("status 404")) {
+        "; check origin.url: /api/listings.json is added to it"
     } else {
         ""
     }

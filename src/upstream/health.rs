@@ -4,6 +4,17 @@
 //! What one client requests or sends must not make the origin count as down. A missing connection counts, whoever
 //! asked. Otherwise one household alone makes no outage, and other paths say nothing. A resource that failed lately is
 //! requested again after a pause, not at once by every client. Values in, values out: time is an argument, callers log.
+//!
+//! **An origin that is down.** An origin is *down* after three failures in a row on at least two resources. A failure
+//! does not count if one client alone could have caused it; a missing connection always counts.
+//! Some failures that count are weaker evidence: a 5xx answer to a client's request, to a fetch of a detail, or to a
+//! background check. If the last failure is one of these, at least three resources must have failed. An origin that is
+//! down is paused for longer and longer, up to 5 s. Then about one request at a time tries it; refreshes, crawl, stale
+//! reads and waiting clients take turns. A resource that fails alone is paused for 1, 2, then 4 s; a longer
+//! `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request
+//! that carried a client's headers pauses only that resource; if several clients get 429 for three resources,
+//! everything pauses.
+//!
 //! Callers: [`super::status`], [`super::client`], [`crate::mirror::details`], [`crate::proxy`].
 
 use std::collections::HashMap;

@@ -148,18 +148,24 @@ fn failure(error: &HyperError, interims: bool) -> TransportError {
     let first: &(dyn Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |error| (**error).source());
     if causes.any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)) {
-        TransportError::Malformed(with_causes(error))
+        TransportError::Malformed(reason(error))
     } else if has_ended && interims {
         TransportError::Malformed("only interim answers came, and no final one".to_owned())
     } else if error.is_connect() {
-        TransportError::Unreached(with_causes(error))
+        TransportError::Unreached(reason(error))
     } else if source.is_some_and(hyper::Error::is_canceled) {
-        TransportError::Unsent(with_causes(error))
+        TransportError::Unsent(reason(error))
     } else if has_ended && gave_answers(error) {
-        TransportError::Idle(with_causes(error))
+        TransportError::Idle(reason(error))
     } else {
-        TransportError::Connection(with_causes(error))
+        TransportError::Connection(reason(error))
     }
+}
+
+/// Why there is no answer: the causes, without the client's word for the step that failed.
+pub(crate) fn reason(error: &HyperError) -> String {
+    let text = error.source().map_or_else(|| error.to_string(), with_causes);
+    text.replace("received corrupt message of type InvalidContentType", "the answer is not TLS")
 }
 
 /// Whether the connection that broke had given answers before: then it was idle too long.

@@ -55,7 +55,7 @@ test("what an operator wants to know in five seconds is there without scrolling"
   await page.locator("#snapshots").waitFor();
   const status = await mirror.status();
   const seen = await page.evaluate(() => [...document.querySelectorAll("header p, #health, #tiles div")]
-    .filter((one) => one.getBoundingClientRect().bottom <= innerHeight).map((one) => one.textContent).join("\n"));
+    .filter((one) => one.getBoundingClientRect().bottom <= innerHeight).map((one) => one.textContent).join("\n").replaceAll("\u00a0", " "));
   const names = ["Healthy", "up ", "Requests", "Refused (429)", "there is no limit", "Age of the data", "300 of 300 details", "Next refresh", "Origin", "Memory"];
   for (const said of [...names, status.version, status.listen[0]]) assert.ok(seen.includes(said), `${said} is not in ${seen}`);
   await assertClean(opened);
@@ -213,6 +213,29 @@ test("an origin that is gone shows within seconds, with what to do; the explorer
     await assertClean(opened);
   } finally {
     await short.kill();
+  }
+});
+
+test("a snapshot that is held back says why, and is taken by a button", async () => {
+  const shrinking = await Origin.start(100);
+  const small = await Mirror.start(shrinking, ['ttl="3s"']);
+  try {
+    const opened = await open(chromium, { viewport: { width: 375, height: 812 } });
+    const { page } = opened;
+    await page.goto(small.admin);
+    await shrinking.edit("remove", 60);
+    const accept = page.getByRole("button", { name: "Accept the snapshot" }).first();
+    await accept.waitFor();
+    const held = await page.locator("#snapshots .held").innerText();
+    assert.ok(held.includes("60 of 100 listings") && !held.includes("`"), held);
+    assert.deepEqual([...await violations(page), ...await tooWide(page)], []);
+    await accept.click();
+    await page.locator("#ask-yes").click();
+    await until("it is current", async () => (await small.status()).listings === 40);
+    await assertClean(opened);
+  } finally {
+    await small.kill();
+    await shrinking.kill();
   }
 });
 

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { SCHEMES, WIDTHS, assertClean, browser, open, tooWide, violations } from "./looks.mjs";
+import { hostileOrigin } from "./hostile.mjs";
 import { Mirror, Origin, until } from "./servers.mjs";
 
 /** @type {any} */
@@ -239,3 +240,50 @@ test("a client that asks too much sees how long it has to wait", async () => {
     await strict.kill();
   }
 });
+
+test("a title on the explorer leads to the page of the venue, which has all of the detail", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore?state=texas`);
+  await ready(page);
+  await page.selectOption("#sport", (await list("?state=texas")).items[0].sport);
+  await page.waitForFunction(() => !document.querySelector(".explorer.busy"));
+  const [first] = await names(page);
+  await page.locator("#venues tr th a").first().click();
+  await page.waitForURL(/\/venues\/\d+$/);
+  assert.equal(await page.locator("h1").innerText(), first.trim());
+  const id = /\d+$/.exec(page.url())?.[0];
+  const detail = await (await fetch(`${mirror.url}/api/listings/${id}.json`)).json();
+  const text = await page.locator("main").innerText();
+  for (const words of [detail.phone, detail.address.street, detail.place_id]) assert.ok(text.includes(words), words);
+  assert.match(await page.locator("body").innerText(), /CC.BY/);
+  const data = JSON.parse(await page.locator('script[type="application/ld+json"]').textContent());
+  assert.equal(data.name, detail.name);
+  assert.deepEqual(await page.locator("#marked").evaluate((mark) => mark.getAttribute("d") !== ""), typeof detail.lat === "number");
+  await assertClean(opened);
+});
+
+for (const colorScheme of SCHEMES) {
+  for (const width of WIDTHS) {
+    test(`venues are accessible and fit, whatever the data says, ${colorScheme}, ${width} pixels wide`, async () => {
+      const evil = await hostileOrigin();
+      const hostile = await Mirror.start(evil);
+      try {
+        const { items: [venue] } = await list("?state=texas");
+        const targets = [`${mirror.url}/venues/${venue.id}`, ...[1, 2, 3, 4].map((id) => `${hostile.url}/venues/${id}`), `${hostile.url}/explore`];
+        for (const target of targets) {
+          const opened = await open(chromium, { colorScheme, viewport: { width, height: 800 } });
+          opened.page.on("dialog", () => opened.noticed.push(`${target} runs a script of the data`));
+          const answer = await opened.page.goto(target, { waitUntil: "networkidle" });
+          assert.equal(answer.status(), 200);
+          assert.deepEqual(await violations(opened.page), [], target);
+          assert.deepEqual(await tooWide(opened.page), [], target);
+          await assertClean(opened);
+        }
+      } finally {
+        await hostile.kill();
+        evil.kill();
+      }
+    });
+  }
+}

@@ -86,7 +86,7 @@ export class Origin extends Process {
 /** A mirror that has all details. */
 export class Mirror extends Process {
   /**
-   * @param {Origin} origin
+   * @param {{ url?: string }} origin
    * @param {string[]} sets further settings
    */
   static async start(origin, sets = []) {

@@ -27,4 +27,9 @@ sure(typeof slug === "string", sports);
 const wrong = await GET("/api/listings.json", { params: { query: { modified_since: "yesterday" } } });
 // In our words or in the origin's, whichever the mirror has learned by now.
 sure(wrong.response.status === 400 && JSON.stringify(wrong.error).includes("yesterday"), wrong);
+for (const sport of ["html", "object", "list", "problem", "text"]) {
+  const { GET } = createClient<paths>({ baseUrl: process.argv[3] });
+  const refused = await GET("/api/listings.json", { params: { query: { city: "404", sport } } });
+  sure(refused.response.status === 404 && JSON.stringify(refused.error).includes("gone"), refused);
+}
 console.log("clients: the TypeScript client works");

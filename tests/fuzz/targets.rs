@@ -14,6 +14,7 @@ use bytes::Bytes;
 use grandstand::api::links::Rewrite;
 use grandstand::api::page::Page;
 use grandstand::api::query::Parameters;
+use grandstand::api::query::search::SearchQuery;
 use grandstand::api::taxonomy::{self, TaxonomyError, VolatileKeys};
 use grandstand::bundle::Bundle;
 use grandstand::bundle::signature::{Signature, TrustedKeys};
@@ -50,6 +51,12 @@ pub const ALL: [(&str, Target); 12] = [
 /// A query that is understood is understood the same when it is sent on.
 fn query(bytes: &[u8]) {
     let Ok(raw) = std::str::from_utf8(bytes) else { return };
+    if let Ok(search) = SearchQuery::parse(raw) {
+        let mut sent = String::new();
+        search.write(search.list.page, &mut sent);
+        let again = SearchQuery::parse(sent.split_once('?').map_or("", |(_, query)| query));
+        assert_eq!(again.as_ref(), Ok(&search), "{sent}");
+    }
     let Ok(parameters) = Parameters::parse(raw) else { return };
     let sent = parameters.list.path_and_query();
     let again = sent.split_once('?').map_or("", |(_, query)| query);

@@ -4,7 +4,8 @@
     tests/packages/container.py [--binary target/debug/grandstand]
 
 It needs neither Docker nor podman; `image.py` builds the image and tries it. The manifests in `config/kubernetes` are
-compared with the schemas of Kubernetes (PyPI: kubernetes-validate, installed below target/kubernetes).
+put together by `kubectl kustomize`, and compared with the schemas of Kubernetes (PyPI: kubernetes-validate, installed
+below target/kubernetes).
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,9 @@ import tempfile
 from steps import ROOT, check
 
 CONTAINER = ROOT / "config" / "container"
-MANIFESTS = sorted((ROOT / "config" / "kubernetes").glob("*.yaml"))
+KUBERNETES = ROOT / "config" / "kubernetes"
+# What kustomize puts together; the fleet has both others in it.
+OVERLAYS = ["mirror", "replicas", "fleet"]
 VALIDATOR = "kubernetes-validate==1.37.0"
 
 
@@ -76,19 +80,40 @@ def compose(binary, settings):
         accepts(binary, {**settings, **environment}, f"compose.yaml: {name}")
         for other in service.get("depends_on", {}):
             check(other in services, f"compose.yaml: {name} waits for {other}, which is there")
+    for name, service in services.items():
+        image = service["image"]
+        check(image == "grandstand" or re.search(r":v?[\w.-]*\d[\w.-]*$", image), f"compose.yaml: {name} has an image with a version")
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            check(not source.startswith(".") or (CONTAINER / source).exists(), f"compose.yaml: {name} finds {source}")
+    scraped = yaml.safe_load((CONTAINER / "prometheus.yml").read_text())["scrape_configs"]
+    targets = [target.split(":")[0] for job in scraped for kind in ("static_configs", "dns_sd_configs") for config in job.get(kind, [])
+               for target in config.get("targets", config.get("names", []))]
+    check(set(targets) == {"mirror", "replica"}, "prometheus.yml: it asks the mirror and the replicas")
+    if shutil.which("promtool"):
+        ran = subprocess.run(["promtool", "check", "config", "--syntax-only", CONTAINER / "prometheus.yml"], capture_output=True, check=False)
+        check(ran.returncode == 0, f"prometheus.yml: promtool accepts it {ran.stderr.decode()}".rstrip())
+    for name in set(targets):
+        environment = services[name]["environment"]
+        check(environment["GRANDSTAND__ADMIN__LISTEN"] == "0.0.0.0:9090", f"compose.yaml: Prometheus reaches {name}")
 
 
-def follows_schemas(manifest):
+def follows_schemas(name, documents):
+    import yaml
+
     home = ROOT / "target" / "kubernetes"
     mark = home / "installed"
     if not mark.exists() or mark.read_text() != VALIDATOR:
         made = subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=False).returncode == 0
         if not made or subprocess.run([home / "bin" / "pip", "install", "--quiet", VALIDATOR], check=False).returncode != 0:
-            print(f"SKIPPED: {VALIDATOR} cannot be installed. {manifest.name} was NOT compared with the schemas.")
+            print(f"SKIPPED: {VALIDATOR} cannot be installed. {name} was NOT compared with the schemas.")
             return
         mark.write_text(VALIDATOR)
-    ran = subprocess.run([home / "bin" / "kubernetes-validate", "--strict", manifest], capture_output=True, text=True, check=False)
-    check(ran.returncode == 0, f"{manifest.name}: it follows the schemas {ran.stdout if ran.returncode else ''}".rstrip())
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        # A kind that an operator adds is not among the schemas.
+        yaml.safe_dump_all([one for one in documents if one["kind"] != "PodMonitor"], file)
+        ran = subprocess.run([home / "bin" / "kubernetes-validate", "--strict", file.name], capture_output=True, text=True, check=False)
+    check(ran.returncode == 0, f"{name}: it follows the schemas {ran.stdout if ran.returncode else ''}".rstrip())
 
 
 def kubernetes(binary, settings):
@@ -97,15 +122,23 @@ def kubernetes(binary, settings):
     except ImportError:
         print("SKIPPED: python3-yaml is missing. The manifests of Kubernetes were NOT checked.")
         return
-    check(MANIFESTS, "there are manifests of Kubernetes")
-    for manifest in MANIFESTS:
-        follows_schemas(manifest)
-        documents = list(yaml.safe_load_all(manifest.read_text()))
-        pods = {document["kind"]: document["spec"]["template"] for document in documents if "template" in document["spec"]}
-        for kind, pod in pods.items():
-            what = f"{manifest.name}: {kind}"
+    if not shutil.which("kubectl"):
+        print("SKIPPED: kubectl is missing. The manifests of Kubernetes were NOT checked.")
+        return
+    for name in OVERLAYS:
+        built = subprocess.run(["kubectl", "kustomize", KUBERNETES / name], capture_output=True, text=True, check=False)
+        check(built.returncode == 0, f"{name}: kustomize puts it together {built.stderr}".rstrip())
+        documents = list(yaml.safe_load_all(built.stdout))
+        follows_schemas(name, documents)
+        pods = {document["metadata"]["name"]: document["spec"]["template"] for document in documents if "template" in document["spec"]}
+        check(len(pods) == (2 if name == "fleet" else 1), f"{name}: its pods are {' and '.join(pods)}")
+        of_kind = lambda kind: [document["spec"] for document in documents if document["kind"] == kind]  # noqa: E731
+        urls = {}
+        for part, pod in pods.items():
+            what = f"{name}: {part}"
             [container] = pod["spec"]["containers"]
             environment = {one["name"]: one["value"] for one in container["env"] if one["name"].startswith("GRANDSTAND__")}
+            urls.update({key: value for key, value in environment.items() if key.endswith(("PUBLISH__URL", "REPLICA__URL"))})
             with tempfile.NamedTemporaryFile("w", suffix=".token") as token:
                 token.write("0123456789abcdef0123")
                 token.flush()
@@ -117,10 +150,15 @@ def kubernetes(binary, settings):
             listen = [settings["GRANDSTAND__LISTEN"], environment["GRANDSTAND__ADMIN__LISTEN"]]
             check(all(f":{port}" in address for port, address in zip([ports["http"], ports["admin"]], listen)),
                   f"{what}: its ports are those of the listeners")
-            selected = [document for document in documents if document["kind"] == "Service"]
             labels = pod["metadata"]["labels"]
-            check(selected and all(service["spec"]["selector"].items() <= labels.items() for service in selected),
-                  f"{what}: its service finds it")
+            finding = [one for one in of_kind("Service") if one["selector"].items() <= labels.items()]
+            check(len(finding) == 1, f"{what}: one service finds it")
+            for monitor in of_kind("PodMonitor"):
+                found = monitor["selector"]["matchLabels"].items() <= labels.items()
+                check(found and all(one["port"] in ports for one in monitor["podMetricsEndpoints"]), f"{what}: its metrics are found")
+        if name == "fleet":
+            check(len(urls) == 2 and len(set(urls.values())) == 1, "fleet: the replicas follow what the mirror publishes")
+            check(len({document["metadata"]["namespace"] for document in documents}) == 1, "fleet: all of it is in one namespace")
 
 
 def main():

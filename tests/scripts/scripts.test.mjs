@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { counted, flat, inMinute, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/admin/console/words.js";
+import { counted, flat, glued, inMinute, lonely, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/admin/console/words.js";
 import { ago } from "../../src/pages/static/age.js";
-import { Refused, client, distanceOf, isLink, project, queryOf, ratingOf, requestOf, wishOf } from "../../src/pages/static/explore.js";
+import { Refused, client, distanceOf, project, queryOf, ratingOf, requestOf, wishOf } from "../../src/pages/static/explore.js";
 
 test("places are drawn where the server draws them", () => {
   const places = JSON.parse(readFileSync(new URL("places.json", import.meta.url), "utf8"));
@@ -33,11 +33,6 @@ test("words and places are searched, filters alone are a list; no request has th
 test("a distance is written as the server writes it", () => {
   const shown = [undefined, 0, 0.999, 1, 9.949, 9.95, 1234.567].map(distanceOf);
   assert.deepEqual(shown, ["", "0 m", "999 m", "1.0 km", "9.9 km", "10 km", "1,235 km"]);
-});
-
-test("only addresses of the web are links", () => {
-  assert.ok(isLink("https://venues.example/a"));
-  for (const link of ["javascript:alert(1)", "/a", "data:text/html,x", null, undefined, 7]) assert.ok(!isLink(link), String(link));
 });
 
 test("a rating is shown with its count, or not at all", () => {
@@ -149,6 +144,13 @@ test("what an operator wants to know first is in the console's tiles", () => {
   ]) assert.equal(tile(mirror, name), said);
   const crawling = { ...mirror, details: null, origin: { ...mirror.origin, pass: { done: 55, of: 203 }, eta_seconds: 20651 } };
   assert.match(tile(crawling, "Progress"), /^27\.0 %; 55 of 203 requests; ends in about 5 h 44 min, at \d\d:\d\d$/);
+  // The pass that proves the list is nearly through, and 2,998 details are missing.
+  const early = { ...crawling, details: { mirrored: 2, current: 2, of: 3000 } };
+  assert.match(tile(early, "Progress"), /^0\.0 %; 2 of 3,000 details, 55 of 203 requests; ends in about/);
+  const first = { ...crawling, snapshot: null, origin: { ...crawling.origin, refreshed_at: null } };
+  assert.equal(tile(first, "Next refresh"), "–; after the first copy");
+  const gone = { ...mirror.origin, state: "could-not-be-asked", next_refresh_seconds: 0 };
+  assert.equal(tile({ ...mirror, origin: gone }, "Next refresh"), "overdue; the last one was 42 s ago");
   assert.equal(tile({ ...mirror, age_seconds: null, unconfirmed: true }, "Age of the data"), "in the future; unhealthy above 15 min; 5,000 listings");
   assert.equal(tile(mirror, "Requests", null), "–; none in the last 10 s");
 });
@@ -159,9 +161,18 @@ test("a replica names the publisher that it follows, and no origin that it has n
     replica: { url: "s3://bucket/prefix", sequence: 7, behind_seconds: 0, last_poll: "2026-11-22T11:26:49Z", why: null },
   };
   assert.equal(tile(replica, "Follows"), "s3://bucket/prefix; head 7, nothing is missing; the store answered 3 s ago");
-  for (const name of ["Origin", "Next refresh", "Progress"]) assert.equal(tile(replica, name), undefined);
+  for (const name of ["Origin", "Next refresh", "Progress", "Answered without the origin"]) assert.equal(tile(replica, name), undefined);
   replica.replica = { url: "file:///x", sequence: null, behind_seconds: null, last_poll: null, why: "no head" };
   assert.equal(tile(replica, "Follows"), "file:///x; no head yet, not compared yet; the store has not answered yet");
+});
+
+test("a sample between gaps is a point, and others are not", () => {
+  assert.deepEqual(lonely([1, null, 2, 3, null, 4, null, null, 5]), [0, 5, 8]);
+  assert.deepEqual(lonely([]), []);
+});
+
+test("a number stays beside its unit", () => {
+  assert.equal(glued("p50 40 µs, limit: 1,000 a minute, none in the last 10 s"), "p50\u00a040\u00a0µs, limit: 1,000\u00a0a minute, none in the last 10\u00a0s");
 });
 
 test("the state is the server's word, and a first copy that is being made is no trouble", () => {

@@ -2,7 +2,7 @@
 //!
 //! `contents` has an origin that sends all that JSON allows; `export` compares with the command.
 
-mod contents;
+pub mod contents;
 mod export;
 mod filters;
 mod life;

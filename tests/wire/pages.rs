@@ -7,6 +7,7 @@ use crate::client::Reply;
 use crate::harness::{Server, Setup, origin, until, wait_until};
 
 mod described;
+mod venue;
 
 const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \

@@ -25,7 +25,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::client::{Reply, connect_from, drip};
 use crate::harness::openssl::certificate;
-use crate::harness::{Server, Setup, origin, quickest, run, until, wait_until};
+use crate::harness::{Script, Server, Setup, Upstream, origin, quickest, run, until, wait_until};
 use crate::process::reserved_port;
 
 const NAME: &str = "DNS:localhost,IP:127.0.0.1";
@@ -274,6 +274,38 @@ async fn heads_have_the_same_bounds_over_tls_and_whoever_sends_too_much_gets_to_
     drip(stream, std::iter::repeat_n("yy", 4000)).await.assert_problem(400, &["pieces"]);
     let plain = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(1 << 20));
     crate::client::raw(address, plain.as_bytes()).await.expect("an answer").assert_problem(400, &["HTTPS"]);
+}
+
+/// RFC 9112 §3.2.2: clients with a proxy setting send such targets over TLS, too.
+#[tokio::test]
+async fn a_target_in_absolute_form_is_for_its_authority_over_tls() {
+    let dir = certified();
+    let origin = Upstream::start(|_| Script::new(200, "{}")).await;
+    let server = with_tls(Setup::shield_of_url(&origin.url()), dir.path()).start().await;
+    let address = address(&server).await;
+    let ask = async |protocols: &[&str], authority: &str, fields: &str| {
+        let start = format!("GET https://{authority}/api/listings.json?page=2 HTTP/1.1\r\n{fields}");
+        let stream = connect(address, dir.path(), protocols).await;
+        drip(stream, [start.as_str(), "Connection: close\r\n", "\r\n"]).await
+    };
+    for protocols in [&["http/1.1"][..], &[]] {
+        for host in ["mirror.test", "MIRROR.test:8443", "elsewhere.test", "a b", ""] {
+            let reply = ask(protocols, "mirror.test:8443", &format!("Host: {host}\r\n")).await;
+            assert_eq!((reply.status, reply.text()), (200, "{}"), "{host:?}: {reply:?}");
+        }
+    }
+    assert_eq!(origin.seen_of("/api/listings.json?page=2").len(), origin.count(), "{:?}", origin.seen());
+    origin.forget();
+    for (authority, fields, named) in [
+        ("mirror.test", "", "Host"),
+        ("mirror.test", "Host: mirror.test\r\nHost: mirror.test\r\n", ""),
+        ("mirror.test", "Host: mirror.test\r\nHost: b\r\n", ""),
+        ("", "Host: mirror.test\r\n", "\"\""),
+        ("user@mirror.test", "Host: mirror.test\r\n", "user@mirror.test"),
+    ] {
+        ask(&["http/1.1"], authority, fields).await.assert_problem(400, &[named]);
+    }
+    assert_eq!(origin.count(), 0, "{:?}", origin.seen());
 }
 
 /// The first record of a client, which says nothing after it.

@@ -2,7 +2,7 @@
 // The charts: which there are, and how uPlot draws them.
 
 import { fill, h, need } from "./dom.js";
-import { PURPOSES, inMinute, sum, unit, valued } from "./words.js";
+import { PURPOSES, inMinute, lonely, sum, unit, valued } from "./words.js";
 
 /** @typedef {import("./words.js").Column} Column */
 /** @typedef {import("./words.js").Facts} Facts */
@@ -116,6 +116,8 @@ function options({ kind, series }, into) {
   const width = (_, texts) => 14 + 7 * Math.max(3, ...(texts ?? []).map((text) => text.length));
   /** @param {any} _ @param {number} low @param {number} high */
   const range = (_, low, high) => [0, kind === "share" ? 1 : Math.max(high * 1.1, LEAST[kind] ?? 10)];
+  /** @param {any} plot @param {number} at @param {boolean} isShown all points */
+  const alone = (plot, at, isShown) => (isShown ? null : lonely(plot.data[at]));
   return {
     width: into.clientWidth,
     height: into.clientHeight,
@@ -129,7 +131,7 @@ function options({ kind, series }, into) {
     ],
     series: [{}, ...series.map(({ hue }) => hue === "soft"
       ? { stroke: colour(hue), width: 1, dash: [6, 4], points: { show: false } }
-      : { stroke: colour(hue), width: 2, points: { size: 4 } })],
+      : { stroke: colour(hue), width: 2, points: { size: 4, filter: alone } })],
     hooks: { setCursor: [(/** @type {any} */ plot) => plot.chart && legend(plot)] },
   };
 }

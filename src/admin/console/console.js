@@ -4,7 +4,7 @@
 import { allow, button, delta, listen, why } from "./actions.js";
 import { draw, follow } from "./charts.js";
 import { fill, h, morph, need } from "./dom.js";
-import { count, counted, flat, seconds, short, stateOf, tiles, utc } from "./words.js";
+import { count, counted, flat, glued, seconds, short, stateOf, tiles, utc } from "./words.js";
 
 /** @typedef {import("./dom.js").Pieces} Pieces */
 /** @typedef {import("./words.js").Facts} Facts */
@@ -62,7 +62,7 @@ function snapshots({ held, rollback }, kept, now) {
   const heads = ["Snapshot", "#Listings", "Certificate", "Confirmed", "Published", "Actions"];
   return section("snapshots", "Snapshots",
     held && h("div.held", {}, h("h3", {}, "Held back"), h("p", {}, `Snapshot ${short(held.snapshot)} with ${counted(held.listings, "listing")}`,
-      ` instead of ${count(held.serving)} waits: ${held.reason}`), button("accept")),
+      ` instead of ${count(held.serving)} waits: `, rich(held.reason)), button("accept")),
     rollback && h("p", {}, "A rollback is in effect. ", button("release")),
     rows.length > 0 ? table("Kept snapshots, the newest first", heads, rows) : h("p", {}, "None is kept yet."),
     more > 0 && h("p", {}, `${count(more)} more are kept; `, h("code", {}, "grandstand snapshot list"), " shows them."));
@@ -138,8 +138,8 @@ function render(status, kept, job, now) {
     h("h1", {}, h("span.sign", { "aria-hidden": "true" }), word), text && h("p", {}, text), findings.length > 0 && h("ul.findings", {}, findings)));
 
   const shown = tiles(status, minutes, now).map(({ name, value, note, more, title, share, wrong }) => h(`div${wrong ? ".wrong" : ""}`, { title },
-    h("dt", {}, name), h("dd", {}, h("b", {}, value), share !== undefined && h("progress", { max: 1, value: share, "aria-label": name }),
-      note && h("span", {}, note), more && h("span", {}, more))));
+    h("dt", {}, name), h("dd", {}, h("b", {}, glued(value)), share !== undefined && h("progress", { max: 1, value: share, "aria-label": name }),
+      note && h("span", {}, glued(note)), more && h("span", {}, glued(more)))));
   fill(need("tiles", HTMLElement), [h("dl.tiles", {}, shown)]);
 
   const { replica, publish } = status;

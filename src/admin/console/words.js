@@ -32,6 +32,9 @@ export function counted(number, noun) {
 /** Enough of an id to tell snapshots apart. @param {string} id */
 export const short = (id) => id.slice(0, 12);
 
+/** A text in which no line ends between a number and its unit. @param {string} text */
+export const glued = (text) => text.replace(/(\d) /g, "$1\u00a0");
+
 /** @param {number} part of one; rounded down, so that 100 % means all */
 export const percent = (part) => (part >= 1 ? "100 %" : `${(Math.floor(part * 1000) / 10).toFixed(1)} %`);
 
@@ -137,6 +140,10 @@ export function sum(columns) {
   });
 }
 
+/** The places of values between two gaps: no line shows them. @param {Column} column */
+export const lonely = (column) =>
+  column.flatMap((value, at) => (value !== null && (column[at - 1] ?? null) === null && (column[at + 1] ?? null) === null ? [at] : []));
+
 /**
  * The count in the minute before the end of each sample, as limits count.
  * @param {Column} column
@@ -150,7 +157,7 @@ export function inMinute(column, step) {
 }
 
 /**
- * How far the copy is: the running pass, else the details.
+ * How far the copy is: the details, else the running pass.
  * @param {Facts} status
  * @param {number} now milliseconds
  * @returns {Tile | null}
@@ -159,14 +166,15 @@ function progress(status, now) {
   const { pass, eta_seconds: eta } = status.origin;
   const details = status.details;
   const texts = [];
-  if (pass?.of > 0) texts.push(`${count(pass.done)} of ${counted(pass.of, "request")}`);
-  if (pass && !pass.of) texts.push("waits for the first page");
   if (details) texts.push(`${count(details.mirrored)} of ${counted(details.of, "detail")}`);
   if (details?.current < details?.mirrored) texts.push(`${count(details.mirrored - details.current)} outdated`);
+  if (pass?.of > 0) texts.push(`${count(pass.done)} of ${counted(pass.of, "request")}`);
+  if (pass && !pass.of) texts.push("waits for the first page");
   if (texts.length === 0) return null;
   const at = new Date(now + eta * 1000).toLocaleTimeString([], { hour12: false, timeStyle: "short" });
   const end = eta > 0 ? `ends in about ${seconds(eta)}, at ${at}` : "";
-  const share = pass?.of > 0 ? pass.done / pass.of : details?.of > 0 ? details.mirrored / details.of : pass ? 0 : 1;
+  const isMissing = details?.mirrored < details?.of;
+  const share = isMissing ? details.mirrored / details.of : pass?.of > 0 ? pass.done / pass.of : pass ? 0 : 1;
   const isWhole = !pass && details && details.current === details.of;
   return { name: "Progress", value: isWhole ? "Complete" : percent(share), note: texts.join(", "), more: end, share };
 }
@@ -198,7 +206,7 @@ export function tiles(status, history, now) {
     note: most ? `limit: ${count(most)} a minute for each client` : "there is no limit",
     more: `${counted(limit.clients ?? 0, "client")} counted${limit.why ? ", by this machine alone" : ""}`,
   });
-  all.push({
+  all.push(origin.budget && {
     name: "Answered without the origin",
     value: status.hit_ratio === null ? "–" : percent(status.hit_ratio),
     note: "of API requests since the start, without errors",
@@ -218,8 +226,8 @@ export function tiles(status, history, now) {
     const next = origin.next_refresh_seconds;
     all.push({
       name: "Next refresh",
-      value: next === null || next === undefined ? "–" : next > 0 ? `in ${seconds(next)}` : "now",
-      note: origin.refreshed_at ? `the last one was ${ago(origin.refreshed_at)}` : "there was none yet",
+      value: next === null || next === undefined || !status.snapshot ? "–" : next > 0 ? `in ${seconds(next)}` : isFailing(status) ? "overdue" : "now",
+      note: origin.refreshed_at ? `the last one was ${ago(origin.refreshed_at)}` : status.snapshot ? "there was none yet" : "after the first copy",
       title: origin.refreshed_at ? utc(origin.refreshed_at) : "",
     });
   }

@@ -1,25 +1,25 @@
 //! The head of an origin's answer: its fields and ours, after the client's conditions and ranges.
 //!
-//! The second way to write a head: a map, which HTTP/1 sends as lines afterwards ([`Head::adopt`]). Any field may be in
-//! it, any number of times, and the 304 and the part are made by taking fields away. Answers from the snapshot, which
-//! are nearly all of a mirror's, are written as lines at once: that saved 6,600 of the 33,600 instructions of a 304
-//! (`benches/runs/2026-11-21-peers.md`). Callers: [`crate::answer`].
+//! Any field may be in it, any number of times, and the 304 and the part are made by taking fields away. Callers:
+//! [`crate::answer`].
 
-use std::time::Duration;
+use std::io;
 
 use bytes::Bytes;
+use futures_util::stream;
 use http::header::{
     ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, EXPIRES, HeaderMap, HeaderName, HeaderValue, LINK, VARY,
+    CONTENT_TYPE, EXPIRES, HeaderMap, HeaderValue, LINK, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, StatusCode};
 
 use crate::answer::head as fields;
-use crate::answer::head::Head;
+use crate::answer::head::Fields;
 use crate::api::edges::lesson::{Family, family};
 use crate::cache::coded::Coded;
 use crate::cache::reply::Stored;
 use crate::clock::Monotonic;
+use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::Precondition;
@@ -27,36 +27,35 @@ use crate::semantics::problem::Problem;
 use crate::semantics::ranges::Ranged;
 use crate::semantics::{precondition, ranges};
 
-use super::{Answer, Asked, ConstantHeaders, NOSNIFF, Outcome, SANDBOX, common};
-
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+use super::{Age, Answer, Asked, Body, ConstantHeaders, NOSNIFF, Outcome, SANDBOX};
 
 impl ConstantHeaders {
-    /// A complete answer of the origin.
-    pub fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
-        let (mut head, age) = (stored.fields.clone(), stored.age(now));
+    /// A complete answer of the origin. `now`: for its age.
+    pub(crate) fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
+        let (mut head, seconds) = (stored.fields.clone(), stored.age(now).as_secs());
         let (status, body) = match conditions(asked, stored.status, &head) {
-            Precondition::Failed => {
-                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
-            }
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
             Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed if asked.passes => part(&mut head, asked, stored),
             Precondition::Proceed => (stored.status, represent(&mut head, asked, &stored.body)),
         };
-        if !asked.passes {
-            self.of_a_known_endpoint(&mut head, stored, age);
-        }
-        head.insert(AGE, HeaderValue::from(age.as_secs()));
-        of_the_origin(head, status, body, asked, outcome)
+        let expires = if asked.passes { None } else { self.of_a_known_endpoint(&mut head, stored, seconds) };
+        // Ours counts from now on.
+        head.remove(AGE);
+        let mut answer = of_the_origin(head, status, asked, outcome);
+        answer.age = Some(Age { seconds, expires });
+        answer.body = body.map_or(Body::None, Body::Whole);
+        answer
     }
 
-    /// The fields that answers of known endpoints have from us.
-    fn of_a_known_endpoint(&self, head: &mut HeaderMap, stored: &Stored, age: Duration) {
+    /// The fields that answers of known endpoints have from us, and `X-Accel-Expires` if they say how long it may be
+    /// kept.
+    fn of_a_known_endpoint(&self, head: &mut HeaderMap, stored: &Stored, age: u64) -> Option<i64> {
         // Ours where the origin sends neither.
-        if !head.contains_key(CACHE_CONTROL) && !head.contains_key(EXPIRES) {
+        let is_ours = !head.contains_key(CACHE_CONTROL) && !head.contains_key(EXPIRES);
+        if is_ours {
             head.insert(CACHE_CONTROL, self.cache_control.clone());
-            let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-            head.put_number(&fields::X_ACCEL_EXPIRES, self.left(age));
+            head.remove(fields::X_ACCEL_EXPIRES.name());
         }
         if let Some(link) = &stored.link {
             head.append(LINK, link.clone());
@@ -64,24 +63,40 @@ impl ConstantHeaders {
         confine(head);
         head.insert(VARY, HeaderValue::from_static("accept-encoding"));
         head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
+        is_ours.then(|| self.left(i64::try_from(age).unwrap_or(i64::MAX)))
     }
 
-    /// The head of an answer of an unknown path whose body is on its way; `None` for the body means that none is sent,
-    /// `Some` of nothing that it follows.
-    pub fn streamed(&self, asked: Asked<'_>, status: StatusCode, fields: &HeaderMap, outcome: CacheOutcome) -> Answer {
+    /// An answer of an unknown path whose body is on its way.
+    pub(crate) fn streamed(
+        &self,
+        asked: Asked<'_>,
+        status: StatusCode,
+        fields: &HeaderMap,
+        body: Option<Reader>,
+        outcome: CacheOutcome,
+    ) -> Answer {
         let mut head = fields.clone();
-        let (status, body) = match conditions(asked, status, &head) {
-            Precondition::Failed => {
-                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
+        match conditions(asked, status, &head) {
+            Precondition::Failed => self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::NotModified => {
+                let status = not_modified(&mut head);
+                of_the_origin(head, status, asked, outcome)
             }
-            Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed => {
                 let none = *asked.method == Method::HEAD
                     || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::RESET_CONTENT);
-                (status, (!none).then(Bytes::new))
+                let mut answer = of_the_origin(head, status, asked, outcome);
+                answer.body = match body {
+                    _ if none => Body::None,
+                    Some(body) => Body::Rest(Box::pin(stream::unfold(body, |mut body| async {
+                        let piece = body.next().await?;
+                        Some((piece.map_err(io::Error::other), body))
+                    }))),
+                    None => Body::Whole(Bytes::new()),
+                };
+                answer
             }
-        };
-        of_the_origin(head, status, body, asked, outcome)
+        }
     }
 }
 
@@ -94,28 +109,30 @@ fn confine(head: &mut HeaderMap) {
     }
 }
 
-/// Completes the head of what the origin answered.
-fn of_the_origin(
-    mut head: HeaderMap,
-    status: StatusCode,
-    body: Option<Bytes>,
-    asked: Asked<'_>,
-    outcome: CacheOutcome,
-) -> Answer {
+/// An answer of the origin, without its body.
+fn of_the_origin(mut head: HeaderMap, status: StatusCode, asked: Asked<'_>, outcome: CacheOutcome) -> Answer {
+    let mut answer = Answer::new(status, asked, Outcome::Cache(outcome));
     // Browsers must not guess what a body is, where there may be one.
     if !matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
-        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        head.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static(NOSNIFF));
     }
-    head.append(CACHE_STATUS, outcome.to_header_value());
-    common(&mut head, asked.limit);
-    Answer { status, head, body, outcome: Outcome::Cache(outcome) }
+    // Ours replace the origin's, except in `Cache-Status`, which is a list.
+    let limit: &[_] =
+        if asked.limit.quota().is_some() { &[&fields::RATE_LIMIT, &fields::RATE_LIMIT_POLICY] } else { &[] };
+    let id: &[_] = if answer.outcome.shows_id() { &[&fields::X_REQUEST_ID] } else { &[] };
+    let cors = [&fields::ACCESS_CONTROL_ALLOW_ORIGIN, &fields::ACCESS_CONTROL_EXPOSE_HEADERS];
+    for field in cors.iter().chain(limit).chain(id) {
+        head.remove(field.name());
+    }
+    answer.fields = Fields::from(head);
+    answer
 }
 
 /// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into
 /// the head.
 fn represent(head: &mut HeaderMap, asked: Asked<'_>, body: &Coded) -> Option<Bytes> {
     let (coding, variant) = body.variant(asked.coding);
-    head.insert(CONTENT_LENGTH, variant.length.clone());
+    head.insert(CONTENT_LENGTH, HeaderValue::from(variant.body.len()));
     if coding != Coding::Identity {
         head.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
     }
@@ -149,12 +166,12 @@ fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode,
     }
     let whole = stored.body.identity();
     if *asked.method != Method::GET {
-        head.insert(CONTENT_LENGTH, whole.length.clone());
+        head.insert(CONTENT_LENGTH, HeaderValue::from(whole.body.len()));
         return (stored.status, None);
     }
     match ranges::select(asked.headers, stored.status, head, whole.body.len() as u64) {
         Ranged::Whole => {
-            head.insert(CONTENT_LENGTH, whole.length.clone());
+            head.insert(CONTENT_LENGTH, HeaderValue::from(whole.body.len()));
             (stored.status, Some(whole.body.clone()))
         }
         Ranged::Part { first, last, content_range } => {

@@ -23,6 +23,8 @@ use crate::snapshot::dataset::Unselected;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailRecord, DetailState};
 
+use crate::answer::compose::FromSnapshot;
+
 use super::{Finder, Found, NamedSnapshot, failed, not_at_hand};
 
 /// Larger documents are not rendered on a thread that serves clients, in bytes.
@@ -54,7 +56,7 @@ impl Finder {
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
             Some(reply) if reply.epoch() == published.epoch => {
-                return Found::Snapshot { reply, published, forwarded: None, pinned };
+                return Found::of_snapshot(reply, published, pinned);
             }
             kept => kept,
         };
@@ -95,7 +97,7 @@ impl Finder {
                     }
                     made
                 };
-                let ours = Found::Snapshot { reply, published, forwarded: None, pinned };
+                let ours = Found::of_snapshot(reply, published, pinned);
                 if is_provisional { ours.provisional() } else { ours }
             }
             // A term of the query is in doubt: the origin knows.
@@ -121,7 +123,7 @@ impl Finder {
         let served = beside.is_none();
         let kept = self.cache.reply(&key).filter(|_| served);
         if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned };
+            return Found::of_snapshot(reply, published, pinned);
         }
         let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
         let (shown, rewrite) = (published.clone(), rewrite.into_owned());
@@ -143,7 +145,7 @@ impl Finder {
                     self.cache.keep_reply(key, made.clone());
                     made
                 };
-                Found::Snapshot { reply, published, forwarded: None, pinned }
+                Found::of_snapshot(reply, published, pinned)
             }
             Err(error) => {
                 tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
@@ -179,7 +181,7 @@ impl Finder {
         // still have its detail although the store has not.
         let made_of = || if details.holds(id) { render::basis_of_detail(&published) } else { render::NO_BASIS };
         if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+            return Found::of_snapshot(reply, published, false);
         }
         let revision = details.revision();
         let (record, forwarded) = match details.read(id).await {
@@ -238,14 +240,14 @@ impl Finder {
                 self.cache.forget(&key);
             }
         }
-        Found::Snapshot { reply, published, forwarded, pinned: false }
+        Found::Snapshot(FromSnapshot { reply, published, forwarded, pinned: false })
     }
 
     pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Found {
         let key = Key::Changes(since.clone());
         let kept = self.cache.reply(&key);
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+            return Found::of_snapshot(reply, published, false);
         }
         let journal = (self.journal)();
         let large = journal.is_large();
@@ -262,7 +264,7 @@ impl Finder {
             Err(lost) => return lost,
         };
         let reply = self.cache.settle_reply(key, kept, made);
-        Found::Snapshot { reply, published, forwarded: None, pinned: false }
+        Found::of_snapshot(reply, published, false)
     }
 
     pub(super) async fn search(&self, current: Arc<Snapshot>, query: Box<SearchQuery>, client: &Caller) -> Found {
@@ -270,7 +272,7 @@ impl Finder {
         let key = Key::Search(query);
         let kept = self.cache.reply(&key);
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == current.epoch) {
-            return Found::Snapshot { reply, published: current, forwarded: None, pinned: false };
+            return Found::of_snapshot(reply, current, false);
         }
         let Key::Search(query) = &key else { return Problem::internal().into() };
         let epoch = current.epoch;
@@ -281,7 +283,7 @@ impl Finder {
         let made = render::search(&published, query, &hits, &self.public_url);
         // The snapshot before is searched only until there is an index of the current one.
         let reply = if published.epoch == epoch { self.cache.settle_reply(key, kept, made) } else { Arc::new(made) };
-        Found::Snapshot { reply, published, forwarded: None, pinned: false }
+        Found::of_snapshot(reply, published, false)
     }
 }
 

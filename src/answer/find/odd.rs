@@ -117,7 +117,7 @@ impl Finder {
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let reply = render::odd_list(published, &applied, &self.public_url, pin).ok()?;
                 let (reply, published) = (Arc::new(reply), published.clone());
-                Some(Found::Snapshot { reply, published, forwarded: None, pinned })
+                Some(Found::of_snapshot(reply, published, pinned))
             }
         }
     }

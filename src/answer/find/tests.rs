@@ -139,7 +139,7 @@ struct Shown {
 
 fn shown(found: Found) -> Shown {
     match found {
-        Found::Snapshot { reply, published, pinned, .. } => Shown {
+        Found::Snapshot(FromSnapshot { reply, published, pinned, .. }) => Shown {
             text: String::from_utf8(reply.body.identity().body.to_vec()).unwrap(),
             link: reply.link.as_ref().unwrap().to_str().unwrap().to_owned(),
             snapshot: published.dataset.id.to_string(),

@@ -29,7 +29,7 @@ fn bundles_of_format_1_open_and_mean_what_they_meant() {
     assert_eq!(bundle.digest().to_string(), FULL);
     assert_eq!(bundle.manifest().snapshot.as_str(), "bd969ef2baaf0627fcf1346bf0e2ebb2");
     assert_eq!(bundle.content(), Some(&old.content));
-    assert_eq!((bundle.evidence(), bundle.meta(old.meta.published_ms)), (&old.evidence, old.meta.clone()));
+    assert_eq!((bundle.evidence_over(Evidence::new()), bundle.meta(old.meta.published_ms)), (old.evidence, old.meta));
     assert_eq!(details_of(&bundle, &full).unwrap(), old.details);
 
     let bundle = open(&delta).unwrap();
@@ -50,9 +50,21 @@ fn bundles_of_format_2_open_and_mean_what_they_meant() {
     let full = fixture("bundle-v2.gsb", || world.full());
     let bundle = open(&full).unwrap();
     assert_eq!(bundle.learned(), world.learned.as_ref());
-    assert_eq!((bundle.content(), bundle.evidence()), (Some(&world.content), &world.evidence));
+    assert_eq!((bundle.content(), bundle.evidence_over(Evidence::new())), (Some(&world.content), world.evidence));
     assert_eq!(bundle.meta(world.meta.published_ms), world.meta);
     assert_eq!(details_of(&bundle, &full).unwrap(), world.details);
+}
+
+#[test]
+fn a_delta_of_format_4_opens_and_means_what_it_meant() {
+    let (old, new) = (World::of(1..13), World::of(1..14).with_evidence_of_its_own());
+    let old = old.with_evidence_of_its_own();
+    let delta = fixture("bundle-v4-delta.gsb", || new.bundle_that_keeps_evidence(&old));
+    let bundle = open(&delta).unwrap();
+    assert_eq!((bundle.format(), bundle.manifest().keeps_evidence), (4, true));
+    assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content);
+    assert_eq!(bundle.evidence_over(old.evidence), new.evidence);
+    assert_eq!(details_of(&bundle, &delta).unwrap().len(), 1);
 }
 
 const FULL: &str = "905f64fbe8874acb7fd5535398eceb83658d582fc2eac6efcf690dbd6be5ee7b";

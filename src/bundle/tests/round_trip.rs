@@ -10,7 +10,7 @@ fn what_is_bundled_comes_out_as_it_was() {
     let (bytes, written) = world.bundle(None);
     let bundle = open(&bytes).unwrap();
     assert_eq!(bundle.content(), Some(&world.content));
-    assert_eq!(bundle.evidence(), &world.evidence);
+    assert_eq!(bundle.evidence_over(Evidence::new()), world.evidence);
     assert_eq!(bundle.meta(world.meta.published_ms), world.meta);
     assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
     assert_eq!((bundle.manifest(), bundle.digest()), (&written.manifest, written.digest));
@@ -242,6 +242,23 @@ fn lessons_travel_in_format_2_and_the_lowest_sufficient_format_is_written() {
     let mut other = world.clone();
     other.learned.as_mut().unwrap().probes += 1;
     assert_ne!(other.bundle(None).1.digest, written.digest, "they are part of the digest");
+}
+
+#[test]
+fn a_delta_has_evidence_of_its_own_or_that_of_its_base() {
+    let [old, new] = [1..20, 1..21].map(|ids| World::of(ids).with_evidence_of_its_own());
+    let (own, kept) = (new.bundle(Some(&old)).0, new.bundle_that_keeps_evidence(&old));
+    assert!(kept.len() < own.len(), "{} {}", kept.len(), own.len());
+    for (bytes, format) in [(&own, 1), (&kept, 4)] {
+        assert_eq!(bytes[8..10], [format, 0]);
+        let bundle = open(bytes).unwrap();
+        assert_eq!(bundle.evidence_over(old.evidence.clone()), new.evidence, "format {format}");
+        assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content);
+    }
+    assert_eq!(open(&own).unwrap().evidence_over(Evidence::new()), new.evidence, "whatever the base has");
+    // A list for yet another snapshot does not become one for this.
+    let other = World::of(1..20).evidence;
+    assert_eq!(open(&kept).unwrap().evidence_over(other.clone()), other);
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn base(since: &str) -> Result<String, Failure> {
         return Err(Failure::usage(ExportError::NoBase));
     }
     if !since.bytes().all(|byte| byte.is_ascii_hexdigit()) || path.is_file() {
-        let bundle = open_file(path).and_then(|file| Ok(Bundle::open(file, &mut |_, _| {})?));
+        let bundle = open_file(path, u64::MAX).and_then(|file| Ok(Bundle::open(file, &mut |_, _| {})?));
         let bundle = bundle.map_err(|error| in_file(path, error))?;
         return Ok(bundle.manifest().snapshot.to_string());
     }

@@ -1,25 +1,28 @@
 //! `grandstand bundle import` and `serve --bundle`: a bundle's snapshot becomes the newest one, through the server
 //! that holds the data directory or directly.
 //!
-//! Everything is verified before the first change. Callers: [`super`], [`crate::cli`].
+//! Everything is verified before the first change: by the server, if there is one, else here. Callers: [`super`],
+//! [`crate::cli`].
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Sources, opened, signature, signed, told, trusted};
-use crate::admin::bundle::{imported, learn, tidy};
+use super::{Sources, UnreadBundle, signature, signed, told};
+use crate::admin::bundle::ImportOutcome;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
-use crate::bundle::signature::{Opened, text_beside};
-use crate::cli::server::Holder;
+use crate::bundle::signature::text_beside;
+use crate::cli::server::{Holder, Server};
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::terminal::{say, start_log, tell};
 use crate::cli::{Failure, load_for_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
+use crate::snapshots::KnownDetails;
 use crate::words::counted;
 
 /// Data older than this is worth a word, in seconds.
@@ -45,60 +48,73 @@ pub(super) struct Import {
     file: PathBuf,
 }
 
+/// A bundle that a server refused, or that could not be sent to it.
+#[derive(Debug, thiserror::Error)]
+#[error("{} was not imported: {source}", path.display())]
+struct NotImported {
+    path: PathBuf,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
 impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load_for_snapshots(&self.sources)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        let (path, bundle) = opened(&self.file, &trusted(&config)?, config.bundle.max_size)?;
-        for doubt in doubts(bundle.bundle.manifest(), Clock::system().now_wall()) {
-            tell(format!("warning: {doubt}"));
-        }
-        let done = match Holder::find(&config, open_snapshots_anew)? {
-            Holder::Here(_data_dir, snapshots) => {
-                let now_ms = Clock::system().now_wall().as_millis();
-                let done = snapshots.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
-                let tidied = snapshots.tidy().and_then(|()| snapshots.store().forget_vanished());
-                if let Err(error) = tidied {
-                    tell(format!("warning: data that is no longer needed could not be removed: {error}"));
-                }
-                imported(&done)
-            }
-            Holder::There(server) => {
-                // Whether it is a signature is for the server to say.
-                let signature = text_beside(&path)?;
-                let query = if self.allow_older { "?allow_older=true" } else { "" };
-                server.upload(query, signature.as_deref(), &bundle.file)?
+        let unread = UnreadBundle::of(&self.file, &config)?;
+        let (path, voucher) = (unread.path.clone(), unread.voucher.clone());
+        let outcome = if let Some(server) = Server::running(&config)? {
+            self.upload(&server, &path, &unread.file)?
+        } else {
+            let (path, opened) = unread.open()?;
+            match Holder::find(&config, open_snapshots_anew)? {
+                Holder::Here(_data_dir, snapshots) => ImportOutcome::of(&snapshots, opened, self.allow_older, None)?,
+                // It has started meanwhile.
+                Holder::There(server) => self.upload(&server, &path, &opened.file)?,
             }
         };
-        let manifest = bundle.bundle.manifest();
-        if let Some(warning) = done["warning"].as_str() {
+        let ImportOutcome { imported, manifest, .. } = &outcome;
+        for doubt in doubts(manifest, Clock::system().now_wall()) {
+            tell(format!("warning: {doubt}"));
+        }
+        if let Some(warning) = &imported.foreign {
             tell(format!("warning: {}", plain(warning)));
         }
         if self.json {
-            let signature = signature(&Ok(bundle.voucher));
-            let mut told = told(&path, "imported", manifest, &signature)?;
+            let mut told = told(&path, "imported", manifest, &signature(&Ok(voucher)))?;
+            let done = serde_json::to_value(imported)?;
             for key in ["before", "older", "served", "warning"] {
                 told[key] = done[key].clone();
             }
             say(told)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (snapshot, listings) = (done["imported"].as_str().unwrap_or("-"), done["listings"].as_u64().unwrap_or(0));
-        let (listings, details) = (counted(listings, "listing"), counted(manifest.details.present, "detail"));
-        say(format!("imported {}: snapshot {snapshot} with {listings} and {details}", path.display()))?;
-        say(signed(&bundle.voucher))?;
-        if let Some(before) = done["before"].as_str().filter(|before| *before != snapshot) {
+        let (listings, details) = (counted(manifest.listings, "listing"), counted(manifest.details.present, "detail"));
+        say(format!("imported {}: snapshot {} with {listings} and {details}", path.display(), imported.snapshot))?;
+        say(signed(&voucher))?;
+        if let Some(before) = imported.before.as_ref().filter(|before| **before != imported.snapshot) {
             say(format!(
                 "the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again"
             ))?;
         }
-        if done["older"] == true {
+        if imported.is_older {
             tell("warning: the imported data is older than the data before it");
         }
-        if done["served"] != true {
+        if !imported.is_served {
             say(NOT_CURRENT)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Has a server import it.
+    fn upload(&self, server: &Server, path: &Path, file: &File) -> Result<ImportOutcome, Failure> {
+        // Whether it is a signature is for the server to say.
+        let signature = text_beside(path)?;
+        let query = if self.allow_older { "?allow_older=true" } else { "" };
+        let done = server.upload(query, signature.as_deref(), file).map_err(|failure| match failure {
+            Failure::Other(source) => NotImported { path: path.to_owned(), source }.into(),
+            wrong => wrong,
+        })?;
+        Ok(serde_json::from_value(done)?)
     }
 }
 
@@ -123,18 +139,18 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     let Some(snapshots) = core.snapshots.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(Failure::shield());
     };
-    let (_, Opened { file, bundle, voucher }) = opened(path, &trusted(config)?, config.bundle.max_size)?;
-    for doubt in doubts(bundle.manifest(), core.clock.now_wall()) {
+    let (_, opened) = UnreadBundle::of(path, config)?.open()?;
+    for doubt in doubts(opened.bundle.manifest(), core.clock.now_wall()) {
         tracing::warn!("{doubt}");
     }
-    if snapshots.is_ahead_of(&bundle)? {
-        let bundled = &bundle.manifest().snapshot;
+    if snapshots.is_ahead_of(&opened.bundle)? {
+        let bundled = &opened.bundle.manifest().snapshot;
         tracing::info!(%bundled, "bundle not imported: the data directory is as new or newer");
         return Ok(());
     }
-    let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
-    let imported = snapshots.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), false, &learn)?;
-    tidy(snapshots, core.details.as_ref());
+    let voucher = opened.voucher.clone();
+    let details = core.details.as_ref().map(|details| details as &dyn KnownDetails);
+    let ImportOutcome { imported, .. } = ImportOutcome::of(snapshots, opened, false, details)?;
     if let Some(warning) = &imported.foreign {
         tracing::warn!("{warning}");
     }

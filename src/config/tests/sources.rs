@@ -112,7 +112,7 @@ fn a_file_that_is_missing_or_not_toml_is_an_error() {
     std::fs::write(&file, "ttl = \"5m\"\n[admin]\ntoken = \"hunter2\n").unwrap();
     let got = load_failing(Some(&file), &[], &["novalue"]);
     assert!(got[0].contains("g.toml:3: not TOML: "), "{got:?}");
-    assert!(got.iter().any(|line| line.contains("\"novalue\" is not KEY=VALUE")), "{got:?}");
+    assert!(got.iter().any(|line| line.contains("\"novalue\" is not KEY=VALUE, such as ttl=5m")), "{got:?}");
     assert!(!got.concat().contains("hunter"), "{got:?}");
 }
 
@@ -137,7 +137,7 @@ fn mistakes_of_every_kind_are_reported_at_once() {
         ":8: not TOML: ",
         "GRANDSTAND__MIRROR__KEEP: mirror.keep: ",
         "GRANDSTAND____X: ",
-        "--set: \"novalue\" is not KEY=VALUE",
+        "--set: \"novalue\" is not KEY=VALUE, such as ttl=5m",
         "--set: \"a..b\" is not a dotted key",
         "--set: rate_limit.store: ",
         "--set: cache.max_bytes: ",

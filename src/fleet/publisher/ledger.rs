@@ -129,7 +129,8 @@ mod tests {
             deltas: Vec::new(),
             journal: NamedJournal::new(file),
         };
-        let chain = Chain { head, content: file.blake3, full_ms: 1, last_ms: 2, signatures: vec![file] };
+        let (content, evidence) = (file.blake3, Some(file.blake3));
+        let chain = Chain { head, content, evidence, full_ms: 1, last_ms: 2, signatures: vec![file] };
         let whose = Whose { url: "s3://bucket".to_owned(), signed_by: Some("A".to_owned()) };
         let mut text = serde_json::to_value(LedgerText { whose: whose.clone(), chain: chain.clone() }).unwrap();
         for signatures in [text["signatures"].clone(), json!([[1, file.blake3.to_string()]])] {

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::hash::Digest;
 use crate::fleet::head::{FORMAT, FileHash, Head, MOST_DELTAS, NamedBundle, NamedJournal};
-use crate::fleet::journal;
 use crate::fleet::keys::Key;
 use crate::snapshot::content::SnapshotId;
+use crate::snapshot::journal::codec;
+use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::Snapshots;
@@ -25,6 +26,8 @@ pub(super) struct Offer {
     pub snapshot: SnapshotId,
     /// A hash of all that a bundle carries but details, confirmation and volatile values.
     pub content: Digest,
+    /// A hash of the evidence, whatever its snapshot.
+    pub evidence: Digest,
     /// How sure we are.
     pub certificate: Certificate,
     /// The instant for which it is confirmed; milliseconds since the epoch.
@@ -37,10 +40,12 @@ impl Offer {
     /// The current snapshot, and the file of its journal.
     pub(super) fn of(snapshots: &Snapshots, served: &Snapshot) -> (Self, Bytes) {
         let snapshot = served.dataset.id.clone();
-        let journal = journal::encode(&snapshots.journal(), &snapshot);
+        let journal = codec::encode(snapshots.journal().until(snapshot.as_str()));
+        let evidence = evidence_hash(&served.dataset.evidence());
         let offer = Self {
             snapshot,
-            content: content(served),
+            content: content(served, &evidence),
+            evidence,
             certificate: served.meta.certificate,
             confirmed_ms: served.meta.confirmed_ms,
             journal: FileHash::of(&journal),
@@ -66,25 +71,28 @@ impl Offer {
 
 /// A hash of what a bundle of this snapshot carries: not details, which are compared one by one; not the confirmation,
 /// which the head carries; not the last values of volatile fields, which go along with the next bundle.
-fn content(served: &Snapshot) -> Digest {
+fn content(served: &Snapshot, evidence: &Digest) -> Digest {
     let meta = &served.meta;
-    let mut hasher = blake3::Hasher::new();
-    let mut part = |bytes: &[u8]| {
-        hasher.update(&(bytes.len() as u64).to_le_bytes());
-        hasher.update(bytes);
-    };
-    part(served.dataset.id.as_str().as_bytes());
     let told = (&meta.volatile, &meta.left_out, &meta.open_points, &meta.disproved, &meta.origin);
     // Texts always have a JSON form.
-    part(&serde_json::to_vec(&told).unwrap_or_default());
-    for ((taxonomy, slug), listed) in &served.dataset.evidence() {
-        part(&[taxonomy.index() as u8]);
-        part(slug.as_bytes());
-        part(listed.snapshot.as_bytes());
-        part(&listed.fingerprint);
-        let mut ids: Vec<u64> = listed.ids.iter().map(|id| id.0).collect();
-        ids.sort_unstable();
-        part(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>());
+    let told = serde_json::to_vec(&told).unwrap_or_default();
+    hash_of([served.dataset.id.as_str().as_bytes(), &told, &evidence.0])
+}
+
+/// All evidence of a data set is for its own snapshot.
+fn evidence_hash(evidence: &Evidence) -> Digest {
+    let terms = evidence.iter().map(|((taxonomy, slug), listed)| {
+        let ids: Vec<u8> = listed.ids.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+        hash_of([&[taxonomy.index() as u8][..], slug.as_bytes(), &listed.fingerprint, &ids]).0
+    });
+    hash_of([&terms.flatten().collect::<Vec<u8>>()[..]])
+}
+
+fn hash_of<const N: usize>(parts: [&[u8]; N]) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
     }
     hasher.finalize().into()
 }
@@ -97,6 +105,9 @@ pub(super) struct Chain {
     pub head: Head,
     /// [`Offer::content`] at the end of the chain.
     pub content: Digest,
+    /// [`Offer::evidence`] there; `None`: not known.
+    #[serde(default)]
+    pub evidence: Option<Digest>,
     /// When its full bundle was written, by our clock; milliseconds since the epoch.
     pub full_ms: i64,
     /// When its last bundle was written.
@@ -116,6 +127,7 @@ impl Chain {
         now_ms: i64,
     ) -> Option<Self> {
         let head = |full, deltas| offer.head(sequence, now_ms, full, deltas);
+        let (content, evidence) = (offer.content, Some(offer.evidence));
         match (before.cloned(), bundle) {
             (
                 Some(Self { head: Head { full, mut deltas, .. }, mut signatures, full_ms, .. }),
@@ -123,11 +135,12 @@ impl Chain {
             ) if named.base.is_some() => {
                 deltas.push(named);
                 signatures.extend(signature);
-                Some(Self { head: head(full, deltas), content: offer.content, full_ms, last_ms: now_ms, signatures })
+                Some(Self { head: head(full, deltas), content, evidence, full_ms, last_ms: now_ms, signatures })
             }
             (_, Some((named, signature))) => Some(Self {
                 head: head(named, Vec::new()),
-                content: offer.content,
+                content,
+                evidence,
                 full_ms: now_ms,
                 last_ms: now_ms,
                 signatures: signature.into_iter().collect(),

@@ -10,16 +10,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::Publisher;
 use super::ledger;
 use super::plan::{self, Chain, NextWrite, Stored, Why};
 use super::status::{ObjectKind, PublishError};
-use super::{Publisher, settle};
 use crate::api::hash::Digest;
 use crate::bundle::signature::Signer;
 use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
 use crate::fleet::keys::Key;
 use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
-use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::Snapshot;
@@ -48,7 +47,7 @@ pub(super) enum InStore {
 impl Publisher {
     /// Carries out a step.
     pub(super) async fn act(&mut self, step: NextWrite, served: &Arc<Snapshot>) -> Result<(), PublishError> {
-        let revision = self.details.as_ref().map(Details::revision);
+        let revision = Some(self.details.revision());
         let made = match step {
             NextWrite::Nothing | NextWrite::Later(_) | NextWrite::Head => None,
             NextWrite::Delta => Some(self.delta(served).await?),
@@ -85,8 +84,9 @@ impl Publisher {
 
     /// A delta, or a full bundle in its place.
     async fn delta(&self, served: &Arc<Snapshot>) -> Result<Made, PublishError> {
-        let Some(Chain { head, .. }) = &self.chain else { return self.full(served, Why::First).await };
-        match self.make(served, Some((head.snapshot.clone(), head.end().digest))).await {
+        let Some(Chain { head, evidence, .. }) = &self.chain else { return self.full(served, Why::First).await };
+        let keeps_evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| Some(offer.evidence) == *evidence);
+        match self.make(served, Some((head.snapshot.clone(), head.end().digest)), keeps_evidence).await {
             Ok(made) if plan::takes_delta(head, made.named.bytes) => Ok(made),
             Ok(_too_large) => self.full(served, Why::Size).await,
             Err(PublishError::Export(error)) if lacks_base(&error) => self.full(served, Why::NoBase).await,
@@ -96,18 +96,26 @@ impl Publisher {
 
     async fn full(&self, served: &Arc<Snapshot>, why: Why) -> Result<Made, PublishError> {
         tracing::info!(url = self.whose.url, snapshot = %served.dataset.id, why = why.to_string(), "publishing a full bundle");
-        self.make(served, None).await
+        self.make(served, None, false).await
     }
 
     /// Exports a bundle into a file, hashes and signs it.
-    async fn make(&self, served: &Arc<Snapshot>, base: Option<(SnapshotId, Digest)>) -> Result<Made, PublishError> {
+    async fn make(
+        &self,
+        served: &Arc<Snapshot>,
+        base: Option<(SnapshotId, Digest)>,
+        keeps_evidence: bool,
+    ) -> Result<Made, PublishError> {
         let (snapshots, served) = (self.snapshots.clone(), served.clone());
         let (signer, data_dir) = (self.signer.clone(), self.data_dir.clone());
         let details = self.details.clone();
         blocking(move || {
-            settle(details.as_ref());
+            // So that they can be exported. Failures of the disk are reported elsewhere.
+            details.flush();
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
-            let link = snapshots.export_link(&mut file, &served, base.as_ref().map(|(snapshot, _)| snapshot))?;
+            let base_id = base.as_ref().map(|(snapshot, _)| snapshot);
+            let link = snapshots
+                .export_link(&mut file, &served, base_id, keeps_evidence, &|dataset| details.counts(dataset))?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
             hasher.update_reader(&file)?;

@@ -16,12 +16,12 @@ use super::status::Download;
 use crate::api::hash::Digest;
 use crate::bundle::{Bundle, BundleError};
 use crate::fleet::head::{NamedBundle, NamedJournal};
-use crate::fleet::journal::{self, BadJournal};
 use crate::fleet::place::PlaceError;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::journal::Journal;
-use crate::snapshots::follow::Step;
+use crate::snapshot::journal::Entry;
+use crate::snapshot::journal::codec::{self, BadJournal};
+use crate::snapshots::bundle::BundleFile;
 use crate::store::files;
 use crate::tasks::blocking;
 use crate::words::counted;
@@ -44,7 +44,7 @@ impl Follower {
         named: &NamedBundle,
         before: Option<&SnapshotId>,
         what: &str,
-    ) -> Result<Step, FollowError> {
+    ) -> Result<BundleFile, FollowError> {
         let key = named.key().to_string();
         if named.bytes > self.most {
             return Err(FollowError::TooLarge { key, bytes: named.bytes, most: self.most });
@@ -55,7 +55,7 @@ impl Follower {
         let opened = blocking(move || {
             let known = newest.get().map(|newest| newest.dataset.clone());
             let opened = open(&file, &named, before.as_ref(), known.as_deref());
-            Ok::<_, FollowError>(opened.map(|bundle| Step { bundle, file }))
+            Ok::<_, FollowError>(opened.map(|bundle| BundleFile { bundle, file }))
         });
         opened.await?.map_err(|why| {
             // The next try begins at the beginning.
@@ -139,10 +139,10 @@ impl Follower {
     }
 
     /// The publisher's journal, verified.
-    pub(super) async fn journal(&self, named: &NamedJournal, snapshot: &SnapshotId) -> Result<Journal, FollowError> {
+    pub(super) async fn journal(&self, named: &NamedJournal, snapshot: &SnapshotId) -> Result<Vec<Entry>, FollowError> {
         let key = named.key();
         let wrong = |why: String| FollowError::Wrong { key: key.to_string(), why };
-        if named.bytes > journal::MOST_BYTES {
+        if named.bytes > codec::MOST_BYTES {
             return Err(wrong(BadJournal::TooLarge.to_string()));
         }
         let Some((bytes, _)) = self.place.read(&key, named.bytes, None).await? else {
@@ -201,9 +201,13 @@ fn open(
     }
 }
 
-fn read_journal(bytes: &Bytes, blake3: &Digest, snapshot: &SnapshotId) -> Result<Journal, String> {
+fn read_journal(bytes: &Bytes, blake3: &Digest, snapshot: &SnapshotId) -> Result<Vec<Entry>, String> {
     if Digest::from(blake3::hash(bytes)) != *blake3 {
         return Err("its hash is another one".to_owned());
     }
-    journal::decode(bytes, snapshot).map_err(|error| error.to_string())
+    let entries = codec::decode(bytes).map_err(|error| error.to_string())?;
+    match entries.last() {
+        Some(last) if last.to != *snapshot => Err(BadJournal::End.to_string()),
+        _ => Ok(entries),
+    }
 }

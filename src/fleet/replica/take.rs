@@ -9,11 +9,11 @@ use std::time::Duration;
 use super::Follower;
 use super::decide::{BadObject, FollowError, LONGEST, misfit, taken};
 use crate::fleet::head::{Head, NamedBundle};
-use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
-use crate::snapshots::Snapshots;
-use crate::snapshots::follow::{self, Following, Stand, Step, Took};
+use crate::snapshots::KnownDetails;
+use crate::snapshots::bundle::{BundleFile, Chain};
+use crate::snapshots::follow::{self, Followed, Stand, Took};
 use crate::tasks::blocking;
 
 /// A journal of at most so many bytes is fetched with each change.
@@ -101,7 +101,11 @@ impl Follower {
     }
 
     /// All bundles of a chain, up to the first that cannot be had, and why.
-    pub(super) async fn fetch_all(&mut self, head: &Head, chain: &[&NamedBundle]) -> (Vec<Step>, Option<FollowError>) {
+    pub(super) async fn fetch_all(
+        &mut self,
+        head: &Head,
+        chain: &[&NamedBundle],
+    ) -> (Vec<BundleFile>, Option<FollowError>) {
         let mut steps = Vec::new();
         for named in chain {
             match self.fetch(head, named).await {
@@ -113,14 +117,14 @@ impl Follower {
     }
 
     /// Whether what was fetched is no step back.
-    fn is_ahead(&self, steps: &[Step]) -> bool {
+    fn is_ahead(&self, steps: &[BundleFile]) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
         let here = self.snapshots.newest().load().as_ref().map(|newest| newest.meta.confirmed_ms);
         first.bundle.base().is_some() || here.is_none_or(|here| last.bundle.manifest().confirmed_ms > here)
     }
 
     /// One bundle of a head. One that was of no use is left alone for a while.
-    async fn fetch(&mut self, head: &Head, named: &NamedBundle) -> Result<Step, FollowError> {
+    async fn fetch(&mut self, head: &Head, named: &NamedBundle) -> Result<BundleFile, FollowError> {
         let now = self.clock.now_mono();
         if let Some(why) = self.state.bad.as_ref().and_then(|bad| bad.refuses(&named.blake3, now)) {
             return Err(FollowError::Bad(why.to_owned()));
@@ -155,9 +159,9 @@ impl Follower {
             return None;
         }
         match self.journal(&head.journal, &head.snapshot).await {
-            Ok(journal) => {
+            Ok(entries) => {
                 self.state.journal = Some(now);
-                Some(journal.entries().cloned().collect())
+                Some(entries)
             }
             Err(error) => {
                 let error = Excerpt(&error);
@@ -175,44 +179,25 @@ impl Follower {
         &self,
         head: &Head,
         stand: &Stand,
-        steps: &Arc<Vec<Step>>,
+        steps: &Arc<Vec<BundleFile>>,
         usable: usize,
         took: Took,
         journal: Option<Vec<Entry>>,
     ) -> Result<(), FollowError> {
         let (snapshots, details, from) = (self.snapshots.clone(), self.details.clone(), stand.digest.clone());
-        let is_end = |last: &&Step| last.bundle.digest() == head.end().digest;
+        let is_end = |last: &&BundleFile| last.bundle.digest() == head.end().digest;
         let (certificate, confirmed_ms) = match steps[..usable].last().filter(|last| !is_end(last)) {
             Some(last) => (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms),
             None => (head.certificate, head.confirmed_ms),
         };
-        let (confirmed_ms, now_ms) = (self.believed(confirmed_ms), self.clock.now_wall().as_millis());
+        let confirmed_ms = self.believed(confirmed_ms);
         let steps = steps.clone();
         let imported = blocking(move || {
-            let steps = &steps[..usable];
-            let committed = || steps.iter().for_each(|step| learn(details.as_ref(), step));
-            let following =
-                Following { steps, certificate, confirmed_ms, took, from, journal, now_ms, committed: &committed };
-            snapshots.follow(&following)?;
-            tidy(&snapshots, details.as_ref());
+            let (steps, details) = (&steps[..usable], details.as_ref().map(|details| details as &dyn KnownDetails));
+            let followed = Some(Followed { took, from, certificate, confirmed_ms, journal });
+            snapshots.import_chain(&Chain { steps, allow_older: false, details, followed })?;
             Ok(())
         });
         imported.await
-    }
-}
-
-/// Tells the details in memory what a bundle brought.
-fn learn(details: Option<&Details>, step: &Step) {
-    let ids = || step.bundle.detail_hashes().iter().map(|detail| detail.id);
-    if let Some(Err(error)) = details.map(|details| details.look_again(ids())) {
-        tracing::error!(%error, "the details of the imported bundles become visible only after a restart");
-    }
-}
-
-/// Drops unneeded data.
-fn tidy(snapshots: &Snapshots, details: Option<&Details>) {
-    let forgotten = snapshots.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
-    if let Err(error) = forgotten {
-        tracing::warn!(%error, "data that is no longer needed could not be removed");
     }
 }

@@ -148,12 +148,12 @@ mod tests {
             Answer { status: 200, headers, body, stamps, asked: now, received: now, lag_ms: 0, room: Arc::default() };
         let watch = StampWatch::new(OriginStatus::default(), Duration::ZERO);
         let known = KnownDetail { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
-        *details.0.index.write() = (1..=MOST as u64).map(|id| (ListingId(id), known)).collect();
+        *details.0.index.write() = (1..=MOST as u64).map(|id| (ListingId(id), (known, DetailState::Present))).collect();
         details.offer(ListingId(1_000_000), &answer, &watch);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_none());
         // One of them has been listed since.
         let listed = KnownDetail { summary_hash: ContentHash::of(b"listed"), ..known };
-        details.0.index.write().insert(ListingId(1), listed, None);
+        details.0.index.write().insert(ListingId(1), listed, DetailState::Present, None);
         details.offer(ListingId(1_000_000), &answer, &watch);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_some());
     }

@@ -4,7 +4,7 @@
 //! Memory only. No call takes more than a thousand look-ups in one piece, so that no client waits behind a million.
 //! Callers: [`super`], [`super::worker`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::clock::WallTime;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
-use crate::store::DetailMeta;
+use crate::store::{DetailMeta, DetailState};
 
 use super::fetch::asked_once;
 use super::retries::Retries;
@@ -75,27 +75,46 @@ struct Tally {
 #[derive(Debug, Default)]
 pub(super) struct DetailIndex {
     pub(super) known: HashMap<ListingId, KnownDetail, RandomState>,
+    /// Those of them that the origin does not have: few.
+    gone: HashSet<ListingId, RandomState>,
     /// How many were fetched before their summary was known.
     pub(super) offered: usize,
     tally: Option<Tally>,
 }
 
-impl FromIterator<(ListingId, KnownDetail)> for DetailIndex {
-    fn from_iter<I: IntoIterator<Item = (ListingId, KnownDetail)>>(entries: I) -> Self {
-        let known: HashMap<_, _, _> = entries.into_iter().collect();
+impl FromIterator<(ListingId, (KnownDetail, DetailState))> for DetailIndex {
+    fn from_iter<I: IntoIterator<Item = (ListingId, (KnownDetail, DetailState))>>(entries: I) -> Self {
+        let mut gone = HashSet::default();
+        let known = entries.into_iter().map(|(id, (known, state))| {
+            if state == DetailState::Gone {
+                gone.insert(id);
+            }
+            (id, known)
+        });
+        let known: HashMap<_, _, _> = known.collect();
         let offered = known.values().filter(|known| known.is_offered()).count();
-        Self { known, offered, tally: None }
+        Self { known, gone, offered, tally: None }
     }
 }
 
 impl DetailIndex {
     /// Inserts a detail; `served` is the data set that is served now.
-    pub(super) fn insert(&mut self, id: ListingId, known: KnownDetail, served: Option<&Dataset>) {
+    pub(super) fn insert(&mut self, id: ListingId, known: KnownDetail, state: DetailState, served: Option<&Dataset>) {
+        match state {
+            DetailState::Present => self.gone.remove(&id),
+            DetailState::Gone => self.gone.insert(id),
+        };
         let before = self.known.insert(id, known);
         self.recount(id, before, Some(known), served);
     }
 
+    /// How many listings of a data set have a detail that the origin does not have.
+    pub(super) fn gone(&self, dataset: &Dataset) -> usize {
+        self.gone.iter().filter(|id| dataset.position(**id).is_some()).count()
+    }
+
     pub(super) fn remove(&mut self, id: ListingId, served: Option<&Dataset>) {
+        self.gone.remove(&id);
         if let Some(before) = self.known.remove(&id) {
             self.recount(id, Some(before), None, served);
         }

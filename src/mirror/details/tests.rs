@@ -35,7 +35,7 @@ fn a_detail_that_is_not_in_the_store_is_forgotten_unless_it_arrived_meanwhile() 
     let dir = tempfile::tempdir().unwrap();
     let (_, details) = open(dir.path());
     let id = ListingId(1);
-    details.0.index.write().insert(id, known(2), None);
+    details.0.index.write().insert(id, known(2), DetailState::Present, None);
     // A reader found nothing in the store; the index had an older record.
     details.lost(id, &known(1));
     assert!(details.holds(id));

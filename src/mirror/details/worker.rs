@@ -15,6 +15,7 @@ use super::index::Agenda;
 use super::retries::Retries;
 use crate::mirror::MirrorContext;
 use crate::mirror::copies::CopyError;
+use crate::snapshots::KnownDetails as _;
 use crate::tasks::blocking;
 use crate::upstream::client::Asker;
 use crate::upstream::health;
@@ -86,10 +87,8 @@ impl DetailWorker {
 
     async fn forget_vanished(&self) {
         let details = self.shared.details.clone();
-        match blocking(move || details.forget_vanished()).await {
-            Ok(0) => {}
-            Ok(details) => tracing::info!(details, "removed details of listings that are in no kept snapshot"),
-            Err(error) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
+        if let Err(error) = blocking(move || details.forget_vanished()).await {
+            tracing::warn!(%error, "details of listings that vanished could not be removed");
         }
     }
 

@@ -130,15 +130,6 @@ export function ratingOf(venue) {
   return venue.rating.toFixed(1) + count;
 }
 
-/**
- * Whether a link may be followed: what the provider sends is not always one.
- * @param {unknown} link
- * @returns {link is string}
- */
-export function isLink(link) {
-  return typeof link === "string" && /^https?:\/\//i.test(link);
-}
-
 /** The server refuses for so many seconds. */
 export class Refused extends Error {
   /** @param {number} seconds */
@@ -254,13 +245,9 @@ function start() {
     }
     const name = made("th", "");
     name.scope = "row";
-    if (isLink(venue.url)) {
-      const link = made("a", venue.name ?? "(no name)");
-      link.href = venue.url;
-      name.append(link);
-    } else {
-      name.textContent = venue.name ?? "(no name)";
-    }
+    const link = made("a", venue.name ?? "(no name)");
+    link.href = `venues/${venue.id}`;
+    name.append(link);
     const rating = made("td", ratingOf(venue));
     rating.className = "number";
     const data = made("td", "");

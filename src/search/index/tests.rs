@@ -25,8 +25,12 @@ pub(crate) fn dataset(listings: &[Value]) -> Dataset {
 }
 
 fn search(dataset: &Dataset, raw: &str) -> Hits {
-    let index = Index::of(dataset).unwrap();
-    index.find(dataset, &SearchQuery::parse(raw).unwrap()).unwrap()
+    found(dataset, &SearchQuery::parse(raw).unwrap()).unwrap()
+}
+
+fn found(dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
+    let index = SearchIndex::of(dataset).unwrap();
+    index.find(dataset, query, &index.plan(query))
 }
 
 /// The ids of the page, which are one more than the positions.
@@ -187,7 +191,7 @@ proptest! {
         // Rounding decides at an edge.
         prop_assume!(!unsure);
         expected.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        let found = Index::of(&dataset).unwrap().find(&dataset, &query).unwrap();
+        let found = found(&dataset, &query).unwrap();
         prop_assert_eq!(found.total, expected.len() as u64);
         let size = usize::from(query.list.per_page);
         let page: Vec<_> = expected.iter().skip((query.list.page as usize - 1) * size).take(size).collect();
@@ -250,7 +254,7 @@ fn a_field_without_end_is_read_at_its_start() {
 #[test]
 fn a_slug_that_nothing_has_is_named() {
     let dataset = dataset(&[json!({"name": "a", "sport": "golf"})]);
-    let find = |raw: &str| Index::of(&dataset).unwrap().find(&dataset, &SearchQuery::parse(raw).unwrap());
+    let find = |raw: &str| found(&dataset, &SearchQuery::parse(raw).unwrap());
     assert_eq!(find("sport=golf").unwrap().total, 1);
     let why = find("q=a&sport=polo").unwrap_err();
     assert!(why.to_string().contains("polo") && matches!(why, Unselected::Unknown { .. }), "{why}");

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::{HeaderMap, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
@@ -83,8 +84,9 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
                     let admitted = works.connection();
                     if let Ok(room) = enter(Some(admitted)).await {
                         made.fetch_add(1, Ordering::Relaxed);
-                        let _sent =
-                            write(&mut session, StatusCode::OK, HeaderMap::new(), Some(body), room, admitted).await;
+                        let head = Box::new(head(StatusCode::OK, HeaderMap::new()));
+                        session.write_response_header(head, false).unwrap();
+                        let _sent = write(&mut session, body, room, admitted).await;
                     }
                 }
             };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::codec::BadJournal;
 use super::*;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
@@ -37,6 +38,10 @@ fn ids(ids: &[u64]) -> Vec<ListingId> {
 fn entry(from: u32, to: u32, added: &[u64], changed: &[u64], removed: &[u64]) -> Entry {
     let [added, changed, removed] = [added, changed, removed].map(ids);
     Entry { from: named(from), to: named(to), at_ms: i64::from(to) * 1000, added, changed, removed }
+}
+
+fn encode(entry: &Entry) -> Vec<u8> {
+    codec::encode([entry].into_iter())
 }
 
 fn since(journal: &Journal, id: u32, current: u32) -> Option<Changes> {
@@ -130,41 +135,69 @@ fn a_journal_holds_no_more_than_it_may() {
 fn a_large_entry_takes_about_a_byte_per_id_or_less() {
     let even: Vec<u64> = (0..500_000).map(|id| id * 2).collect();
     let entry = entry(0, 1, &[], &even, &[]);
-    let bytes = entry.encode();
+    let bytes = encode(&entry);
     assert!(bytes.len() < even.len(), "{}", bytes.len());
-    assert_eq!(Entry::decode(&bytes), Ok(entry));
+    assert_eq!(codec::decode(&bytes), Ok(vec![entry]));
+}
+
+/// A file with this in its frame.
+fn file(plain: &[u8]) -> Vec<u8> {
+    let length = (plain.len() as u32).to_le_bytes();
+    [b"\x89GSJ\r\n\x1a\n\x02\0", &length[..], &*zstd::bulk::compress(plain, 1).unwrap()].concat()
+}
+
+const BOTH: &[u8; 66] = b"\x2000000000000000000000000000000001\x2000000000000000000000000000000002";
+
+#[test]
+fn a_journal_of_this_format_stays_readable() {
+    let plain = [&BOTH[..], b"\xd0\x07\0\0\0\0\0\0\x02\x01\x00\x05\x00\xac\x02"].concat();
+    let expected = entry(1, 2, &[5, 6], &[300], &[]);
+    assert_eq!(codec::decode(&file(&plain)), Ok(vec![expected.clone()]));
+    assert_eq!(codec::decode(&file(&plain.repeat(2))), Ok(vec![expected; 2]));
+    assert_eq!(codec::decode(&file(b"")), Ok(Vec::new()));
 }
 
 #[test]
-fn an_entry_of_this_format_stays_readable() {
-    let bytes = [
-        &b"\x01\x00\x2000000000000000000000000000000001\x2000000000000000000000000000000002"[..],
-        b"\xd0\x07\0\0\0\0\0\0\x02\x01\x00\x05\x00\xac\x02",
-    ];
-    assert_eq!(Entry::decode(&bytes.concat()), Ok(entry(1, 2, &[5, 6], &[300], &[])));
-}
-
-#[test]
-fn what_is_no_entry_is_refused() {
-    let packed = |plain: &[u8]| [&[1, 1], &*zstd::bulk::compress(plain, 1).unwrap()].concat();
-    let bomb = packed(&vec![0; 64 << 20]);
-    let head = b"\x2000000000000000000000000000000001\x2000000000000000000000000000000002\0\0\0\0\0\0\0\0";
-    let with = |rest: &[u8]| [&[1, 0], &head[..], rest].concat();
+fn what_is_no_journal_is_refused() {
+    let with = |rest: &[u8]| file(&[&BOTH[..], &[0; 8], rest].concat());
+    let changed = |at: usize, byte: u8| {
+        let mut file = with(b"\0\0\0");
+        file[at] = byte;
+        file
+    };
+    let bomb = file(&vec![0; 33 << 20]);
+    let many: Vec<u64> = (0..MAX_WEIGHT as u64).collect();
     for (bytes, error) in [
-        (vec![], BadEntry::Length),
-        (vec![2, 0], BadEntry::Format(2)),
-        (vec![1, 2, 0], BadEntry::Packed),
-        (vec![1, 1, 0], BadEntry::Packed),
-        (bomb, BadEntry::Packed),
-        (with(b"\x00\x00\x00\x00"), BadEntry::Length),
-        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00"), BadEntry::Length),
-        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00\x00"), BadEntry::Number),
-        (with(b"\x02\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), BadEntry::Number),
-        (with(b"\x01\x01\x00\x05\x05"), BadEntry::Repeated),
-        ([b"\x01\x00\x20", &[b'G'; 32][..]].concat(), BadEntry::Snapshot),
-        (b"\x01\x00\x01a".to_vec(), BadEntry::Snapshot),
+        (vec![], BadJournal::Magic),
+        (changed(0, 0x88), BadJournal::Magic),
+        (changed(8, 1), BadJournal::Format(1)),
+        (changed(13, 0xff), BadJournal::Packed),
+        (changed(10, 0xff), BadJournal::Packed),
+        (bomb, BadJournal::Packed),
+        (with(b"\x00\x00"), BadJournal::Length),
+        (with(b"\x00\x00\x00\x00"), BadJournal::Snapshot),
+        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00"), BadJournal::Length),
+        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00\x00"), BadJournal::Number),
+        (with(b"\x02\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), BadJournal::Number),
+        (with(b"\x01\x01\x00\x05\x05"), BadJournal::Repeated),
+        (file(&[b"\x20", &[b'G'; 32][..]].concat()), BadJournal::Snapshot),
+        (file(b"\x01a"), BadJournal::Snapshot),
+        (encode(&entry(1, 2, &[], &many, &[])), BadJournal::TooLarge),
     ] {
-        assert_eq!(Entry::decode(&bytes), Err(error), "{:?}", &bytes[..bytes.len().min(90)]);
+        assert_eq!(codec::decode(&bytes), Err(error), "{:?}", &bytes[..bytes.len().min(90)]);
+    }
+}
+
+#[test]
+fn a_journal_travels_up_to_the_current_snapshot() {
+    let entries = [entry(1, 2, &[], &[5], &[]), entry(2, 3, &[], &[6, 7], &[]), entry(3, 1, &[], &[], &[9])];
+    let journal = Journal::new(entries.clone());
+    for (current, count) in [(1, 3), (3, 2), (2, 1), (4, 0)] {
+        let file = codec::encode(journal.until(named(current).as_str()));
+        assert_eq!(codec::decode(&file).unwrap(), entries[..count], "{current}");
+        for length in 0..file.len() {
+            assert!(codec::decode(&file[..length]).is_err(), "{current} {length}");
+        }
     }
 }
 
@@ -222,18 +255,18 @@ proptest! {
     }
 
     #[test]
-    fn an_entry_is_read_back_as_it_was(entry in any_entry()) {
-        prop_assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+    fn entries_are_read_back_as_they_were(entries in proptest::collection::vec(any_entry(), 0..4)) {
+        prop_assert_eq!(codec::decode(&codec::encode(entries.iter())), Ok(entries));
     }
 
     #[test]
-    fn no_bytes_panic(bytes in any::<Vec<u8>>(), packed in any::<bool>(), entry in any_entry(), at: usize, byte: u8) {
-        let _ = Entry::decode(&bytes);
-        let _ = Entry::decode(&[&[1, u8::from(packed)], &*bytes].concat());
-        let mut damaged = entry.encode();
+    fn no_bytes_panic(bytes in any::<Vec<u8>>(), entry in any_entry(), at: usize, byte: u8) {
+        let _ = codec::decode(&bytes);
+        let _ = codec::decode(&file(&bytes));
+        let mut damaged = encode(&entry);
         let at = at % damaged.len();
         damaged[at] = byte;
-        let _ = Entry::decode(&damaged);
-        prop_assert!(Entry::decode(&damaged[..at]).is_err());
+        let _ = codec::decode(&damaged);
+        prop_assert!(codec::decode(&damaged[..at]).is_err());
     }
 }

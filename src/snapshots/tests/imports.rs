@@ -47,7 +47,9 @@ fn import_with(
         allow_older,
         committed: &|| {},
         rewrites: true,
-        followed: None,
+        stood: None,
+        feed: Feed::Own,
+        states: States::default(),
     })
 }
 
@@ -169,7 +171,9 @@ fn an_import_that_breaks_off_changes_nothing() {
         allow_older: false,
         committed: &|| {},
         rewrites: true,
-        followed: None,
+        stood: None,
+        feed: Feed::Own,
+        states: States::default(),
     };
     assert!(rig.snapshots.import(import).is_err());
     assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));

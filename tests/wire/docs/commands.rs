@@ -168,7 +168,9 @@ impl Page {
         wait_until("the server of the page is complete", || async {
             let status = status().await;
             let details = &status["details"];
-            status["state"] == "healthy" && details["current"] == details["of"]
+            let is_counted = status["use"] == "shield" || details["of"].is_u64();
+            let is_complete = ["mirrored", "current"].iter().all(|count| details[*count] == details["of"]);
+            status["state"] == "healthy" && is_counted && is_complete
         })
         .await;
         let snapshot = status().await["snapshot"]["id"].as_str().unwrap_or_default().to_owned();

@@ -15,10 +15,10 @@ pub(super) fn lines(dump: &Reply) -> Vec<&str> {
 }
 
 /// The id of a listing, and a JSON text.
-pub(super) type Texts = (u64, String);
+pub type Texts = (u64, String);
 
 /// An origin with these listings and details.
-pub(super) async fn origin_of(listings: Vec<Texts>, details: Vec<Texts>) -> Upstream {
+pub async fn origin_of(listings: Vec<Texts>, details: Vec<Texts>) -> Upstream {
     let answer = answers(listings, details);
     Upstream::start(answer).await
 }
@@ -46,7 +46,7 @@ pub(super) fn answers(listings: Vec<Texts>, details: Vec<Texts>) -> impl Fn(&See
 }
 
 /// A mirror of it, once it knows every detail.
-pub(super) async fn mirror_of(origin: &Upstream) -> Server {
+pub async fn mirror_of(origin: &Upstream) -> Server {
     let setup = Setup::offline().set("origin.url", &origin.url()).set("origin.requests_per_minute", "0");
     let server = setup.set("origin.cache_ttl", "1s").set("mirror.audit_per_hour", "0").start().await;
     wait_until("every detail was asked for", || async {

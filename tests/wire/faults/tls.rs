@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use sample_origin::Origin;
 use tempfile::TempDir;
 
-use crate::harness::{Server, Setup, origin, run, wait_until};
+use crate::harness::{Script, Server, Setup, Upstream, origin, run, wait_until};
 use crate::tls::{address, with_tls};
 
 struct TlsFiles {
@@ -128,6 +128,15 @@ async fn an_origin_that_was_never_reached_is_named_by_the_url_that_was_asked() {
     assert!(code == 0 && said.contains("origin.url: ") && said.contains("end it before /api"), "{said}");
     tells(twice, "/api/api/listings.json?per_page=100 is not usable: status 404; origin.url must end before /api")
         .await;
+}
+
+#[tokio::test]
+async fn an_address_at_which_there_is_no_such_api_is_told_so() {
+    for (status, body) in [(404, "gone"), (200, "<!DOCTYPE html><title>Welcome</title>"), (200, "<HTML>")] {
+        let other = Upstream::start(move |_| Script::new(status, body).with("content-type", "text/html")).await;
+        let setup = Setup::shield_of_url(&other.url()).without("mirror.enabled");
+        tells(setup, "check origin.url: /api/listings.json is added to it").await;
+    }
 }
 
 #[tokio::test]

@@ -8,14 +8,15 @@ mod real;
 mod several;
 mod signed;
 
-use sample_origin::World;
+use sample_origin::{CountStyle, Switches, World};
 
 use super::store::{Store, leads_to, leads_to_all, publishing, told};
 use crate::clocks::Hand;
-use crate::harness::{Aim, Setup, edit, origin, run, wait_until};
+use crate::gap::Desk;
+use crate::harness::{Aim, Server, Setup, edit, origin, run, wait_until};
 
 /// Changes one listing at the origin, and waits until the mirror serves it.
-async fn change(origin: &sample_origin::Origin, server: &crate::harness::Server) -> String {
+async fn change(origin: &sample_origin::Origin, server: &Server) -> String {
     edit(origin, server, |world: &mut World| {
         let ids = world.ids();
         assert!(world.touch(ids[ids.len() / 2]));
@@ -43,6 +44,58 @@ async fn a_mirror_writes_what_it_serves_and_then_the_changes() {
     let told = told(&server).await;
     assert_eq!(told["sequence"], store.head().unwrap().sequence());
     assert!(told["last_success"].is_string() && told["why"].is_null(), "{told}");
+}
+
+#[tokio::test]
+async fn evidence_travels_with_the_full_bundle_and_again_when_it_has_changed() {
+    let (store, desk) = (Store::new(), Desk::new());
+    // Without counts only the origin's lists say which listings have a city.
+    let (origin, mut server) =
+        crate::gap::mirrored(260, Switches { counts: CountStyle::Absent, ..Switches::default() }).await;
+    server.restart_with("publish.url", &store.url()).await;
+    server.settled(&origin).await;
+    store.has(&server).await;
+    let replica = Setup::offline().set("replica.url", &store.url()).set("replica.poll", "200ms").start().await;
+    let manifests = async |head: &super::store::Head| {
+        let mut manifests = Vec::new();
+        for delta in head.deltas() {
+            std::fs::write(desk.path("delta.gsb"), store.read(delta["key"].as_str().unwrap())).unwrap();
+            manifests.push(desk.inspect("delta.gsb").await);
+        }
+        manifests
+    };
+    let alike = async |what: &str| {
+        store.has(&server).await;
+        let of_slugs = async |server: &Server| {
+            let mut lists = Vec::new();
+            for slug in crate::compare::slugs(&origin, "cities") {
+                let reply = server.get(&format!("{}?city={slug}&per_page=100", crate::gap::LIST)).await;
+                lists.push((slug, reply.status, (reply.status == 200).then(|| reply.json()["items"].clone())));
+            }
+            lists
+        };
+        wait_until(what, || async { of_slugs(&replica).await == of_slugs(&server).await }).await;
+    };
+    alike("the full bundle has the evidence").await;
+    let before = store.head().unwrap().deltas().len();
+    change(&origin, &server).await;
+    let inspected = manifests(&store.has(&server).await).await;
+    assert!(inspected.len() > before && !inspected[before..].is_empty(), "{inspected:?}");
+    for delta in &inspected[before..] {
+        assert_eq!((&delta["format"], &delta["manifest"]["keeps_evidence"]), (&4.into(), &true.into()), "{delta}");
+    }
+    alike("the replica keeps the evidence").await;
+    edit(&origin, &server, |world| {
+        let ids = world.ids();
+        assert!(ids.iter().step_by(3).all(|id| world.relocate(*id, "texarkana", Some("texas")) && world.touch(*id)));
+    })
+    .await;
+    // Evidence alone would follow after a minute.
+    change(&origin, &server).await;
+    alike("the replica has the new evidence").await;
+    let inspected = manifests(&store.head().unwrap()).await;
+    let own = inspected.iter().skip(before).filter(|delta| delta["manifest"]["keeps_evidence"].is_null());
+    assert!(own.count() > 0 || store.head().unwrap().deltas().is_empty(), "{inspected:?}");
 }
 
 #[tokio::test]
@@ -173,7 +226,7 @@ async fn a_publisher_that_is_killed_at_any_instant_leaves_a_head_whose_objects_a
 
 #[tokio::test]
 async fn an_offline_server_publishes_what_it_has_imported() {
-    let (store, desk) = (Store::new(), crate::gap::Desk::new());
+    let (store, desk) = (Store::new(), Desk::new());
     let (_origin, mirror) = crate::gap::mirrored(80, sample_origin::Switches::default()).await;
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "all.gsb").await;
     desk.does(&Setup::offline(), &desk.data(), &["import"], "all.gsb").await;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use sample_origin::{Cdn, Switches};
+use sample_origin::{Cdn, FaultRule, Switches};
 
 use crate::harness::{Process, Script, Setup, Upstream, origin, origin_with, run, wait_until};
+use crate::origin_faults::Fault;
 
 #[tokio::test]
 async fn sync_ends_with_0_at_full_coverage() {
@@ -22,6 +23,25 @@ async fn sync_ends_with_0_at_full_coverage() {
     assert!(said.contains("the mirror is incomplete (") && !said.contains(['{', '}']), "{said}");
     let last = said.lines().find(|line| line.starts_with("grandstand: ")).unwrap_or_default();
     assert_eq!(last.matches(&format!("{}/api/", origin.url())).count(), 1, "the URL that was asked: {said}");
+}
+
+/// Without `--wait` eight failures in a row are enough.
+#[tokio::test]
+async fn sync_with_wait_outlasts_an_origin_that_fails() {
+    let faults = vec![FaultRule::always("/api/listings/", Fault::Status(500))];
+    let origin = origin_with(20, Switches { faults, ..Switches::default() }).await;
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = Setup::mirror_of(&origin).arguments(&["sync", "--wait"], &dir.path().join("data"));
+    let mut sync = Process::spawn(&arguments);
+    wait_until("more than eight requests failed", || {
+        let failed = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
+        async move { failed > 9 }
+    })
+    .await;
+    assert_eq!(sync.ended(), None, "{}", sync.said());
+    origin.set(|switches| switches.faults.clear());
+    let (code, said) = sync.end().await;
+    assert!(code == 0 && said.contains("complete: 20 listings with details"), "{code}: {said}");
 }
 
 #[tokio::test]

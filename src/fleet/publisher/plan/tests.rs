@@ -37,13 +37,15 @@ fn chain(deltas: u8) -> Chain {
         deltas,
         journal: NamedJournal::new(journal(99)),
     };
-    Chain { head, content: digest(50), full_ms: NOW - 3_600_000, last_ms: NOW - 3_600_000, signatures: Vec::new() }
+    let (content, evidence) = (digest(50), Some(digest(60)));
+    Chain { head, content, evidence, full_ms: NOW - 3_600_000, last_ms: NOW - 3_600_000, signatures: Vec::new() }
 }
 
 fn offer() -> Offer {
     Offer {
         snapshot: snapshot(1),
         content: digest(50),
+        evidence: digest(60),
         certificate: Certificate::Full,
         confirmed_ms: NOW - 5000,
         journal: journal(99),

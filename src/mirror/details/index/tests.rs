@@ -24,6 +24,11 @@ fn known(id: u64, edition: u64) -> KnownDetail {
     KnownDetail { summary_hash: summary(id, edition).hash, origin_time_ms: 0, fetched_ms: 0 }
 }
 
+/// Some are gone.
+fn state(number: u64) -> DetailState {
+    if number.is_multiple_of(7) { DetailState::Gone } else { DetailState::Present }
+}
+
 /// The coverage, counted to the end.
 fn covered(index: &mut DetailIndex, dataset: &Dataset) -> Covered {
     loop {
@@ -52,7 +57,7 @@ proptest! {
         let listings = || (0..2_500_u64).map(|id| (id, 0));
         let sets = [dataset(listings()), dataset(listings().skip(7).chain([(2_800, 1)]))];
         let mut served = 0;
-        let mut index: DetailIndex = (0..1_000).map(|id| (ListingId(id), known(id, 0))).collect();
+        let mut index: DetailIndex = (0..1_000).map(|id| (ListingId(id), (known(id, 0), state(id)))).collect();
         for (id, edition, step) in steps {
             match step {
                 0 => served = 1 - served,
@@ -60,14 +65,17 @@ proptest! {
                 4 => index.remove(ListingId(id), Some(&sets[served])),
                 5 => {
                     let offered = KnownDetail { summary_hash: no_summary(), ..known(id, 0) };
-                    index.insert(ListingId(id), offered, Some(&sets[served]));
+                    index.insert(ListingId(id), offered, state(id), Some(&sets[served]));
                 }
-                6 => index.insert(ListingId(id), known(id, edition), None),
-                _ => index.insert(ListingId(id), known(id, edition), Some(&sets[served])),
+                6 => index.insert(ListingId(id), known(id, edition), state(id + edition), None),
+                _ => index.insert(ListingId(id), known(id, edition), state(id + edition), Some(&sets[served])),
             }
         }
         let dataset = &sets[served];
         prop_assert_eq!(covered(&mut index, dataset), counted(&index, dataset));
+        let listed = dataset.content.summaries.iter().map(|summary| summary.id);
+        prop_assert_eq!(index.gone(dataset), listed.filter(|id| index.gone.contains(id)).count());
+        prop_assert!(index.gone.iter().all(|id| index.known.contains_key(id)));
         prop_assert_eq!(index.offered, index.known.values().filter(|known| known.is_offered()).count());
     }
 }

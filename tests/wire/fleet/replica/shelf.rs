@@ -169,5 +169,5 @@ fn tool(dir: &Path, arguments: &[&str]) {
 /// A journal without entries.
 fn journal() -> Vec<u8> {
     let frame = zstd::bulk::compress(&[], 3).unwrap();
-    [&b"\x89GSJ\r\n\x1a\n"[..], &1_u16.to_le_bytes(), &0_u32.to_le_bytes(), &frame].concat()
+    [&b"\x89GSJ\r\n\x1a\n"[..], &2_u16.to_le_bytes(), &0_u32.to_le_bytes(), &frame].concat()
 }
