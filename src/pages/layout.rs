@@ -89,7 +89,13 @@ pub(super) fn viewer(pages: &Pages) -> String {
     page.into_string()
 }
 
-pub(super) fn head(pages: &Pages, up: &str, title: &str, (styles, scripts): (&[&str], &[&str]), more: &Markup) -> Markup {
+pub(super) fn head(
+    pages: &Pages,
+    up: &str,
+    title: &str,
+    (styles, scripts): (&[&str], &[&str]),
+    more: &Markup,
+) -> Markup {
     html! {
         head {
             meta charset="utf-8";

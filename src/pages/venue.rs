@@ -14,7 +14,7 @@ use super::Pages;
 use super::detail::{Recognised, Topic, Value, plain, recognise};
 use super::facts::{PageFacts, grouped, is_address};
 use super::layout::{instant, page_below};
-use super::map::{dot, map};
+use super::map::{Drawn, dot, map};
 
 /// A longer text is cut, in bytes; so are lists of images and reviews, and nesting.
 const MOST_OF_A_TEXT: usize = 4000;
@@ -265,7 +265,7 @@ fn place(facts: &PageFacts<'_>, venue: &Venue<'_>, name: &str) -> Markup {
         Some(_) => "Map of the United States".to_owned(),
     };
     html! {
-        (map(&facts.terms(TaxonomyKind::States), None, ("", &dot.flatten().unwrap_or_default()), &label))
+        (map(&facts.terms(TaxonomyKind::States), None, (&Drawn::default(), &dot.flatten().unwrap_or_default()), false, &label))
         @if let Some(missing) = missing { figcaption .small { (missing) } }
     }
 }
