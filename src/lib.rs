@@ -42,7 +42,7 @@
 //! | question | answer |
 //! |---|---|
 //! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] for a client's quota, [`upstream`] for the origin (`budget` for a slot, `health` for a pause), [`snapshots::loaded`] for an old snapshot. [`answer`] makes a problem of it, and writes the field |
-//! | Where is a page of a list rendered? | [`api`] has the page as a value, [`snapshot::index`] selects the listings, [`answer`] (`render`) copies their texts into a body |
+//! | Where is a page of a list rendered? | [`api`] has the page as a value, `snapshot::index` selects the listings, [`answer`] (`render`) copies their texts into a body |
 //! | What does a refresh write? | If nothing has changed: the copies' new validators ([`mirror::copies`]) and the certificate ([`snapshots`], `renew`). Else one transaction (`publish` in [`snapshots`] and [`store`]): new blocks, record, certificate, evidence, journal entry, sizes, and the switch. Details have transactions of their own |
 //! | What changes the current snapshot? | Only [`snapshots`]: a publication, an import, a rollback, a release |
 //! | What does an import read? | The bundle, verified as a whole ([`bundle`], `open`), then its details once more, part by part ([`snapshots`], `import`). Beside a server a command only sends the file |
@@ -83,15 +83,15 @@
 //! consistent list ([`mirror::pass`]), it is published. Closing rounds then revalidate what was not confirmed since the
 //! latest change, until there is one instant at which every copy was current.
 //!
-//! A refresh sends at most five conditional requests ([`mirror::refresh`]). If the answers differ from the newest
-//! snapshot, the changed listings are placed by the rules that explain the origin's order ([`mirror::order`]); if doubt
+//! A refresh sends at most five conditional requests (`mirror::refresh`). If the answers differ from the newest
+//! snapshot, the changed listings are placed by the rules that explain the origin's order (`mirror::order`); if doubt
 //! remains, every page is read again. Then the conditional requests are sent once more, and the list is published if
 //! they show no further change. A sweep finds what a refresh cannot see ([`mirror::sweep`]). [`mirror::details`]
 //! fetches details independently and publishes nothing. [`audit`] compares answers with the origin's, and tells the
 //! other tasks what to fetch again.
 //!
 //! Every inference - what a filter means, which listings a slug has, that nothing changed - rests on evidence, and
-//! outside of it the origin is asked: [`snapshot::membership`], [`mirror::assumptions`], [`mirror::edges`]. All of it
+//! outside of it the origin is asked: [`snapshot::membership`], `mirror::assumptions`, [`mirror::edges`]. All of it
 //! counts in the origin's time, not in the time of arrival ([`mirror::copies`]): an old copy of a CDN replaces no newer
 //! data. `tests/wire/simulation` checks this under edits, faults, aborts and jumping clocks, in virtual time. It enters
 //! through [`upstream::wire::Transport`] and [`clock::Clock::of_runtime`].

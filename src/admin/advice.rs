@@ -241,7 +241,7 @@ fn about_module(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 25] = [
+const ADVICE: [(&str, &str); 26] = [
     (
         "shared_limit",
         "Check Redis, and `rate_limit` in /status. Until it answers, each machine counts clients by itself.",
@@ -254,6 +254,7 @@ const ADVICE: [(&str, &str); 25] = [
     ("mirror", "The server keeps trying. If the message comes again and again, look at the origin's answers."),
     ("audit", "Look at the differences (`parity` in /status). The server fetches that data again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),
+    ("search", "The snapshot before is searched. The next publication makes another index."),
     ("dumps", "Check that the disk has room. The next request for the dump writes it again."),
     (
         "fleet::publisher",

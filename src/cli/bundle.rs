@@ -112,28 +112,17 @@ fn named(path: &Path, most: u64) -> Result<(PathBuf, File), Failure> {
     Ok((path, copy))
 }
 
-/// A bundle that nobody has read yet.
-struct UnreadBundle {
-    path: PathBuf,
-    file: File,
-    voucher: Voucher,
+/// A bundle that nobody has read yet: its name, its file, and who signed it.
+fn unread(path: &Path, config: &Config) -> Result<(PathBuf, File, Voucher), Failure> {
+    let keys = trusted(config)?;
+    let (path, file) = named(path, config.bundle.max_size)?;
+    let voucher = trust::vouch(&path, &file, &keys).map_err(|error| in_file(&path, error))?;
+    Ok((path, file, voucher))
 }
 
-impl UnreadBundle {
-    /// Finds the bundle, and verifies its signature.
-    fn of(path: &Path, config: &Config) -> Result<Self, Failure> {
-        let keys = trusted(config)?;
-        let (path, file) = named(path, config.bundle.max_size)?;
-        let voucher = trust::vouch(&path, &file, &keys).map_err(|error| in_file(&path, error))?;
-        Ok(Self { path, file, voucher })
-    }
-
-    /// Verifies the bundle behind a bar; also returns its name.
-    fn open(self) -> Result<(PathBuf, Opened), Failure> {
-        let Self { path, file, voucher } = self;
-        let opened = trust::open(file, voucher, None, &mut bytes_bar("verifying"));
-        opened.map_err(|error| in_file(&path, error.into())).map(|opened| (path, opened))
-    }
+/// Verifies it behind a bar.
+fn verified(path: &Path, file: File, voucher: Voucher) -> Result<Opened, Failure> {
+    trust::open(file, voucher, None, &mut bytes_bar("verifying")).map_err(|error| in_file(path, error.into()))
 }
 
 /// The same error, with the file's name.
@@ -147,8 +136,8 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
 
 impl One {
     fn verify(&self) -> Result<ExitCode, Failure> {
-        let (path, Opened { bundle, voucher, .. }) =
-            UnreadBundle::of(&self.file, &load(&self.sources)?.config)?.open()?;
+        let (path, file, voucher) = unread(&self.file, &load(&self.sources)?.config)?;
+        let Opened { bundle, voucher, .. } = verified(&path, file, voucher)?;
         let (manifest, content, evidence) = bundle.into_content();
         if let Some(content) = content {
             Dataset::build(content, &evidence).map_err(Unservable)?;

@@ -415,8 +415,20 @@ mod tests {
     #[test]
     fn dots_that_fall_together_are_drawn_once() {
         let drawn = draw([(100, 200), (101, 203), (500, 600)].into_iter());
-        assert_eq!(drawn, Drawn { path: "M100 200h0M500 600h0".to_owned(), shown: 3, around: [100, 200, 501, 600] });
+        assert_eq!(drawn, Drawn { path: "M100 200h0M500 600h0".to_owned(), shown: 3, around: [100, 200, 500, 600] });
         assert_eq!(draw(std::iter::empty()), Drawn::default());
+    }
+
+    #[test]
+    fn a_map_shows_its_dots_and_some_land_around_them() {
+        assert_eq!(Drawn::default().frame(), [0, 0, WIDTH, HEIGHT]);
+        let one = draw([(5000, 3000)].into_iter()).frame();
+        assert!(one[0] < 5000 && 5000 < one[0] + one[2] && one[1] < 3000 && 3000 < one[1] + one[3], "{one:?}");
+        assert!(WIDTH / 11 < one[2] && one[2] < WIDTH / 8, "{one:?}");
+        let corner = draw([(0, 0), (100, 100)].into_iter()).frame();
+        assert_eq!(corner[..2], [0, 0]);
+        let all = draw([(0, 0), (WIDTH as u16, HEIGHT as u16)].into_iter()).frame();
+        assert_eq!(all, [0, 0, WIDTH, HEIGHT]);
     }
 
     #[test]

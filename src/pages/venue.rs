@@ -193,6 +193,7 @@ fn rating(shown: &VenueFacts<'_>) -> Option<String> {
     let rating = number(Topic::Rating).map(|text| cut(text).to_owned());
     let rating = rating.or_else(|| shown.venue.rating.map(|rating| rating.to_string()))?;
     Some(match counted {
+        Some(count) if count == "1" => format!("{rating} (1 review)"),
         Some(count) => format!("{rating} ({} reviews)", cut(&count)),
         None => rating,
     })
@@ -264,8 +265,10 @@ fn place(facts: &PageFacts<'_>, venue: &Venue<'_>, name: &str) -> Markup {
         None => format!("Map of the United States with {name}"),
         Some(_) => "Map of the United States".to_owned(),
     };
+    let states = facts.terms(TaxonomyKind::States);
+    let state = states.iter().find(|state| venue.state.as_deref() == Some(state.label)).map(|state| state.slug);
     html! {
-        (map(&facts.terms(TaxonomyKind::States), None, (&Drawn::default(), &dot.flatten().unwrap_or_default()), false, &label))
+        (map(&states, state, (&Drawn::default(), &dot.flatten().unwrap_or_default()), false, &label))
         @if let Some(missing) = missing { figcaption .small { (missing) } }
     }
 }
@@ -275,17 +278,26 @@ fn value(shown: &Value<'_>, depth: usize) -> Markup {
     if depth > DEEPEST {
         return html! { "(more in the JSON)" };
     }
+    if shown.is_empty() {
+        return html! { span .small { "none" } };
+    }
     html! {
         @match shown {
             Value::Text(text) => (linked(text)),
             Value::Literal(text) => (cut(text)),
-            Value::Null => span .small { "none" },
+            Value::Null => {}
             Value::Object(fields) => dl .facts {
                 @for (key, own) in fields { dt { (cut(key)) } dd { (value(own, depth + 1)) } }
             },
+            Value::Array(elements) if elements.iter().all(|own| matches!(own, Value::Literal(_))) => (cut(&joined(shown))),
             Value::Array(elements) => ul .values { @for own in elements { li { (value(own, depth + 1)) } } },
         }
     }
+}
+
+/// Numbers in a row.
+fn joined(numbers: &Value<'_>) -> String {
+    numbers.scalars().into_iter().map(|(_, number)| number).collect::<Vec<_>>().join(", ")
 }
 
 /// A text, as a link if it is an address.

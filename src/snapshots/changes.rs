@@ -32,10 +32,10 @@ impl Snapshots {
             let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
                 continue;
             };
-            let entry = codec::decode(&bytes).map(|mut one| one.pop()).unwrap_or_else(|error| {
-                tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read");
-                None
-            });
+            let entry = codec::decode(&bytes).inspect_err(
+                |error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"),
+            );
+            let entry = entry.ok().and_then(|mut one| one.pop());
             let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
             if !follows || next != Some(number) {
                 (entries, oldest) = (Vec::new(), number + u64::from(entry.is_none()));

@@ -144,9 +144,9 @@ impl Snapshots {
             // Without a record, the details of the base are unknown.
             Ok(Selection { wanted, coverage: counts(&known), held: is_exact.then_some(known) })
         };
-        let evidence = Some(served.dataset.evidence());
+        let evidence = served.dataset.evidence();
         let (written, Selection { wanted, held, .. }) =
-            self.write_bundle(out, &served, base, evidence, &select, progress)?;
+            self.write_bundle(out, &served, base, Some(&evidence), &select, progress)?;
         let (mirrored, of) = (written.manifest.coverage.all(), served.dataset.len() as u64);
         if complete && mirrored < of {
             return Err(ExportError::Incomplete { mirrored, of });
@@ -163,7 +163,7 @@ impl Snapshots {
         out: &mut File,
         served: &Snapshot,
         base: Option<&Dataset>,
-        evidence: Option<Evidence>,
+        evidence: Option<&Evidence>,
         select: &dyn Fn(&Lost) -> Result<Selection, ExportError>,
         progress: Progress<'_>,
     ) -> Result<(Written, Selection), ExportError> {
@@ -176,7 +176,7 @@ impl Snapshots {
             let export = Export {
                 content: &served.dataset.content,
                 meta: &served.meta,
-                evidence: evidence.as_ref(),
+                evidence,
                 learned: learned.as_deref(),
                 base: base.map(|base| &base.content),
                 coverage: selection.coverage,
@@ -294,7 +294,7 @@ impl Snapshots {
             Ok(Selection { wanted, coverage, held: None })
         };
         let evidence = served.dataset.evidence();
-        let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(evidence);
+        let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(&evidence);
         let (written, Selection { wanted, .. }) =
             self.write_bundle(out, served, base, evidence, &select, &mut |_, _| {})?;
         Ok(Link { written, sent: wanted, _hold: hold })

@@ -222,7 +222,7 @@ impl Snapshots {
             committed: &committed,
             // A full bundle repairs; a delta builds on what was verified when it came.
             rewrites: followed.is_none() || first.base().is_none(),
-            stood: followed.as_ref().map(|followed| followed.from.as_deref()),
+            followed: followed.as_ref(),
             feed,
             states,
         };
@@ -325,8 +325,8 @@ pub(super) struct Import<'a> {
     pub committed: &'a dyn Fn(),
     /// Whether blocks are written although they are stored.
     pub rewrites: bool,
-    /// Where a replica stood when it was decided what to fetch; `None`: an operator imports.
-    pub stood: Option<Option<&'a str>>,
+    /// What a replica takes from the head; `None`: an operator imports.
+    pub followed: Option<&'a Followed>,
     /// What the journal gets.
     pub(super) feed: Feed,
     /// Blobs that are written with it.
@@ -361,15 +361,15 @@ impl Snapshots {
     /// write fails.
     pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
         let Import { content, meta, evidence, learned, details, details_bytes, committed, rewrites, .. } = import;
-        let (stood, feed, mut states) = (import.stood, import.feed, import.states);
+        let (followed, feed, mut states) = (import.followed, import.feed, import.states);
         let mut notes = self.0.notes.lock();
         // Nobody else has imported since it was decided what to fetch.
-        if let Some(stood) = stood
-            && self.stand()?.digest.as_deref() != stood
+        if let Some(followed) = followed
+            && self.stand()?.digest != followed.from
         {
             return Err(SnapshotsError::Moved);
         }
-        let mut all_evidence = match stood {
+        let mut all_evidence = match followed {
             // A replica answers exactly what its publisher does: older lists could settle what is doubtful there.
             Some(_) => Evidence::new(),
             None => self.0.store.evidence()?,
@@ -389,7 +389,7 @@ impl Snapshots {
         }
         let foreign = self.foreign(&meta, newest.as_ref().map(|newest| &newest.meta))?;
         // Its sequence number says that a head is newer, also one that takes the data back.
-        let allow_older = import.allow_older || stood.is_some();
+        let allow_older = import.allow_older || followed.is_some();
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
         states.put_evidence(None, &all_evidence)?;
         states.put(HIGHEST, highest.to_string().into_bytes())?;
@@ -400,7 +400,7 @@ impl Snapshots {
         }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
-        if stood.is_none() {
+        if followed.is_none() {
             follow::forget_in(&mut states);
         }
         let along = WrittenAlong { activate: true, rewrites, details: Some(details), details_bytes, states };

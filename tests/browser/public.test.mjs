@@ -42,7 +42,7 @@ const namesOf = (of) => of.items.map((item) => item.name);
 /** @param {any} page */
 const ready = (page) => page.locator("body.live").waitFor();
 
-for (const path of ["/", "/docs", "/explore", "/explore?state=texas&page=2"]) {
+for (const path of ["/", "/docs", "/explore", "/explore?state=texas&page=2", "/explore?q=golf&near=30.27,-97.74&radius=900&sort=name", "/embed?state=texas"]) {
   for (const colorScheme of SCHEMES) {
     for (const width of WIDTHS) {
       test(`${path} is accessible and fits, ${colorScheme}, ${width} pixels wide`, async () => {
@@ -131,12 +131,110 @@ test("a state can be chosen on the map, and a link to it shows the same without 
   await assertClean(opened);
 });
 
+test("the finder answers while one types, and forgets nothing else that is chosen", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore?state=texas`);
+  await ready(page);
+  const { items: [first] } = await list("?state=texas");
+  const word = first.name.split(" ")[0];
+  await page.locator("#q").pressSequentially(word, { delay: 30 });
+  const found = async () => (await fetch(`${mirror.url}/search.json?q=${encodeURIComponent(word)}&state=texas`)).json();
+  const wanted = (await found()).items.map((/** @type {any} */ hit) => hit.listing.name);
+  assert.ok(wanted.length > 0);
+  await until("what was typed", async () => JSON.stringify(await names(page)) === JSON.stringify(wanted));
+  assert.equal(new URL(page.url()).search, `?q=${encodeURIComponent(word)}&state=texas`);
+  assert.match(await page.locator("#summary").innerText(), new RegExp(`for .${word}., Texas`));
+  const plain = await open(chromium, { javaScriptEnabled: false });
+  await plain.page.goto(page.url());
+  assert.deepEqual(await names(plain.page), wanted, "the same without a script");
+  assert.equal(await plain.page.inputValue("#q"), word);
+  await assertClean(plain);
+  await assertClean(opened);
+});
+
+test("the nearest venues are found by the browser's position, and the map shows where", async () => {
+  const opened = await open(chromium, { permissions: ["geolocation"], geolocation: { latitude: 30.2672, longitude: -97.7431 } });
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore`);
+  await ready(page);
+  const whole = await page.locator("#map").getAttribute("viewBox");
+  await page.click("#locate");
+  await page.waitForURL(/near=30.267%2C-97.743/);
+  const answer = await (await fetch(`${mirror.url}/search.json?near=30.267,-97.743`)).json();
+  const wanted = answer.items.map((/** @type {any} */ hit) => hit.listing.name);
+  await until("the nearest", async () => JSON.stringify(await names(page)) === JSON.stringify(wanted));
+  assert.notEqual(await page.locator("#map").getAttribute("viewBox"), whole);
+  if (wanted.length > 0) assert.match(await page.locator("#venues .distance").first().innerText(), /^[0-9.]+ k?m$/);
+  assert.equal(await page.locator("#locate").getAttribute("aria-pressed"), "true");
+  await page.click("#locate");
+  await until("all again", async () => (await page.locator("#map").getAttribute("viewBox")) === whole);
+  await assertClean(opened);
+});
+
+test("venues are sorted across all pages", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore?state=texas`);
+  await ready(page);
+  await page.selectOption("#sort", "name");
+  const all = [];
+  for (let at = 1, last = 1; at <= last; at += 1) {
+    const answer = await list(`?state=texas&per_page=100&page=${at}`);
+    [last] = [answer.total_pages, all.push(...namesOf(answer))];
+  }
+  const sorted = all.map((name) => name.toLowerCase()).sort();
+  await until("the order", async () => (await names(page)).map((name) => name.toLowerCase()).join() === sorted.slice(0, 50).join());
+  await page.click("#next");
+  await until("the next page", async () => (await names(page)).map((name) => name.toLowerCase()).join() === sorted.slice(50, 100).join());
+  await assertClean(opened);
+});
+
+test("a dot and its row light each other", async () => {
+  const opened = await open(chromium, { viewport: { width: 1400, height: 900 } });
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore?state=texas`);
+  await ready(page);
+  const row = page.locator("#venues tr[data-lat]").first();
+  await row.hover();
+  const dot = /^M(\d+) (\d+)h0$/.exec(await page.locator("#marked").getAttribute("d"));
+  assert.ok(dot, "the dot of the row is marked");
+  const [x, y] = await page.evaluate(([x, y]) => {
+    const map = /** @type {SVGSVGElement} */ (/** @type {unknown} */ (document.getElementById("map")));
+    const at = new DOMPoint(x, y).matrixTransform(map.getScreenCTM() ?? undefined);
+    return [at.x, at.y];
+  }, [Number(dot[1]), Number(dot[2])]);
+  await page.mouse.move(x, y);
+  await until("the row of the dot", async () => (await page.locator("#venues .lit").count()) === 1);
+  assert.equal(await page.locator("#marked").getAttribute("d"), dot[0]);
+  await assertClean(opened);
+});
+
+test("another site frames the widget, and nothing else of ours", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore?state=texas&sort=rating`);
+  await ready(page);
+  const snippet = await page.locator("#widget").textContent();
+  assert.equal(/src="([^"]+)"/.exec(snippet)?.[1], `${mirror.url}/embed?state=texas&sort=rating`);
+  const policy = async (/** @type {string} */ path) => (await fetch(`${mirror.url}${path}`, { headers: { Accept: "text/html" } })).headers.get("content-security-policy");
+  assert.match(await policy("/embed") ?? "", /frame-ancestors \*$/);
+  for (const path of ["/", "/explore", "/docs"]) assert.match(await policy(path) ?? "", /frame-ancestors 'none'$/);
+  const frame = await open(chromium, { viewport: { width: 280, height: 480 } });
+  await frame.page.goto(`${mirror.url}/embed?state=texas&sort=rating`);
+  assert.deepEqual(await tooWide(frame.page), []);
+  assert.equal(await frame.page.locator(".found li").count(), 50);
+  assert.match(await frame.page.locator("footer").innerText(), /CC.BY/);
+  await assertClean(frame);
+  await assertClean(opened);
+});
+
 test("without a script the form filters, too", async () => {
   const opened = await open(chromium, { javaScriptEnabled: false });
   const { page } = opened;
   await page.goto(`${mirror.url}/explore`);
   await page.selectOption("#state", "ohio");
-  await page.locator("#filters button").click();
+  await page.locator("#filters button[type=submit]").click();
   await page.waitForURL(/state=ohio/);
   assert.deepEqual(await names(page), namesOf(await list("?state=ohio")));
   await assertClean(opened);

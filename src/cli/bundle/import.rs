@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Sources, UnreadBundle, signature, signed, told};
+use super::{Sources, signature, signed, told, unread, verified};
 use crate::admin::bundle::ImportOutcome;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
@@ -60,12 +60,11 @@ impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load_for_snapshots(&self.sources)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        let unread = UnreadBundle::of(&self.file, &config)?;
-        let (path, voucher) = (unread.path.clone(), unread.voucher.clone());
+        let (path, file, voucher) = unread(&self.file, &config)?;
         let outcome = if let Some(server) = Server::running(&config)? {
-            self.upload(&server, &path, &unread.file)?
+            self.upload(&server, &path, &file)?
         } else {
-            let (path, opened) = unread.open()?;
+            let opened = verified(&path, file, voucher.clone())?;
             match Holder::find(&config, open_snapshots_anew)? {
                 Holder::Here(_data_dir, snapshots) => ImportOutcome::of(&snapshots, opened, self.allow_older, None)?,
                 // It has started meanwhile.
@@ -139,7 +138,8 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     let Some(snapshots) = core.snapshots.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(Failure::shield());
     };
-    let (_, opened) = UnreadBundle::of(path, config)?.open()?;
+    let (path, file, voucher) = unread(path, config)?;
+    let opened = verified(&path, file, voucher.clone())?;
     for doubt in doubts(opened.bundle.manifest(), core.clock.now_wall()) {
         tracing::warn!("{doubt}");
     }
@@ -148,7 +148,6 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
         tracing::info!(%bundled, "bundle not imported: the data directory is as new or newer");
         return Ok(());
     }
-    let voucher = opened.voucher.clone();
     let details = core.details.as_ref().map(|details| details as &dyn KnownDetails);
     let ImportOutcome { imported, .. } = ImportOutcome::of(snapshots, opened, false, details)?;
     if let Some(warning) = &imported.foreign {

@@ -84,16 +84,10 @@ pub(super) struct DetailIndex {
 
 impl FromIterator<(ListingId, (KnownDetail, DetailState))> for DetailIndex {
     fn from_iter<I: IntoIterator<Item = (ListingId, (KnownDetail, DetailState))>>(entries: I) -> Self {
-        let mut gone = HashSet::default();
-        let known = entries.into_iter().map(|(id, (known, state))| {
-            if state == DetailState::Gone {
-                gone.insert(id);
-            }
-            (id, known)
-        });
-        let known: HashMap<_, _, _> = known.collect();
-        let offered = known.values().filter(|known| known.is_offered()).count();
-        Self { known, gone, offered, tally: None }
+        let (entries, mut index) = (entries.into_iter(), Self::default());
+        index.known.reserve(entries.size_hint().0);
+        entries.for_each(|(id, (known, state))| index.insert(id, known, state, None));
+        index
     }
 }
 

@@ -47,7 +47,7 @@ fn import_with(
         allow_older,
         committed: &|| {},
         rewrites: true,
-        stood: None,
+        followed: None,
         feed: Feed::Own,
         states: States::default(),
     })
@@ -171,7 +171,7 @@ fn an_import_that_breaks_off_changes_nothing() {
         allow_older: false,
         committed: &|| {},
         rewrites: true,
-        stood: None,
+        followed: None,
         feed: Feed::Own,
         states: States::default(),
     };
