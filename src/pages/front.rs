@@ -66,8 +66,15 @@ fn lead(site: &Site, facts: Option<&PageFacts<'_>>) -> Markup {
                         }
                         span .small { " · snapshot " code { (facts.dataset.id.as_str()) } }
                     }
+                    form .filters action="explore" method="get" role="search" {
+                        label .words {
+                            span { "Find a venue by name, city or sport" }
+                            input type="search" name="q" maxlength="100" autocomplete="off" spellcheck="false";
+                        }
+                        button type="submit" { "Find" }
+                    }
                     p .actions {
-                        a .button href="explore" { "Explore the venues" }
+                        a .button .quiet href="explore" { "All venues on a map" }
                         a .button .quiet href="docs" { "Read the API" }
                     }
                 }

@@ -179,6 +179,7 @@ async fn pages_are_confined_and_documents_typed() {
         ("/", "text/html; charset=utf-8"),
         ("/docs", "text/html; charset=utf-8"),
         ("/explore", "text/html; charset=utf-8"),
+        ("/embed", "text/html; charset=utf-8"),
         ("/openapi.json", "application/json"),
         ("/schema/listing.json", "application/schema+json"),
         ("/schema/detail.json", "application/schema+json"),
@@ -198,6 +199,7 @@ async fn pages_are_confined_and_documents_typed() {
                 Some(own.replace("img-src 'self'", "img-src 'self' data:"))
             }
             "/" | "/explore" => Some(PAGE_POLICY.to_owned()),
+            "/embed" => Some(PAGE_POLICY.replace("frame-ancestors 'none'", "frame-ancestors *")),
             _ => None,
         };
         assert_eq!(reply.header("content-security-policy"), policy, "{target}");
@@ -266,7 +268,15 @@ async fn without_data_a_page_says_so_and_what_only_shows_data_is_503() {
         assert_eq!(reply.header("mirror-snapshot"), None, "{target}");
     }
     assert!(page(&server, "/").await.text().contains("no copy of the data yet"));
-    for target in ["/explore", "/explore?state=texas", "/schema/listing.json", "/schema/detail.json", "/llms.txt"] {
+    for target in [
+        "/explore",
+        "/explore?state=texas",
+        "/explore?q=a",
+        "/embed",
+        "/schema/listing.json",
+        "/schema/detail.json",
+        "/llms.txt",
+    ] {
         let reply = server.get(target).await;
         reply.assert_problem(503, &["snapshot"]);
         assert!(reply.the("retry-after").parse::<u32>().unwrap() > 0, "{target}");
@@ -406,6 +416,42 @@ async fn the_explorer_lists_what_the_api_lists() {
     let one = page(&server, "/explore?state=texas").await;
     let other = page(&server, "/explore?utm=1&per_page=7&city=&state=texas&page=1&modified_since=2024-01-01").await;
     assert_eq!(one.etag(), other.etag());
+}
+
+#[tokio::test]
+async fn the_finder_shows_what_the_search_finds_in_any_order() {
+    let (_origin, server) = mirrored(200).await;
+    let hits = |text: &str| -> Vec<(String, f64)> {
+        let found: serde_json::Value = serde_json::from_str(text).unwrap();
+        let name = |hit: &serde_json::Value| hit["listing"]["name"].as_str().unwrap_or("(no name)").to_owned();
+        let all = found["items"].as_array().unwrap().iter();
+        all.map(|hit| (name(hit), hit["listing"]["rating"].as_f64().unwrap_or(-1.0))).collect()
+    };
+    let near = "near=39,-98&radius=20000";
+    let all = hits(server.get(&format!("/search.json?{near}&per_page=100")).await.text());
+    assert_eq!(all.len(), 100);
+    let shown = |text: &str| -> Vec<usize> {
+        let at =
+            |(name, _): &(String, f64)| text.find(&format!(">{}<", name.replace('&', "&amp;"))).unwrap_or(usize::MAX);
+        all[..50].iter().map(at).collect()
+    };
+    let usual = page(&server, &format!("/explore?{near}")).await;
+    assert!(shown(usual.text()).iter().all(|at| *at < usize::MAX), "the nearest are on the first page");
+    assert!(usual.text().contains(" km<"), "with their distances");
+    let best = page(&server, &format!("/explore?{near}&sort=rating&q=")).await;
+    let first = values(best.text(), "href").into_iter().find(|link| link.starts_with("venues/")).unwrap();
+    let id = first.trim_start_matches("venues/");
+    let detail: serde_json::Value =
+        serde_json::from_str(page(&server, &format!("/api/listings/{id}.json")).await.text()).unwrap();
+    let most = all.iter().map(|(_, rating)| *rating).fold(-1.0, f64::max);
+    assert!(detail["rating"].as_f64().unwrap_or(-1.0) >= most, "{first} is not the best");
+    let widget = page(&server, &format!("/embed?{near}")).await;
+    assert!(widget.text().contains("CC BY") && !widget.text().contains("<script"), "{}", widget.text());
+    for (query, named) in [("near=x", "near"), ("bbox=1", "bbox"), ("q=%21", "q")] {
+        for target in ["explore", "embed"] {
+            server.get(&format!("/{target}?{query}")).await.assert_problem(400, &[named]);
+        }
+    }
 }
 
 #[tokio::test]
