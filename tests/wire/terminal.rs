@@ -5,6 +5,7 @@
 mod streams;
 
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,42 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::harness::{PATIENCE, Process, Server, Setup, edit, origin, run, wait_until};
+
+/// Those about origins are in `faults::tls`.
+#[tokio::test]
+async fn the_first_mistakes_of_a_stranger_end_in_what_to_do() {
+    let server = Setup::offline().start().await;
+    let (data, public) = (server.data_dir(), server.public.to_string());
+    let (none, empty) = (Path::new("/dev/null"), tempfile::tempdir().unwrap());
+    let file = empty.path().join("notes.txt");
+    std::fs::write(&file, "no bundle").unwrap();
+    let file = file.to_str().unwrap();
+    let nobody = Setup::offline();
+    let taken = nobody.clone().set("listen", &format!("[\"{public}\"]"));
+    for (setup, words, dir, code, todo) in [
+        (
+            nobody.clone(),
+            &["check", "--set", "orgin.url=https://x.example"][..],
+            empty.path(),
+            64,
+            "did you mean `origin`?",
+        ),
+        (nobody.clone(), &["check", "--set", "origin.timeout=5"], empty.path(), 64, "such as \"10s\""),
+        (nobody.clone(), &["check", "--set", "origin.url"], empty.path(), 64, "such as ttl=5m"),
+        (nobody.clone(), &["server"], empty.path(), 64, "a similar subcommand exists: 'serve'"),
+        (nobody.clone(), &["serve"], none, 1, "data_dir: /dev/null cannot be used (not a directory); set a directory"),
+        (taken, &["serve"], empty.path(), 1, "or set another address or port"),
+        (nobody.clone(), &["serve"], &data, 1, "stop it, or set another data_dir"),
+        (nobody.clone(), &["sync"], empty.path(), 64, "for example --set origin.url="),
+        (nobody.clone(), &["bundle", "verify", file], empty.path(), 1, "`grandstand bundle export` writes bundles"),
+        (nobody.clone(), &["purge", "api/sports.json"], &data, 1, "write for example /api/sports.json"),
+        (nobody.set("admin.listen", "127.0.0.1:1"), &["status"], empty.path(), 1, "start `grandstand serve`, or give"),
+    ] {
+        let (ended, said) = run(&setup.arguments(words, dir)).await;
+        assert!(ended == code && said.contains(todo), "{words:?}: {ended} {said}");
+        assert!(!said.contains("client error") && said.lines().count() < 10, "{words:?}: {said}");
+    }
+}
 
 /// A command on a terminal of its own, and its output.
 struct OnTerminal {
