@@ -60,8 +60,8 @@ pub(crate) enum Unrendered {
     NoSuchAsset(Box<str>),
     /// It shows data, and there is none.
     NoSnapshot,
-    /// The snapshot has no such listing.
-    NoSuchVenue(ListingId),
+    /// The snapshot does not have the listing.
+    UnknownVenue(ListingId),
 }
 
 const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> Kind {
@@ -108,7 +108,7 @@ impl Pages {
             }
             WantedDocument::Venue(id) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
-                let summary = published.dataset.summary(*id).ok_or(Unrendered::NoSuchVenue(*id))?;
+                let summary = published.dataset.summary(*id).ok_or(Unrendered::UnknownVenue(*id))?;
                 return made(HTML, venue::page(self, published, summary, detail));
             }
             WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
