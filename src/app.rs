@@ -93,7 +93,6 @@ pub fn serve(
     let settings = core.settings.clone();
     settings.store(config.clone());
     let dumps = dumps(&settings, &core);
-    let searches = core.store.is_some().then(|| Searches::new(core.current.clone(), settings.clone()));
     let fixed = fixed(&core, dumps.is_some());
     let access = InEffect::new(ArcSwapOption::new(reload::open_access_log(config)?.map(Arc::new)));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
@@ -118,10 +117,7 @@ pub fn serve(
     let reloads = status.reloads.clone();
     let shared = fixed.shared.clone();
     let public = Public {
-        answers: Responder {
-            access: access.clone(),
-            ..responder(config, &core, &fixed, telemetry, (dumps, searches.clone()))
-        },
+        answers: Responder { access: access.clone(), ..responder(config, &core, &fixed, telemetry, dumps) },
         in_flight: in_flight.clone(),
     };
     let public = Arc::new(public);
@@ -176,9 +172,9 @@ pub fn serve(
     }
     systemd.start(sampler.0.clone(), services);
     add_task(&mut server, "history", Some(sampler.run()));
-    add_task(&mut server, "search", searches.map(Searches::run));
     add_task(&mut server, "limit", shared.map(SharedLimit::run));
     replica::keep_current(&mut server, &mut core);
+    add_task(&mut server, "search", core.searches.map(Searches::run));
     add_task(&mut server, "sweep", core.sweeper.map(Sweeper::run));
     add_task(&mut server, "audit", core.auditor.map(Auditor::run));
     add_task(&mut server, "edges", core.learner.map(EdgeLearner::run));
@@ -315,13 +311,7 @@ pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureErro
 }
 
 /// The state that answers clients, without an access log.
-fn responder(
-    config: &Config,
-    core: &Core,
-    fixed: &Fixed,
-    telemetry: Telemetry,
-    (dumps, searches): (Option<Dumps>, Option<Searches>),
-) -> Responder {
+fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, dumps: Option<Dumps>) -> Responder {
     let finder = Finder {
         current: core.current.clone(),
         cache: core.cache.clone(),
@@ -337,7 +327,7 @@ fn responder(
         pages: ArcSwap::from_pointee(reload::pages(config)),
         rendering: Semaphore::new(2),
         kept: core.snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
-        searches,
+        searches: core.searches.clone(),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
         edges: core.snapshots.as_ref().map(|snapshots| snapshots.edges().clone()).unwrap_or_default(),
         clock: core.clock.clone(),

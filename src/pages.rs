@@ -80,8 +80,8 @@ pub(crate) enum Unrendered {
     NoSuchAsset(Box<str>),
     /// It shows data, and there is none.
     NoSnapshot,
-    /// The snapshot has no such listing.
-    NoSuchVenue(ListingId),
+    /// The snapshot does not have the listing.
+    UnknownVenue(ListingId),
 }
 
 const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> Kind {
@@ -127,7 +127,7 @@ impl Pages {
             }
             WantedDocument::Venue(id) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
-                let summary = published.dataset.summary(*id).ok_or(Unrendered::NoSuchVenue(*id))?;
+                let summary = published.dataset.summary(*id).ok_or(Unrendered::UnknownVenue(*id))?;
                 let detail = detail.unwrap_or(&DetailShown::Missing);
                 return made(HTML, venue::page(self, published, summary, detail));
             }

@@ -84,20 +84,17 @@ impl Searches {
 
     async fn follow(&self, published: Arc<Snapshot>) {
         let known = self.0.indexed.load_full().filter(|known| known.published.dataset.id == published.dataset.id);
-        let index = match known {
+        let index = if let Some(known) = known {
             // It was only confirmed.
-            Some(known) => known.index.clone(),
-            None => {
-                let dataset = published.dataset.clone();
-                match blocking(move || SearchIndex::of(&dataset).map_err(std::io::Error::other)).await {
-                    Ok(index) => {
-                        tracing::debug!(snapshot = %published.dataset.id, bytes = index.bytes(), "the search index is there");
-                        Arc::new(index)
-                    }
-                    Err(error) => return tracing::error!(%error, "the search index could not be made"),
-                }
+            known.index.clone()
+        } else {
+            let dataset = published.dataset.clone();
+            match blocking(move || SearchIndex::of(&dataset).map_err(std::io::Error::other)).await {
+                Ok(index) => Arc::new(index),
+                Err(error) => return tracing::error!(%error, "the search index could not be made"),
             }
         };
+        tracing::debug!(snapshot = %published.dataset.id, bytes = index.bytes(), "the search index is there");
         self.0.indexed.store(Some(Arc::new(Indexed { published, index })));
     }
 

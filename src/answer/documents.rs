@@ -175,7 +175,7 @@ impl Finder {
                 Found::Document { document, published }
             }
             Ok(Err(Unrendered::NoSuchAsset(name))) => Problem::unknown_path(&*name).into(),
-            Ok(Err(Unrendered::NoSuchVenue(id))) => Problem::unknown_listing(id.to_string()).into(),
+            Ok(Err(Unrendered::UnknownVenue(id))) => Problem::unknown_listing(id.to_string()).into(),
             Ok(Err(Unrendered::NoSnapshot)) => {
                 let (why, retry_after) = match &self.details {
                     Some(_) => ("There is no snapshot yet", NO_SNAPSHOT_FOR),

@@ -27,6 +27,7 @@ use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task::Mirror;
 use crate::proxy::{Proxy, ProxyConfig};
+use crate::search::Searches;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::{ORIGIN, Policy, Snapshots, SnapshotsError, follow};
@@ -60,6 +61,8 @@ pub struct Core {
     pub clock: Clock,
     /// Details; `None` in shield use.
     pub details: Option<Details>,
+    /// Searches; `None` in shield use.
+    pub(crate) searches: Option<Searches>,
     /// The way to the origin; `None` offline.
     pub origin: Option<Origin>,
     /// Commands to the mirror.
@@ -118,6 +121,7 @@ impl Core {
             rewrite,
             clock,
             details: None,
+            searches: None,
             origin,
             commands: Commands::default(),
             mirror: None,
@@ -194,6 +198,7 @@ impl Core {
             self.mirror = Some(Mirror::new(shared, snapshots, evidence));
         }
         self.details = Some(details);
+        self.searches = Some(Searches::new(self.current.clone(), self.settings.clone()));
         self.follower = replica::follower(config, self)?;
         Ok(())
     }

@@ -164,16 +164,15 @@ pub(super) fn recognise<'a>(value: &mut Value<'a>, found: &mut Recognised<'a>) {
     match value {
         Value::Object(fields) => {
             for (key, mut value) in std::mem::take(fields) {
-                match Topic::of(&key).filter(|_| !value.is_empty()) {
-                    Some(topic) => found.push((topic, value)),
-                    None => {
-                        let was_empty = value.is_empty();
-                        recognise(&mut value, found);
-                        // Nothing is left of an object that held only what was recognised.
-                        if was_empty || !value.is_empty() {
-                            fields.push((key, value));
-                        }
-                    }
+                let was_empty = value.is_empty();
+                if let Some(topic) = Topic::of(&key).filter(|_| !was_empty) {
+                    found.push((topic, value));
+                    continue;
+                }
+                recognise(&mut value, found);
+                // Nothing is left of an object that held only what was recognised.
+                if was_empty || !value.is_empty() {
+                    fields.push((key, value));
                 }
             }
         }

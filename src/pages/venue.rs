@@ -3,11 +3,14 @@
 //! Images are links, because pages load nothing from other hosts. Text of the data is escaped, and only `http` and `https`
 //! addresses become links. Callers: [`super::Pages::venue`].
 
+use std::fmt::Write as _;
+
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Map, json};
 
 use crate::api::listing::{Summary, Venue};
 use crate::api::taxonomy::TaxonomyKind;
+use crate::semantics::excerpt;
 use crate::snapshot::pointer::Snapshot;
 
 use super::Pages;
@@ -183,8 +186,8 @@ fn contact(shown: &VenueFacts<'_>) -> Markup {
 /// "4.5 of 12 reviews", as the detail spells it, else the summary.
 fn rating(shown: &VenueFacts<'_>) -> Option<String> {
     let number = |topic| {
-        let values = of(&shown.recognised, topic);
-        values.filter_map(|value| value.scalar().or_else(|| value.field(&["ratingvalue", "value", "rating"]))).next()
+        let mut values = of(&shown.recognised, topic);
+        values.find_map(|value| value.scalar().or_else(|| value.field(&["ratingvalue", "value", "rating"])))
     };
     let count = |value: &Value<'_>| value.field(&["reviewcount", "ratingcount", "count"]).map(str::to_owned);
     let counted = of(&shown.recognised, Topic::Rating).find_map(count);
@@ -313,7 +316,7 @@ fn linked(text: &str) -> Markup {
 
 /// The start of a text, cut between two letters.
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MOST_OF_A_TEXT)]
+    excerpt::start(text, MOST_OF_A_TEXT)
 }
 
 fn host(address: &str) -> String {
@@ -371,7 +374,10 @@ fn linked_data(name: &str, shown: &VenueFacts<'_>, facts: &PageFacts<'_>) -> Str
     let mut safe = String::new();
     for letter in serde_json::Value::Object(data).to_string().chars() {
         match letter {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => safe.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                // Writing to a String cannot fail.
+                let _ = write!(safe, "\\u{:04x}", u32::from(letter));
+            }
             other => safe.push(other),
         }
     }

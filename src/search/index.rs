@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use crate::api::folding::{each_word, folded};
 use crate::api::listing::Venue;
 use crate::api::query::search::{Near, Point, SearchQuery};
+use crate::semantics::excerpt;
 use crate::snapshot::dataset::{Dataset, Unselected};
 
 use super::places::{Center, NO_MATCH, Places, around};
@@ -220,7 +221,7 @@ fn each_match(ranks: &[u8], mut see: impl FnMut(u32, u8)) {
 
 /// The start of a field, cut between two letters.
 fn start_of(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MOST_OF_A_FIELD)]
+    excerpt::start(text, MOST_OF_A_FIELD)
 }
 
 #[cfg(test)]

@@ -30,11 +30,11 @@ impl Places {
     pub(super) fn keep_within(&self, bounds: &Bounds, ranks: &mut [u8]) {
         let Bounds { south_west, north_east } = bounds;
         let crosses = south_west.lng > north_east.lng;
+        let latitudes = south_west.lat..=north_east.lat;
         for (point, rank) in self.0.iter().zip(ranks) {
             let (after_west, before_east) = (point.lng >= south_west.lng, point.lng <= north_east.lng);
-            let beside = if crosses { after_west | before_east } else { after_west & before_east };
-            let inside = beside & (point.lat >= south_west.lat) & (point.lat <= north_east.lat);
-            *rank |= if inside { 0 } else { NO_MATCH };
+            let beside = if crosses { after_west || before_east } else { after_west && before_east };
+            *rank |= if beside && latitudes.contains(&point.lat) { 0 } else { NO_MATCH };
         }
     }
 

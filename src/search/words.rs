@@ -50,15 +50,13 @@ pub(super) struct WordCollector {
 impl WordCollector {
     /// Adds a word of the listing that comes next.
     pub(super) fn add(&mut self, word: &str, in_name: bool) {
-        let number = match self.numbers.get(word) {
-            Some(number) => *number,
-            None => {
-                // Checked at the end.
-                let number = self.numbers.len() as u32;
-                self.numbers.insert(word.into(), number);
-                number
-            }
-        };
+        let known = self.numbers.get(word).copied();
+        let number = known.unwrap_or_else(|| {
+            // Checked at the end.
+            let number = self.numbers.len() as u32;
+            self.numbers.insert(word.into(), number);
+            number
+        });
         self.tokens.push(number << 1 | u32::from(!in_name));
     }
 

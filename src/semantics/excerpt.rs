@@ -16,11 +16,16 @@ const REST: char = '…';
 /// Cuts a long text between two characters and adds `…`; the result has at most [`MOST_BYTES`].
 pub(crate) fn cut(text: &mut String) {
     if text.len() > MOST_BYTES {
-        let end = (0..=MOST_BYTES - REST.len_utf8()).rev().find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or_default());
+        text.truncate(start(text, MOST_BYTES - REST.len_utf8()).len());
         text.push(REST);
         text.shrink_to_fit();
     }
+}
+
+/// At most `most` bytes of a text, cut between two characters.
+pub(crate) fn start(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
 }
 
 /// The first `most` characters of a text, and `…` for the rest.

@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::clock::WallTime;
 use crate::semantics::caching::ResponseDirectives;
-use crate::semantics::excerpt::Excerpt;
+use crate::semantics::excerpt::{self, Excerpt};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Trail;
 
@@ -356,8 +356,7 @@ impl AskError {
     pub(super) fn shortened(mut self) -> Self {
         const LONGEST: usize = 200;
         if let Some(path) = self.asked_mut().filter(|path| path.len() > LONGEST) {
-            let end = (0..=LONGEST).rev().find(|end| path.is_char_boundary(*end));
-            path.truncate(end.unwrap_or_default());
+            path.truncate(excerpt::start(path, LONGEST).len());
             path.push('\u{2026}');
             path.shrink_to_fit();
         }
