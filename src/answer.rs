@@ -124,7 +124,7 @@ impl Responder {
         let asked = |coding| {
             let pages = Some(ErrorPages::of(&self.finder, view.target));
             let asked = Asked::of(view.method, view.headers, limit, self.clock.now());
-            Asked { conditional, passes, coding, pages, ..asked }
+            Asked { coding, conditional, passes, pages, ..asked }
         };
         let plain = || asked(Coding::Identity);
         let constant_headers = || self.constant_headers.load();

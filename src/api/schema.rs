@@ -171,7 +171,9 @@ mod tests {
 
     fn shape(values: &[Value]) -> Shape {
         let mut shape = Shape::default();
-        values.iter().for_each(|value| shape.note(value));
+        for value in values {
+            shape.note(value);
+        }
         shape
     }
 

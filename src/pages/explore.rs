@@ -176,7 +176,7 @@ fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
     };
     let search = &shown.query.search;
     if let Some(words) = &search.text {
-        text.push_str(&format!(" for \u{201c}{words}\u{201d}"));
+        text.extend([" for \u{201c}", words, "\u{201d}"]);
     }
     if search.near.is_some() {
         text.push_str(" near the place");

@@ -65,12 +65,15 @@ impl Seen {
 /// The shapes of the last snapshot.
 #[derive(Default)]
 pub(super) struct Shapes {
-    listings: Mutex<Option<(String, Arc<Seen>)>>,
-    details: Mutex<Option<((String, u64), Arc<Seen>)>>,
+    listings: Last<String>,
+    details: Last<(String, u64)>,
 }
 
+/// The last shape, and what it was made of.
+type Last<K> = Mutex<Option<(K, Arc<Seen>)>>;
+
 /// What `last` has for this key, else what `read` makes. Concurrent callers wait.
-fn kept<K: PartialEq>(last: &Mutex<Option<(K, Arc<Seen>)>>, key: K, read: impl FnOnce() -> Seen) -> Arc<Seen> {
+fn kept<K: PartialEq>(last: &Last<K>, key: K, read: impl FnOnce() -> Seen) -> Arc<Seen> {
     let mut last = last.lock();
     if let Some((_, seen)) = last.as_ref().filter(|(known, _)| *known == key) {
         return seen.clone();
@@ -231,7 +234,9 @@ mod tests {
 
     fn seen(values: &[Value]) -> Seen {
         let mut shape = Shape::default();
-        values.iter().for_each(|value| shape.note(value));
+        for value in values {
+            shape.note(value);
+        }
         Seen { shape, of: values.len() }
     }
 

@@ -268,9 +268,10 @@ impl Http1<'_, '_> {
                     None => break,
                 };
                 bytes += piece.len();
-                let (size, end) = match in_chunks {
-                    true => (format!("{:x}\r\n", piece.len()), &b"\r\n"[..]),
-                    false => (String::new(), &b""[..]),
+                let (size, end) = if in_chunks {
+                    (format!("{:x}\r\n", piece.len()), &b"\r\n"[..])
+                } else {
+                    (String::new(), &b""[..])
                 };
                 let mut parts = [head, size.as_bytes(), &piece, end].map(IoSlice::new);
                 send(self.timer.as_mut(), stream, &mut parts).await?;

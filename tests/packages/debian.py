@@ -6,7 +6,7 @@
 It takes a program that is built already: packing does not depend on how it was built. At first systemd does not run in the
 root, so the script is the service manager: it runs the command of the unit as the unit's user, waits for READY=1, reloads and
 stops. Then systemd-nspawn boots the root, and systemd does all of it again, under load (`booted.py`).
-Needs root, debootstrap and cargo-deb, for the second half systemd-nspawn. Exit code 69: something is missing, and nothing
+Needs root, debootstrap, cargo-deb and cargo-cyclonedx, for the second half systemd-nspawn. Exit code 69: something is missing, and nothing
 was checked.
 """
 
@@ -31,20 +31,8 @@ CONFIG = "etc/grandstand/grandstand.toml"
 
 def build(binary, work, revision):
     """Packs the program, its manual pages and its completions; the path of the package."""
-    target = work / "target"
-    extras = target / "release" / "package"
-    extras.mkdir(parents=True, exist_ok=True)
-    shutil.copy(binary, target / "release" / "grandstand")
-    run(binary, "man", extras / "man")
-    run("gzip", "--force", "--best", "--no-name", *(extras / "man").glob("*.1"))
-    for shell, name in [("bash", "grandstand.bash"), ("zsh", "_grandstand"), ("fish", "grandstand.fish")]:
-        (extras / name).write_text(output(binary, "completions", shell))
-    version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
-    package = work / f"grandstand_{version}-{revision}.deb"
-    # `--no-strip`: a program with debug information takes long to strip.
-    run("cargo", "deb", "--no-build", "--no-strip", "--fast", "--deb-version", f"{version}-{revision}", "--output", package,
-        cwd=ROOT, env={**os.environ, "CARGO_TARGET_DIR": str(target)})
-    return package
+    run(ROOT / "config/release/build.sh", "--binary", binary, "--revision", revision, work)
+    return next(work.glob(f"grandstand_*-{revision}_*.deb"))
 
 
 class Root:
