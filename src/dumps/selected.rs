@@ -26,7 +26,7 @@ const MOST_DETAILS: usize = 64;
 /// A download keeps a replaced snapshot in memory for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The slugs that listings must have, by [`TaxonomyKind::index`].
+/// The slugs that listings must have, by [`TaxonomyKind::index`](crate::api::taxonomy::TaxonomyKind::index).
 pub(crate) type Slugs = [Option<Box<str>>; 3];
 
 /// Why nothing is selected.

@@ -1,7 +1,7 @@
 //! A venue for people: where it is, when it is open, how to reach it, and every other field that the origin sends.
 //!
 //! Images are links, because pages load nothing from other hosts. Text of the data is escaped, and only `http` and `https`
-//! addresses become links. Callers: [`super::Pages::venue`].
+//! addresses become links. Callers: [`super::Pages::render`].
 
 use std::fmt::Write as _;
 
