@@ -13,6 +13,7 @@ mod render;
 pub mod write;
 
 use std::net::IpAddr;
+use std::pin::pin;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -28,6 +29,7 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
+use crate::tasks::at_once;
 use crate::telemetry::access::{Field, InEffect, Line};
 use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
@@ -99,7 +101,7 @@ pub(crate) struct RequestInfo {
 impl Responder {
     /// Decides on a request, and makes the answer if the origin does not.
     pub(crate) async fn respond(&self, view: &View<'_>) -> Decided {
-        let began = self.clock.now_mono();
+        let (began, mut now) = self.clock.read();
         let asked = {
             let rules = self.rules.load();
             match &rules.shared {
@@ -115,18 +117,18 @@ impl Responder {
                     Some((client, wish)) => Some(Box::pin(shared.decide(client, wish)).await),
                     None => None,
                 };
+                now = self.clock.now();
                 admit::admit_by(view, &self.rules.load(), began, decided)
             }
         };
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut info = RequestInfo { route, client, peer: view.peer, began, id: None };
-        let asked = |coding| {
+        let asked = |coding, now| {
             let pages = Some(ErrorPages::of(&self.finder, view.target));
-            let asked = Asked::of(view.method, view.headers, limit, self.clock.now());
-            Asked { coding, conditional, passes, pages, ..asked }
+            Asked { coding, conditional, passes, pages, ..Asked::of(view.method, view.headers, limit, now) }
         };
-        let plain = || asked(Coding::Identity);
+        let plain = || asked(Coding::Identity, now);
         let constant_headers = || self.constant_headers.load();
         let mut answer = match admission {
             Admission::Preflight(methods) => constant_headers().preflight(plain(), methods),
@@ -141,13 +143,20 @@ impl Responder {
                 },
                 Target::Moved(to) => documents::moved(plain(), to),
                 Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
-                Target::Dump(kind, slugs) => match self.dump(asked(coding), kind, slugs).await {
+                Target::Dump(kind, slugs) => match self.dump(asked(coding, now), kind, slugs).await {
                     Ok(answer) => answer,
-                    Err((problem, retry_after)) => constant_headers().problem(asked(coding), &problem, retry_after),
+                    Err((problem, retry_after)) => {
+                        constant_headers().problem(asked(coding, self.clock.now()), &problem, retry_after)
+                    }
                 },
                 target => {
-                    let found = self.finder.find(target, coding, Caller { address: client, trail }).await;
-                    self.compose(asked(coding), found)
+                    let mut finding = pin!(self.finder.find(target, coding, Caller { address: client, trail }));
+                    if let Some(found) = at_once(&mut finding).await {
+                        self.compose(asked(coding, now), found)
+                    } else {
+                        let found = finding.await;
+                        self.compose(asked(coding, self.clock.now()), found)
+                    }
                 }
             },
         };

@@ -34,8 +34,8 @@
 //! another crate, `tests/origin`, which the program does not link.
 //!
 //! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From
-//! pingora come the services, and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin go over hyper;
-//! [`upstream::wire`] says why.
+//! pingora come the services, TLS, and HTTP/1 towards clients; HTTP/2 towards clients is that of the crate `h2`. Requests
+//! to the origin go over hyper; [`upstream::wire`] says why.
 //!
 //! # Where to look
 //!

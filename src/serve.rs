@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
 use http::Version;
 use http::header::EXPECT;
 use pingora::http::RequestHeader;
@@ -35,9 +36,8 @@ use crate::semantics::caching::end_to_end;
 use crate::semantics::framing::MOST_INTERIM;
 use crate::upstream::wire::Interim;
 
-use connection::READ_TIMEOUT;
 use connections::InFlight;
-use write::{Broken, head, in_time};
+use write::{Broken, in_time};
 
 /// The public listener's state.
 pub(crate) struct Public {
@@ -68,24 +68,16 @@ impl Public {
     /// When the connection must be closed.
     async fn pass_through(
         &self,
-        session: &mut ServerSession,
+        mut incoming: Incoming<'_>,
         proxy: &Proxy,
         target: Bytes,
         limit: Decision,
         info: &mut RequestInfo,
     ) -> Result<Answer, Broken> {
-        session.set_read_timeout(Some(READ_TIMEOUT));
-        session.set_total_drain_timeout(Some(READ_TIMEOUT));
-        let request = session.req_header();
+        let request = incoming.head();
         let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
-        let body = if session.is_body_empty() {
-            Bytes::new()
-        } else {
-            match tokio::time::timeout(BODY_DEADLINE, body(session)).await {
-                Ok(body) => body?,
-                Err(_elapsed) => return Err(Broken),
-            }
-        };
+        let Ok(body) = tokio::time::timeout(BODY_DEADLINE, incoming.body()).await else { return Err(Broken) };
+        let body = body?;
         let client = info.client;
         let question = Question {
             method: method.clone(),
@@ -103,42 +95,74 @@ impl Public {
         let passed = loop {
             tokio::select! {
                 biased;
-                Some(interim) = told.recv() => interim_answer(session, version, interim).await?,
+                Some(interim) = told.recv() => incoming.tell(interim).await?,
                 passed = &mut asking => break passed,
             }
         };
         // The last of them may have come together with the answer.
         while let Ok(interim) = told.try_recv() {
-            interim_answer(session, version, interim).await?;
+            incoming.tell(interim).await?;
         }
         Ok(self.answers.passed((&method, &fields), limit, info, proxy, passed))
     }
 }
 
-/// An interim answer, for HTTP/1.1 clients only (pingora sends none over HTTP/2).
-async fn interim_answer(
-    session: &mut ServerSession,
-    version: Version,
-    (status, fields): Interim,
-) -> Result<(), Broken> {
-    if version == Version::HTTP_11 && status != http::StatusCode::CONTINUE {
-        let fields = end_to_end(&fields, false);
-        in_time(None, session.write_response_header(Box::new(head(status, fields)))).await?;
-    }
-    Ok(())
+/// A request whose body is read.
+enum Incoming<'a> {
+    Http1(&'a mut ServerSession),
+    Http2(&'a RequestHeader, &'a mut RecvStream),
 }
 
-/// The whole body of a request, whose announced length is within bounds.
-async fn body(session: &mut ServerSession) -> Result<Bytes, Broken> {
-    if session.req_header().headers.contains_key(EXPECT) {
-        in_time(None, session.write_continue_response()).await?;
-    }
-    let mut body = BytesMut::new();
-    while let Some(piece) = session.read_request_body().await? {
-        if (body.len() + piece.len()) as u64 > MAX_REQUEST_BODY {
-            return Err(Broken);
+impl Incoming<'_> {
+    fn head(&self) -> &RequestHeader {
+        match self {
+            Self::Http1(session) => session.req_header(),
+            Self::Http2(head, _) => head,
         }
-        body.extend_from_slice(&piece);
     }
-    Ok(body.freeze())
+
+    /// The whole body, whose announced length is within bounds.
+    async fn body(&mut self) -> Result<Bytes, Broken> {
+        if let Self::Http1(session) = self
+            && !session.is_body_empty()
+            && session.req_header().headers.contains_key(EXPECT)
+        {
+            in_time(None, session.write_continue_response()).await?;
+        }
+        let mut body = BytesMut::new();
+        while let Some(piece) = self.next().await? {
+            if (body.len() + piece.len()) as u64 > MAX_REQUEST_BODY {
+                return Err(Broken);
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.freeze())
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
+        match self {
+            Self::Http1(session) => Ok(session.read_request_body().await?),
+            Self::Http2(_, stream) => {
+                let piece = stream.data().await.transpose()?;
+                if let Some(piece) = &piece {
+                    stream.flow_control().release_capacity(piece.len())?;
+                }
+                Ok(piece)
+            }
+        }
+    }
+
+    /// Sends an interim answer; to HTTP/1.1 clients only.
+    async fn tell(&mut self, (status, fields): Interim) -> Result<(), Broken> {
+        if let Self::Http1(session) = self
+            && session.req_header().version == Version::HTTP_11
+            && status != http::StatusCode::CONTINUE
+        {
+            // The fields are moved: setting them one by one would allocate each name.
+            let (mut parts, ()) = http::Response::new(()).into_parts();
+            (parts.status, parts.headers) = (status, end_to_end(&fields, false));
+            in_time(None, session.write_response_header(Box::new(parts.into()))).await?;
+        }
+        Ok(())
+    }
 }

@@ -1,8 +1,12 @@
-//! Work that others wait for: on a thread that may block, or once for all who ask for the same.
+//! Work that others wait for: on a thread that may block, or once for all who ask for the same; or that is done at once.
 //!
 //! Callers: every room that reads the disk, computes for long, or shares a fetch.
 
 pub(crate) mod single_flight;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 
 /// The work ended without a result: it panicked, or the program ends.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +17,15 @@ impl From<Aborted> for std::io::Error {
     fn from(aborted: Aborted) -> Self {
         Self::other(aborted)
     }
+}
+
+/// The result of `work`, if it is there without waiting. Otherwise the caller may go on waiting for it.
+pub(crate) async fn at_once<F: Future + Unpin>(work: &mut F) -> Option<F::Output> {
+    poll_fn(|cx| match Pin::new(&mut *work).poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Runs work to its end on a thread that may block, even if the caller leaves.

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{DATE, HeaderMap, HeaderValue};
 
 use crate::clock::WallTime;
 
@@ -37,7 +37,7 @@ impl ConstantHeaders {
         end(out, answer.now, persistence);
     }
 
-    /// The fields of an answer as HTTP/2 code takes them; it adds `Date`.
+    /// The fields of an answer as HTTP/2 code takes them.
     pub fn http2(&self, answer: &Answer) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(ROOM);
         map.extend(self.block(answer.shape).map.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -66,6 +66,7 @@ impl ConstantHeaders {
             }
             start = end;
         }
+        with_date(answer.now, |date| drop(map.insert(DATE, date.clone())));
         map
     }
 }
@@ -121,9 +122,20 @@ pub(crate) fn http1(status: StatusCode, fields: &Fields, now: WallTime, persiste
     out
 }
 
-thread_local! {
-    /// The latest second for which a thread has sent `Date`, and the line.
-    static DATE: RefCell<(Option<i64>, String)> = const { RefCell::new((None, String::new())) };
+/// Gives `put` the value of `Date`, which is written out once a second. Without an HTTP-date there is no `Date` (RFC 9110
+/// §6.6.1).
+fn with_date(now: WallTime, put: impl FnOnce(&HeaderValue)) {
+    thread_local! {
+        static LATEST: RefCell<(Option<i64>, Option<HeaderValue>)> = const { RefCell::new((None, None)) };
+    }
+    LATEST.with_borrow_mut(|(second, date)| {
+        if *second != Some(now.as_seconds()) {
+            (*second, *date) = (Some(now.as_seconds()), now.http_date().and_then(|date| date.try_into().ok()));
+        }
+        if let Some(date) = date {
+            put(date);
+        }
+    });
 }
 
 fn begin(out: &mut Vec<u8>, status: StatusCode) {
@@ -143,13 +155,10 @@ fn begin(out: &mut Vec<u8>, status: StatusCode) {
 }
 
 fn end(out: &mut Vec<u8>, now: WallTime, persistence: Persistence) {
-    // Written out once a second. Without a time that can be said there is no `Date` (RFC 9110 §6.6.1).
-    DATE.with_borrow_mut(|(second, line)| {
-        if *second != Some(now.as_seconds()) {
-            *second = Some(now.as_seconds());
-            *line = now.http_date().map(|date| format!("Date: {date}\r\n")).unwrap_or_default();
-        }
-        out.extend_from_slice(line.as_bytes());
+    with_date(now, |date| {
+        out.extend_from_slice(b"Date: ");
+        out.extend_from_slice(date.as_bytes());
+        out.extend_from_slice(b"\r\n");
     });
     out.extend_from_slice(match persistence {
         Persistence::KeepAlive => b"Connection: keep-alive\r\n\r\n",
@@ -194,9 +203,13 @@ mod tests {
         let lines: BTreeSet<String> =
             lines.strip_suffix(ours).unwrap().lines().map(|line| line.replacen(": ", "=", 1).to_lowercase()).collect();
         let map = constant_headers.http2(&answer);
-        let fields = map.iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap()).to_lowercase());
+        assert_eq!(map.get(DATE).unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        let fields = map
+            .iter()
+            .filter(|(name, _)| *name != DATE)
+            .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()).to_lowercase());
         assert_eq!(fields.collect::<BTreeSet<String>>(), lines);
-        assert!(map.len() == lines.len() && lines.contains("x-request-id=an-id"), "{lines:?}");
+        assert!(map.len() == lines.len() + 1 && lines.contains("x-request-id=an-id"), "{lines:?}");
         for (name, value) in &map {
             assert_eq!(value.is_sensitive(), matches!(name.as_str(), "ratelimit" | "x-request-id"), "{name}");
         }

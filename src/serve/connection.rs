@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::StreamExt as _;
 use http::Version;
 use pingora::ErrorType;
 use pingora::protocols::Stream;
@@ -26,11 +26,12 @@ use crate::answer::Decided;
 use crate::answer::compose::{Body, Rest};
 use crate::answer::write::Persistence;
 use crate::semantics::problem::Problem;
+use crate::tasks::at_once;
 
 use super::connections::Connection;
 use super::request_head::{HeadBounds, Unread};
 use super::write::{Broken, PIECE, WRITE_TIMEOUT};
-use super::{Public, request_head, view, write};
+use super::{Incoming, Public, request_head, view, write};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -192,8 +193,11 @@ impl Http1<'_, '_> {
         let (mut answer, info) = match answers.respond(&view(session.req_header(), self.peer, has_body)).await {
             Decided::Answered { answer, info } => (answer, info),
             Decided::Passes { proxy, target, mut info, limit } => {
+                session.set_read_timeout(Some(READ_TIMEOUT));
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
-                let passed = self.public.pass_through(&mut session, &proxy, target, limit, &mut info);
+                session.set_total_drain_timeout(Some(READ_TIMEOUT));
+                let incoming = Incoming::Http1(&mut session);
+                let passed = self.public.pass_through(incoming, &proxy, target, limit, &mut info);
                 (Box::pin(passed).await?, info)
             }
         };
@@ -249,14 +253,13 @@ impl Http1<'_, '_> {
             let mut head = &self.buffer[..];
             loop {
                 let mut next = rest.next();
-                let piece = match poll_fn(|cx| Poll::Ready(next.poll_unpin(cx))).await {
-                    Poll::Ready(piece) => piece,
+                let piece = if let Some(piece) = at_once(&mut next).await {
+                    piece
+                } else {
                     // The head does not wait for the body.
-                    Poll::Pending => {
-                        send(self.timer.as_mut(), stream, &mut [IoSlice::new(head)]).await?;
-                        head = &[];
-                        next.await
-                    }
+                    send(self.timer.as_mut(), stream, &mut [IoSlice::new(head)]).await?;
+                    head = &[];
+                    next.await
                 };
                 let piece = match piece {
                     Some(Ok(piece)) if piece.is_empty() => continue,

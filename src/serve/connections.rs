@@ -385,9 +385,16 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let seat = &self.0.seat;
-        // In front of the count: with the last stream the connection is idle from then on.
-        seat.since.store(self.0.connections.0.nanoseconds(Instant::now()), Ordering::Release);
-        seat.busy.fetch_sub(1, Ordering::AcqRel);
+        // In front of the count: with the last stream the connection is idle from then on. Of two that seem not to be the
+        // last, one may be.
+        let note = || seat.since.store(self.0.connections.0.nanoseconds(Instant::now()), Ordering::Release);
+        let seems_last = seat.busy.load(Ordering::Acquire) == 1;
+        if seems_last {
+            note();
+        }
+        if seat.busy.fetch_sub(1, Ordering::AcqRel) == 1 && !seems_last {
+            note();
+        }
     }
 }
 
@@ -435,8 +442,11 @@ impl UnreadRoom {
     pub(super) async fn enter(&self) -> Unread {
         let mut parts = [None, None];
         for (part, room) in parts.iter_mut().zip([&self.connection, &self.household.0]) {
-            // Never closed.
-            *part = room.clone().acquire_many_owned(units(EXPECTED) as u32).await.ok();
+            // Cheaper than to wait for nothing. Never closed.
+            *part = match room.clone().try_acquire_many_owned(units(EXPECTED) as u32) {
+                Ok(room) => Some(room),
+                Err(_) => room.clone().acquire_many_owned(units(EXPECTED) as u32).await.ok(),
+            };
         }
         Unread(parts)
     }

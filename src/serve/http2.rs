@@ -1,25 +1,29 @@
 //! One HTTP/2 connection. The loop that accepts its streams also gives the answers that are ready, and sends them
 //! together.
 //!
-//! Pingora splits the connection into streams and checks their heads. A stream whose answer must wait goes on in a task
-//! of its own. How long a client may take to read its answers: [`super::write`] says it for each stream, and [`outbox`]
-//! for the connection. Callers: [`super::gate`].
+//! The `h2` crate, which pingora brings, splits the connection into streams. Pingora's session is not between: it would
+//! copy the head of each answer. A stream whose answer must wait goes on in a task of its own. How long a client may take
+//! to read its answers: [`super::write`] says it for each stream, and [`outbox`] for the connection. Callers:
+//! [`super::gate`].
 
 mod outbox;
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server;
-use pingora::protocols::http::v2::server::{H2Accept, H2Options, HttpSession};
-use pingora::protocols::{Digest, Stream};
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{Request, Response, StatusCode};
+use pingora::http::RequestHeader;
+use pingora::protocols::Stream;
+use pingora::protocols::http::authority::{RawTargetAuthority, raw_target_authority, validate_request_authority};
+use pingora::protocols::http::v2::write_body;
 use pingora::server::ShutdownWatch;
 use tokio::sync::futures::Notified;
 use tokio::sync::watch;
@@ -27,12 +31,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::compose::{Answer, Body};
 use crate::answer::{Decided, RequestInfo};
-use crate::clock;
+use crate::tasks::at_once;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, peer_of};
 use super::connections::{Connection, Unread, carried};
-use super::write::{Broken, PIECE, STREAMS, enter, head, in_time, pieces};
-use super::{Public, connections, view};
+use super::write::{Broken, PIECE, STREAMS, enter, in_time, pieces};
+use super::{Incoming, Public, connections, view};
 use outbox::Outbox;
 
 /// How long a connection that was told to leave may take to finish its streams. When the server stops, this limit does
@@ -59,7 +63,7 @@ pub(super) async fn serve(
     let mut shutdown = shutdown.clone();
     let (stop, stopping) = watch::channel(*shutdown.borrow());
     let peer = peer_of(&stream);
-    let answers = |session, works| answer(public.clone(), session, peer, works);
+    let answers = |exchange, works| answer(public.clone(), exchange, peer, works);
     let mut serving = pin!(streams(
         Outbox::new(stream, begun, admitted, &public.in_flight),
         options(public),
@@ -86,13 +90,12 @@ pub(super) async fn serve(
 /// connection has been idle for too long.
 async fn streams<A: Future<Output = ()> + Send + 'static>(
     outbox: Outbox,
-    options: H2Options,
+    options: Builder,
     admitted: &Arc<Connection>,
     mut stopping: watch::Receiver<bool>,
-    answers: impl Fn(HttpSession, connections::Stream) -> A,
+    answers: impl Fn(Exchange, connections::Stream) -> A,
 ) {
-    let handshake = server::handshake(Box::new(outbox.clone()), Some(options));
-    let mut connection = match timeout(HEAD_DEADLINE, handshake).await {
+    let mut connection = match timeout(HEAD_DEADLINE, options.handshake(outbox.clone())).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!(%error, "a connection does not speak HTTP/2");
@@ -103,31 +106,35 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
             return;
         }
     };
-    // pingora asks the digest for the peer's address. We know it already, so an empty digest is enough.
-    let digest = Arc::new(Digest::default());
     let mut told_to_stop = pin!(stopping.changed());
     let (mut stops, mut malformed) = (false, 0);
+    // Streams that come together count as one: the time is read once when the connection is idle again.
+    let mut batch = None;
     let mut idle = pin!(sleep(KEEPALIVE));
     loop {
         tokio::select! {
             biased;
-            accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => match accepted {
-                Ok(Some(H2Accept::Session(session))) => begin(session, admitted, &answers).await,
-                Ok(Some(H2Accept::Rejected)) => {
+            accepted = connection.accept() => match accepted {
+                Some(Ok((request, respond))) => {
+                    batch.get_or_insert_with(|| admitted.stream());
+                    if let Some(exchange) = Exchange::checked(request, respond) {
+                        begin(exchange, admitted, &answers).await;
+                        continue;
+                    }
                     malformed += 1;
                     if malformed >= MALFORMED {
                         tracing::debug!("a connection was closed: too many of its requests were malformed");
                         return;
                     }
                 }
-                Ok(None) => return,
-                Err(error) => {
+                None => return,
+                Some(Err(error)) => {
                     tracing::debug!(%error, "a connection failed");
                     return;
                 }
             },
             // No more streams are ready: what was answered is sent.
-            error = outbox.send() => {
+            error = async { drop(batch.take()); outbox.send().await } => {
                 tracing::debug!(%error, "a connection failed");
                 return;
             }
@@ -150,8 +157,8 @@ fn next_look(since: Option<Instant>, now: Instant) -> Option<Instant> {
     (next > now).then_some(next)
 }
 
-fn options(public: &Public) -> H2Options {
-    let mut options = server::default_h2_options();
+fn options(public: &Public) -> Builder {
+    let mut options = Builder::new();
     options.max_concurrent_streams(STREAMS);
     options.max_send_buffer_size(PIECE);
     // A slightly too large header gets our own answer.
@@ -160,39 +167,102 @@ fn options(public: &Public) -> H2Options {
     options
 }
 
+/// A request on a stream, and the way back.
+struct Exchange {
+    request: RequestHeader,
+    body: RecvStream,
+    respond: SendResponse<Bytes>,
+}
+
+impl Exchange {
+    /// Checks that a request has one reading, as pingora's session does. `None`: it has not, and its stream is reset or
+    /// answered.
+    fn checked(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) -> Option<Self> {
+        let (parts, body) = request.into_parts();
+        let request = RequestHeader::from(parts);
+        let (target, fields) = (request.raw_path(), &request.headers);
+        // RFC 9113 §8.1.1, §8.2.2: such bytes and fields would frame another request over HTTP/1.
+        if target.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r' | b' '))
+            || fields.contains_key(TRANSFER_ENCODING)
+            || fields.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
+        {
+            respond.send_reset(Reason::PROTOCOL_ERROR);
+            return None;
+        }
+        // RFC 9113 §8.3.1.
+        let has_authority = request.uri.authority().is_some() || fields.contains_key(HOST);
+        let is_absolute = !matches!(raw_target_authority(target), RawTargetAuthority::None);
+        if !has_authority || is_absolute || validate_request_authority(&request).is_err() {
+            let mut response = Response::new(());
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            // The client may have reset the stream.
+            let _sent = respond.send_response(response, true);
+            return None;
+        }
+        Some(Self { request, body, respond })
+    }
+
+    /// Hands the head of an answer to the HTTP/2 code.
+    fn begin(&mut self, public: &Public, answer: &Answer, ends: bool) -> Result<SendStream<Bytes>, Broken> {
+        let mut response = Response::new(());
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = public.answers.constant_headers.load().http2(answer);
+        Ok(self.respond.send_response(response, ends)?)
+    }
+
+    /// Sends an answer that is complete, and records it.
+    async fn send(
+        &mut self,
+        public: &Public,
+        info: RequestInfo,
+        mut answer: Answer,
+        room: Option<Unread>,
+        admitted: &Connection,
+    ) -> Result<(), Broken> {
+        let body = if let Body::Whole(body) = std::mem::take(&mut answer.body) { Some(body) } else { None };
+        let bytes = body.as_ref().map_or(0, Bytes::len);
+        let sent = match (self.begin(public, &answer, body.is_none()), body) {
+            (Ok(mut stream), Some(body)) => write(&mut stream, body, room, admitted).await,
+            (begun, _) => begun.map(drop),
+        };
+        public.answers.record(&view(&self.request, info.client, false), info, &answer, bytes);
+        sent
+    }
+}
+
 /// Answers a stream if its answer is ready; otherwise a task does that later.
 async fn begin<A: Future<Output = ()> + Send + 'static>(
-    session: HttpSession,
+    exchange: Exchange,
     admitted: &Arc<Connection>,
-    answers: &impl Fn(HttpSession, connections::Stream) -> A,
+    answers: &impl Fn(Exchange, connections::Stream) -> A,
 ) {
     let works = admitted.stream();
     if admitted.streams() > IN_WORK {
-        // The client opens streams and resets them, again and again. Dropping the session resets this stream.
+        // The client opens streams and resets them, again and again. Dropping the exchange resets this stream.
         tracing::debug!("a stream was refused: too many reset streams of its connection are still being answered");
         return;
     }
-    let mut answering = Box::pin(answers(session, works));
-    if poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await.is_pending() {
+    let mut answering = Box::pin(answers(exchange, works));
+    if at_once(&mut answering).await.is_none() {
         tokio::spawn(answering);
     }
 }
 
 /// Answers one stream, as soon as its client has taken enough of the others.
-async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, works: connections::Stream) {
+async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
     let admitted = works.connection();
     let Ok(room) = enter(Some(admitted)).await else { return };
-    let view = view(session.req_header(), peer, !session.is_body_empty());
+    let view = view(&exchange.request, peer, !exchange.body.is_end_stream());
     let answered = match public.answers.respond(&view).await {
         Decided::Answered { answer, info } if !matches!(answer.body, Body::Rest(_)) => {
-            send(&public, &mut session, info, answer, room, admitted).await
+            exchange.send(&public, info, answer, room, admitted).await
         }
         decided => {
             // It takes room when its body begins.
             drop(room);
             // In a box, because most streams need no room for it.
-            Box::pin(answer_later(&public, session, decided, admitted)).await
+            Box::pin(answer_later(&public, exchange, decided, admitted)).await
         }
     };
     if answered.is_err() {
@@ -203,17 +273,15 @@ async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, wor
 /// Answers a stream whose answer is not there as a whole.
 async fn answer_later(
     public: &Public,
-    mut session: HttpSession,
+    mut exchange: Exchange,
     decided: Decided,
     admitted: &Connection,
 ) -> Result<(), Broken> {
     let (mut answer, info) = match decided {
         Decided::Answered { answer, info } => (answer, info),
         Decided::Passes { proxy, target, mut info, limit } => {
-            let mut passing = ServerSession::new_http2(session);
-            let answer = public.pass_through(&mut passing, &proxy, target, limit, &mut info).await?;
-            let ServerSession::H2(passed) = passing else { return Err(Broken) };
-            session = passed;
+            let incoming = Incoming::Http2(&exchange.request, &mut exchange.body);
+            let answer = public.pass_through(incoming, &proxy, target, limit, &mut info).await?;
             (answer, info)
         }
     };
@@ -222,16 +290,16 @@ async fn answer_later(
         Body::Rest(rest) => rest,
         whole => {
             answer.body = whole;
-            return send(public, &mut session, info, answer, room, admitted).await;
+            return exchange.send(public, info, answer, room, admitted).await;
         }
     };
     if let Some(room) = &mut room {
         room.resize(PIECE);
     }
     let (mut bytes, room) = (0, room.map(Arc::new));
-    let begun = write_head(public, &mut session, &answer, false);
+    let begun = exchange.begin(public, &answer, false);
     let sent = async {
-        begun?;
+        let mut stream = begun?;
         while let Some(piece) = rest.next().await {
             let piece = piece.map_err(|broken| {
                 tracing::debug!(%broken, "an answer was sent only in part");
@@ -240,48 +308,19 @@ async fn answer_later(
             bytes += piece.len();
             let piece = if let Some(room) = &room { carried(piece, room.clone()) } else { piece };
             for (piece, _) in pieces(piece) {
-                in_time(Some(admitted), session.write_body(piece, false)).await?;
+                in_time(Some(admitted), write_body(&mut stream, piece, false, None)).await?;
             }
         }
-        in_time(Some(admitted), session.write_body(Bytes::new(), true)).await
+        Ok(stream.send_data(Bytes::new(), true)?)
     };
     let sent = sent.await;
-    public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
+    public.answers.record(&view(&exchange.request, info.client, false), info, &answer, bytes);
     sent
-}
-
-/// Sends an answer that is complete, and records it.
-async fn send(
-    public: &Public,
-    session: &mut HttpSession,
-    info: RequestInfo,
-    mut answer: Answer,
-    room: Option<Unread>,
-    admitted: &Connection,
-) -> Result<(), Broken> {
-    let body = if let Body::Whole(body) = std::mem::take(&mut answer.body) { Some(body) } else { None };
-    let bytes = body.as_ref().map_or(0, Bytes::len);
-    let sent = match (write_head(public, session, &answer, body.is_none()), body) {
-        (Ok(()), Some(body)) => write(session, body, room, admitted).await,
-        (sent, _) => sent,
-    };
-    public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
-    sent
-}
-
-/// Hands the head of an answer to the HTTP/2 code. Before 1970 pingora would panic: the connection ends instead.
-fn write_head(public: &Public, session: &mut HttpSession, answer: &Answer, ends: bool) -> Result<(), Broken> {
-    if clock::is_before_1970() {
-        tracing::debug!("the system clock shows a time before 1970; a stream is closed without an answer");
-        return Err(Broken);
-    }
-    let fields = public.answers.constant_headers.load().http2(answer);
-    Ok(session.write_response_header(Box::new(head(answer.status, fields)), ends)?)
 }
 
 /// Hands a body to the HTTP/2 code, as far as that takes it.
 async fn write(
-    session: &mut HttpSession,
+    stream: &mut SendStream<Bytes>,
     body: Bytes,
     mut room: Option<Unread>,
     admitted: &Connection,
@@ -290,7 +329,7 @@ async fn write(
         room.resize(body.len());
     }
     for (piece, ends) in pieces(carried(body, room)) {
-        in_time(Some(admitted), session.write_body(piece, ends)).await?;
+        in_time(Some(admitted), write_body(stream, piece, ends, None)).await?;
     }
     Ok(())
 }

@@ -7,10 +7,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
-use pingora::http::ResponseHeader;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+
+use crate::tasks::at_once;
 
 use super::connections::{Connection, Unread};
 
@@ -41,6 +41,13 @@ impl From<Box<pingora::Error>> for Broken {
 impl From<std::io::Error> for Broken {
     fn from(error: std::io::Error) -> Self {
         tracing::debug!(%error, "a connection failed");
+        Self
+    }
+}
+
+impl From<h2::Error> for Broken {
+    fn from(error: h2::Error) -> Self {
+        tracing::debug!(%error, "a stream failed");
         Self
     }
 }
@@ -82,6 +89,10 @@ pub(super) async fn enter(shared: Shared<'_>) -> Result<Option<Unread>, Broken> 
 async fn while_taken<T>(shared: Shared<'_>, most: u64, work: impl Future<Output = T>) -> Result<T, Broken> {
     let taken = || shared.map_or(0, Connection::taken);
     let (mut work, began) = (pin!(work), taken());
+    // No timer is made for what is done at once.
+    if let Some(done) = at_once(&mut work).await {
+        return Ok(done);
+    }
     let mut last = began;
     loop {
         let due = shared.map_or(u64::MAX, due);
@@ -95,13 +106,6 @@ async fn while_taken<T>(shared: Shared<'_>, most: u64, work: impl Future<Output 
         }
         last = now;
     }
-}
-
-/// A head for pingora. The fields are moved: setting them one by one would allocate each name.
-pub(super) fn head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
-    let (mut parts, ()) = http::Response::new(()).into_parts();
-    (parts.status, parts.headers) = (status, headers);
-    parts.into()
 }
 
 /// How long a client may take to end the connection, in all.

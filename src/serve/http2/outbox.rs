@@ -8,21 +8,16 @@
 //! [`super`].
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, ready};
-use std::{fmt, io};
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
-use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::{
-    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
-    UniqueID, UniqueIDType,
-};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use pingora::protocols::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::serve::connections;
@@ -160,12 +155,6 @@ impl OutboxState {
     }
 }
 
-impl fmt::Debug for Outbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox").finish_non_exhaustive()
-    }
-}
-
 impl AsyncRead for Outbox {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.0.lock();
@@ -206,44 +195,3 @@ impl AsyncWrite for Outbox {
         Pin::new(&mut inner.stream).poll_shutdown(cx)
     }
 }
-
-#[async_trait]
-impl Shutdown for Outbox {
-    async fn shutdown(&mut self) {
-        // The connection is dropped in any case.
-        let _announced = AsyncWriteExt::shutdown(self).await;
-    }
-}
-
-impl UniqueID for Outbox {
-    fn id(&self) -> UniqueIDType {
-        self.0.lock().stream.id()
-    }
-}
-
-// What is known of a connection is asked before it gets here.
-
-impl Ssl for Outbox {}
-
-impl Peek for Outbox {}
-
-impl GetTimingDigest for Outbox {
-    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        Vec::new()
-    }
-}
-
-impl GetProxyDigest for Outbox {
-    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        None
-    }
-}
-
-impl GetSocketDigest for Outbox {
-    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests;

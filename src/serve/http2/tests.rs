@@ -1,7 +1,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{HeaderMap, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
@@ -78,19 +77,18 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
     let serving = {
         let (admitted, in_flight, made) = (admitted.clone(), in_flight.clone(), made.clone());
         tokio::spawn(async move {
-            let answers = move |mut session: HttpSession, works: connections::Stream| {
+            let answers = move |mut exchange: Exchange, works: connections::Stream| {
                 let (body, made) = (body.clone(), made.clone());
                 async move {
                     let admitted = works.connection();
                     if let Ok(room) = enter(Some(admitted)).await {
                         made.fetch_add(1, Ordering::Relaxed);
-                        let head = Box::new(head(StatusCode::OK, HeaderMap::new()));
-                        session.write_response_header(head, false).unwrap();
-                        let _sent = write(&mut session, body, room, admitted).await;
+                        let mut stream = exchange.respond.send_response(Response::new(()), false).unwrap();
+                        let _sent = write(&mut stream, body, room, admitted).await;
                     }
                 }
             };
-            let mut options = server::default_h2_options();
+            let mut options = Builder::new();
             options.max_concurrent_streams(STREAMS);
             options.max_send_buffer_size(PIECE);
             let outbox = Outbox::new(Box::new(ours), b"", &admitted, &in_flight);
