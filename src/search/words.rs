@@ -267,7 +267,9 @@ pub(super) mod tests {
     fn collected(listings: &[Vec<(String, bool)>]) -> Words {
         let mut collector = WordCollector::default();
         for listing in listings {
-            listing.iter().for_each(|(word, in_name)| collector.add(word, *in_name));
+            for (word, in_name) in listing {
+                collector.add(word, *in_name);
+            }
             collector.end_listing();
         }
         collector.finish().unwrap()

@@ -5,6 +5,7 @@ use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 use bytes::Bytes;
+use proptest::option::of as some;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -139,7 +140,6 @@ fn queries() -> impl Strategy<Value = String> {
     let bbox = (lat.clone(), lng.clone(), lat, lng)
         .prop_map(|(lat, lng, other, more)| format!("bbox={lng},{},{more},{}", lat.min(other), lat.max(other)));
     let sport = prop_oneof![Just("sport=golf".to_owned()), Just("sport=ice-hockey".to_owned())];
-    use proptest::option::of as some;
     (some(q), some(near), some(bbox), some(sport), 1_u8..4, 1_u8..40).prop_map(|(q, near, bbox, sport, page, size)| {
         let parts = [q, near, bbox, sport, Some(format!("page={page}&per_page={size}"))];
         parts.into_iter().flatten().collect::<Vec<_>>().join("&")
