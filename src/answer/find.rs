@@ -126,7 +126,8 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    /// Finds the answer to a request of a client that likes `coding` best.
+    /// Finds the answer to a request of a client that likes `coding` best. What is slow anyway is in boxes: each connection,
+    /// and each stream, would have room for it otherwise.
     pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller) -> Found {
         let found = self.look_up(target, coding, &client).await;
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
@@ -141,7 +142,7 @@ impl Finder {
 
     async fn look_up(&self, target: Target, coding: Coding, client: &Caller) -> Found {
         if let Target::Document(wanted) = target {
-            return self.document(wanted, coding, client.address).await;
+            return Box::pin(self.document(wanted, coding, client.address)).await;
         }
         let Some(published) = self.current.get() else {
             return self.uncovered(target, client).await;
@@ -220,7 +221,7 @@ impl Finder {
             let problem = Problem::unavailable(self.absent.data);
             return Found::Problem { problem, retry_after: Some(30) };
         };
-        match proxy.read(path, rewrites, client).await {
+        match Box::pin(proxy.read(path, rewrites, client)).await {
             Ok((stored, outcome)) => Found::Through { stored, outcome },
             Err(error) => failed(&error),
         }
@@ -301,7 +302,7 @@ impl Finder {
         let Some(pin) = pin.filter(|pin| *pin != current) else {
             return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
         };
-        match self.kept.get(pin).await {
+        match Box::pin(self.kept.get(pin)).await {
             Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
             Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
             Err(Missing::Busy(wait)) => {

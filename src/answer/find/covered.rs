@@ -197,7 +197,8 @@ impl Finder {
                     return Found::Problem { problem, retry_after: Some(self.absent.retry_after) };
                 };
                 let asker = proxy.asker(client);
-                match details.fetch_once(proxy.upstream().origin(), &published.meta.volatile, summary, asker).await {
+                let fetch = details.fetch_once(proxy.upstream().origin(), &published.meta.volatile, summary, asker);
+                match Box::pin(fetch).await {
                     Ok((record, collapsed)) => {
                         let fwd_status = if record.meta.state == DetailState::Gone { 404 } else { 200 };
                         (record, Some(CacheOutcome::Miss(Forwarded { fwd_status, stored: true, collapsed })))

@@ -186,7 +186,11 @@ impl Finder {
     /// The origin's own answer; `None`: it gives none. `spare`: it is asked only if that costs others nothing.
     async fn while_it_answers(&self, path: &str, spare: bool, client: &Caller) -> Option<Found> {
         let proxy = self.proxy.as_ref()?;
-        let read = if spare { proxy.read_spare(path, client).await } else { proxy.read(path, false, client).await };
+        let read = if spare {
+            Box::pin(proxy.read_spare(path, client)).await
+        } else {
+            Box::pin(proxy.read(path, false, client)).await
+        };
         let (stored, outcome) = read.ok()?;
         Some(Found::Through { stored, outcome })
     }
