@@ -16,8 +16,6 @@ use origin::{Instants, OriginLag};
 
 /// Nanoseconds in a second.
 const NANOS: u64 = 1_000_000_000;
-/// How often [`Clock::now`] reads the wall clock, in nanoseconds: 20 ms.
-const READ_AGAIN: u64 = 20_000_000;
 /// 9999-12-31T23:59:59Z, the last second that an HTTP-date can say (RFC 9110 §5.6.7).
 const LAST_HTTP_SECOND: i64 = 253_402_300_799;
 /// 0000-01-01T00:00:00Z, the first instant that RFC 3339 can say.
@@ -207,11 +205,7 @@ pub struct Clock {
 
 #[derive(Clone, Debug)]
 enum Source {
-    System {
-        started: Instant,
-        /// How much more wall time shows than monotonic time, in milliseconds, and when that was read.
-        ahead: Arc<(AtomicI64, AtomicU64)>,
-    },
+    System { started: Instant },
     Hands(Arc<Hands>),
 }
 
@@ -236,7 +230,7 @@ impl Clock {
 
     /// The operating system's clocks; monotonic time starts at zero now.
     pub fn system() -> Self {
-        Self::of(Source::System { started: Instant::now(), ahead: Arc::new((AtomicI64::new(0), AtomicU64::new(0))) })
+        Self::of(Source::System { started: Instant::now() })
     }
 
     fn by_hand(wall: WallTime, follows: Option<tokio::time::Instant>) -> FakeClock {
@@ -267,23 +261,13 @@ impl Clock {
     /// The monotonic time.
     pub fn now_mono(&self) -> Monotonic {
         match &self.source {
-            Source::System { started, .. } => Monotonic(nanos(started.elapsed())),
+            Source::System { started } => Monotonic(nanos(started.elapsed())),
             Source::Hands(hands) => Monotonic(hands.mono.load(Ordering::SeqCst)).plus(hands.passed()),
         }
     }
 
     fn instants(&self) -> Instants {
-        let mono = self.now_mono();
-        let Source::System { ahead, .. } = &self.source else { return Instants { wall: self.now_wall(), mono } };
-        // One reading for both: a jump of the wall clock is seen within a few milliseconds.
-        let millis = i64::try_from(mono.0 / 1_000_000).unwrap_or(i64::MAX);
-        let (mut by, read) = (ahead.0.load(Ordering::Relaxed), ahead.1.load(Ordering::Relaxed));
-        if read == 0 || mono.0.saturating_sub(read) > READ_AGAIN {
-            by = self.now_wall().0.saturating_sub(millis);
-            ahead.0.store(by, Ordering::Relaxed);
-            ahead.1.store(mono.0.max(1), Ordering::Relaxed);
-        }
-        Instants { wall: WallTime(millis.saturating_add(by)), mono }
+        Instants { wall: self.now_wall(), mono: self.now_mono() }
     }
 
     /// An answer of the origin that no cache kept, as far as it says, has just arrived with this `Date`.
