@@ -447,7 +447,7 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
     assert!(detail["rating"].as_f64().unwrap_or(-1.0) >= most, "{first} is not the best");
     let widget = page(&server, &format!("/embed?{near}")).await;
     assert!(widget.text().contains("CC BY") && !widget.text().contains("<script"), "{}", widget.text());
-    for (query, named) in [("near=x", "near"), ("bbox=1", "bbox"), ("q=%21", "q")] {
+    for (query, named) in [("near=x", "near"), ("bbox=1", "bbox"), ("q=%21", "q"), ("sort=price", "sort")] {
         for target in ["explore", "embed"] {
             server.get(&format!("/{target}?{query}")).await.assert_problem(400, &[named]);
         }

@@ -141,10 +141,9 @@ impl SearchQuery {
 
 named! {
     /// The order of the venues in the finder.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Order, as_str {
         /// As the API sends them: the origin's order, or the best match first.
-        #[default]
         Usual = "",
         Name = "name",
         /// The best first.
@@ -154,7 +153,7 @@ named! {
     }
 }
 
-/// The query of the finder, for people: like that of a search, but what is unknown is ignored.
+/// The query of the finder, for people: like that of a search, but other parameters are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FinderQuery {
     pub search: SearchQuery,
@@ -174,8 +173,14 @@ impl FinderQuery {
         let ([q, near, radius, bbox, sport, state, city, page, sort], _) = values(raw, &Self::KNOWN)?;
         let radius = radius.filter(|_| near.is_some());
         let search = SearchQuery::of([q, near, radius, bbox, sport, state, city, None, page, None])?;
-        let order = Order::ALL.into_iter().find(|order| sort.as_deref() == Some(order.as_str()));
-        Ok(Self { search, order: order.unwrap_or_default(), is_embedded })
+        let order = match sort.as_deref() {
+            None => Order::Usual,
+            Some(name) => Order::ALL
+                .into_iter()
+                .find(|order| order.as_str() == name)
+                .ok_or_else(|| bad("sort", name, "name, rating or reviews"))?,
+        };
+        Ok(Self { search, order, is_embedded })
     }
 
     /// Whether a list of the API cannot have the same venues.
