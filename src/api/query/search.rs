@@ -171,7 +171,6 @@ impl FinderQuery {
     /// When a known parameter is malformed or repeated with different values.
     pub fn parse(raw: &str, is_embedded: bool) -> Result<Self, QueryError> {
         let ([q, near, radius, bbox, sport, state, city, page, sort], _) = values(raw, &Self::KNOWN)?;
-        let radius = radius.filter(|_| near.is_some());
         let search = SearchQuery::of([q, near, radius, bbox, sport, state, city, None, page, None])?;
         let order = match sort.as_deref() {
             None => Order::Usual,
