@@ -142,10 +142,14 @@ pub(super) fn document(seen: &Seen, title: &str, public_url: &str, path: &str) -
 }
 
 /// The fields of a listing or, with `of_detail`, of a detail: those that are documented, and those that are seen.
-/// Any may be null, so that programs made of it get along with other data.
+/// Any but a listing's id may be null, so that programs made of it get along with other data.
 pub(super) fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
     let schema = seen.map(|seen| seen.shape.schema()).unwrap_or_default();
     let mut fields = typed_fields(&schema);
+    if !of_detail {
+        // The mirror takes no list in which it is missing or something else.
+        fields.insert("id".to_owned(), json!({"type": "integer"}));
+    }
     for (name, kind, description) in DOCUMENTED {
         let field = fields.entry(name).or_insert_with(|| json!({"type": [kind, "null"]}));
         if let (Some(field), false) = (field.as_object_mut(), description.is_empty()) {
@@ -257,7 +261,7 @@ mod tests {
             json!({"id": 2, "tags": "b"}),
         ]);
         let fields = fields(Some(&seen), false);
-        assert_eq!(fields["id"], json!({"type": ["integer", "null"]}));
+        assert_eq!(fields["id"], json!({"type": "integer"}), "never null");
         assert_eq!(fields["rating"], json!({"type": ["number", "null"]}), "documented, not seen");
         assert_eq!(
             fields["address"],

@@ -14,7 +14,7 @@ function sure(right: boolean, what: unknown): asserts right {
 const page = await GET("/api/listings.json", { params: { query: { per_page: 2 } } });
 sure(page.data !== undefined && page.data.total === 400 && page.data.items.length === 2, page);
 const first: components["schemas"]["Listing"] | undefined = page.data.items[0];
-sure(first !== undefined && typeof first.name === "string", first);
+sure(first !== undefined && first.id !== undefined && typeof first.name === "string", first);
 
 const detail = await GET("/api/listings/{id}.json", { params: { path: { id: first.id } } });
 sure(detail.data !== undefined && !Array.isArray(detail.data) && typeof detail.data.phone === "string", detail);
