@@ -23,7 +23,11 @@ fn targets(whole: &Value, path: &str, operation: &Value) -> Vec<String> {
     let parameters = operation["parameters"].as_array().unwrap().iter().map(|one| resolved(whole, one));
     let (mut target, mut required, mut optional) = (path.to_owned(), Vec::new(), Vec::new());
     // A search needs one of several parameters, which a description cannot say; a radius needs a centre.
-    let is_needed = |name: &str| path == "/search.json" && ["q", "near"].contains(&name);
+    let is_needed = |name: &str| match path {
+        "/search.json" => ["q", "near"].contains(&name),
+        "/explore" | "/embed" => name == "near",
+        _ => false,
+    };
     for parameter in parameters {
         // An example beside a parameter would fill the viewer's form; those of optional ones are in the schema.
         let examples = [&parameter["example"], &parameter["schema"]["examples"][0]];
