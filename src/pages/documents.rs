@@ -227,7 +227,7 @@ fn one_line(raw: &[u8]) -> Cow<'_, str> {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text }
 }
 
-/// Crawlers may read the pages, the API and the files, but not every page of the explorer.
+/// Crawlers may read the pages, the API and the files, but not every page of the finder.
 pub(super) fn robots(site: &Site) -> String {
     let path = url::Url::parse(&site.public_url).map(|url| url.path().trim_end_matches('/').to_owned());
     let path = path.unwrap_or_default();

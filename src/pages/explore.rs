@@ -179,7 +179,7 @@ fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
         text.extend([" for \u{201c}", words, "\u{201d}"]);
     }
     if search.near.is_some() {
-        text.push_str(" near the place");
+        text.push_str(" near the chosen place");
     }
     for kind in [TaxonomyKind::Sports, TaxonomyKind::Cities, TaxonomyKind::States] {
         if let Some(slug) = search.list.slug(kind) {

@@ -11,7 +11,7 @@ use super::layout::{NavigationItem, bar, example, instant, page};
 use super::map::{escaped, tiles};
 use super::{Pages, Site};
 
-/// Sports that the chart shows; the others are in the explorer.
+/// Sports that the chart shows; the others are in the finder.
 const SPORTS: usize = 12;
 
 /// The files with everything, and their readers.

@@ -49,7 +49,7 @@ fn is_state(term: &TermFact<'_>, name: &str) -> bool {
     term.label.eq_ignore_ascii_case(name) || dashed(term.slug) == dashed(name)
 }
 
-/// A chart of the states as tiles, darker for more listings; each leads to the explorer.
+/// A chart of the states as tiles, darker for more listings; each leads to the finder.
 pub(super) fn tiles(states: &[TermFact<'_>]) -> Markup {
     let most = states.iter().filter_map(|state| state.count).max().unwrap_or(0).max(1);
     let tiles = TILES.iter().filter_map(|(name, code, column, row)| {

@@ -1,6 +1,6 @@
-//! The query of a search, parsed once into the form that is its cache key.
+//! The query of a search, and of the finder, which searches, too: parsed once into the form that is its cache key.
 //!
-//! Callers: [`crate::answer`] parses, [`crate::search`] answers.
+//! Callers: [`crate::answer`] parses, [`crate::search`] answers, [`crate::pages`] shows.
 
 use std::borrow::Cow;
 
@@ -187,7 +187,7 @@ impl FinderQuery {
         self.search.own_filters().next().is_some()
     }
 
-    /// Path and canonical query of another page of the same venues, here (`""`) or in the widget.
+    /// `path` with the canonical query of another page of the same venues.
     pub fn link(&self, path: &str, page: u64) -> String {
         let mut text = String::new();
         let order = [("sort", self.order.as_str())].into_iter().filter(|(_, value)| !value.is_empty());

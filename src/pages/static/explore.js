@@ -70,7 +70,7 @@ export function distanceOf(km) {
   return km < 9.95 ? `${km.toFixed(1)} km` : `${Math.floor(km + 0.5).toLocaleString("en-US")} km`;
 }
 
-/** Where the map is drawn: the same figures as in albers.rs. */
+/** Where the map is drawn: the same figures as in map.rs. */
 const INSETS = [
   { meridian: -96, center: [-0.6, 38.7], parallels: [29.5, 45.5], size: 1, shift: [0, 0], frame: [-0.455, -0.238, 0.455, 0.238] },
   { meridian: -154, center: [-2, 58.5], parallels: [55, 65], size: 0.35, shift: [-0.307, 0.201], frame: [-0.425, 0.12, -0.214, 0.234] },
