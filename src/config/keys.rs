@@ -181,7 +181,8 @@ keys! {
         details: Details = Details::All, word(), MIRROR, Restart;
         /// How often every page is revalidated even when nothing seems to have changed.
         sweep_every: Duration = 6 * HOUR, duration(100 * MILLISECOND..=365 * DAY), MIRROR, Live;
-        /// Each detail is revalidated at least this often.
+        /// Each detail is revalidated at least this often, if a tenth of the budget is enough for it: at 60 requests a
+        /// minute, up to about 47,000 listings.
         verify_details_every: Duration = 7 * DAY, duration(100 * MILLISECOND..=365 * DAY), MIRROR, Live;
         /// How odd requests are answered, such as `page=0` or an unknown slug: the API's documentation leaves them
         /// open. `"origin"`: as the origin answers them, once a mirror has learned it. `"own"`: as [HTTP
