@@ -291,9 +291,9 @@ keys! {
         /// Paths that are forwarded to the origin and cached. `[]`: none.
         paths: Vec<String> = vec!["/api/".to_owned()],
             path_prefix().list("list of path prefixes", "\"/api/\""), ONLINE, Restart;
-        /// Methods that are forwarded there. Answers to methods other than `GET` and `HEAD` are not cached. Such requests
-        /// may have a body of at most 1 MiB. A successful request with an unsafe method removes the cached answers of
-        /// its URL.
+        /// Methods that are forwarded there. Answers to methods other than `GET` and `HEAD` are not cached. Such
+        /// requests may have a body of at most 1 MiB. A successful request with an unsafe method removes the cached
+        /// answers of its URL.
         methods: Vec<Method> = vec![Method::GET, Method::HEAD],
             method().list("list of methods", "\"GET\""), ONLINE, Restart;
         /// Client headers that are forwarded there with `GET` and `HEAD`. With other methods, all end-to-end headers

@@ -4,8 +4,8 @@
 //! `server` is a command that keeps running, until the page ends or starts another one on the same machine. `@name`
 //! names the machine: a directory of its own, with the shipped configurations. Bundles are carried to all of them.
 //! Addresses and ids of the examples are replaced by real ones. `needs:jq` names a program that this machine may lack,
-//! and `needs:python3:pandas` a module of one: without it the block is passed over. A block in a comment is run, and not
-//! shown: the server of a page for readers who have one. Callers: [`super`].
+//! and `needs:python3:pandas` a module of one: without it the block is passed over. A block in a comment is run, and
+//! not shown: the server of a page for readers who have one. Callers: [`super`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
