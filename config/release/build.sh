@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes everything that a release has, in dist/ or the directory given:
 #
-#   grandstand-VERSION-TARGET.tar.gz     program, manual pages, completions, units, samples, licences
+#   grandstand-VERSION-TARGET.tar.gz     program, manual pages, completions, samples of config/, the book, licences
 #   grandstand_VERSION-1_ARCH.deb        the Debian package
 #   grandstand-VERSION-TARGET.cdx.json   the list of its parts (CycloneDX)
 #   grandstand.rb, SHA256SUMS            a Homebrew formula, sums and their signature; finish.sh makes these
@@ -47,9 +47,7 @@ export SOURCE_DATE_EPOCH
 host=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$out"
 work=$(mktemp -d)
-sbom=sbom-$$
-# The list of parts is written beside each Cargo.toml.
-trap 'rm -rf "$work"; find . -path ./target -prune -o -name "$sbom.json" -exec rm {} +' EXIT
+trap 'rm -rf "$work"' EXIT
 
 if [ -z "$binary" ]; then
     # The program does not name the directories of the machine that built it. A directory of its own: the flags differ.
@@ -66,21 +64,33 @@ gzip --best --no-name "$extras"/man/*.1
 "$binary" completions bash > "$extras/grandstand.bash"
 "$binary" completions zsh > "$extras/_grandstand"
 "$binary" completions fish > "$extras/grandstand.fish"
+gzip --best --no-name --stdout CHANGELOG.md > "$extras/changelog.gz"
+gzip --best --no-name > "$extras/changelog.Debian.gz" <<END
+grandstand ($version-$revision) stable; urgency=medium
+
+  * Version $version; changelog.gz says what is new.
+
+ -- $(sed -n 's/^maintainer = "\(.*\)"/\1/p' Cargo.toml)  $(date --utc --rfc-email --date "@$SOURCE_DATE_EPOCH")
+END
 
 # `--no-strip`: a release build has nothing to strip, and other programs take long.
 CARGO_TARGET_DIR=$work/target cargo deb --quiet --no-build --no-strip --fast --deb-version "$version-$revision" --output "$out/"
 
 name=grandstand-$version-$host
-mkdir -p "$work/$name"
-cp -r "$work/target/release/grandstand" "$extras/man" README.md CHANGELOG.md LICENSE-* config/systemd "$work/$name/"
-mkdir "$work/$name/completions" "$work/$name/samples"
+mkdir -p "$work/$name/completions" "$work/$name/config"
+cp -r "$work/target/release/grandstand" "$extras/man" README.md CHANGELOG.md LICENSE-* docs "$work/$name/"
 cp "$extras"/*grandstand* "$work/$name/completions/"
-cp config/*.toml "$work/$name/samples/"
-tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner "$name" \
+cp -r config/*.toml config/{systemd,grafana,prometheus,kubernetes} "$work/$name/config/"
+tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX "$name" \
     | gzip --best --no-name > "$out/$name.tar.gz"
 
-cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$host" --override-filename "$sbom"
-mv "$sbom.json" "$out/$name.cdx.json"
+# The list is made of a copy without tests and benches: what these need is not in the program.
+mkdir -p "$work/parts/tests"
+cp -r Cargo.lock src "$work/parts/"
+cp -r tests/sample "$work/parts/tests/"
+sed -e '/^\[dev-dependencies\]/,/^\[lib\]/{/^\[lib\]/!d}' -e '/^\[\[bench\]\]/,/^$/d' -e 's|"tests/origin", ||' Cargo.toml > "$work/parts/Cargo.toml"
+cargo cyclonedx --quiet --manifest-path "$work/parts/Cargo.toml" --format json --spec-version 1.5 --target "$host" --override-filename parts
+sed "s|file://$work/parts|file://.|g" "$work/parts/parts.json" > "$out/$name.cdx.json"
 
 config/release/finish.sh "$out"
 ls -l "$out"

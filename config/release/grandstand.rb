@@ -24,11 +24,12 @@ class Grandstand < Formula
     bash_completion.install "completions/grandstand.bash" => "grandstand"
     zsh_completion.install "completions/_grandstand"
     fish_completion.install "completions/grandstand.fish"
-    pkgshare.install "samples"
+    pkgshare.install "config"
+    doc.install "README.md", "docs"
   end
 
   test do
     assert_match version.to_s, shell_output("#{bin}/grandstand --version")
-    system bin/"grandstand", "check", "--config", pkgshare/"samples/mirror.toml"
+    system bin/"grandstand", "check", "--config", pkgshare/"config/mirror.toml"
   end
 end
