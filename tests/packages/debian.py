@@ -112,7 +112,8 @@ def try_out(binary, suite, work):
                  "usr/lib/systemd/system/grandstand-https.socket", "usr/share/man/man1/grandstand.1.gz",
                  "usr/share/man/man1/grandstand-bundle-export.1.gz", "usr/share/bash-completion/completions/grandstand",
                  "usr/share/zsh/vendor-completions/_grandstand", "usr/share/fish/vendor_completions.d/grandstand.fish",
-                 "usr/share/doc/grandstand/examples/mirror.toml", "usr/share/doc/grandstand/copyright", CONFIG]:
+                 "usr/share/doc/grandstand/examples/mirror.toml", "usr/share/doc/grandstand/docs/service.md",
+                 "usr/share/doc/grandstand/changelog.Debian.gz", "usr/share/doc/grandstand/copyright", CONFIG]:
         check(re.search(rf"\./{re.escape(path)}$", listed, re.M), f"the package has {path}")
     root = Root(work / "root", suite)
 
