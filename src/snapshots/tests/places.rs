@@ -14,7 +14,7 @@ use crate::snapshots::follow::{Followed, Taken, Took};
 use crate::snapshots::import::{BundleFile, Chain};
 
 fn put(rig: &Rig, id: u64, text: &str) {
-    rig.snapshots.store().put_details(&[detail(id, text)]).unwrap();
+    rig.snapshots.store().put_details(&[detail(id, &format!(r#"{{"is":"{text}"}}"#))]).unwrap();
 }
 
 fn token(rig: &Rig) -> String {
@@ -140,6 +140,7 @@ fn a_token_names_the_same_place_on_every_node_that_followed_the_chain() {
     let delta = publish(&publisher, Some(&full.bundle.digest()), &|| {});
     put(&publisher, 3, "new");
     publisher.publish(&[1, 2, 3, 4], 3);
+    assert_eq!(lacks(&early, &token(&publisher)), None, "no bundle has that snapshot yet");
     let last = publish(&publisher, Some(&delta.bundle.digest()), &|| {});
     take(&early, &publisher, &[&delta]);
     let second = token(&early);
