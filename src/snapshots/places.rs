@@ -65,8 +65,8 @@ impl Snapshots {
         }
         // If it was never current here, its details came after those of an earlier one.
         let earlier = journal.entries().rev().skip_while(|entry| entry.to != snapshot).map(|entry| &entry.from);
-        let marks = iter::once(&snapshot).chain(earlier).map(|marked| self.store().mark(marked));
-        let mark = marks.filter_map(Result::transpose).next().transpose()?;
+        let mut marked = iter::once(&snapshot).chain(earlier);
+        let mark = marked.find_map(|marked| self.store().mark(marked).transpose()).transpose()?;
         Ok(Some(Since { place: mark.map_or(0, |mark| mark.place), snapshot }))
     }
 

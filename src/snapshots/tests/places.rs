@@ -64,7 +64,9 @@ fn marks_go_with_the_journal() {
     let chained = rig.snapshots.kept()[2].id.clone();
     let bundles = ["a", "b"].map(|bundle| Digest::from(blake3::hash(bundle.as_bytes())));
     let mut states = States::default();
-    bundles.iter().for_each(|bundle| states.mark(bundle, Some(0), chained.clone()));
+    for bundle in &bundles {
+        states.mark(bundle, Some(0), chained.clone());
+    }
     rig.snapshots.store().put_states(&states).unwrap();
     let names = || -> Vec<String> {
         let mut states = States::default();
