@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes everything that a release has, in dist/ or the directory given:
 #
-#   grandstand-VERSION-TARGET.tar.gz     program, manual pages, completions, samples of config/, the book, licences
+#   grandstand-VERSION-TARGET.tar.gz     program, manual pages, completions, config/ with samples and units, docs/, licences
 #   grandstand_VERSION-1_ARCH.deb        the Debian package
 #   grandstand-VERSION-TARGET.cdx.json   the list of its parts (CycloneDX)
 #   grandstand.rb, SHA256SUMS            a Homebrew formula, sums and their signature; finish.sh makes these
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
         --binary) binary=$(realpath -e "${2:?}"); shift 2 ;;
         --revision) revision=${2:?}; shift 2 ;;
         -*) fail "$1 is not known; see the first lines of this script" ;;
-        *) out=$(realpath "$1"); shift ;;
+        *) out=$(realpath -m "$1"); shift ;;
     esac
 done
 if [ -n "${MINISIGN_KEY:-}" ]; then
