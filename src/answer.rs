@@ -143,7 +143,8 @@ impl Responder {
                 },
                 Target::Moved(to) => documents::moved(plain(), to),
                 Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
-                Target::Dump(kind, slugs) => match Box::pin(self.dump(asked(coding, now), kind, slugs)).await {
+                Target::Dump(kind, slugs) => match Box::pin(self.dump(asked(coding, now), (kind, slugs), client)).await
+                {
                     Ok(answer) => answer,
                     Err((problem, retry_after)) => {
                         constant_headers().problem(asked(coding, self.clock.now()), &problem, retry_after)

@@ -26,7 +26,6 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
 use pingora::services::background::{BackgroundService, background_service};
 use pingora::services::listening::Service;
-use tokio::sync::Semaphore;
 
 use crate::admin::Admin;
 use crate::admin::bundle::Bundles;
@@ -45,6 +44,7 @@ use crate::config::{Config, MOST_DRAIN, Settings, Use};
 use crate::dumps::Dumps;
 use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
+use crate::limit::shares::Shares;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
@@ -325,7 +325,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
             None => Box::new(Arc::default),
         },
         pages: ArcSwap::from_pointee(reload::pages(config)),
-        rendering: Semaphore::new(2),
+        rendering: Shares::new(2, 1),
         kept: core.snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
         searches: core.searches.clone(),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },

@@ -18,12 +18,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
+use crate::limit::shares::Shares;
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::EntityTag;
@@ -32,6 +32,7 @@ use crate::store::{StoreError, nameless};
 use crate::tasks::{Aborted, blocking};
 
 pub(crate) use built::{Built, DumpPart};
+use selected::Selections;
 pub(crate) use selected::{NotSelected, Selected, Slugs};
 
 /// The codings of dumps: brotli takes several times as long for little less.
@@ -109,8 +110,9 @@ struct DumpsState {
     tidies: AtomicBool,
     /// Another number in each process.
     process: u64,
-    /// How many parts of a snapshot are looked through at the same time: two.
-    selecting: Semaphore,
+    /// How many parts of a snapshot are looked through at the same time: two, for different households.
+    selecting: Shares,
+    selections: Selections,
 }
 
 impl Dumps {
@@ -134,7 +136,8 @@ impl Dumps {
             turn: tokio::sync::Mutex::default(),
             tidies: AtomicBool::new(false),
             process: RandomState::new().hash_one(()),
-            selecting: Semaphore::new(2),
+            selecting: Shares::new(2, 1),
+            selections: Selections::default(),
         }))
     }
 

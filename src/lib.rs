@@ -155,7 +155,7 @@ mod pages;
 mod proxy;
 pub mod search;
 pub mod semantics;
-mod serve;
+pub mod serve;
 pub mod shared_limit;
 pub mod snapshot;
 pub mod snapshots;

@@ -29,6 +29,7 @@ use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::Snapshot;
 
 use assets::{Asset, Assets};
+use explore::Ranks;
 use facts::PageFacts;
 use map::Dots;
 use schema::Shapes;
@@ -55,6 +56,7 @@ pub(crate) struct Pages {
     site: Site,
     assets: Assets,
     dots: Dots,
+    ranks: Ranks,
     shapes: Shapes,
 }
 
@@ -97,7 +99,7 @@ const SCHEMA: Kind = kind("application/schema+json", Confinement::None, Lifetime
 
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
-        Self { site, assets: Assets::new(), dots: Dots::default(), shapes: Shapes::default() }
+        Self { site, assets: Assets::new(), dots: Dots::default(), ranks: Ranks::default(), shapes: Shapes::default() }
     }
 
     /// An asset that is compiled in with this coding.

@@ -10,7 +10,7 @@ pub(crate) mod connections;
 pub(crate) mod gate;
 mod http2;
 pub(crate) mod listener;
-pub(crate) mod request_head;
+pub mod request_head;
 pub(crate) mod tls;
 pub(crate) mod write;
 

@@ -7,7 +7,7 @@ pub mod content;
 pub mod dataset;
 pub mod edges;
 mod index;
-pub(crate) mod journal;
+pub mod journal;
 pub mod membership;
 pub mod meta;
 pub mod pointer;

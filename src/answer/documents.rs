@@ -23,6 +23,7 @@ use crate::limit::Decision;
 use crate::mirror::details::Details;
 use crate::pages::{DetailShown, MOST_SHOWN, Material, Unrendered};
 use crate::semantics::cache_status::CacheOutcome;
+use crate::semantics::client_address::household;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{EntityTag, Precondition};
 use crate::semantics::problem::Problem;
@@ -153,16 +154,17 @@ impl Finder {
         // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
         // wait.
         let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
+        let household = household(client, self.settings.load().rate_limit.ipv6_prefix);
         // Never closed.
-        let turn = self.rendering.acquire().await;
+        let turn = self.rendering.take(Some(household), 1).await;
         let rendering = tokio::task::spawn_blocking(move || {
+            // It ends with the work: a client that leaves must not begin more of it.
+            let _until_done = turn;
             let (details, detail, hits) = (details.as_ref(), Some(&detail), hits.as_ref());
             let of = Material { published: shown.as_deref(), details, detail, hits };
             renderer.render(&wanted, of)
         });
-        let rendered = rendering.await;
-        drop(turn);
-        match rendered {
+        match rendering.await {
             Ok(Ok(made)) => {
                 let document = self.cache.keep_rendered(key.clone(), kept.as_ref(), made);
                 let is_venue = matches!(&key, Key::Document(WantedDocument::Venue(_)));
@@ -300,12 +302,12 @@ impl Responder {
     pub(super) async fn dump(
         &self,
         mut asked: Asked<'_>,
-        kind: DumpKind,
-        slugs: Slugs,
+        (kind, slugs): (DumpKind, Slugs),
+        client: IpAddr,
     ) -> Result<Answer, (Problem, Option<u64>)> {
         let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), None)) };
         let (coding, source, published) = if slugs.iter().any(Option::is_some) {
-            let (selected, published, tag) = dumps.select(kind, slugs).await.map_err(not_selected)?;
+            let (selected, published, tag) = dumps.select(kind, slugs, client).await.map_err(not_selected)?;
             (Coding::Identity, Source::Selected(selected, tag), published)
         } else {
             // What decodes by itself decodes no part of a coded file.

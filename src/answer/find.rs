@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::StatusCode;
-use tokio::sync::Semaphore;
 
 use crate::api::links::Rewrite;
 use crate::cache::Cache;
 use crate::cache::reply::{Rendered, Reply, Stored};
 use crate::clock::{Clock, ceil_seconds};
 use crate::config::Settings;
+use crate::limit::shares::Shares;
 use crate::mirror::details::Details;
 use crate::pages::Pages;
 use crate::proxy::Proxy;
@@ -108,9 +108,9 @@ pub(crate) struct Finder {
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
     /// What renders pages; a reload replaces it.
     pub pages: ArcSwap<Pages>,
-    /// How many documents are rendered at the same time: two. Others wait, so that many of them take neither threads nor
-    /// memory.
-    pub rendering: Semaphore,
+    /// How many documents are rendered at the same time: two, of different households. Others wait, so that many of them
+    /// take neither threads nor memory.
+    pub rendering: Shares,
     pub kept: LoadedSnapshots,
     /// `None` in shield use.
     pub searches: Option<Searches>,

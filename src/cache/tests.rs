@@ -105,6 +105,31 @@ fn a_flood_of_queries_that_nobody_repeats_leaves_the_hot_set_alone() {
 }
 
 #[test]
+fn a_flood_of_queries_that_come_twice_displaces_little_of_what_all_use() {
+    let cache = Cache::new(1 << 18);
+    let (hot, passing) = (Arc::new(rendered("hot", 1)), Arc::new(rendered("passing", 1)));
+    let asked = |key: Key, reply: &Arc<Reply>| {
+        let is_kept = cache.reply(&key).is_some();
+        if !is_kept {
+            cache.keep_if_wanted(key, reply);
+        }
+        is_kept
+    };
+    let (mut hits, mut misses) = (0, 0);
+    for number in 1..=20_000 {
+        // Each of fifty hot ones comes once for twenty-five of the flood.
+        let is_hit = asked(page(number % 50), &hot);
+        for _ in 0..2 {
+            asked(page(1_000 + number / 2), &passing);
+        }
+        if number > 1_000 {
+            (hits, misses) = (hits + u64::from(is_hit), misses + u64::from(!is_hit));
+        }
+    }
+    assert!(misses < hits / 50, "{misses} misses, {hits} hits");
+}
+
+#[test]
 fn a_reply_that_shows_the_same_in_the_next_epoch_stays() {
     let (cache, key) = (Cache::new(1 << 20), page(1));
     let kept = Arc::new(rendered("same", 1));

@@ -2,11 +2,14 @@
 //!
 //! Callers: [`super`] makes it, [`crate::serve`] sends it.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::write::Form;
 use super::{DumpError, Dumps, strong_tag};
@@ -14,8 +17,10 @@ use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
 use crate::clock::{Clock, Monotonic};
 use crate::mirror::details::Details;
+use crate::semantics::client_address::household;
 use crate::semantics::precondition::EntityTag;
-use crate::snapshot::dataset::Unselected;
+use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::{Dataset, Unselected};
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::tasks::{Aborted, blocking};
 
@@ -54,11 +59,30 @@ pub(crate) struct Selected {
 
 struct Selection {
     published: Arc<Snapshot>,
-    positions: Vec<u32>,
+    positions: Arc<[u32]>,
     form: Form,
     details: Option<Details>,
     current: SnapshotPointer,
     clock: Clock,
+}
+
+/// The positions that unsent parts of dumps need. Those of a snapshot with the same slugs share them: slow clients, however
+/// many, hold the positions of a listing a few times at most, once for each way to select it.
+#[derive(Default)]
+pub(super) struct Selections(Mutex<HashMap<(SnapshotId, Slugs), Weak<[u32]>>>);
+
+impl Selections {
+    fn of(&self, dataset: &Dataset, slugs: &Slugs) -> Result<Arc<[u32]>, Unselected> {
+        let key = (dataset.id.clone(), slugs.clone());
+        let mut needed = self.0.lock();
+        if let Some(positions) = needed.get(&key).and_then(Weak::upgrade) {
+            return Ok(positions);
+        }
+        let positions: Arc<[u32]> = dataset.select(slugs, None)?.into();
+        needed.retain(|_, positions| positions.strong_count() > 0);
+        needed.insert(key, Arc::downgrade(&positions));
+        Ok(positions)
+    }
 }
 
 impl Dumps {
@@ -70,14 +94,17 @@ impl Dumps {
         &self,
         kind: DumpKind,
         slugs: Slugs,
+        client: IpAddr,
     ) -> Result<(Selected, Arc<Snapshot>, EntityTag), NotSelected> {
-        // Two at a time: the columns of a table are known when all its listings were read.
-        let _turn = self.0.selecting.acquire().await;
         let state = self.0.clone();
+        let household = household(client, state.settings.load().rate_limit.ipv6_prefix);
+        // It takes long: the columns of a table are known when all its listings were read. Never closed.
+        let turn = state.selecting.take(Some(household), 1).await;
         blocking(move || {
+            let _until_done = turn;
             let published = state.current.get().ok_or(DumpError::Nothing)?;
             let dataset = &published.dataset;
-            let positions = dataset.select(&slugs, None)?;
+            let positions = state.selections.of(dataset, &slugs)?;
             let form = Form::of(kind, dataset, &positions)?;
             let details = (kind == DumpKind::Details).then(|| state.details.clone());
             // What changes while it is sent changes the tag of the next answer. Revisions begin anew with each process.
@@ -145,5 +172,36 @@ impl Selection {
             self.form.end(&mut out);
         }
         Ok((out.into(), (!is_over).then_some(sent)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::hash::ContentHash;
+    use crate::api::listing::Summary;
+    use crate::api::page::Envelope;
+    use crate::snapshot::content::Content;
+    use crate::snapshot::membership::Evidence;
+
+    #[test]
+    fn all_who_download_the_same_part_share_its_positions_and_nobodys_are_kept() {
+        let sports = r#"[{"slug":"golf","name":"golf","count":1}]"#;
+        let summary = |(id, sport): (u64, &str)| {
+            let raw = format!(r#"{{"id":{id},"sport":"{sport}"}}"#);
+            Summary { id: ListingId(id), hash: ContentHash::of(raw.as_bytes()), raw: raw.into() }
+        };
+        let summaries = (1..).zip(["tennis", "golf"]).map(summary).collect();
+        let taxonomies = [sports.into(), "[]".into(), "[]".into()];
+        let content = Content { envelope: Envelope::default(), taxonomies, summaries };
+        let dataset = Dataset::build(content, &Evidence::new()).unwrap();
+        let selections = Selections::default();
+        let of = |sport: Option<&str>| selections.of(&dataset, &[sport.map(Into::into), None, None]).unwrap();
+        let golf = of(Some("golf"));
+        assert_eq!(*golf, [1]);
+        assert!(Arc::ptr_eq(&golf, &of(Some("golf"))));
+        drop(golf);
+        assert_eq!(*of(None), [0, 1]);
+        assert_eq!(selections.0.lock().len(), 1);
     }
 }

@@ -4,10 +4,12 @@
 //! All of it is rendered here, so it works without a script; `static/explore.js` makes it quicker. Callers:
 //! [`super::Pages::render`].
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use maud::{DOCTYPE, Markup, html};
+use parking_lot::Mutex;
 
 use crate::api::listing::Venue;
 use crate::api::query::search::{FinderQuery, Order};
@@ -23,9 +25,6 @@ use super::{MOST_SHOWN, Pages};
 
 /// Cities to choose from while no state is chosen: the largest.
 const CITIES: usize = 200;
-
-/// More venues stay in the usual order.
-const MOST_SORTED: usize = 200_000;
 
 /// What the query leaves.
 struct Shown<'a> {
@@ -52,9 +51,7 @@ impl<'a> Shown<'a> {
         let mut found = found.unwrap_or_default();
         let positions: Vec<u32> = found.iter().map(|hit| hit.position).collect();
         let drawn = pages.dots.draw(dataset, &positions);
-        if found.len() <= MOST_SORTED {
-            sort(&mut found, dataset, query.order);
-        }
+        pages.ranks.sort(&mut found, dataset, query.order);
         // Of a search that finds more, the rest is not shown.
         let last = list.total_pages(found.len() as u64).max(1);
         let page = list.page.min(last);
@@ -68,23 +65,53 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn sort(found: &mut [Hit], dataset: &Dataset, order: Order) {
-    let read =
-        |hit: &Hit| dataset.content.summaries.get(hit.position as usize).map(|summary| Venue::read(&summary.raw));
-    // Stable, so that equal ones stay in the usual order.
-    match order {
-        Order::Usual => {}
-        Order::Name => found.sort_by_cached_key(|hit| {
-            let name = read(hit).and_then(|venue| venue.name).map(Cow::into_owned);
-            (name.is_none(), name.map(|name| name.to_lowercase()))
-        }),
-        Order::Rating => found.sort_by_cached_key(|hit| {
-            // To a hundredth; who has none comes last.
-            let rating = read(hit).and_then(|venue| venue.rating);
-            Reverse(rating.map(|rating| (rating * 100.0).clamp(0.0, 1e9) as u32))
-        }),
-        Order::Reviews => found.sort_by_cached_key(|hit| Reverse(read(hit).and_then(|venue| venue.review_count))),
+/// Where each venue of the snapshot that was sorted last comes in an order, by position; equal ones come at the same place.
+/// Reading and sorting all of them takes microseconds each, too much for every page.
+#[derive(Default)]
+pub(super) struct Ranks(Mutex<HashMap<Order, (String, Arc<[u32]>)>>);
+
+impl Ranks {
+    /// Equal ones stay in the usual order.
+    fn sort(&self, found: &mut [Hit], dataset: &Dataset, order: Order) {
+        if order != Order::Usual {
+            let ranks = self.of(dataset, order);
+            found.sort_by_key(|hit| ranks.get(hit.position as usize).copied());
+        }
     }
+
+    /// Concurrent callers wait instead of making them again.
+    fn of(&self, dataset: &Dataset, order: Order) -> Arc<[u32]> {
+        let mut last = self.0.lock();
+        if let Some((_, ranks)) = last.get(&order).filter(|(id, _)| id == dataset.id.as_str()) {
+            return ranks.clone();
+        }
+        let venues = dataset.content.summaries.iter().map(|summary| Venue::read(&summary.raw));
+        let ranks = match order {
+            Order::Usual | Order::Name => ranked(venues.map(|venue| {
+                let name = venue.name.map(|name| name.to_lowercase());
+                (name.is_none(), name)
+            })),
+            Order::Rating => ranked(venues.map(|venue| {
+                // To a hundredth; who has none comes last.
+                Reverse(venue.rating.map(|rating| (rating * 100.0).clamp(0.0, 1e9) as u32))
+            })),
+            Order::Reviews => ranked(venues.map(|venue| Reverse(venue.review_count))),
+        };
+        last.insert(order, (dataset.id.to_string(), ranks.clone()));
+        ranks
+    }
+}
+
+/// The ranks of some keys, from 0.
+fn ranked<K: Ord>(keys: impl Iterator<Item = K>) -> Arc<[u32]> {
+    let mut sorted: Vec<(K, u32)> = keys.zip(0..).collect();
+    sorted.sort_unstable();
+    let (mut ranks, mut rank) = (vec![0; sorted.len()], 0);
+    for (at, (key, position)) in sorted.iter().enumerate() {
+        rank += u32::from(at > 0 && sorted[at - 1].0 != *key);
+        ranks[*position as usize] = rank;
+    }
+    ranks.into()
 }
 
 pub(super) fn page(
@@ -373,5 +400,11 @@ mod tests {
     fn a_distance_is_as_exact_as_one_walks() {
         let texts = [0, 999, 1_000, 9_949, 9_950, 1_234_567].map(distance);
         assert_eq!(texts, ["0 m", "999 m", "1.0 km", "9.9 km", "10 km", "1,235 km"]);
+    }
+
+    #[test]
+    fn equal_keys_have_one_rank() {
+        assert_eq!(*ranked(["c", "a", "c", "b"].into_iter()), [2, 0, 2, 1]);
+        assert_eq!(ranked(std::iter::empty::<u8>()).len(), 0);
     }
 }

@@ -20,7 +20,7 @@ const FIRST: usize = 4096;
 
 /// How long a head may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadBounds {
+pub struct HeadBounds {
     /// All of it, in bytes.
     head: usize,
     /// Its first line.
@@ -29,14 +29,14 @@ pub(crate) struct HeadBounds {
 
 impl HeadBounds {
     /// `limits.head`, in bytes.
-    pub(crate) fn new(head: usize) -> Self {
+    pub fn new(head: usize) -> Self {
         Self { head, line: head.min(LONGEST_LINE) }
     }
 }
 
 /// Why there is no head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub enum Unread {
     /// The connection ended, or broke.
     Gone,
     /// The client gets this answer.
@@ -54,7 +54,7 @@ impl From<Problem> for Unread {
 ///
 /// # Errors
 /// When the connection ends, or the head is refused.
-pub(crate) async fn read(
+pub async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     begun: Option<BytesMut>,
     bounds: HeadBounds,

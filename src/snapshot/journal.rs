@@ -8,7 +8,7 @@
 //! [`codec`] writes and reads entries as bytes. Callers: [`crate::snapshots`] keeps it, [`crate::answer`] shows it,
 //! [`crate::fleet`] sends it.
 
-pub(crate) mod codec;
+pub mod codec;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ use http::Uri;
 use http::uri::Scheme;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::Intercept;
@@ -30,6 +32,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower_service::Service;
 
@@ -40,6 +43,9 @@ use super::ask::ClientError;
 
 /// How long a connection may be silent before the system checks that its peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// How many names of servers are looked up at once.
+const LOOKUPS: usize = 16;
 
 /// Why no TLS connection is made then: the library would panic.
 const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs the right time";
@@ -57,7 +63,7 @@ pub(crate) struct Connector {
 impl Connector {
     /// Over TLS as in `tls`; without protocols in it, HTTP/1.1 alone is spoken.
     pub(crate) fn new(timeout: Duration, tls: ClientConfig, proxy: Proxy) -> Self {
-        let mut tcp = HttpConnector::new();
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::default());
         tcp.set_connect_timeout(Some(timeout));
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_nodelay(true);
@@ -140,16 +146,54 @@ impl ProxyError {
     }
 }
 
+/// Looks up names as the system does. While the DNS servers are silent, each lookup occupies a thread, also when nobody
+/// waits for it any more; so there are only a few at a time.
+#[derive(Clone)]
+struct Resolver {
+    system: GaiResolver,
+    running: Arc<Semaphore>,
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self { system: GaiResolver::new(), running: Arc::new(Semaphore::new(LOOKUPS)) }
+    }
+}
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let (mut system, running) = (self.system.clone(), self.running.clone());
+        Box::pin(async move {
+            let turn = running.acquire_owned().await?;
+            let looking_up = tokio::spawn(async move {
+                let _until_done = turn;
+                system.call(name).await
+            });
+            Ok(looking_up.await??.collect::<Vec<_>>().into_iter())
+        })
+    }
+}
+
+type Tcp = HttpConnector<Resolver>;
+
 /// Opens connections to servers, or to the proxies on the way to them.
 #[derive(Clone)]
 struct Route {
-    tcp: HttpConnector,
-    to_proxy: HttpsConnector<HttpConnector>,
+    tcp: Tcp,
+    to_proxy: HttpsConnector<Tcp>,
     proxy: Proxy,
 }
 
 /// The library does not export the name.
-type TunnelError = <Tunnel<HttpsConnector<HttpConnector>> as Service<Uri>>::Error;
+type TunnelError = <Tunnel<HttpsConnector<Tcp>> as Service<Uri>>::Error;
 
 impl Service<Uri> for Route {
     type Response = MarkedStream;

@@ -22,7 +22,7 @@ BUILT = ROOT / "target" / "fuzz"
 TARGETS = re.findall(r'^    \("([a-z-]+)", \w+\),$', (HERE / "targets.rs").read_text(), re.MULTILINE)
 # The longest input in bytes.
 LONGEST = {
-    "bundle": 1 << 16, "bundle-parts": 1 << 14, "fleet-head": 1 << 13, "page": 1 << 14, "taxonomy": 1 << 14, "proxy-header": 4200, "store": 256,
+    "bundle": 1 << 16, "bundle-parts": 1 << 14, "fleet-head": 1 << 13, "journal": 1 << 12, "page": 1 << 14, "taxonomy": 1 << 14, "proxy-header": 4200, "store": 256,
 }
 
 

@@ -7,14 +7,16 @@
 use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use grandstand::api::links::Rewrite;
 use grandstand::api::page::Page;
 use grandstand::api::query::Parameters;
-use grandstand::api::query::search::SearchQuery;
+use grandstand::api::query::search::{FinderQuery, SearchQuery};
 use grandstand::api::taxonomy::{self, TaxonomyError, VolatileKeys};
 use grandstand::bundle::Bundle;
 use grandstand::bundle::signature::{Signature, TrustedKeys};
@@ -25,6 +27,8 @@ use grandstand::semantics::client_address::{ClientIpConfig, resolve};
 use grandstand::semantics::precondition::EntityTag;
 use grandstand::semantics::proxy_protocol::{self, Header};
 use grandstand::semantics::{precondition, target};
+use grandstand::serve::request_head::{self, HeadBounds};
+use grandstand::snapshot::journal::codec;
 use grandstand::store::{DataDir, Store, StoreError, salvage};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use url::Url;
@@ -33,9 +37,10 @@ use url::Url;
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of their directory in the corpus.
-pub const ALL: [(&str, Target); 12] = [
+pub const ALL: [(&str, Target); 14] = [
     ("query", query),
     ("path", normal_path),
+    ("request-head", head_of_request),
     ("conditions", conditions),
     ("forwarded", forwarded),
     ("proxy-header", proxy_header),
@@ -45,6 +50,7 @@ pub const ALL: [(&str, Target); 12] = [
     ("bundle", bundle),
     ("bundle-parts", bundle_parts),
     ("fleet-head", fleet_head),
+    ("journal", journal),
     ("store", store),
 ];
 
@@ -56,6 +62,11 @@ fn query(bytes: &[u8]) {
         search.write(search.list.page, &mut sent);
         let again = SearchQuery::parse(sent.split_once('?').map_or("", |(_, query)| query));
         assert_eq!(again.as_ref(), Ok(&search), "{sent}");
+    }
+    if let Ok(finder) = FinderQuery::parse(raw, false) {
+        let link = finder.link("explore", finder.search.list.page);
+        let again = FinderQuery::parse(link.split_once('?').map_or("", |(_, query)| query), false);
+        assert_eq!(again.as_ref(), Ok(&finder), "{link}");
     }
     let Ok(parameters) = Parameters::parse(raw) else { return };
     let sent = parameters.list.path_and_query();
@@ -74,6 +85,28 @@ fn normal_path(bytes: &[u8]) {
         inner.split('/').skip(1).all(|segment| !matches!(segment, "" | "." | "..")) || inner.is_empty(),
         "{normal}"
     );
+}
+
+/// A head that is accepted stays as it is, or its target in absolute form is in origin form then, and nothing else of it
+/// has moved. What comes after it is not looked at, and it does not matter where the pieces end.
+fn head_of_request(bytes: &[u8]) {
+    let read = |begun: &[u8], mut rest: &[u8]| {
+        let begun = Some(BytesMut::from(begun)).filter(|begun| !begun.is_empty());
+        let reading = pin!(request_head::read(&mut rest, begun, HeadBounds::new(1 << 14)));
+        reading.now_or_never().expect("it is all here").ok()
+    };
+    let Some(head) = read(b"", bytes) else { return };
+    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(lines(&head), lines(bytes));
+    assert_eq!(read(b"", &head).as_ref(), Some(&head));
+    if head != bytes {
+        let target = head[..].split(|byte| *byte == b' ').nth(1).expect("a target");
+        assert!(target.starts_with(b"/") || target == b"*");
+    }
+    let (begun, rest) = bytes.split_at(bytes.len() / 2);
+    if let Some(again) = read(begun, rest) {
+        assert!(head.starts_with(&again));
+    }
 }
 
 /// The fields of a request: a line each, with an index into `names` in front of the value.
@@ -184,8 +217,8 @@ fn read_bundle(file: &[u8]) {
 }
 
 /// A bundle of these parts, kind and content, with the hashes that it must have (`src/bundle/FORMAT.md`).
-fn sealed(parts: &[(u8, &[u8])]) -> Vec<u8> {
-    let mut file = b"\x89GSB\r\n\x1a\n\x03\0".to_vec();
+fn sealed(format: u8, parts: &[(u8, &[u8])]) -> Vec<u8> {
+    let mut file = [&b"\x89GSB\r\n\x1a\n"[..], &[format, 0]].concat();
     let mut chain = blake3::hash(&file);
     for (kind, raw) in parts {
         let packed = zstd::bulk::compress(raw, 1).expect("a frame");
@@ -204,10 +237,12 @@ fn bundle_parts(bytes: &[u8]) {
     while let [kind, high, low, after @ ..] = rest {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(after.len());
         let (raw, after) = after.split_at(length);
-        parts.push((kind % 9 + 1, raw));
+        parts.push((kind % 10 + 1, raw));
         rest = after;
     }
-    read_bundle(&sealed(&parts));
+    for format in [3, 4] {
+        read_bundle(&sealed(format, &parts));
+    }
 }
 
 /// The file of a head, or its text alone: what is read is the same when it is written and read again, and an unsigned one
@@ -222,6 +257,16 @@ fn fleet_head(bytes: &[u8]) {
         let clock = WallTime::from_millis(head.written_ms);
         let read = Head::read(&again, &TrustedKeys::default(), clock);
         assert!(read.map_or(true, |(read, key)| read == head && key.is_none()));
+    }
+}
+
+/// The entries of a journal, or its whole file: what is read is the same when it is written and read again.
+fn journal(bytes: &[u8]) {
+    let packed = zstd::bulk::compress(bytes, 1).expect("a frame");
+    let file = [&b"\x89GSJ\r\n\x1a\n\x02\0"[..], &(bytes.len() as u32).to_le_bytes(), &packed].concat();
+    for file in [bytes, &file] {
+        let Ok(entries) = codec::decode(file) else { continue };
+        assert_eq!(codec::decode(&codec::encode(entries.iter())).as_ref(), Ok(&entries));
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod disks;
 mod methods;
+mod names;
 mod pipelines;
 mod starving;
+mod turns;
 mod unread;

@@ -89,7 +89,7 @@ impl Rig {
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),
             journal: Box::new(move || Arc::new(known.lock().clone())),
-            rendering: tokio::sync::Semaphore::new(2),
+            rendering: Shares::new(2, 1),
             pages: ArcSwap::from_pointee(Pages::new(Site {
                 public_url: PUBLIC.into(),
                 usage: "offline",

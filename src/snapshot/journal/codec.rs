@@ -23,7 +23,7 @@ const NUMBER: usize = 10;
 
 /// Why bytes are no entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadJournal {
+pub enum BadJournal {
     /// It does not begin like a journal.
     #[error("the journal does not begin like a journal")]
     Magic,
@@ -54,7 +54,7 @@ pub(crate) enum BadJournal {
 }
 
 /// Entries as bytes, oldest first. Where they are too long, the oldest are left out.
-pub(crate) fn encode<'a>(entries: impl DoubleEndedIterator<Item = &'a Entry>) -> Vec<u8> {
+pub fn encode<'a>(entries: impl DoubleEndedIterator<Item = &'a Entry>) -> Vec<u8> {
     let mut room = MOST_RAW;
     let fits = |entry: &Vec<u8>| {
         let left = room.checked_sub(entry.len());
@@ -108,7 +108,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 ///
 /// # Errors
 /// For anything else; see [`BadJournal`].
-pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<Entry>, BadJournal> {
+pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, BadJournal> {
     let (magic, rest) = bytes.split_first_chunk::<8>().ok_or(BadJournal::Magic)?;
     if *magic != MAGIC {
         return Err(BadJournal::Magic);

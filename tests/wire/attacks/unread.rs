@@ -6,7 +6,7 @@ use http::Method;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::floods::{END_HEADERS, END_STREAM, begin, peak, request, resets_in};
-use crate::harness::{Setup, origin, wait_until};
+use crate::harness::{Setup, each, origin, wait_until};
 
 /// What a client may make the server hold, in MiB: 32 of answers, and what making them takes.
 const MOST: u64 = 96;
@@ -14,35 +14,38 @@ const MOST: u64 = 96;
 /// Each of these pages is another one, and nobody keeps it: all bytes are held for this client alone.
 #[tokio::test]
 async fn pages_that_a_client_does_not_read_are_not_made() {
-    let origin = origin(700).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    let size = server.ok("/explore?city=nowhere").await.body.len();
-    let before = peak(&server);
-    let mut held = Vec::new();
-    for connection in 0..8 {
-        let mut stream = begin(&server, &[0, 4, 0, 0, 0, 0]).await;
-        for nth in 0..128 {
-            let path = format!("/explore?city=x{connection}-{nth}");
-            stream.write_all(&request(2 * nth + 1, &path, END_STREAM | END_HEADERS)).await.unwrap();
+    each(["/explore?city=", "/explore?sort=name&q="], async |start| {
+        let origin = origin(700).await;
+        let server = Setup::mirror_of(&origin).start().await;
+        server.settled(&origin).await;
+        let size = server.ok(&format!("{start}nowhere")).await.body.len();
+        let before = peak(&server);
+        let mut held = Vec::new();
+        for connection in 0..8 {
+            let mut stream = begin(&server, &[0, 4, 0, 0, 0, 0]).await;
+            for nth in 0..128 {
+                let path = format!("{start}x{connection}-{nth}");
+                stream.write_all(&request(2 * nth + 1, &path, END_STREAM | END_HEADERS)).await.unwrap();
+            }
+            held.push((stream, Vec::new()));
         }
-        held.push((stream, Vec::new()));
-    }
-    // Which it is after 30 s; until then it holds all that it ever gets.
-    wait_until("a stream is given up", || {
-        let mut resets = 0;
-        for (stream, received) in &mut held {
-            while stream.try_read_buf(received).is_ok_and(|read| read > 0) {}
-            resets += resets_in(received);
-        }
-        async move { resets > 0 }
+        // Which it is after 30 s; until then it holds all that it ever gets.
+        wait_until("a stream is given up", || {
+            let mut resets = 0;
+            for (stream, received) in &mut held {
+                while stream.try_read_buf(received).is_ok_and(|read| read > 0) {}
+                resets += resets_in(received);
+            }
+            async move { resets > 0 }
+        })
+        .await;
+        let held = peak(&server).saturating_sub(before);
+        assert!(held < MOST, "{held} MiB for 1,024 pages of {size} bytes");
+        let ready = tokio::time::timeout(Duration::from_secs(20), server.get("/api/listings.json")).await;
+        assert_eq!(ready.unwrap().status, 200);
+        assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);
     })
     .await;
-    let held = peak(&server).saturating_sub(before);
-    assert!(held < MOST, "{held} MiB for 1,024 pages of {size} bytes");
-    let ready = tokio::time::timeout(Duration::from_secs(20), server.get("/api/listings.json")).await;
-    assert_eq!(ready.unwrap().status, 200);
-    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);
 }
 
 #[tokio::test]

@@ -1,14 +1,17 @@
-/* A disk that fails or stalls, and ports that repeat, for one process: loaded before the C library.
+/* A disk that fails or stalls, names that nobody looks up, and ports that repeat, for one process: loaded before the C
+ * library.
  *
  * FAULTS names a directory. A file `sync` or `write` in it is a fault of that call on everything below `data/` in it:
- * "stall" waits as long as the file is there, "once" fails once, anything else fails. A file `port` holds the port of a
- * peer: all connections to it seem to have one local port.
+ * "stall" waits as long as the file is there, a number fails the call of that number once, anything else fails. As long
+ * as there is a file `lookup`, lookups of names wait. A file `port` holds the port of a peer: all connections to it seem
+ * to have one local port.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +40,16 @@ static int is_below(int fd) {
     return length > 0 && !strncmp(path, data, strlen(data));
 }
 
+/* How many calls came since a fault was told. */
+static int calls;
+
 static int fails(const char *name, int fd) {
     char path[4096], text[64];
     int saved = errno;
     while (told(name, path, text) && is_below(fd)) {
-        if (!strcmp(text, "once") && unlink(path)) continue;
+        int nth = atoi(text);
+        if (nth && (__atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST) != nth || unlink(path))) break;
+        if (nth) __atomic_store_n(&calls, 0, __ATOMIC_SEQ_CST);
         if (strcmp(text, "stall")) {
             errno = EIO;
             return 1;
@@ -68,4 +76,11 @@ int getsockname(int fd, struct sockaddr *address, socklen_t *length) {
         && !getpeername(fd, (struct sockaddr *)&peer, &size) && ntohs(peer.sin_port) == atoi(text))
         ((struct sockaddr_in *)address)->sin_port = htons(1);
     return done;
+}
+
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+    char path[4096], text[64];
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+    while (told("lookup", path, text)) usleep(10000);
+    return real(node, service, hints, found);
 }

@@ -7,13 +7,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Response;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use super::{Wire, kept, talkative};
-use crate::client::{Reply, connect_from, header_map, http2_client};
+use crate::client::{Reply, header_map};
 use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
 
 const MEBIBYTE: usize = 1 << 20;
@@ -75,9 +76,8 @@ impl Slow {
 }
 
 /// The same over HTTP/2; whether its stream ended as it should.
-async fn slow_http2(server: &Server, target: &str, fields: &[(&str, &str)]) -> JoinHandle<bool> {
-    let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge();
-    let client = client.http2_initial_stream_window_size(16 << 10).build().unwrap();
+async fn slow_http2(server: &Server, household: u8, target: &str, fields: &[(&str, &str)]) -> JoinHandle<bool> {
+    let client = of(household).http2_prior_knowledge().http2_initial_stream_window_size(16 << 10).build().unwrap();
     let request = client.get(format!("http://{}{target}", server.public)).headers(header_map(fields));
     let mut response = request.send().await.unwrap();
     tokio::spawn(async move {
@@ -91,18 +91,25 @@ async fn slow_http2(server: &Server, target: &str, fields: &[(&str, &str)]) -> J
     })
 }
 
-/// `GET` from another address.
-async fn get_from(household: u8, server: &Server, target: &str) -> Wire {
-    let stream = connect_from(Ipv4Addr::new(127, 0, 0, household), server.public).await;
-    let mut wire = Wire { stream, read: Vec::new() };
-    wire.write(&format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await;
-    wire
+/// A client of another household, to be built.
+fn of(household: u8) -> reqwest::ClientBuilder {
+    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, household));
+    reqwest::Client::builder().no_proxy().local_address(address)
 }
 
-/// A client of another household.
 fn client_of(household: u8) -> reqwest::Client {
-    let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, household));
-    reqwest::Client::builder().no_proxy().local_address(address).build().unwrap()
+    of(household).build().unwrap()
+}
+
+/// Clients of a household that speak HTTP/1.1 and HTTP/2.
+fn clients_of(household: u8) -> [reqwest::Client; 2] {
+    [client_of(household), of(household).http2_prior_knowledge().build().unwrap()]
+}
+
+/// An answer whose head has come.
+async fn begun(client: &reqwest::Client, server: &Server, target: &str) -> (String, Response) {
+    let response = client.get(format!("http://{}{target}", server.public)).send().await.unwrap();
+    (response.headers()["cache-status"].to_str().unwrap().to_owned(), response)
 }
 
 async fn get(client: &reqwest::Client, server: &Server, target: &str) -> Reply {
@@ -129,13 +136,13 @@ async fn a_slow_client_delays_nobody_who_asks_for_the_same() {
     let (origin, server) = shield(|_| large()).await;
     for (number, odd) in [("0", None), ("1", Some(ODD))] {
         let line = odd.map_or(String::new(), |(name, value)| format!("{name}: {value}\r\n"));
-        for (version, client) in [("1", client_of(3)), ("2", http2_client())] {
+        for (version, client) in ["1", "2"].into_iter().zip(clients_of(3)) {
             let target = format!("/api/{number}/{version}");
             let slow = Slow::get(&server, 2, &target, &line).await;
             let reply = get(&client, &server, &target).await;
             assert_eq!((reply.status, reply.body.len()), (200, 6 + 32 * MEBIBYTE), "{target}");
             let target = format!("{target}?http2");
-            let slow_http2 = slow_http2(&server, &target, odd.as_slice()).await;
+            let slow_http2 = slow_http2(&server, 2, &target, odd.as_slice()).await;
             let reply = get(&client, &server, &target).await;
             assert_eq!((reply.status, reply.body.len()), (200, 6 + 32 * MEBIBYTE), "{target}");
             drop(slow);
@@ -147,7 +154,7 @@ async fn a_slow_client_delays_nobody_who_asks_for_the_same() {
 
 #[tokio::test]
 async fn a_client_that_joined_a_slow_one_gets_all_and_the_slow_one_sees_an_early_end() {
-    for version in ["1", "2"] {
+    for (version, client) in ["1", "2"].into_iter().zip(clients_of(3)) {
         let gate = Arc::new(Semaphore::new(0));
         let (origin, server) = shield({
             let gate = gate.clone();
@@ -157,13 +164,12 @@ async fn a_client_that_joined_a_slow_one_gets_all_and_the_slow_one_sees_an_early
         let slow = if version == "1" {
             Ok(Slow::get(&server, 2, "/api/large", "").await)
         } else {
-            Err(slow_http2(&server, "/api/large", &[]).await)
+            Err(slow_http2(&server, 2, "/api/large", &[]).await)
         };
-        let mut joiner = Wire::get(server.public, "/api/large").await;
-        assert!(joiner.until("first ").await.contains("; collapsed"));
+        let (status, joiner) = begun(&client, &server, "/api/large").await;
+        assert!(status.ends_with("; collapsed"), "{status}");
         gate.add_permits(1);
-        let joiner = joiner.rest().await;
-        assert!(is_whole(&joiner) && joiner.len() > 32 * MEBIBYTE, "{} bytes", joiner.len());
+        assert_eq!(joiner.bytes().await.unwrap().len(), "first second".len() + 32 * MEBIBYTE);
         assert_eq!(origin.count(), 1);
         match slow {
             Ok(slow) => {
@@ -180,10 +186,14 @@ async fn slow_readers_of_stored_bodies_take_no_room_from_new_ones() {
     let body = vec![b'x'; 1000 << 10];
     let (_origin, server) = shield(move |_| kept("").then(Duration::ZERO, body.clone())).await;
     let client = client_of(2);
-    let mut readers = Vec::new();
+    let (mut readers, mut http2_readers) = (Vec::new(), Vec::new());
     for number in 0..20 {
         let target = format!("/api/{number}");
-        readers.push(Slow::get(&server, 2, &target, "").await);
+        if number % 2 == 0 {
+            readers.push(Slow::get(&server, 2, &target, "").await);
+        } else {
+            http2_readers.push(slow_http2(&server, 2, &target, &[]).await);
+        }
         wait_until("it is stored", || is_hit(&client, &server, &target)).await;
     }
     get(&client, &server, "/api/new").await;
@@ -208,10 +218,13 @@ async fn a_household_that_fills_its_share_of_the_room_leaves_the_rest_to_others(
     })
     .await;
     let mut filling = Vec::new();
-    for number in 0..20 {
-        let mut wire = get_from(2, &server, &format!("/api/held/{number}")).await;
-        wire.until("mark").await;
-        filling.push(wire);
+    for (number, client) in (0..20).zip(clients_of(2).iter().cycle()) {
+        let (_, mut response) = begun(client, &server, &format!("/api/held/{number}")).await;
+        let mut read = 0;
+        while read < (1000 << 10) + "mark".len() {
+            read += response.chunk().await.unwrap().unwrap().len();
+        }
+        filling.push(response);
     }
     let (own, other) = (client_of(2), client_of(3));
     for target in ["/api/length", "/api/chunked"] {
@@ -222,8 +235,8 @@ async fn a_household_that_fills_its_share_of_the_room_leaves_the_rest_to_others(
     }
     // What ends gives its room back.
     gate.add_permits(20);
-    for wire in filling {
-        wire.rest().await;
+    for response in filling {
+        assert_eq!(response.bytes().await.unwrap(), "end");
     }
     get(&own, &server, "/api/again/length").await;
     assert!(is_hit(&own, &server, "/api/again/length").await);
@@ -236,9 +249,14 @@ async fn an_origin_that_breaks_off_ends_the_answers_of_slow_readers_and_gives_th
         if seen.target.contains("broken") { body.announced(1) } else { body }
     })
     .await;
-    let mut readers = Vec::new();
+    let (mut readers, mut http2_readers) = (Vec::new(), Vec::new());
     for number in 0..20 {
-        readers.push(Slow::get(&server, 2, &format!("/api/broken/{number}"), "").await);
+        let target = format!("/api/broken/{number}");
+        if number % 2 == 0 {
+            readers.push(Slow::get(&server, 2, &target, "").await);
+        } else {
+            http2_readers.push(slow_http2(&server, 2, &target, &[]).await);
+        }
     }
     let client = client_of(2);
     wait_until("there is room again", || async {
@@ -250,35 +268,38 @@ async fn an_origin_that_breaks_off_ends_the_answers_of_slow_readers_and_gives_th
         let all = reader.rest().await;
         assert!(all.starts_with("HTTP/1.1 200") && !is_whole(&all), "{} bytes", all.len());
     }
+    for reader in http2_readers {
+        assert!(!reader.await.unwrap(), "the stream is reset");
+    }
 }
 
 #[tokio::test]
 async fn only_an_answer_that_is_stored_says_so() {
-    let gate = Arc::new(Semaphore::new(0));
-    let (_origin, server) = shield({
-        let gate = gate.clone();
-        move |seen| match seen.target.as_str() {
-            "/api/empty" => kept(""),
-            "/api/length" => kept("short"),
-            _ => kept("first ").then_held_by(&gate, "second"),
+    for client in clients_of(2) {
+        let gate = Arc::new(Semaphore::new(0));
+        let (_origin, server) = shield({
+            let gate = gate.clone();
+            move |seen| match seen.target.as_str() {
+                "/api/empty" => kept(""),
+                "/api/length" => kept("short"),
+                _ => kept("first ").then_held_by(&gate, "second"),
+            }
+        })
+        .await;
+        let (status, leader) = begun(&client, &server, "/api/chunked").await;
+        assert_eq!(status, "grandstand; fwd=uri-miss; fwd-status=200");
+        let (status, joiner) = begun(&client, &server, "/api/chunked").await;
+        assert_eq!(status, "grandstand; fwd=uri-miss; fwd-status=200; collapsed");
+        gate.add_permits(1);
+        for response in [leader, joiner] {
+            assert_eq!(response.bytes().await.unwrap(), "first second");
         }
-    })
-    .await;
-    let mut leader = Wire::get(server.public, "/api/chunked").await;
-    let head = leader.until("first ").await;
-    assert!(head.contains("grandstand; fwd=uri-miss; fwd-status=200\r\n"), "{head}");
-    let mut joiner = Wire::get(server.public, "/api/chunked").await;
-    let head = joiner.until("first ").await;
-    assert!(head.contains("grandstand; fwd=uri-miss; fwd-status=200; collapsed\r\n"), "{head}");
-    gate.add_permits(1);
-    for wire in [leader, joiner] {
-        assert!(is_whole(&wire.rest().await));
-    }
-    let length = server.ok("/api/length").await;
-    assert_eq!(length.the("cache-status"), "grandstand; fwd=uri-miss; fwd-status=200");
-    let empty = server.ok("/api/empty").await;
-    assert_eq!(empty.the("cache-status"), "grandstand; fwd=uri-miss; fwd-status=200; stored");
-    for target in ["/api/chunked", "/api/length", "/api/empty"] {
-        assert!(server.ok(target).await.the("cache-status").contains("; hit"), "{target}");
+        let length = get(&client, &server, "/api/length").await;
+        assert_eq!(length.the("cache-status"), "grandstand; fwd=uri-miss; fwd-status=200");
+        let empty = get(&client, &server, "/api/empty").await;
+        assert_eq!(empty.the("cache-status"), "grandstand; fwd=uri-miss; fwd-status=200; stored");
+        for target in ["/api/chunked", "/api/length", "/api/empty"] {
+            assert!(is_hit(&client, &server, target).await, "{target}");
+        }
     }
 }
