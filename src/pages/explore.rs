@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::api::listing::Venue;
-use crate::api::query::search::{FinderQuery, Order};
+use crate::api::query::finder::{FinderQuery, Order};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
 use crate::snapshot::dataset::Dataset;

@@ -8,7 +8,7 @@ use super::documents::TEMPLATE;
 use super::{Material, Pages, Site, Unrendered};
 use crate::answer::head;
 use crate::api::query;
-use crate::api::query::search::FinderQuery;
+use crate::api::query::finder::FinderQuery;
 use crate::api::route::{Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::coding::Coding;
