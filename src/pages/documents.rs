@@ -227,9 +227,12 @@ fn one_line(raw: &[u8]) -> Cow<'_, str> {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text }
 }
 
-/// Crawlers may read the pages, the API and the files, but not every page of the finder.
+/// Crawlers may read the pages, the API and the files, but not the answers to every query.
 pub(super) fn robots(site: &Site) -> String {
     let path = url::Url::parse(&site.public_url).map(|url| url.path().trim_end_matches('/').to_owned());
     let path = path.unwrap_or_default();
-    format!("User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/changes.json\n")
+    format!(
+        "User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/embed?\nDisallow: {path}/search.json?\n\
+         Disallow: {path}/changes.json\n"
+    )
 }

@@ -267,6 +267,8 @@ fn what_the_data_says_is_text_on_a_page() {
 #[test]
 fn crawlers_are_kept_from_what_has_no_end() {
     let robots = text(&pages(true), &fixed(Document::Robots));
-    assert!(robots.contains("Disallow: /venues/explore?\n"), "{robots}");
+    for endless in ["explore?", "embed?", "search.json?", "changes.json"] {
+        assert!(robots.contains(&format!("Disallow: /venues/{endless}\n")), "{robots}");
+    }
     assert!(!robots.contains("dumps"), "/llms.txt recommends the files: {robots}");
 }
