@@ -136,6 +136,7 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
             (layout::head(pages, "", &title, (&["style.css"], &[]), &html! {}))
             body .widget {
                 main {
+    let is_in_one_state = shown.query.search.list.slug(TaxonomyKind::States).is_some();
                     h1 { (title) }
                     figure .map { (drawn) }
                     ul .found {
@@ -143,7 +144,7 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                             li {
                                 a href={ "venues/" (id) } target="_blank" rel="noopener" { (venue.name.as_deref().unwrap_or("(no name)")) }
                                 span .small {
-                                    @for text in [&venue.city, &venue.state].into_iter().flatten() { " · " (text) }
+                                    @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " (text) }
                                     @if let Some(metres) = metres { " · " (distance(*metres)) }
                                 }
                             }
@@ -151,10 +152,11 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                     }
                     p { a href=(shown.query.link("explore", 1)) target="_blank" rel="noopener" { "All of them, with filters" } }
                 }
-                footer { (layout::credit_line(Some(&facts.credit))) }
             }
         }
     };
+                }
+                footer {
     page.into_string()
 }
 
@@ -335,7 +337,7 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
     let filters = list.with_page(1).path_and_query();
     let filters = filters.split_once('?').map_or(String::new(), |(_, filters)| format!("?{filters}"));
     let widget = format!(
-        "<iframe src=\"{public_url}/{}\" title=\"Sports venues\" width=\"100%\" height=\"480\" loading=\"lazy\"></iframe>",
+        "<iframe src=\"{public_url}/{}\" title=\"Sports venues\" width=\"100%\" height=\"480\" style=\"border:0\" loading=\"lazy\"></iframe>",
         query.link("embed", 1)
     );
     html! {

@@ -1,11 +1,12 @@
 // The public pages in a browser.
 
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 
 import { SCHEMES, WIDTHS, assertClean, browser, open, tooWide, violations } from "./looks.mjs";
 import { hostileOrigin } from "./hostile.mjs";
-import { Mirror, Origin, until } from "./servers.mjs";
+import { Mirror, Origin, gated, listening, until } from "./servers.mjs";
 
 /** @type {any} */
 let chromium;
@@ -309,6 +310,32 @@ test("the viewer has the page's font and edge, and tries a request without filte
   await page.locator(".try-out__btn").click();
   const filled = await page.locator(".opblock-body .parameters input[type=text]").evaluateAll((inputs) =>
     inputs.map((input) => /** @type {HTMLInputElement} */ (input).value).filter((value) => value !== ""));
+for (const width of [320, 1280]) {
+  test(`on a page of another site the widget shows venues and credit at once, ${width} pixels wide`, async () => {
+    const opened = await open(chromium, { viewport: { width, height: 900 } });
+    const { page } = opened;
+    await page.goto(`${mirror.url}/explore?state=texas`);
+    await ready(page);
+    const snippet = await page.locator("#widget").textContent();
+    const body = `<!DOCTYPE html><html lang="en"><meta name="viewport" content="width=device-width"><title>City</title>${snippet}</html>`;
+    const city = await listening(createServer((_, answer) => answer.writeHead(200, { "content-type": "text/html" }).end(body)));
+    await page.goto(city.url, { waitUntil: "networkidle" });
+    const frame = page.frames()[1];
+    await frame.locator(".found").waitFor();
+    const [credit, ...shown] = await frame.evaluate(() => ["footer", "h1", "#map", ".found li:nth-child(2)"].map((selector) => {
+      const { top, bottom } = /** @type {Element} */ (document.querySelector(selector)).getBoundingClientRect();
+      return { top, bottom, most: innerHeight };
+    }));
+    assert.ok(credit.bottom <= credit.most, "the credit is seen without scrolling");
+    assert.ok(shown.every(({ top, bottom }) => top >= 0 && bottom <= credit.top), "and so are the first venues");
+    await frame.locator(".found li").last().scrollIntoViewIfNeeded();
+    assert.ok(await frame.locator(".credit").isVisible());
+    assert.deepEqual([...await tooWide(frame), ...await tooWide(page)], []);
+    await assertClean(opened);
+    city.kill();
+  });
+}
+
   assert.deepEqual(filled, ["1", "50"], "the defaults of page and per_page");
   await page.locator(".execute").click();
   assert.equal(await page.locator(".live-responses-table .response-col_status").nth(1).innerText(), "200");
