@@ -13,7 +13,7 @@ use crate::api::taxonomy::TaxonomyKind;
 
 use super::Site;
 use super::facts::{PageFacts, TermFact, grouped};
-use super::front::DUMPS;
+use super::front::{DUMPS, file_name};
 use super::map::escaped;
 use super::schema::Seen;
 
@@ -29,8 +29,8 @@ pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
     if site.has_snapshots {
         link("changes", "changes.json?since={snapshot}".to_owned());
         link("search", "search.json?q={words}".to_owned());
-        for (name, _) in DUMPS {
-            link(name, format!("dumps/{name}"));
+        for (kind, _) in DUMPS {
+            link(file_name(kind), kind.path().trim_start_matches('/').to_owned());
         }
         link("explore", "explore".to_owned());
         link("llms", "llms.txt".to_owned());
@@ -179,7 +179,8 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
         ),
     };
     let mut dumps = String::new();
-    for (name, what) in DUMPS {
+    for (kind, what) in DUMPS {
+        let name = file_name(kind);
         // Writing to a String cannot fail.
         let _ = writeln!(dumps, "- [{name}]({base}/dumps/{name}): {what}");
     }

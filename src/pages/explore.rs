@@ -124,19 +124,25 @@ pub(super) fn page(
             p .small { "Confirmed " (instant(at)) }
         }
     };
-    layout::page(pages, (NavigationItem::Explore, "Find a venue"), &["age.js", "explore.js"], Some(facts), &main)
+    layout::page(
+        pages,
+        (NavigationItem::Explore, "Find a venue"),
+        &["age.js", "copy.js", "explore.js"],
+        Some(facts),
+        &main,
+    )
 }
 
 /// The widget: what fits a frame of 280 pixels on another site. Its links open beside that site.
 fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Markup) -> String {
     let title = summary_of(shown, facts);
+    let is_in_one_state = shown.query.search.list.slug(TaxonomyKind::States).is_some();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             (layout::head(pages, "", &title, (&["style.css"], &[]), &html! {}))
             body .widget {
                 main {
-    let is_in_one_state = shown.query.search.list.slug(TaxonomyKind::States).is_some();
                     h1 { (title) }
                     figure .map { (drawn) }
                     ul .found {
@@ -150,13 +156,14 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                             }
                         }
                     }
+                }
+                footer {
                     p { a href=(shown.query.link("explore", 1)) target="_blank" rel="noopener" { "All of them, with filters" } }
+                    (layout::credit_line(Some(&facts.credit)))
                 }
             }
         }
     };
-                }
-                footer {
     page.into_string()
 }
 
@@ -345,7 +352,7 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
             h2 #request-title { "The same from the API" }
             p {
                 code #api-url data-base=(public_url) { (public_url) (path) }
-                " " button #copy .copy type="button" data-copies="api-url" hidden { "Copy" }
+                " " (layout::copy_button("api-url", None))
                 " " a #api-link href=(path.trim_start_matches('/')) { "Open" }
             }
             p #answered .small role="status" {}
@@ -361,7 +368,7 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
             details {
                 summary { "Embed this" }
                 p .small { "Put this into a page of yours. It shows these venues, with the credit that their licence asks for." }
-                p { code #widget { (widget) } " " button .copy type="button" data-copies="widget" hidden { "Copy" } }
+                p { code #widget { (widget) } " " (layout::copy_button("widget", None)) }
             }
         }
     }

@@ -260,7 +260,7 @@ fn pages_link_relatively_and_load_nothing_from_elsewhere() {
 
 #[test]
 fn what_the_data_says_is_text_on_a_page() {
-    let shown = super::layout::example("<b>", "</pre><script>alert(1)</script>").into_string();
+    let shown = super::layout::example("shell", "<b>", "</pre><script>alert(1)</script>").into_string();
     assert!(shown.contains("&lt;script&gt;") && !shown.contains("<script>"), "{shown}");
 }
 

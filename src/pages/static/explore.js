@@ -480,22 +480,6 @@ function start() {
     body.addEventListener(name, (event) => mark(event.target instanceof Element ? event.target.closest("tr") : null));
   }
   for (const left of [map, body]) left.addEventListener("mouseleave", () => mark(null));
-  for (const copy of document.querySelectorAll("button.copy")) {
-    if (!(copy instanceof HTMLButtonElement)) continue;
-    const copied = element(copy.dataset.copies ?? "", HTMLElement);
-    copy.hidden = false;
-    copy.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(copied.textContent ?? "");
-        copy.textContent = "Copied";
-      } catch {
-        // Without TLS browsers give no clipboard: the text is selected instead.
-        window.getSelection()?.selectAllChildren(copied);
-        copy.textContent = "Selected";
-      }
-      setTimeout(() => { copy.textContent = "Copy"; }, 2000);
-    });
-  }
 }
 
 if (typeof document !== "undefined") start();
