@@ -27,7 +27,7 @@ use crate::semantics::target;
 
 use coded::Recoder;
 use recent::{Asking, Doorkeeper, UnderWay};
-use reply::{Rendered, Reply, Stored, Variants};
+use reply::{Lifetime, Rendered, Reply, Stored, Variants};
 
 /// The key of an answer: the canonical request without `Accept-Encoding`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -181,7 +181,8 @@ impl Cache {
         // not push out all others.
         let is_newer = kept.is_none_or(|kept| kept.epoch() < made.epoch());
         let wanted = kept.is_some() || self.door.knows(self.seed.hash_one(&key));
-        if is_newer && wanted && made.weight() as u64 <= self.largest() {
+        let is_finished = !matches!(made.kind.lifetime, Lifetime::Unfinished(_));
+        if is_finished && is_newer && wanted && made.weight() as u64 <= self.largest() {
             self.kept.insert(key, Kept::Rendered(made.clone()));
         }
         made

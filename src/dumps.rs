@@ -3,7 +3,8 @@
 //! The first request for a dump writes it, once for all clients that wait, into a file without a name in the data
 //! directory. The file ends with the process, or when it is replaced; a few replaced ones stay while they are read.
 //! Details change without a new snapshot: their dump is written again when they have changed and it is older than
-//! `ttl`. A part of the snapshot is rendered while it is sent. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
+//! `ttl`. A part of the snapshot is rendered while it is sent. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`],
+//! [`crate::admin`], [`crate::pages`] for the sizes, the commands.
 
 mod built;
 mod selected;
@@ -34,6 +35,7 @@ use crate::tasks::{Aborted, blocking};
 pub(crate) use built::{Built, DumpPart};
 use selected::Selections;
 pub(crate) use selected::{NotSelected, Selected, Slugs};
+pub(crate) use write::size;
 
 /// The codings of dumps: brotli takes several times as long for little less.
 pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];

@@ -27,6 +27,7 @@ use crate::mirror::details::Details;
 use crate::search::index::Hits;
 use crate::semantics::coding::Coding;
 use crate::snapshot::pointer::Snapshot;
+use crate::upstream::status::Progress;
 
 use assets::{Asset, Assets};
 use explore::Ranks;
@@ -73,6 +74,8 @@ pub(crate) struct Material<'a> {
     pub hits: Option<&'a Hits>,
     /// That of the venue that is asked for.
     pub detail: Option<&'a DetailShown>,
+    /// How far the first copy is; `None`: there is a copy, or none is made.
+    pub first_copy: Option<Progress>,
 }
 
 /// Why a document cannot be rendered.
@@ -112,7 +115,7 @@ impl Pages {
     /// # Errors
     /// See [`Unrendered`].
     pub(crate) fn render(&self, wanted: &WantedDocument, of: Material<'_>) -> Result<Rendered, Unrendered> {
-        let Material { published, details, detail, hits } = of;
+        let Material { published, details, detail, hits, .. } = of;
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(PageFacts::of);
         let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
@@ -137,7 +140,11 @@ impl Pages {
             WantedDocument::Fixed(document) => document,
         };
         match document {
-            Document::Front => made(Kind { varies_by_accept: true, ..HTML }, front::page_of(self, facts.as_ref())),
+            Document::Front => {
+                let (page, again) = front::page_of(self, facts.as_ref(), of);
+                let lifetime = again.map_or(HTML.lifetime, Lifetime::Unfinished);
+                made(Kind { varies_by_accept: true, lifetime, ..HTML }, page)
+            }
             Document::Index => made(
                 Kind { varies_by_accept: true, lifetime: Lifetime::Revalidated, ..JSON },
                 documents::index(&self.site, facts.as_ref()),

@@ -122,7 +122,7 @@ pub(super) fn findings(
     findings.extend(proxy.map(|UntrustedProxy { peer, header }| {
         let text = format!(
             "{peer} sends the header {header}, as proxies do, and is not in client_ip.trusted_proxies: all clients behind it \
-             share one limit, and some were refused (429)"
+             share one limit, and some were refused (429); add its address there if it is your proxy"
         );
         Reason::new(Trouble::UntrustedProxy, text)
     }));

@@ -116,7 +116,11 @@ impl Status {
         if self.usage == Use::Shield || self.current.load().is_some() {
             return Ok(());
         }
-        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        Err(self.not_ready(&self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default()))
+    }
+
+    /// Why there is no data yet.
+    fn not_ready(&self, picture: &Picture) -> String {
         let why = match (self.usage, picture.pass) {
             (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.lock().not_ready()),
             (Use::Offline, _) => NOTHING_TO_SERVE.to_owned(),
@@ -126,10 +130,10 @@ impl Status {
             }
             (_, None) => "the first crawl has not begun".to_owned(),
         };
-        Err(match picture.last_error.as_ref().filter(|_| picture.is_failing()) {
+        match picture.last_error.as_ref().filter(|_| picture.is_failing()) {
             Some(error) => format!("{why}. The last error: {}", error.message),
             None => why,
-        })
+        }
     }
 
     /// Whether a snapshot is held back.
@@ -142,7 +146,9 @@ impl Status {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let facts = self.measured(&picture);
         let refused = self.limiter.refused.found(self.clock.now_mono());
-        let reasons = health::reasons(&facts, self.ready().err());
+        // Of the snapshot that the facts are of: another one may have come meanwhile.
+        let is_ready = self.usage == Use::Shield || facts.snapshot.is_some();
+        let reasons = health::reasons(&facts, (!is_ready).then(|| self.not_ready(&picture)));
         let findings = health::findings(self.usage, &picture, refused);
         let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
         let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };

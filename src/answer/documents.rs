@@ -31,6 +31,7 @@ use crate::semantics::ranges::Ranged;
 use crate::semantics::{coding, precondition, problem, ranges};
 use crate::snapshot::pointer::Snapshot;
 use crate::store::DetailState;
+use crate::upstream::status::Progress;
 
 use super::compose::{Answer, Asked, Body, ConstantHeaders, NO_STORE, Outcome, about_body, of_snapshot};
 use super::find::{Finder, Found, unsearched, unselected};
@@ -102,10 +103,8 @@ impl<'a> ErrorPages<'a> {
         if let Some(seconds) = again {
             fields.put_number(&fields::REFRESH, seconds);
         }
-        let is_missing = problem.status() == StatusCode::SERVICE_UNAVAILABLE
-            && self.finder.details.is_some()
-            && self.finder.current.load().is_none();
-        let first_copy = self.finder.origin.as_ref().filter(|_| is_missing).and_then(|origin| origin.picture().pass);
+        let is_missing = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
+        let first_copy = if is_missing { self.finder.first_copy() } else { None };
         self.finder.pages.load().problem(problem, self.path(), again, first_copy).into()
     }
 }
@@ -155,13 +154,14 @@ impl Finder {
         // wait.
         let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
         let household = household(client, self.settings.load().rate_limit.ipv6_prefix);
+        let first_copy = self.first_copy();
         // Never closed.
         let turn = self.rendering.take(Some(household), 1).await;
         let rendering = tokio::task::spawn_blocking(move || {
             // It ends with the work: a client that leaves must not begin more of it.
             let _until_done = turn;
             let (details, detail, hits) = (details.as_ref(), Some(&detail), hits.as_ref());
-            let of = Material { published: shown.as_deref(), details, detail, hits };
+            let of = Material { published: shown.as_deref(), details, detail, hits, first_copy };
             renderer.render(&wanted, of)
         });
         match rendering.await {
@@ -194,6 +194,12 @@ impl Finder {
 }
 
 impl Finder {
+    /// How far the first copy is; `None`: there is a copy, or none is made.
+    fn first_copy(&self) -> Option<Progress> {
+        let is_missing = self.details.is_some() && self.current.load().is_none();
+        self.origin.as_ref().filter(|_| is_missing).and_then(|origin| origin.picture().pass)
+    }
+
     /// The mirrored detail of a listing, for its page; the origin is not asked.
     async fn detail_shown(&self, id: ListingId) -> DetailShown {
         let Some(details) = &self.details else { return DetailShown::Missing };
@@ -267,6 +273,10 @@ impl ConstantHeaders {
             Lifetime::OfAnswers => self.cache_control.clone(),
             Lifetime::Day => HeaderValue::from_static(A_DAY),
             Lifetime::Immutable => HeaderValue::from_static("public, max-age=31536000, immutable"),
+            Lifetime::Unfinished(seconds) => {
+                fields.put_number(&fields::REFRESH, seconds);
+                HeaderValue::from_static(NO_STORE)
+            }
         };
         fields.put(&fields::CACHE_CONTROL, cache_control);
         if let Some(tag) = tag {

@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 
-use crate::api::query::search::{FinderQuery, SearchQuery};
+use crate::api::query::finder::FinderQuery;
+use crate::api::query::search::SearchQuery;
 use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::{Document, Route, WantedDocument};
 use crate::cache::Key;

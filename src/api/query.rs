@@ -2,6 +2,7 @@
 //!
 //! Callers: [`crate::answer`] parses, [`crate::snapshot`] answers, [`crate::mirror`] asks the origin with it.
 
+pub mod finder;
 pub mod search;
 
 use std::borrow::Cow;

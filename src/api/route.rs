@@ -7,7 +7,7 @@ use crate::telemetry::RouteLabel;
 use crate::words::named;
 
 use super::listing::ListingId;
-use super::query::search::FinderQuery;
+use super::query::finder::FinderQuery;
 use super::taxonomy::TaxonomyKind;
 
 /// The methods of known endpoints, for `Allow`.

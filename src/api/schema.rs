@@ -1,6 +1,6 @@
 //! The shape of JSON values whose form nobody documented: their fields, types, how often each is there, an example.
 //!
-//! Values are noted one after another; [`Shape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
+//! Values are collected into it; [`Shape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
 //! Callers: [`crate::pages`].
 
 use std::collections::BTreeMap;
@@ -45,9 +45,17 @@ fn type_of(value: &Value) -> usize {
     }
 }
 
+impl FromIterator<Value> for Shape {
+    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
+        let mut shape = Self::default();
+        values.into_iter().for_each(|value| shape.note(&value));
+        shape
+    }
+}
+
 impl Shape {
     /// Adds a value.
-    pub fn note(&mut self, value: &Value) {
+    fn note(&mut self, value: &Value) {
         let mut left = MAX_FIELDS_IN_ALL.saturating_sub(self.size());
         self.note_at(value, 0, &mut left);
     }
@@ -170,11 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn shape(values: &[Value]) -> Shape {
-        let mut shape = Shape::default();
-        for value in values {
-            shape.note(value);
-        }
-        shape
+        values.iter().cloned().collect()
     }
 
     fn schema(values: &[Value]) -> Value {

@@ -113,6 +113,8 @@ pub enum Lifetime {
     Day,
     /// For good: other content has another name.
     Immutable,
+    /// Not at all: it waits for something, and browsers load it again after so many seconds.
+    Unfinished(u64),
 }
 
 /// What is said of a document beside its body.

@@ -31,16 +31,24 @@ pub(super) struct ServerCommand {
 /// Arguments of `grandstand purge`.
 #[derive(Debug, Args)]
 pub(super) struct Purge {
+    #[command(flatten)]
+    what: Purged,
+    #[command(flatten)]
+    command: ServerCommand,
+}
+
+/// Which answers are forgotten.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Purged {
     /// Path whose answers are forgotten, for example /api/sports.json
     ///
     /// With a query, only the answer to that query is forgotten.
-    #[arg(required_unless_present = "all", conflicts_with = "all", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     path: Option<String>,
     /// Forget every cached answer
     #[arg(long)]
     all: bool,
-    #[command(flatten)]
-    command: ServerCommand,
 }
 
 impl ServerCommand {
@@ -75,7 +83,8 @@ impl ServerCommand {
 impl Purge {
     /// Has the server forget cached answers.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let query = self.path.as_ref().map(|path| format!("?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC)));
+        let query =
+            self.what.path.as_ref().map(|path| format!("?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC)));
         let path = format!("/cache{}", query.unwrap_or_default());
         self.command.perform(Method::DELETE, &path, |answer| {
             format!("purged: {}", counted(answer["purged"].as_u64().unwrap_or(0), "resource"))

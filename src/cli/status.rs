@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::store::DataDir;
 use crate::tasks::blocking;
 use crate::upstream::status::OriginState;
-use crate::words::{bytes, counted, seconds};
+use crate::words::{bytes, counted, seconds, sentence};
 
 use super::server::{Server, ServerLook};
 use super::terminal::{Paint, Terminal, put, say};
@@ -378,7 +378,12 @@ fn screen(facts: &StatusFacts) -> String {
         });
         line("parity", or_dash(parity));
     }
-    facts.findings.iter().for_each(|finding| line("finding", finding.clone()));
+    for finding in &facts.findings {
+        line("finding", finding.clone());
+        if let Some(advice) = facts.advice.iter().find(|advice| advice.what == sentence(finding)) {
+            line("to do", advice.todo.clone());
+        }
+    }
     let alone = facts.rate_limit.why.as_ref();
     let publish = facts.publish.clone().unwrap_or_default();
     for (name, wrong) in [
@@ -439,8 +444,9 @@ mod tests {
         let text = shown(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
         assert!(text.contains("  publish    the store is full\n"), "{text}");
         assert!(!text.contains("  limit ") && !text.contains("  finding "), "{text}");
-        let text = shown(&json!({ "state": "healthy", "findings": ["one thing", "another"] }));
-        assert!(text.contains("  finding    one thing\n  finding    another\n"), "{text}");
+        let advice = json!({ "unhealthy": false, "what": "One thing.", "todo": "Mend it.", "action": null });
+        let text = shown(&json!({ "state": "healthy", "findings": ["one thing", "another"], "advice": [advice] }));
+        assert!(text.contains("  finding    one thing\n  to do      Mend it.\n  finding    another\n"), "{text}");
         let alone = json!({ "store": "local", "why": "Redis did not answer within 50 ms" });
         let text = shown(&json!({ "state": "healthy", "rate_limit": alone }));
         let line =

@@ -17,6 +17,7 @@ use crate::api::json::{self, Picked};
 use crate::api::listing::{self, ListingId, Summary};
 use crate::api::route::DumpKind;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::mirror::details::Details;
 use crate::snapshot::dataset::Dataset;
 use crate::store::StoreError;
 
@@ -135,6 +136,32 @@ pub(crate) fn write(
     }
     form.end(&mut piece);
     Ok(out.write_all(&piece)?)
+}
+
+/// The most listings that [`size`] looks at.
+const LOOKED_AT: usize = 1_000;
+
+/// About how many bytes the dump of a whole snapshot has, judged by some of its listings. Blocks.
+///
+/// # Errors
+/// As for [`write`].
+pub(crate) fn size(kind: DumpKind, dataset: &Dataset, details: &Details) -> Result<u64, DumpError> {
+    let all = dataset.len();
+    let positions: Vec<u32> = (0..all as u32).step_by(all.div_ceil(LOOKED_AT).max(1)).collect();
+    let form = Form::of(kind, dataset, &positions)?;
+    let ids = detailed(kind, dataset);
+    let ids: Vec<ListingId> = positions.iter().filter_map(|position| ids.get(*position as usize).copied()).collect();
+    let mut bodies = details.bodies(&ids);
+    let mut piece = Vec::new();
+    for position in &positions {
+        let detail = bodies.next().transpose()?.flatten();
+        form.listing(dataset, (*position, false), detail, &mut piece)?;
+    }
+    let of_listings = piece.len() as u64 * all as u64 / positions.len().max(1) as u64;
+    piece.clear();
+    form.begin(dataset, &mut piece);
+    form.end(&mut piece);
+    Ok(of_listings + piece.len() as u64)
 }
 
 /// Appends a JSON text as one line: line breaks become spaces. JSON strings contain none.

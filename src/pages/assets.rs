@@ -24,11 +24,12 @@ enum Packing {
 }
 
 /// Name, media type, content.
-const FILES: [(&str, &str, Packing); 9] = [
+const FILES: [(&str, &str, Packing); 10] = [
     ("style.css", CSS, Packing::Plain(include_bytes!("static/style.css"))),
     ("docs.css", CSS, Packing::Plain(include_bytes!("static/docs.css"))),
     ("docs.js", SCRIPT, Packing::Plain(include_bytes!("static/docs.js"))),
     ("age.js", SCRIPT, Packing::Plain(include_bytes!("static/age.js"))),
+    ("copy.js", SCRIPT, Packing::Plain(include_bytes!("static/copy.js"))),
     ("explore.js", SCRIPT, Packing::Plain(include_bytes!("static/explore.js"))),
     ("mark.svg", "image/svg+xml", Packing::Plain(include_bytes!("static/mark.svg"))),
     ("favicon.ico", "image/vnd.microsoft.icon", Packing::Plain(include_bytes!("static/favicon.ico"))),

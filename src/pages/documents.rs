@@ -13,7 +13,7 @@ use crate::api::taxonomy::TaxonomyKind;
 
 use super::Site;
 use super::facts::{PageFacts, TermFact, grouped};
-use super::front::DUMPS;
+use super::front::{DUMPS, file_name};
 use super::map::escaped;
 use super::schema::Seen;
 
@@ -29,8 +29,8 @@ pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
     if site.has_snapshots {
         link("changes", "changes.json?since={snapshot}".to_owned());
         link("search", "search.json?q={words}".to_owned());
-        for (name, _) in DUMPS {
-            link(name, format!("dumps/{name}"));
+        for (kind, _) in DUMPS {
+            link(file_name(kind), kind.path().trim_start_matches('/').to_owned());
         }
         link("explore", "explore".to_owned());
         link("llms", "llms.txt".to_owned());
@@ -179,7 +179,8 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
         ),
     };
     let mut dumps = String::new();
-    for (name, what) in DUMPS {
+    for (kind, what) in DUMPS {
+        let name = file_name(kind);
         // Writing to a String cannot fail.
         let _ = writeln!(dumps, "- [{name}]({base}/dumps/{name}): {what}");
     }
@@ -227,9 +228,12 @@ fn one_line(raw: &[u8]) -> Cow<'_, str> {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text }
 }
 
-/// Crawlers may read the pages, the API and the files, but not every page of the finder.
+/// Crawlers may read the pages, the API and the files, but not the answers to every query.
 pub(super) fn robots(site: &Site) -> String {
     let path = url::Url::parse(&site.public_url).map(|url| url.path().trim_end_matches('/').to_owned());
     let path = path.unwrap_or_default();
-    format!("User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/changes.json\n")
+    format!(
+        "User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/embed?\nDisallow: {path}/search.json?\n\
+         Disallow: {path}/changes.json\n"
+    )
 }

@@ -12,7 +12,7 @@ use maud::{DOCTYPE, Markup, html};
 use parking_lot::Mutex;
 
 use crate::api::listing::Venue;
-use crate::api::query::search::{FinderQuery, Order};
+use crate::api::query::finder::{FinderQuery, Order};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
 use crate::snapshot::dataset::Dataset;
@@ -151,12 +151,19 @@ pub(super) fn page(
             p .small { "Confirmed " (instant(at)) }
         }
     };
-    layout::page(pages, (NavigationItem::Explore, "Find a venue"), &["age.js", "explore.js"], Some(facts), &main)
+    layout::page(
+        pages,
+        (NavigationItem::Explore, "Find a venue"),
+        &["age.js", "copy.js", "explore.js"],
+        Some(facts),
+        &main,
+    )
 }
 
 /// The widget: what fits a frame of 280 pixels on another site. Its links open beside that site.
 fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Markup) -> String {
     let title = summary_of(shown, facts);
+    let is_in_one_state = shown.query.search.list.slug(TaxonomyKind::States).is_some();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -170,15 +177,17 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                             li {
                                 a href={ "venues/" (id) } target="_blank" rel="noopener" { (venue.name.as_deref().unwrap_or("(no name)")) }
                                 span .small {
-                                    @for text in [&venue.city, &venue.state].into_iter().flatten() { " · " (text) }
+                                    @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " (text) }
                                     @if let Some(metres) = metres { " · " (distance(*metres)) }
                                 }
                             }
                         }
                     }
-                    p { a href=(shown.query.link("explore", 1)) target="_blank" rel="noopener" { "All of them, with filters" } }
                 }
-                footer { (layout::credit_line(Some(&facts.credit))) }
+                footer {
+                    p { a href=(shown.query.link("explore", 1)) target="_blank" rel="noopener" { "All of them, with filters" } }
+                    (layout::credit_line(Some(&facts.credit)))
+                }
             }
         }
     };
@@ -362,7 +371,7 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
     let filters = list.with_page(1).path_and_query();
     let filters = filters.split_once('?').map_or(String::new(), |(_, filters)| format!("?{filters}"));
     let widget = format!(
-        "<iframe src=\"{public_url}/{}\" title=\"Sports venues\" width=\"100%\" height=\"480\" loading=\"lazy\"></iframe>",
+        "<iframe src=\"{public_url}/{}\" title=\"Sports venues\" width=\"100%\" height=\"480\" style=\"border:0\" loading=\"lazy\"></iframe>",
         query.link("embed", 1)
     );
     html! {
@@ -370,7 +379,7 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
             h2 #request-title { "The same from the API" }
             p {
                 code #api-url data-base=(public_url) { (public_url) (path) }
-                " " button #copy .copy type="button" data-copies="api-url" hidden { "Copy" }
+                " " (layout::copy_button("api-url", None))
                 " " a #api-link href=(path.trim_start_matches('/')) { "Open" }
             }
             p #answered .small role="status" {}
@@ -386,7 +395,7 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
             details {
                 summary { "Embed this" }
                 p .small { "Put this into a page of yours. It shows these venues, with the credit that their licence asks for." }
-                p { code #widget { (widget) } " " button .copy type="button" data-copies="widget" hidden { "Copy" } }
+                p { code #widget { (widget) } " " (layout::copy_button("widget", None)) }
             }
         }
     }

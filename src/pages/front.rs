@@ -4,22 +4,30 @@
 
 use maud::{Markup, html};
 
+use crate::api::route::DumpKind;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::dumps;
+use crate::mirror::details::Details;
+use crate::upstream::status::Progress;
+use crate::words::bytes;
 
 use super::facts::{PageFacts, TermFact, grouped};
-use super::layout::{NavigationItem, bar, example, instant, page};
+use super::layout::{self, NavigationItem, bar, example, instant, page};
 use super::map::{escaped, tiles};
-use super::{Pages, Site};
+use super::{Material, Pages, Site};
 
 /// Sports that the chart shows; the others are in the finder.
 const SPORTS: usize = 12;
 
+/// After how many seconds the page is loaded again while there is no snapshot.
+const AGAIN: u64 = 10;
+
 /// The files with everything, and their readers.
-pub(super) const DUMPS: [(&str, &str); 4] = [
-    ("listings.csv", "for spreadsheets and pandas"),
-    ("listings.geojson", "for maps: QGIS, Leaflet"),
-    ("listings.ndjson", "for DuckDB, jq and notebooks: each listing as the provider sent it"),
-    ("details.ndjson", "every listing in full: address, hours, images"),
+pub(super) const DUMPS: [(DumpKind, &str); 4] = [
+    (DumpKind::Csv, "for spreadsheets and pandas"),
+    (DumpKind::Geojson, "for maps: QGIS, Leaflet"),
+    (DumpKind::Ndjson, "for DuckDB, jq and notebooks: each listing as the provider sent it"),
+    (DumpKind::Details, "every listing in full: address, hours, images"),
 ];
 
 const ENDPOINTS: [(&str, &str); 6] = [
@@ -31,21 +39,24 @@ const ENDPOINTS: [(&str, &str); 6] = [
     ("/changes.json?since={snapshot}", "what was added, changed and removed since a snapshot"),
 ];
 
-/// Renders the page.
-pub(super) fn page_of(pages: &Pages, facts: Option<&PageFacts<'_>>) -> String {
+/// Renders the page, and says after how many seconds browsers load it again; `None`: not by themselves.
+pub(super) fn page_of(pages: &Pages, facts: Option<&PageFacts<'_>>, of: Material<'_>) -> (String, Option<u64>) {
     let site = &pages.site;
+    let again = (facts.is_none() && site.has_snapshots).then_some(AGAIN);
     let main = html! {
-        (lead(site, facts))
+        div .overview {
+            (lead(site, facts, of.first_copy, again))
+            @if let Some(facts) = facts { (data(facts, of.details)) }
+        }
         @if let Some(facts) = facts { (charts(facts)) }
         (endpoints(site))
         (examples(site, facts))
         (limit(site))
-        @if site.has_snapshots { (dumps()) }
     };
-    page(pages, (NavigationItem::Front, "Overview"), &["age.js"], facts, &main)
+    (page(pages, (NavigationItem::Front, "Overview"), &["age.js", "copy.js"], facts, &main), again)
 }
 
-fn lead(site: &Site, facts: Option<&PageFacts<'_>>) -> Markup {
+fn lead(site: &Site, facts: Option<&PageFacts<'_>>, first_copy: Option<Progress>, again: Option<u64>) -> Markup {
     html! {
         section .lead {
             h1 { "Sports venues of the United States" }
@@ -58,13 +69,6 @@ fn lead(site: &Site, facts: Option<&PageFacts<'_>>) -> Markup {
                         (grouped(facts.dataset.terms(TaxonomyKind::States).len() as u64)) " states, "
                         (grouped(facts.dataset.terms(TaxonomyKind::Cities).len() as u64)) " cities. "
                         "The same paths and the same JSON as the original, answered from a copy."
-                    }
-                    p .confirmed {
-                        "Confirmed " @match &facts.confirmed {
-                            Some(at) => (instant(at)),
-                            None => "at an unknown time",
-                        }
-                        span .small { " · snapshot " code { (facts.dataset.id.as_str()) } }
                     }
                     form .filters action="explore" method="get" role="search" {
                         label .words {
@@ -88,11 +92,58 @@ fn lead(site: &Site, facts: Option<&PageFacts<'_>>) -> Markup {
                             "It caches the answers that clients ask for, and keeps no full copy."
                         }
                     }
+                    @if let Some(progress) = first_copy { (layout::first_copy(progress)) }
+                    @if let Some(seconds) = again { (layout::again(seconds)) }
                     p .actions { a .button href="docs" { "Read the API" } }
                 }
             }
         }
     }
+}
+
+/// How old the data is, and the files that have all of it.
+fn data(facts: &PageFacts<'_>, details: Option<&Details>) -> Markup {
+    let dataset = facts.dataset;
+    let rows = |kind| match (kind, details) {
+        (DumpKind::Details, Some(details)) => details.counts(dataset).present,
+        (DumpKind::Details, None) => 0,
+        _ => dataset.len() as u64,
+    };
+    // One that cannot be written has no size; the log says why when somebody asks for it.
+    let size = |kind| details.and_then(|details| dumps::size(kind, dataset, details).ok());
+    html! {
+        section .data aria-labelledby="data" {
+            h2 #data { "The data" }
+            p .confirmed {
+                "Confirmed " @match &facts.confirmed {
+                    Some(at) => (instant(at)),
+                    None => "at an unknown time",
+                }
+            }
+            table #files {
+                caption {
+                    "Everything as a file" @if let Some((date, _)) = facts.confirmed.as_deref().and_then(|at| at.split_once('T')) { ", as of " (date) }
+                }
+                thead { tr { th scope="col" { "File" } th .number scope="col" { "Rows" } th .number scope="col" { "Size" } } }
+                tbody {
+                    @for (kind, what) in DUMPS {
+                        tr {
+                            th scope="row" { a href=(kind.path().trim_start_matches('/')) { (file_name(kind)) } span .small { (what) } }
+                            td .number { (grouped(rows(kind))) }
+                            td .number { @match size(kind) { Some(size) => (bytes(size)), None => "–" } }
+                        }
+                    }
+                }
+            }
+            p .small { "One file counts as one request: faster than a hundred pages. Sizes are about right, and smaller on the way: files are sent compressed." }
+            p .small { "Snapshot " code { (dataset.id.as_str()) } }
+        }
+    }
+}
+
+/// The name of a dump, without its folder.
+pub(super) fn file_name(kind: DumpKind) -> &'static str {
+    kind.path().trim_start_matches("/dumps/")
 }
 
 fn charts(facts: &PageFacts<'_>) -> Markup {
@@ -171,9 +222,9 @@ fn examples(site: &Site, facts: Option<&PageFacts<'_>>) -> Markup {
         section aria-labelledby="examples" {
             h2 #examples { "Try it" }
             div .examples {
-                (example("Shell", &curl))
-                (example("JavaScript", &script))
-                (example("Python", &python))
+                (example("shell", "Shell", &curl))
+                (example("javascript", "JavaScript", &script))
+                (example("python", "Python", &python))
             }
             p {
                 "Send the " code { "ETag" } " of an answer back as " code { "If-None-Match" }
@@ -196,20 +247,6 @@ fn limit(site: &Site) -> Markup {
                      the answer is 429, and " code { "Retry-After" } " says when to try again."
                 }
             }
-        }
-    }
-}
-
-fn dumps() -> Markup {
-    html! {
-        section aria-labelledby="files" {
-            h2 #files { "Everything as a file" }
-            ul .files {
-                @for (name, what) in DUMPS {
-                    li { a href={ "dumps/" (name) } { (name) } " " span .small { (what) } }
-                }
-            }
-            p { "One file counts as one request: it is faster than a hundred pages, and uses less of the limit." }
         }
     }
 }

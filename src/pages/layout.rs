@@ -4,11 +4,13 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::Pages;
-use super::facts::{Credit, PageFacts};
+use crate::upstream::status::Progress;
 
-/// Scripts with imports, or with exports for tests.
-const MODULES: [&str; 2] = ["age.js", "explore.js"];
+use super::Pages;
+use super::facts::{Credit, PageFacts, grouped};
+
+/// Scripts with imports, with exports for tests, or with names of their own.
+const MODULES: [&str; 3] = ["age.js", "copy.js", "explore.js"];
 
 /// The pages that the navigation leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +159,7 @@ pub(super) fn credit_line(credit: Option<&Credit>) -> Markup {
                 Some(link) => a href=(link) rel="license" { (credit.license_name) },
                 None => (credit.license_name),
             }
-            ". If you use it, keep this credit and the link."
+            "." span .keep { " If you use it, keep this credit and the link." }
         }
     }
 }
@@ -168,12 +170,38 @@ pub(super) fn instant(at: &str) -> Markup {
     html! { time datetime=(at) { (shown) } }
 }
 
-/// A command or a program to copy.
-pub(super) fn example(title: &str, text: &str) -> Markup {
+/// How far the first copy of the data is.
+pub(super) fn first_copy(Progress { done, of }: Progress) -> Markup {
+    html! {
+        p {
+            "The first copy of the data is being made: "
+            @if of == 0 {
+                "it waits for the first page of the origin."
+            } @else {
+                strong { (grouped(done)) " of " (grouped(of)) " pages" } " are here. "
+                progress max=(of) value=(done) aria-label="First copy" {}
+            }
+        }
+    }
+}
+
+/// When the browser loads the page again by itself.
+pub(super) fn again(seconds: u64) -> Markup {
+    html! { p .small { "This page tries again in " (seconds) " s." } }
+}
+
+/// The button that copies the text of the element with this id; a script shows it.
+pub(super) fn copy_button(id: &str, described_by: Option<&str>) -> Markup {
+    html! { button .copy type="button" data-copies=(id) aria-describedby=[described_by] hidden { "Copy" } }
+}
+
+/// A command or a program to copy; `id` is its own on the page.
+pub(super) fn example(id: &str, title: &str, text: &str) -> Markup {
+    let title_id = format!("{id}-title");
     html! {
         figure .example {
-            figcaption { (title) }
-            pre tabindex="0" { code { (text) } }
+            figcaption { span id=(title_id) { (title) } (copy_button(id, Some(&title_id))) }
+            pre { code id=(id) { (text) } }
         }
     }
 }

@@ -9,8 +9,7 @@ use crate::semantics::problem::Problem;
 use crate::upstream::status::Progress;
 
 use super::Pages;
-use super::facts::grouped;
-use super::layout::page_below;
+use super::layout::{self, page_below};
 
 /// The deepest path whose page finds its way back, in slashes.
 const DEEPEST: usize = 32;
@@ -32,20 +31,8 @@ impl Pages {
             section .lead {
                 h1 { (title) }
                 p { (problem.detail()) }
-                @if let Some(Progress { done, of }) = first_copy {
-                    p {
-                        "The first copy of the data is being made: "
-                        @if of == 0 {
-                            "it waits for the first page of the origin."
-                        } @else {
-                            strong { (grouped(done)) " of " (grouped(of)) " pages" } " are here. "
-                            progress max=(of) value=(done) aria-label="First copy" {}
-                        }
-                    }
-                }
-                @if let Some(seconds) = again {
-                    p .small { "This page tries again in " (seconds) " s." }
-                }
+                @if let Some(progress) = first_copy { (layout::first_copy(progress)) }
+                @if let Some(seconds) = again { (layout::again(seconds)) }
                 p .actions { a .button href={ (up) "./" } { "Overview" } }
             }
         };

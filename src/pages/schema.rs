@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
@@ -88,11 +87,8 @@ impl Shapes {
     pub(super) fn of_listings(&self, dataset: &Dataset) -> Arc<Seen> {
         kept(&self.listings, dataset.id.to_string(), || {
             let all = &dataset.content.summaries;
-            let mut shape = Shape::default();
-            for summary in all.iter().step_by(step(all.len())) {
-                note(&mut shape, &summary.raw);
-            }
-            Seen { shape, of: all.len() }
+            let some = all.iter().step_by(step(all.len()));
+            Seen { shape: some.filter_map(|summary| value(&summary.raw)).collect(), of: all.len() }
         })
     }
 
@@ -101,13 +97,9 @@ impl Shapes {
         kept(&self.details, (dataset.id.to_string(), details.revision()), || {
             let all = &dataset.content.summaries;
             let ids: Vec<ListingId> = all.iter().step_by(step(all.len())).map(|summary| summary.id).collect();
-            let mut shape = Shape::default();
-            for ids in ids.chunks(AT_ONCE) {
-                // An unreadable detail is missing here; the store says so where details are served.
-                let bodies = details.bodies(ids).filter_map(|body| body.ok().flatten());
-                bodies.for_each(|body: Bytes| note(&mut shape, &body));
-            }
-            Seen { shape, of: all.len() }
+            // An unreadable detail is missing here; the store says so where details are served.
+            let bodies = ids.chunks(AT_ONCE).flat_map(|ids| details.bodies(ids)).filter_map(|body| body.ok().flatten());
+            Seen { shape: bodies.filter_map(|body| value(&body)).collect(), of: all.len() }
         })
     }
 }
@@ -118,10 +110,8 @@ fn step(all: usize) -> usize {
 }
 
 /// A text that serde cannot take, with a number beyond a double, say, has no part in a shape.
-fn note(shape: &mut Shape, text: &[u8]) {
-    if let Ok(value) = serde_json::from_slice(text) {
-        shape.note(&value);
-    }
+fn value(text: &[u8]) -> Option<Value> {
+    serde_json::from_slice(text).ok()
 }
 
 /// The schema as a document of its own; `path` is where it is.
@@ -237,11 +227,7 @@ mod tests {
     use super::*;
 
     fn seen(values: &[Value]) -> Seen {
-        let mut shape = Shape::default();
-        for value in values {
-            shape.note(value);
-        }
-        Seen { shape, of: values.len() }
+        Seen { shape: values.iter().cloned().collect(), of: values.len() }
     }
 
     #[test]

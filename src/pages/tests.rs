@@ -8,7 +8,7 @@ use super::documents::TEMPLATE;
 use super::{Material, Pages, Site, Unrendered};
 use crate::answer::head;
 use crate::api::query;
-use crate::api::query::search::FinderQuery;
+use crate::api::query::finder::FinderQuery;
 use crate::api::route::{Document, DumpKind, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::coding::Coding;
@@ -260,13 +260,15 @@ fn pages_link_relatively_and_load_nothing_from_elsewhere() {
 
 #[test]
 fn what_the_data_says_is_text_on_a_page() {
-    let shown = super::layout::example("<b>", "</pre><script>alert(1)</script>").into_string();
+    let shown = super::layout::example("shell", "<b>", "</pre><script>alert(1)</script>").into_string();
     assert!(shown.contains("&lt;script&gt;") && !shown.contains("<script>"), "{shown}");
 }
 
 #[test]
 fn crawlers_are_kept_from_what_has_no_end() {
     let robots = text(&pages(true), &fixed(Document::Robots));
-    assert!(robots.contains("Disallow: /venues/explore?\n"), "{robots}");
+    for endless in ["explore?", "embed?", "search.json?", "changes.json"] {
+        assert!(robots.contains(&format!("Disallow: /venues/{endless}\n")), "{robots}");
+    }
     assert!(!robots.contains("dumps"), "/llms.txt recommends the files: {robots}");
 }

@@ -1,7 +1,8 @@
 // Measures whether the map of the explorer stays fluid: fluid.mjs LISTINGS. Prints a table in Markdown.
 //
-// Frames: milliseconds between two frames while the page scrolls up and down, the pointer moves over the list (each row
-// marks its venue on the map) and filters change. Tasks: what keeps the page from answering, in milliseconds.
+// Frames: milliseconds between two frames while the page scrolls up and down, the pointer moves over the list and the map
+// (each marks a venue in the other), filters change, the map zooms to a state and back, and somebody types. Tasks: what
+// keeps the page from answering, in milliseconds.
 
 import { browser, open } from "./looks.mjs";
 import { Mirror, Origin, until } from "./servers.mjs";
@@ -51,6 +52,7 @@ try {
   const rows = page.locator("#venues tr");
   let turn = 0;
   const sports = await page.locator("#sport option").evaluateAll((/** @type {HTMLOptionElement[]} */ all) => all.map((one) => one.value));
+  const listed = () => until("the list", () => page.evaluate(() => !document.querySelector(".explorer")?.classList.contains("busy")));
   const acts = {
     "scrolling over the map": async () => {
       turn += 1;
@@ -61,11 +63,28 @@ try {
       turn += 1;
       await rows.nth(turn % 10).hover();
     },
+    "pointing at dots": async () => {
+      turn += 1;
+      const map = await page.locator("#map").boundingBox();
+      await page.mouse.move(map.x + map.width * (0.2 + 0.006 * (turn % 100)), map.y + map.height * (0.3 + 0.003 * (turn % 100)));
+      await page.waitForTimeout(16);
+    },
+    "zooming to a state and back": async () => {
+      turn += 1;
+      await page.locator(`.states path[data-state="${turn % 4 < 2 ? "texas" : "california"}"]`).dispatchEvent("click");
+      await listed();
+    },
+    "typing": async () => {
+      turn += 1;
+      if (turn % 8 === 0) await page.fill("#q", "");
+      await page.locator("#q").pressSequentially("golf par"[turn % 8], { delay: 60 });
+      if (turn % 3 === 0) await listed();
+    },
     "changing the sport": async () => {
       turn += 1;
       const sport = sports[turn % sports.length];
       await page.selectOption("#sport", sport);
-      await until("the list", () => page.evaluate(() => !document.querySelector(".explorer")?.classList.contains("busy")));
+      await listed();
     },
   };
   console.log(`${listings.toLocaleString("en-US")} venues, ${drawn.toLocaleString("en-US")} dots; ${SECONDS} s each; Chromium ${chromium.version()} without a graphics card.\n`);

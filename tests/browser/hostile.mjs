@@ -2,6 +2,8 @@
 
 import { createServer } from "node:http";
 
+import { listening } from "./servers.mjs";
+
 /** Markup, the end of a script, and text that is too wide for a small window. */
 export const EVIL = `</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>"'&\u2028${"wide".repeat(100)}`;
 
@@ -32,7 +34,5 @@ export async function hostileOrigin() {
     const body = path === "/api/listings.json" ? list : id ? detail(id) : [];
     answer.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
   });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)));
-  const address = /** @type {import("node:net").AddressInfo} */ (server.address());
-  return { url: `http://127.0.0.1:${address.port}`, kill: () => { server.closeAllConnections(); server.close(); } };
+  return listening(server);
 }

@@ -56,8 +56,8 @@ test("what an operator wants to know in five seconds is there without scrolling"
   const status = await mirror.status();
   const seen = await page.evaluate(() => [...document.querySelectorAll("header p, #health, #tiles div")]
     .filter((one) => one.getBoundingClientRect().bottom <= innerHeight).map((one) => one.textContent).join("\n").replaceAll("\u00a0", " "));
-  const names = ["Healthy", "up ", "Requests", "Refused (429)", "there is no limit", "Age of the data", "300 of 300 details", "Next refresh", "Origin", "Memory"];
-  for (const said of [...names, status.version, status.listen[0]]) assert.ok(seen.includes(said), `${said} is not in ${seen}`);
+  const names = ["Healthy", "up ", "Requests", "Refused (429)", "there is no limit", "Hit ratio", "Age of the data", "300 of 300 details", "Next refresh", "Origin", "Memory"];
+  for (const said of [...names, status.version, status.listen[0], status.origin.url]) assert.ok(seen.includes(said), `${said} is not in ${seen}`);
   await assertClean(opened);
 });
 

@@ -1,11 +1,12 @@
 // The public pages in a browser.
 
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 
 import { SCHEMES, WIDTHS, assertClean, browser, open, tooWide, violations } from "./looks.mjs";
 import { hostileOrigin } from "./hostile.mjs";
-import { Mirror, Origin, until } from "./servers.mjs";
+import { Mirror, Origin, gated, listening, until } from "./servers.mjs";
 
 /** @type {any} */
 let chromium;
@@ -69,6 +70,84 @@ test("the front page shows counts, the credit, and examples that work as they st
   assert.ok(curl, `there is an example with curl: ${text}`);
   assert.equal((await fetch(curl[1])).status, 200);
   await assertClean(opened);
+});
+
+test("the front page shows the age of the data, and its files with rows and sizes, beside the numbers", async () => {
+  const opened = await open(chromium, { viewport: { width: 1280, height: 800 } });
+  const { page } = opened;
+  await page.goto(mirror.url);
+  const data = page.locator("section.data");
+  assert.match(await data.locator(".confirmed").innerText(), /^Confirmed \d{4}-\d\d-\d\d [\d:]+ UTC \((now|.* ago)\)$/);
+  const rows = await data.locator("tbody tr").evaluateAll((/** @type {HTMLTableRowElement[]} */ all) =>
+    all.map((row) => [row.querySelector("a")?.textContent, ...[...row.querySelectorAll("td")].map((cell) => cell.textContent)]));
+  assert.equal(rows.length, 4);
+  for (const [name, count, size] of rows) {
+    assert.equal(count, "1,500", name);
+    const bytes = (await (await fetch(`${mirror.url}/dumps/${name}`)).arrayBuffer()).byteLength;
+    const shown = Number(/^([\d.]+) KiB$/.exec(size)?.[1] ?? Number(/^([\d.]+) MiB$/.exec(size)?.[1]) * 1024) * 1024;
+    assert.ok(Math.abs(shown - bytes) < bytes / 10, `${name}: ${size} for ${bytes} bytes`);
+  }
+  const box = await data.boundingBox();
+  assert.ok(box && box.y + box.height <= 800, "all of it is seen without scrolling");
+  await assertClean(opened);
+});
+
+for (const width of [320, 375]) {
+  test(`examples fit their frames and are copied, ${width} pixels wide`, async () => {
+    const opened = await open(chromium, { viewport: { width, height: 800 }, permissions: ["clipboard-read", "clipboard-write"] });
+    const { page } = opened;
+    await page.goto(mirror.url);
+    for (const example of await page.locator("figure.example").all()) {
+      const [wide, high] = await example.locator("pre").evaluate((/** @type {HTMLElement} */ text) =>
+        [text.scrollWidth > text.clientWidth, text.scrollHeight > text.clientHeight]);
+      assert.ok(!wide && !high, "no part of it is hidden");
+      await example.locator("button").click();
+      await until("the copy", async () => (await example.locator("button").innerText()) === "Copied");
+      assert.equal(await page.evaluate(() => navigator.clipboard.readText()), await example.locator("code").textContent());
+    }
+    assert.equal(await page.locator("figure.example").count(), 3);
+    assert.deepEqual(await tooWide(page), []);
+    await assertClean(opened);
+  });
+}
+
+test("without a script no button is dead, and examples can be read all the same", async () => {
+  const opened = await open(chromium, { javaScriptEnabled: false, viewport: { width: 320, height: 800 } });
+  for (const path of ["/", "/explore"]) {
+    await opened.page.goto(`${mirror.url}${path}`);
+    const buttons = await opened.page.locator("button:visible").evaluateAll((/** @type {HTMLButtonElement[]} */ all) => all.map((one) => one.type));
+    assert.deepEqual(buttons, ["submit"], path);
+  }
+  await opened.page.goto(mirror.url);
+  assert.deepEqual(await tooWide(opened.page), []);
+  await assertClean(opened);
+});
+
+test("before the first snapshot the front page shows the progress, and then the data by itself", async () => {
+  const gate = await gated(origin);
+  const early = await Mirror.start(gate, [], false);
+  try {
+    await until("the crawl has begun", async () => (await early.status()).origin.pass?.of > 0);
+    for (const colorScheme of SCHEMES) {
+      for (const javaScriptEnabled of [true, false]) {
+        const opened = await open(chromium, { colorScheme, javaScriptEnabled, viewport: { width: 320, height: 800 } });
+        await opened.page.goto(early.url);
+        assert.match(await opened.page.locator("main").innerText(), /[\d,]+ of [\d,]+ pages are here/);
+        assert.ok(await opened.page.locator("progress").isVisible());
+        assert.deepEqual(await tooWide(opened.page), []);
+        if (javaScriptEnabled) assert.deepEqual(await violations(opened.page), []);
+        await assertClean(opened);
+      }
+    }
+    const opened = await open(chromium);
+    await opened.page.goto(early.url);
+    gate.open();
+    await opened.page.getByText("1,500 venues").waitFor();
+    await assertClean(opened);
+  } finally {
+    await early.kill();
+    gate.kill();
+  }
 });
 
 test("the front page needs no script and less than 50 kB", async () => {
@@ -231,6 +310,32 @@ test("another site frames the widget, and nothing else of ours", async () => {
   await assertClean(opened);
 });
 
+for (const width of [320, 1280]) {
+  test(`on a page of another site the widget shows venues and credit at once, ${width} pixels wide`, async () => {
+    const opened = await open(chromium, { viewport: { width, height: 900 } });
+    const { page } = opened;
+    await page.goto(`${mirror.url}/explore?state=texas`);
+    await ready(page);
+    const snippet = await page.locator("#widget").textContent();
+    const body = `<!DOCTYPE html><html lang="en"><meta name="viewport" content="width=device-width"><title>City</title>${snippet}</html>`;
+    const city = await listening(createServer((_, answer) => answer.writeHead(200, { "content-type": "text/html" }).end(body)));
+    await page.goto(city.url, { waitUntil: "networkidle" });
+    const frame = page.frames()[1];
+    await frame.locator(".found").waitFor();
+    const [credit, ...shown] = await frame.evaluate(() => ["footer", "h1", "#map", ".found li:nth-child(2)"].map((selector) => {
+      const { top, bottom } = /** @type {Element} */ (document.querySelector(selector)).getBoundingClientRect();
+      return { top, bottom, most: innerHeight };
+    }));
+    assert.ok(credit.bottom <= credit.most, "the credit is seen without scrolling");
+    assert.ok(shown.every(({ top, bottom }) => top >= 0 && bottom <= credit.top), "and so are the first venues");
+    await frame.locator(".found li").last().scrollIntoViewIfNeeded();
+    assert.ok(await frame.locator(".credit").isVisible());
+    assert.deepEqual([...await tooWide(frame), ...await tooWide(page)], []);
+    await assertClean(opened);
+    city.kill();
+  });
+}
+
 test("without a script the form filters, too", async () => {
   const opened = await open(chromium, { javaScriptEnabled: false });
   const { page } = opened;
@@ -247,8 +352,9 @@ test("the address of the request can be copied, and answers what is shown", asyn
   const { page } = opened;
   await page.goto(`${mirror.url}/explore?state=texas`);
   await ready(page);
-  await page.click("#copy");
-  await until("the copy", async () => (await page.locator("#copy").innerText()) === "Copied");
+  const copy = page.locator("button[data-copies=api-url]");
+  await copy.click();
+  await until("the copy", async () => (await copy.innerText()) === "Copied");
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   assert.equal(copied, `${mirror.url}/api/listings.json?state=texas`);
   const answer = await (await fetch(copied)).json();
@@ -265,7 +371,7 @@ test("everything on the explorer is reached by the keyboard", async () => {
   assert.match(await page.locator(":focus").innerText(), /^Skip/);
   /** @type {Set<string>} */
   const reached = new Set();
-  for (let nth = 0; nth < 40 && !reached.has("copy"); nth += 1) {
+  for (let nth = 0; nth < 40; nth += 1) {
     await page.keyboard.press("Tab");
     reached.add(await page.evaluate(() => document.activeElement?.id ?? ""));
     const outline = await page.evaluate(() => {

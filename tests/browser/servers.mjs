@@ -2,6 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -83,13 +84,46 @@ export class Origin extends Process {
   }
 }
 
+/**
+ * The address of a server on a free port, and what stops it.
+ * @param {import("node:http").Server} server
+ */
+export async function listening(server) {
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)));
+  const address = /** @type {import("node:net").AddressInfo} */ (server.address());
+  return { url: `http://127.0.0.1:${address.port}`, kill: () => { server.closeAllConnections(); server.close(); } };
+}
+
+/**
+ * An origin behind a gate: further pages of its list wait until the gate is opened.
+ * @param {{ url?: string }} origin
+ */
+export async function gated(origin) {
+  let open = () => {};
+  const opened = new Promise((resolve) => { open = () => resolve(undefined); });
+  const server = createServer(async (request, answer) => {
+    if (/[?&]page=\d/.test(request.url ?? "")) await opened;
+    const tag = request.headers["if-none-match"];
+    const passed = await fetch(`${origin.url}${request.url}`, { headers: tag ? { "If-None-Match": tag } : {} }).catch(() => null);
+    if (!passed) return answer.destroy();
+    const fields = ["content-type", "etag", "cache-control", "age"].flatMap((name) => {
+      const value = passed.headers.get(name);
+      return value === null ? [] : [[name, value]];
+    });
+    answer.writeHead(passed.status, Object.fromEntries(fields)).end(Buffer.from(await passed.arrayBuffer()));
+  });
+  const { url, kill } = await listening(server);
+  return { url, open, kill: () => { open(); kill(); } };
+}
+
 /** A mirror that has all details. */
 export class Mirror extends Process {
   /**
    * @param {{ url?: string }} origin
    * @param {string[]} sets further settings
+   * @param {boolean} isCopied whether to wait until it has all details
    */
-  static async start(origin, sets = []) {
+  static async start(origin, sets = [], isCopied = true) {
     const home = mkdtempSync(join(tmpdir(), "grandstand-browser-"));
     const settings = [
       `origin.url="${origin.url}"`, "origin.requests_per_minute=0", 'origin.cache_ttl="1s"', 'ttl="10s"',
@@ -104,7 +138,7 @@ export class Mirror extends Process {
     };
     mirror.url = await mirror.said("address", address("serving"));
     mirror.admin = await mirror.said("address for operators", address("admin listener"));
-    await until("the copy", async () => {
+    if (isCopied) await until("the copy", async () => {
       const status = await mirror.status();
       return status.details?.mirrored > 0 && status.details.mirrored === status.details.of;
     });

@@ -135,7 +135,7 @@ test("what an operator wants to know first is in the console's tiles", () => {
   for (const [name, said] of [
     ["Requests", "8.8 /s; p50 80 µs, p99 2.1 ms"],
     ["Refused (429)", "12 /min; limit: 60 a minute for each client; 1 client counted"],
-    ["Answered without the origin", "98.7 %; of API requests since the start, without errors"],
+    ["Hit ratio", "98.7 %; API requests answered without the origin, since the start"],
     ["Age of the data", "112 s; unhealthy above 15 min; 5,000 listings"],
     ["Progress", "Complete; 5,000 of 5,000 details"],
     ["Next refresh", "in 34 s; the last one was 42 s ago"],
@@ -152,7 +152,7 @@ test("what an operator wants to know first is in the console's tiles", () => {
   const gone = { ...mirror.origin, state: "could-not-be-asked", next_refresh_seconds: 0 };
   assert.equal(tile({ ...mirror, origin: gone }, "Next refresh"), "overdue; the last one was 42 s ago");
   assert.equal(tile({ ...mirror, age_seconds: null, unconfirmed: true }, "Age of the data"), "in the future; unhealthy above 15 min; 5,000 listings");
-  assert.equal(tile(mirror, "Requests", null), "–; none in the last 10 s");
+  assert.equal(tile(mirror, "Requests", null), "–; measured every 10 s");
 });
 
 test("a replica names the publisher that it follows, and no origin that it has not", () => {
@@ -161,7 +161,7 @@ test("a replica names the publisher that it follows, and no origin that it has n
     replica: { url: "s3://bucket/prefix", sequence: 7, behind_seconds: 0, last_poll: "2026-11-22T11:26:49Z", why: null },
   };
   assert.equal(tile(replica, "Follows"), "s3://bucket/prefix; head 7, nothing is missing; the store answered 3 s ago");
-  for (const name of ["Origin", "Next refresh", "Progress", "Answered without the origin"]) assert.equal(tile(replica, name), undefined);
+  for (const name of ["Origin", "Next refresh", "Progress", "Hit ratio"]) assert.equal(tile(replica, name), undefined);
   replica.replica = { url: "file:///x", sequence: null, behind_seconds: null, last_poll: null, why: "no head" };
   assert.equal(tile(replica, "Follows"), "file:///x; no head yet, not compared yet; the store has not answered yet");
 });

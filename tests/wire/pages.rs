@@ -98,6 +98,12 @@ async fn the_front_page_says_whom_the_data_is_from_what_there_is_and_since_when_
     for dump in super::dumps::ALL {
         assert!(values(text, "href").contains(&dump.trim_start_matches('/').to_owned()), "{dump}");
     }
+    for (dump, name) in [("/dumps/listings.csv", "listings.csv"), ("/dumps/details.ndjson", "details.ndjson")] {
+        let length = server.get(dump).await.body.len() as u64;
+        let shown = text.split(&format!("{name}</a>")).nth(1).unwrap().split("</tr>").next().unwrap();
+        let size = format!("<td class=\"number\">300</td><td class=\"number\">{:.1} KiB</td>", length as f64 / 1024.0);
+        assert!(shown.contains(&size), "{name} has 300 rows and {length} bytes: {shown}");
+    }
     let limited = Setup::offline().set("rate_limit.requests_per_minute", "77").start().await;
     assert!(page(&limited, "/").await.text().contains("77 requests"), "the limit is told");
     assert_eq!(reply.the("mirror-snapshot"), server.snapshot().await);
@@ -110,8 +116,8 @@ async fn the_examples_on_the_front_page_work_as_they_stand() {
     server.settled(&origin).await;
     let front = page(&server, "/").await;
     let example = |title: &str| {
-        let figure = front.text().split(&format!("<figcaption>{title}</figcaption>")).nth(1).unwrap();
-        let code = figure.split("<code>").nth(1).unwrap().split("</code>").next().unwrap();
+        let start = format!("<code id=\"{}\">", title.to_lowercase());
+        let code = front.text().split(&start).nth(1).unwrap().split("</code>").next().unwrap();
         code.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     };
     let target = example("Shell").split('\'').nth(1).unwrap().to_owned();
@@ -543,6 +549,12 @@ async fn a_page_before_the_first_copy_shows_its_progress_and_tries_again() {
         assert!(reply.text().contains(said), "{said}: {}", reply.text());
     }
     server.get("/explore").await.assert_problem(503, &["no snapshot"]);
+    let front = page(&server, "/").await;
+    assert_eq!((front.the("cache-control"), front.the("refresh")), ("no-store".into(), "10".into()));
+    for said in ["no copy of the data yet", "<progress ", " pages</strong> are here", "tries again in 10 s"] {
+        assert!(front.text().contains(said), "{said}: {}", front.text());
+    }
+    assert_eq!(server.get("/").await.header("refresh"), None, "programs ask when they like");
     let offline = Setup::offline().start().await;
     let reply = offline.get_with("/explore", &[HTML]).await;
     assert!(reply.status == 503 && !reply.text().contains("<progress "), "{}", reply.text());
@@ -566,7 +578,8 @@ async fn a_slash_after_a_name_leads_to_the_name() {
         assert_eq!(resolved, page);
         assert_eq!(server.get_with(&resolved, &[HTML]).await.status, 200, "{target}");
     }
-    assert!(page(&server, "/").await.text().contains("id=\"files\""));
+    let front = page(&server, "/").await;
+    assert!(front.text().contains("id=\"files\"") && front.header("refresh").is_none());
     for target in ["//", "/nothing/", "/assets/x.js/", "/api/sports.json/", "/changes.json/"] {
         assert!(matches!(server.raw_get(target).await.status, 400 | 404), "{target}");
     }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::Value;
 
-use crate::harness::{Script, Server, Setup, Upstream, origin, wait_until};
+use crate::harness::{Script, Server, Setup, Upstream, origin, until, wait_until};
 
 /// Every part. It is there in each use, and null where there is nothing to tell.
 const PARTS: [&str; 23] = [
@@ -38,6 +38,18 @@ fn fields(value: &Value) -> Vec<&str> {
         value.as_object().unwrap_or_else(|| panic!("{value}")).keys().map(String::as_str).collect();
     names.sort_unstable();
     names
+}
+
+#[tokio::test]
+async fn a_server_is_healthy_with_its_data_only() {
+    let origin = origin(200).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    let first = until("it is healthy", || async {
+        let status = server.status().await;
+        (status["state"] == "healthy").then_some(status)
+    })
+    .await;
+    assert_eq!((&first["listings"], &first["details"]["of"]), (&200.into(), &200.into()), "{first:#}");
 }
 
 /// What `/status` of a server says, with everything that holds in each use checked.

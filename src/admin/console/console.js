@@ -126,7 +126,8 @@ function everything({ advice, recent, ...facts }) {
 function render(status, kept, job, now) {
   allow(status.admin?.writes ?? "free", kept !== null);
   const { word, kind, text } = stateOf(status);
-  need("use", HTMLElement).textContent = status.use === "offline" ? "offline server" : status.use;
+  const of = status.origin.url ? ` of ${status.origin.url}` : "";
+  need("use", HTMLElement).textContent = status.use === "offline" ? "offline server" : `${status.use}${of}`;
   const addresses = `${status.public_url}, listens on ${[...status.listen, ...(status.tls?.listen ?? [])].join(", ")}`;
   const up = h("span", { title: status.started_at && utc(status.started_at) }, seconds(status.uptime_seconds));
   morph(need("about", HTMLElement), h("p", { id: "about" }, `version ${status.version} · up `, up, ` · ${addresses}`));

@@ -196,7 +196,8 @@ export function tiles(status, history, now) {
   all.push({
     name: "Requests",
     value: history && rate !== null ? valued("perSecond", rate / history.step_seconds) : "–",
-    note: p50 !== null && p99 !== null ? `p50 ${valued("micros", p50)}, p99 ${valued("micros", p99)}` : "none in the last 10 s",
+    note: p50 !== null && p99 !== null ? `p50 ${valued("micros", p50)}, p99 ${valued("micros", p99)}`
+      : rate === null ? "measured every 10 s" : "none in the last 10 s",
   });
   const most = limit.requests_per_minute;
   const refused = history ? last(inMinute(history.answers.refused, history.step_seconds)) : null;
@@ -207,9 +208,9 @@ export function tiles(status, history, now) {
     more: `${counted(limit.clients ?? 0, "client")} counted${limit.why ? ", by this machine alone" : ""}`,
   });
   all.push(origin.budget && {
-    name: "Answered without the origin",
+    name: "Hit ratio",
     value: status.hit_ratio === null ? "–" : percent(status.hit_ratio),
-    note: "of API requests since the start, without errors",
+    note: "API requests answered without the origin, since the start",
   });
   if (status.confirmed_at) {
     all.push({

@@ -1,12 +1,11 @@
-//! The query of a search, and of the finder, which searches, too: parsed once into the form that is its cache key.
+//! The query of a search, parsed once into the form that is its cache key.
 //!
-//! Callers: [`crate::answer`] parses, [`crate::search`] answers, [`crate::pages`] shows.
+//! Callers: [`crate::answer`] parses, [`crate::search`] answers; [`super::finder`] searches, too.
 
 use std::borrow::Cow;
 
 use super::super::folding::{each_word, folded};
-use super::{Boxed, ListQuery, QueryError, boxed, known_only, list_of, path_and_query, values};
-use crate::words::named;
+use super::{Boxed, ListQuery, QueryError, boxed, known_only, list_of, path_and_query};
 
 /// The parameters of `/search.json`.
 pub(crate) const KNOWN: [&str; 10] =
@@ -81,7 +80,7 @@ impl SearchQuery {
     }
 
     /// `values`: in the order of [`KNOWN`].
-    fn of(values: [Option<Cow<'_, str>>; KNOWN.len()]) -> Result<Self, QueryError> {
+    pub(super) fn of(values: [Option<Cow<'_, str>>; KNOWN.len()]) -> Result<Self, QueryError> {
         let [q, near, radius, bbox, sport, state, city, since, page, per_page] = values;
         let (list, _) = list_of([page, per_page, sport, state, city, since])?;
         let text = boxed(q);
@@ -139,64 +138,7 @@ impl SearchQuery {
     }
 }
 
-named! {
-    /// The order of the venues in the finder.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub enum Order, as_str {
-        /// As the API sends them: the origin's order, or the best match first.
-        Usual = "",
-        Name = "name",
-        /// The best first.
-        Rating = "rating",
-        /// Those with most reviews first.
-        Reviews = "reviews",
-    }
-}
-
-/// The query of the finder, for people: like that of a search, but other parameters are ignored.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FinderQuery {
-    pub search: SearchQuery,
-    pub order: Order,
-    /// Whether it is the widget for other sites.
-    pub is_embedded: bool,
-}
-
-impl FinderQuery {
-    pub(crate) const KNOWN: [&str; 9] = ["q", "near", "radius", "bbox", "sport", "state", "city", "page", "sort"];
-
-    /// Reads a raw query string.
-    ///
-    /// # Errors
-    /// When a known parameter is malformed or repeated with different values.
-    pub fn parse(raw: &str, is_embedded: bool) -> Result<Self, QueryError> {
-        let ([q, near, radius, bbox, sport, state, city, page, sort], _) = values(raw, &Self::KNOWN)?;
-        let search = SearchQuery::of([q, near, radius, bbox, sport, state, city, None, page, None])?;
-        let order = match sort.as_deref() {
-            None => Order::Usual,
-            Some(name) => Order::ALL
-                .into_iter()
-                .find(|order| order.as_str() == name)
-                .ok_or_else(|| bad("sort", name, "name, rating or reviews"))?,
-        };
-        Ok(Self { search, order, is_embedded })
-    }
-
-    /// Whether a list of the API cannot have the same venues.
-    pub fn searches(&self) -> bool {
-        self.search.own_filters().next().is_some()
-    }
-
-    /// `path` with the canonical query of another page of the same venues.
-    pub fn link(&self, path: &str, page: u64) -> String {
-        let mut text = String::new();
-        let order = [("sort", self.order.as_str())].into_iter().filter(|(_, value)| !value.is_empty());
-        path_and_query(path, self.search.filters().chain(order), page, self.search.list.per_page, &mut text);
-        text
-    }
-}
-
-fn bad(parameter: &'static str, value: &str, expected: &'static str) -> QueryError {
+pub(super) fn bad(parameter: &'static str, value: &str, expected: &'static str) -> QueryError {
     QueryError::BadValue { parameter, value: value.to_owned(), expected }
 }
 

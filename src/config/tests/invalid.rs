@@ -125,6 +125,7 @@ fn unknown_keys_come_with_a_suggestion() {
             "rate_limit.request_per_minute: is not a known key, did you mean `rate_limit.requests_per_minute`?",
         ),
         ("url = \"x\"", "url: is not a known key, did you mean `origin.url`?"),
+        ("origin.ulr = \"x\"", "origin.ulr: is not a known key, did you mean `origin.url`?"),
         ("[origin]\nmax_shrink = 1", "did you mean `mirror.max_shrink`?"),
         ("[tls]\ncrt = 1", "tls.crt: is not a known key, did you mean `tls.cert`?"),
         ("[log]\ncolour = 1", "log.colour: is not a known key; known here: access, access_file, format, level"),

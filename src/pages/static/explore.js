@@ -208,6 +208,8 @@ function start() {
   let running;
   /** @type {ReturnType<typeof setInterval> | undefined} */
   let countdown;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let slow;
   let shown = wishOf(location.search);
 
   /** @param {Wish} wish */
@@ -308,10 +310,15 @@ function start() {
       element(id, HTMLElement).replaceChildren(...parts.map((part) => document.importNode(part, true)));
     }
     for (const select of selects) {
-      const options = page.getElementById(select.id)?.querySelectorAll("option") ?? [];
-      select.replaceChildren(...[...options].map((option) => document.importNode(option, true)));
+      const options = [...page.getElementById(select.id)?.querySelectorAll("option") ?? []];
+      // Choices are laid out at length, and mostly stay.
+      if (options.map(choiceOf).join() === [...select.options].map(choiceOf).join()) continue;
+      select.replaceChildren(...options.map((option) => document.importNode(option, true)));
     }
   }
+
+  /** @param {HTMLOptionElement} option */
+  const choiceOf = (option) => `${option.value} ${option.text}`;
 
   /** @param {string} text */
   function say(text) {
@@ -357,6 +364,8 @@ function start() {
     apiUrl.textContent = `${apiUrl.dataset.base}/${api}`;
     element("api-link", HTMLAnchorElement).href = api;
     explorer.classList.add("busy");
+    clearTimeout(slow);
+    slow = setTimeout(() => explorer.classList.add("slow"), 200);
     try {
       const isSame = filtersOf(wish) === filtersOf(shown);
       const rendered = isSame && wish.sort === "" ? null : fetch(`explore${query}`, { headers: { Accept: "text/html" }, signal: mine.signal });
@@ -381,7 +390,10 @@ function start() {
       if (error instanceof Refused) wait(error.seconds, () => void show(wish, "keep"));
       else say(`The list cannot be shown: ${error instanceof Error ? error.message : error}.`);
     } finally {
-      if (running === mine) explorer.classList.remove("busy");
+      if (running === mine) {
+        clearTimeout(slow);
+        explorer.classList.remove("busy", "slow");
+      }
     }
   }
 
@@ -468,22 +480,6 @@ function start() {
     body.addEventListener(name, (event) => mark(event.target instanceof Element ? event.target.closest("tr") : null));
   }
   for (const left of [map, body]) left.addEventListener("mouseleave", () => mark(null));
-  for (const copy of document.querySelectorAll("button.copy")) {
-    if (!(copy instanceof HTMLButtonElement)) continue;
-    const copied = element(copy.dataset.copies ?? "", HTMLElement);
-    copy.hidden = false;
-    copy.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(copied.textContent ?? "");
-        copy.textContent = "Copied";
-      } catch {
-        // Without TLS browsers give no clipboard: the text is selected instead.
-        window.getSelection()?.selectAllChildren(copied);
-        copy.textContent = "Selected";
-      }
-      setTimeout(() => { copy.textContent = "Copy"; }, 2000);
-    });
-  }
 }
 
 if (typeof document !== "undefined") start();
