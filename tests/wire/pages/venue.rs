@@ -197,7 +197,8 @@ async fn no_markup_and_no_address_of_the_data_does_anything_on_a_page() {
         let reply = page(&server, target).await;
         let text = reply.text();
         // Scripts of ours, and on pages of venues the words of schema.org.
-        let scripts = [("/embed", 0), ("/explore", 3), ("/venues/", 2)].into_iter().find(|(path, _)| target.starts_with(path));
+        let scripts =
+            [("/embed", 0), ("/explore", 3), ("/venues/", 2)].into_iter().find(|(path, _)| target.starts_with(path));
         assert_eq!(Some(text.matches("<script").count()), scripts.map(|(_, scripts)| scripts), "{target}: {text}");
         assert!(!text.contains("<!--"), "{target}: {text}");
         assert_eq!(text.matches("<img").count(), usize::from(!is_embedded), "{target}: only the mark");
