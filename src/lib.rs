@@ -100,9 +100,10 @@
 //!
 //! One redb file ([`store`]). A snapshot is a tree of content-addressed blocks; snapshots share blocks, and publication
 //! switches a pointer. The public id ([`snapshot::content::SnapshotId`]) is a hash of the logical content and does not
-//! depend on blocks. Details lie beside the snapshots, as copies, evidence and certificates do. A full or read-only
-//! disk is still read; [`app::keeper`] replaces a damaged file by what can be read of it, and the rest is fetched
-//! again.
+//! depend on blocks. Details lie beside the snapshots, as copies, evidence and certificates do, in the order of their last
+//! change: what has changed since a place in it is read in one piece (`store::places`). Who serves a chain of bundles or a
+//! copy elsewhere needs to remember no more than such a place. A full or read-only disk is still read; [`app::keeper`]
+//! replaces a damaged file by what can be read of it, and the rest is fetched again.
 //!
 //! [`snapshots`] is the one place that changes the *newest* snapshot, which the mirror refreshes, and the *current*
 //! one, which clients get. They differ only during a rollback. Each change is one transaction; only after it do clients

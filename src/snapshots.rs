@@ -8,13 +8,15 @@
 //!
 //! Details belong to no snapshot: they stay as long as a kept snapshot lists them. The origin's lists for terms (the
 //! *evidence*) belong to a snapshot. A snapshot that is replaced as the newest keeps its own: they are stored with it,
-//! and go into its bundles. An export records which details it carried, so that a delta can bring the others.
+//! and go into its bundles. Each switch and each export marks the place of that moment in the order in which details
+//! change, so that a delta, and a copy elsewhere, can be given what has changed since.
 //!
 //! | question | file |
 //! |---|---|
 //! | what is restored at the start, and how is a kept snapshot found | `restore` |
 //! | what is kept, and until when; pins, the rollback, repairs | `keeping` |
 //! | what does a switch add to the journal | `changes` |
+//! | what does a copy elsewhere lack | `places` |
 //! | which older snapshot is in memory | [`loaded`] |
 //! | how is a bundle, or a link of a chain, written | [`export`] |
 //! | how does a bundle become the newest snapshot | [`import`] |
@@ -29,6 +31,7 @@ pub(crate) mod follow;
 pub(crate) mod import;
 mod keeping;
 pub(crate) mod loaded;
+mod places;
 mod restore;
 #[cfg(test)]
 mod tests;
@@ -40,6 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
+use crate::api::hash::Digest;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::snapshot::content::SnapshotId;
@@ -55,6 +59,7 @@ pub(crate) use export as chain;
 pub(crate) use import as bundle;
 pub use import::{Imported, KnownDetails};
 pub(crate) use import::{ORIGIN, SIZES};
+pub use places::Since;
 
 use changes::Feed;
 use keeping::Notes;
@@ -113,8 +118,8 @@ struct SnapshotsState {
     is_rolled_back: AtomicBool,
     /// The snapshots that are being exported: they are kept meanwhile.
     exporting: Mutex<Vec<u64>>,
-    /// The snapshot that the next delta of a chain builds on: it is kept.
-    chained: Mutex<Option<SnapshotId>>,
+    /// The snapshot that the next delta of a chain builds on, and the digest of the last bundle: both are kept.
+    chained: Mutex<Option<(SnapshotId, Digest)>>,
     /// By sequence number, what [`Snapshots::bytes_of`] found: a snapshot never changes.
     sizes: Mutex<HashMap<u64, u64>>,
 }

@@ -5,7 +5,7 @@
 //! | the directory and its lock; opening files in it | [`data_dir`], [`files`] |
 //! | published snapshots, as trees of content-addressed blocks | [`record`], `block`, `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
-//! | details by listing id | [`details`] |
+//! | details by listing id; what has changed since when | [`details`], [`places`] |
 //! | small blobs by name, the evidence on terms among them | `state` |
 //! | the file: its tables, its pages, a handle that survives failures, the repair | `database`, `backend`, `handle`, `heal` |
 //!
@@ -41,6 +41,7 @@ pub(crate) mod data_dir;
 pub(crate) mod details;
 pub(crate) mod error;
 pub(crate) mod files;
+pub(crate) mod places;
 pub(crate) mod record;
 
 mod backend;
@@ -71,6 +72,7 @@ pub(crate) use files::nameless;
 use garbage::Collected;
 pub use heal::{Healed, salvage};
 pub(crate) use load::Verification;
+pub(crate) use places::EpochPlace;
 pub(crate) use publish::{Arriving, WrittenAlong};
 pub(crate) use record::SnapshotRecord;
 pub(crate) use state::{LEARNED, States};
@@ -90,6 +92,8 @@ pub struct Store {
     signatures: Mutex<Arc<publish::Signatures>>,
     /// How often snapshots were dropped.
     collections: AtomicU64,
+    /// The number of the epoch that begins when a place is next given: see [`places`].
+    epoch: AtomicU64,
     /// The used part of the file at the last look.
     measured: Mutex<Option<garbage::Measured>>,
     /// Keeps the data directory locked for as long as the store is open.
@@ -117,7 +121,7 @@ impl Store {
 
     fn new(handle: Handle, lock: Arc<data_dir::Lock>) -> Self {
         let (publishing, signatures, collections, measured) = Default::default();
-        Self { handle, publishing, signatures, collections, measured, lock }
+        Self { handle, publishing, signatures, collections, epoch: AtomicU64::new(rand::random()), measured, lock }
     }
 
     /// The file that holds the store.

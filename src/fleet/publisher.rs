@@ -144,7 +144,7 @@ impl Publisher {
         publisher.sequence = last.as_ref().map(|head| head.sequence);
         let shown = PublishFacts { url: Some(url), proxy, sequence: publisher.sequence, ..PublishFacts::default() };
         publisher.status.lock().facts = shown;
-        publisher.snapshots.keep_for_chain(last.map(|head| head.snapshot));
+        publisher.snapshots.keep_for_chain(last.map(|head| (head.snapshot.clone(), head.end().digest)));
         Ok(Some(publisher))
     }
 
@@ -285,9 +285,10 @@ impl Publisher {
             && now_ms.abs_diff(chain.last_ms) >= PAUSE_MS.unsigned_abs()
         {
             let (snapshots, served, details) = (self.snapshots.clone(), served.clone(), self.details.clone());
+            let end = chain.head.end().digest;
             let look = move || {
                 details.flush();
-                Ok::<_, PublishError>(snapshots.has_unsent_details(&served)?)
+                Ok::<_, PublishError>(snapshots.has_unsent_details(&served, &end)?)
             };
             has_more_details = blocking(look).await?;
             if !has_more_details {

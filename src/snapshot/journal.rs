@@ -170,7 +170,7 @@ impl Journal {
     }
 
     /// The entries, oldest first.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.iter().map(|entry| &**entry)
     }
 

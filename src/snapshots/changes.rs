@@ -1,4 +1,5 @@
-//! The journal of changes: it grows with each switch and drops old entries, in memory and in the store.
+//! The journal of changes: it grows with each switch and drops old entries, in memory and in the store. Marks of places
+//! come and go with it.
 //!
 //! [`crate::snapshot::journal`] defines the entries. Callers: [`super`], holding the lock.
 
@@ -53,13 +54,15 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The journal with what a switch adds, if anything; it is written with the switch.
+    /// The journal with what a switch adds, if anything; it is written with the switch. So is a mark: details that come along
+    /// with a snapshot count as later.
     pub(super) fn fed(
         &self,
         feed: Feed,
         next: &Arc<Dataset>,
         states: &mut States,
     ) -> Result<Option<Journal>, StoreError> {
+        states.mark(&next.id, Some(self.0.store.next_place()?), next.id.clone());
         let ends = |entries: &[Entry]| entries.last().is_some_and(|last| last.to == next.id);
         let served = self.0.current.get();
         let journal = match feed {
@@ -127,15 +130,17 @@ impl Snapshots {
         self.forget_changes()
     }
 
-    /// Drops journal entries older than the policy.
+    /// Drops journal entries older than the policy, and marks that are of no use without them.
     pub(super) fn forget_changes(&self) -> Result<(), StoreError> {
         let mut journal = Journal::clone(&self.0.journal.load());
-        if journal.forget_before(self.oldest_change_ms()) == 0 {
-            return Ok(());
-        }
+        let forgotten = journal.forget_before(self.oldest_change_ms());
         let mut states = States::default();
         self.write_journal(&journal, &mut states)?;
+        self.forget_marks(&journal, &mut states)?;
         self.0.store.put_states(&states)?;
+        if forgotten == 0 {
+            return Ok(());
+        }
         self.note(Some(journal));
         // Replies made from dropped entries must not outlive them: they are valid for one epoch.
         if let Some(served) = self.0.current.get() {

@@ -1,16 +1,17 @@
 //! Exports the current snapshot with its details as a bundle, or as a link of a chain of bundles.
 //!
 //! In a chain each delta brings what a holder of the whole chain before it lacks: its base is the end of one known chain,
-//! and the details of that are known exactly. [`crate::bundle`] knows the file. Everything here blocks. Callers:
-//! [`crate::admin`] in a running server, else the commands; [`crate::fleet`] for chains.
+//! and a mark says up to where that has the changes of details. [`crate::bundle`] knows the file. Everything here blocks.
+//! Callers: [`crate::admin`] in a running server, else the commands; [`crate::fleet`] for chains.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 
-use super::keeping::exported_details;
+use super::keeping::exported;
 use super::{Snapshots, SnapshotsError};
+use crate::api::hash::Digest;
 use crate::api::listing::ListingId;
 use crate::bundle::{self, Counts, Detail, Export, Progress, WriteError, Written};
 use crate::snapshot::content::SnapshotId;
@@ -57,19 +58,10 @@ struct Selection {
     wanted: Known,
     /// How many there are of the snapshot's listings.
     coverage: Counts,
-    /// Those that its holder has then, if they are others.
-    held: Option<Known>,
 }
 
 /// Ids of details that cannot be read.
 type Lost = HashSet<ListingId>;
-
-impl Selection {
-    /// A full bundle's.
-    fn all(known: Known) -> Self {
-        Self { coverage: counts(&known), wanted: known, held: None }
-    }
-}
 
 /// Keeps a snapshot for as long as it lives.
 pub(super) struct Hold(Snapshots, u64);
@@ -96,8 +88,8 @@ pub struct Exported {
     pub written: Written,
     /// Its base.
     base: Option<SnapshotId>,
-    /// Details that a holder of the base and this bundle certainly has.
-    held: Vec<ExportedDetail>,
+    /// A holder of the base and this bundle certainly has all changes of details before this place.
+    place: u64,
     /// Whether the export of the base was recorded.
     pub is_exact: bool,
     /// Whether every detail could be read.
@@ -124,36 +116,37 @@ impl Snapshots {
         let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
         let base = base.map_err(ExportError::Base)?;
         let before = match &base {
-            Some(base) => exported_details(self.store(), base.dataset.id.as_str())?,
+            Some(base) => self.store().mark(exported(&base.dataset.id))?,
             None => None,
         };
         let base = base.as_ref().map(|base| &*base.dataset);
         let is_exact = base.is_none() || before.is_some();
         let hash_in = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
+        let place = Cell::new(0);
         let select = |lost: &Lost| {
-            let known = self.known(&served.dataset, lost)?;
-            if base.is_none() {
-                return Ok(Selection::all(known));
-            }
-            let lacks = |detail: &&ExportedDetail| match &before {
-                Some(before) => !detail.is_in(before),
-                // Its export was not recorded: its holder may lack every new or changed listing.
-                None => base.and_then(|base| hash_in(base, detail.id)) != hash_in(&served.dataset, detail.id),
-            };
-            let wanted = known.iter().filter(lacks).copied().collect();
             // Without a record, the details of the base are unknown.
-            Ok(Selection { wanted, coverage: counts(&known), held: is_exact.then_some(known) })
+            place.set(if is_exact { self.store().next_place()? } else { 0 });
+            let lacking = base.zip(before.as_ref());
+            let lacking =
+                lacking.map(|(base, mark)| self.lacking(&served.dataset, base, mark.place, lost)).transpose()?;
+            // Later: details arrive while they are counted.
+            let mut known = self.known(&served.dataset, lost)?;
+            let coverage = counts(&known);
+            if let Some(base) = base {
+                // Its holder may lack every new or changed listing.
+                known.retain(|detail| hash_in(base, detail.id) != hash_in(&served.dataset, detail.id));
+            }
+            Ok(Selection { wanted: lacking.unwrap_or(known), coverage })
         };
         let evidence = served.dataset.evidence();
-        let (written, Selection { wanted, held, .. }) =
-            self.write_bundle(out, &served, base, Some(&evidence), &select, progress)?;
+        let written = self.write_bundle(out, &served, base, Some(&evidence), &select, progress)?;
         let (mirrored, of) = (written.manifest.coverage.all(), served.dataset.len() as u64);
         if complete && mirrored < of {
             return Err(ExportError::Incomplete { mirrored, of });
         }
         let base = base.map(|base| base.id.clone());
         let is_whole = self.store().damage().is_none();
-        Ok(Exported { written, base, held: held.unwrap_or(wanted), is_exact, is_whole, _hold: hold })
+        Ok(Exported { written, base, place: place.get(), is_exact, is_whole, _hold: hold })
     }
 
     /// Writes a snapshot into an empty file: all of it, or the changes since `base`. `evidence`: `None` if the holder of
@@ -166,21 +159,20 @@ impl Snapshots {
         evidence: Option<&Evidence>,
         select: &dyn Fn(&Lost) -> Result<Selection, ExportError>,
         progress: Progress<'_>,
-    ) -> Result<(Written, Selection), ExportError> {
+    ) -> Result<Written, ExportError> {
         let learned = self.edges().known().filter(|learned| !learned.lessons.is_empty());
         let lost = RefCell::new(Lost::new());
         let mut tries = 0;
         loop {
-            let selection = select(&lost.borrow())?;
-            let wanted = &selection.wanted;
+            let Selection { wanted, coverage } = select(&lost.borrow())?;
             let export = Export {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence,
                 learned: learned.as_deref(),
                 base: base.map(|base| &base.content),
-                coverage: selection.coverage,
-                details: counts(wanted),
+                coverage,
+                details: counts(&wanted),
             };
             out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
             let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);
@@ -204,7 +196,7 @@ impl Snapshots {
                     buffered.flush().map_err(WriteError::Io)?;
                     drop(buffered);
                     out.sync_all().map_err(WriteError::Io)?;
-                    return Ok((written, selection));
+                    return Ok(written);
                 }
             }
         }
@@ -215,9 +207,8 @@ impl Snapshots {
     /// # Errors
     /// When the record cannot be written; the bundle is valid anyway.
     pub fn remember(&self, exported: Exported) -> Result<(), SnapshotsError> {
-        let Exported { written, base, held, _hold, .. } = exported;
-        let base = base.as_ref().map(SnapshotId::as_str);
-        self.remember_export(written.manifest.snapshot.as_str(), base, held)
+        let Exported { written, base, place, _hold, .. } = exported;
+        self.remember_export(&written.manifest.snapshot, base.as_ref(), place)
     }
 
     /// The stored details of a data set's listings.
@@ -257,17 +248,16 @@ fn counts<'a>(details: impl IntoIterator<Item = &'a ExportedDetail>) -> Counts {
 pub(crate) struct Link {
     /// The result of writing.
     pub written: Written,
-    /// The details that a holder of the chain has with it and lacked before, sorted by id.
-    pub sent: Vec<ExportedDetail>,
+    /// The place when its details were listed: those that have changed since come with the next link.
+    pub place: u64,
     /// Keeps the snapshot until the chain is recorded.
     _hold: Hold,
 }
 
 impl Snapshots {
     /// Writes a published snapshot into an empty file: all of it, or what a holder of the chain lacks, which ends with the
-    /// snapshot `base`. `keeps_evidence`: whether the chain already has the evidence. `coverage`: how many details of a
-    /// data set there are, for a delta, whose cost follows the change. From now on it is known which details have changed
-    /// since.
+    /// snapshot and the bundle of `base`. `keeps_evidence`: whether the chain already has the evidence. `coverage`: how many
+    /// details of a data set there are, for a delta, whose cost follows the change.
     ///
     /// # Errors
     /// When the base is not kept, it is not known which details have changed, or something cannot be read or written.
@@ -275,43 +265,51 @@ impl Snapshots {
         &self,
         out: &mut File,
         served: &Snapshot,
-        base: Option<&SnapshotId>,
+        base: Option<&(SnapshotId, Digest)>,
         keeps_evidence: bool,
         coverage: &dyn Fn(&Dataset) -> Counts,
     ) -> Result<Link, ExportError> {
         let hold = Hold::on(self, served.seq);
-        let base = base.map(|base| self.load(base.as_str())).transpose().map_err(ExportError::Base)?;
-        if base.is_none() {
-            self.store().follow_details()?;
-        }
-        let base = base.as_ref().map(|base| &*base.dataset);
+        let base = match base {
+            Some((snapshot, bundle)) => {
+                let mark = self.store().mark(bundle)?.ok_or(ExportError::Unfollowed)?;
+                Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, mark.place))
+            }
+            None => None,
+        };
+        let base = base.as_ref().map(|(base, place)| (&*base.dataset, *place));
+        let place = Cell::new(0);
         let select = |lost: &Lost| {
-            let Some(base) = base else { return Ok(Selection::all(self.known(&served.dataset, lost)?)) };
-            let wanted = self.lacking(&served.dataset, base, lost)?;
+            place.set(self.store().next_place()?);
+            let Some((base, since)) = base else {
+                let wanted = self.known(&served.dataset, lost)?;
+                return Ok(Selection { coverage: counts(&wanted), wanted });
+            };
+            let wanted = self.lacking(&served.dataset, base, since, lost)?;
             let (all, here) = (coverage(&served.dataset), counts(&wanted));
             // Details arrive while they are counted.
             let coverage = Counts { present: all.present.max(here.present), gone: all.gone.max(here.gone) };
-            Ok(Selection { wanted, coverage, held: None })
+            Ok(Selection { wanted, coverage })
         };
         let evidence = served.dataset.evidence();
         let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(&evidence);
-        let (written, Selection { wanted, .. }) =
-            self.write_bundle(out, served, base, evidence, &select, &mut |_, _| {})?;
-        Ok(Link { written, sent: wanted, _hold: hold })
+        let base = base.map(|(base, _)| base);
+        let written = self.write_bundle(out, served, base, evidence, &select, &mut |_, _| {})?;
+        Ok(Link { written, place: place.get(), _hold: hold })
     }
 
-    /// The details of a data set's listings that a holder of `base` lacks: the unsent ones, and those of listings that are
-    /// not in the base, which he has dropped.
-    fn lacking(&self, dataset: &Dataset, base: &Dataset, lost: &Lost) -> Result<Known, ExportError> {
+    /// The details of a data set's listings that a holder of `base` lacks: those that have changed since, and those of
+    /// listings that are not in the base, which he has dropped.
+    fn lacking(&self, dataset: &Dataset, base: &Dataset, since: u64, lost: &Lost) -> Result<Known, ExportError> {
         /// Their metadata takes some hundred bytes each.
         const PIECE: usize = 4096;
-        let mut ids = self.store().unsent_details()?.ok_or(ExportError::Unfollowed)?;
+        let mut ids = self.store().details_since(since)?;
         if base.id != dataset.id {
             let listed = dataset.content.summaries.iter().map(|summary| summary.id);
             ids.extend(listed.filter(|id| base.position(*id).is_none()));
-            ids.sort_unstable();
-            ids.dedup();
         }
+        ids.sort_unstable();
+        ids.dedup();
         ids.retain(|id| dataset.position(*id).is_some() && !lost.contains(id));
         let mut found = Known::new();
         for some in ids.chunks(PIECE) {
@@ -321,19 +319,20 @@ impl Snapshots {
         Ok(found)
     }
 
-    /// Whether a holder of the chain lacks details of a published snapshot with which the chain ends.
+    /// Whether a holder of the chain lacks details of a published snapshot with which the chain ends, in this bundle.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) fn has_unsent_details(&self, served: &Snapshot) -> Result<bool, StoreError> {
-        let unsent = self.store().unsent_details()?;
-        Ok(unsent.is_none_or(|ids| ids.iter().any(|id| served.dataset.position(*id).is_some())))
+    pub(crate) fn has_unsent_details(&self, served: &Snapshot, bundle: &Digest) -> Result<bool, StoreError> {
+        let Some(mark) = self.store().mark(bundle)? else { return Ok(true) };
+        let changed = self.store().details_since(mark.place)?;
+        Ok(changed.iter().any(|id| served.dataset.position(*id).is_some()))
     }
 
-    /// Keeps the newest stored copy of a snapshot, from now on instead of the one named before: the next link builds on
-    /// it.
-    pub(crate) fn keep_for_chain(&self, snapshot: Option<SnapshotId>) {
-        *self.0.chained.lock() = snapshot;
+    /// Keeps the newest stored copy of a snapshot and the mark of a bundle, from now on instead of those named before: the
+    /// next link builds on them.
+    pub(crate) fn keep_for_chain(&self, end: Option<(SnapshotId, Digest)>) {
+        *self.0.chained.lock() = end;
     }
 }
 

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::changes::Feed;
+use super::import::BundleFile;
 use super::{Snapshots, SnapshotsError};
 use crate::bundle::Bundle;
 use crate::snapshot::content::SnapshotId;
@@ -82,8 +83,14 @@ impl Followed {
         }
     }
 
-    /// Writes where the replica stands after the import of this last bundle.
-    pub(super) fn write(&self, last: &Bundle, states: &mut States) -> Result<(), StoreError> {
+    /// Writes where the replica stands after the import of these bundles, and marks them. `before`: the place before the
+    /// import; what a later bundle brought lies behind it.
+    pub(super) fn write(&self, steps: &[BundleFile], before: u64, states: &mut States) -> Result<(), StoreError> {
+        let Some((BundleFile { bundle: last, .. }, earlier)) = steps.split_last() else { return Ok(()) };
+        for BundleFile { bundle, .. } in earlier {
+            states.mark(bundle.digest(), Some(before), bundle.manifest().snapshot.clone());
+        }
+        states.mark(last.digest(), None, last.manifest().snapshot.clone());
         if let Took::Head(taken) = &self.took {
             states.put_json(TAKEN, taken)?;
         }

@@ -208,7 +208,8 @@ impl Snapshots {
         };
         let (mut states, mut feed) = (States::default(), Feed::Own);
         if let Some(followed) = followed {
-            followed.write(last, &mut states).map_err(SnapshotsError::from)?;
+            let before = self.store().next_place().map_err(SnapshotsError::from)?;
+            followed.write(steps, before, &mut states).map_err(SnapshotsError::from)?;
             feed = followed.feed(last, entries);
         }
         let import = Import {

@@ -4,14 +4,13 @@
 //! [`super::export`] exports, [`crate::mirror`] tidies after a publication.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt::Display;
 
 use super::{Snapshots, SnapshotsError};
-use crate::api::hash::ContentHash;
-use crate::api::listing::ListingId;
 use crate::config::MirrorConfig;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::store::{ExportedDetail, Healed, States, Store, StoreError};
+use crate::store::{Healed, States, Store, StoreError};
 
 impl Snapshots {
     /// Stores the evidence of the newest snapshot when another one replaces it: later lists of the origin do not apply
@@ -68,27 +67,22 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Records that a snapshot was exported with at least these details, so that a delta can build on it. After several
-    /// exports, the common details count: the receiver may have any of them.
+    /// Records that a snapshot was exported with all changes of details before a place, so that a delta can build on it.
+    /// After several exports the first place counts: the receiver may have any of them.
     ///
     /// # Errors
     /// When the write fails.
     pub(super) fn remember_export(
         &self,
-        id: &str,
-        base: Option<&str>,
-        mut details: Vec<ExportedDetail>,
+        id: &SnapshotId,
+        base: Option<&SnapshotId>,
+        place: u64,
     ) -> Result<(), SnapshotsError> {
         let mut notes = self.0.notes.lock();
         // A delta needs a kept base.
-        self.find(id)?;
-        if let Some(before) = exported_details(&self.0.store, id)?.filter(|_| notes.exports.iter().any(|own| own == id))
-        {
-            details.retain(|detail| detail.is_in(&before));
-        }
+        self.find(id.as_str())?;
         let (mut next, mut states) = (notes.clone(), States::default());
-        next.exported(id, base, &details, &mut states)?;
-        drop(details);
+        next.exported(id, base, place, &mut states)?;
         self.write_notes(&mut notes, next, &states)
     }
 
@@ -140,7 +134,7 @@ impl Snapshots {
         let chained = self.0.chained.lock().clone();
         let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
         let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
-        exported.extend(chained.iter().map(SnapshotId::as_str));
+        exported.extend(chained.iter().map(|(snapshot, _)| snapshot.as_str()));
         // Of several with one id, only the newest is needed.
         let mut takes = |id: &str| {
             let from =
@@ -173,8 +167,6 @@ pub(crate) const EXPORTS: usize = 3;
 const PINS: &str = "versions/pins";
 const ROLLBACK: &str = "versions/rollback";
 const EXPORTED: &str = "versions/exports";
-const EXPORT_DETAILS: &str = "versions/export/";
-
 /// Pins, the rollback and the exports.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
@@ -185,9 +177,6 @@ pub(super) struct Notes {
     /// Ids of the last exports, the newest last; each once.
     pub exports: Vec<String>,
 }
-
-/// Bytes of one [`ExportedDetail`].
-const DETAIL_BYTES: usize = 24;
 
 impl Notes {
     /// Reads the notes. Unreadable ones count as absent.
@@ -232,51 +221,34 @@ impl Notes {
         states.put_json(EXPORTED, &self.exports)
     }
 
-    /// Records an export with the details that its receiver certainly has, and drops all but the last few. The base of
-    /// a delta counts as exported again.
+    /// Records an export with the place before which its receiver has all changes of details, and drops all but the last
+    /// few. The base of a delta counts as exported again.
     ///
     /// # Errors
-    /// When the details are too many.
+    /// Never in practice: it is a few bytes.
     pub(super) fn exported(
         &mut self,
-        id: &str,
-        base: Option<&str>,
-        details: &[ExportedDetail],
+        id: &SnapshotId,
+        base: Option<&SnapshotId>,
+        place: u64,
         states: &mut States,
     ) -> Result<(), StoreError> {
-        let again = base.filter(|base| self.exports.iter().any(|own| own == base));
+        let again = base.filter(|base| self.exports.iter().any(|own| own == base.as_str()));
         for id in again.into_iter().chain([id]) {
-            self.exports.retain(|other| other != id);
-            self.exports.push(id.to_owned());
+            self.exports.retain(|other| other != id.as_str());
+            self.exports.push(id.to_string());
         }
         while self.exports.len() > EXPORTS {
-            states.remove(&format!("{EXPORT_DETAILS}{}", self.exports.remove(0)));
+            states.remove_mark(&exported(self.exports.remove(0)));
         }
-        states.put_json(EXPORTED, &self.exports)?;
-        let mut bytes = Vec::with_capacity(details.len() * DETAIL_BYTES);
-        for detail in details {
-            bytes.extend_from_slice(&detail.id.0.to_le_bytes());
-            bytes.extend_from_slice(&detail.hash.to_bytes());
-        }
-        states.put(&format!("{EXPORT_DETAILS}{id}"), bytes)
+        states.mark(exported(id), Some(place), id.clone());
+        states.put_json(EXPORTED, &self.exports)
     }
 }
 
-/// The details of the last export of a snapshot; `None`: no record.
-///
-/// # Errors
-/// When the store cannot be read.
-pub(crate) fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<ExportedDetail>>, StoreError> {
-    let read = |entry: &[u8; DETAIL_BYTES]| {
-        let (id, hash) = entry.split_at(8);
-        let id = ListingId(u64::from_le_bytes(id.try_into().ok()?));
-        Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
-    };
-    let all = |bytes: &[u8]| {
-        let (entries, rest) = bytes.as_chunks::<DETAIL_BYTES>();
-        if rest.is_empty() { entries.iter().map(read).collect() } else { None }
-    };
-    Ok(store.state_as(&format!("{EXPORT_DETAILS}{id}"), all)?.flatten())
+/// The name of the mark of an export.
+pub(super) fn exported(snapshot: impl Display) -> String {
+    format!("export/{snapshot}")
 }
 
 /// Milliseconds in a day, which begins at 00:00 UTC.

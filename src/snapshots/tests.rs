@@ -1,6 +1,7 @@
 //! The snapshots' promises, on a real store.
 
 mod imports;
+mod places;
 
 use std::time::Duration;
 
@@ -156,7 +157,10 @@ fn snapshots_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     let rig = Rig::new(2);
     let ids: Vec<String> = (1..=7).map(|n| rig.publish(&[n], n.cast_signed())).collect();
     rig.snapshots.pin(&ids[0]).unwrap();
-    rig.snapshots.remember_export(&ids[1], None, Vec::new()).unwrap();
+    let exported = |rig: &Rig, id: &str| {
+        rig.snapshots.remember_export(&SnapshotId::parse(id).unwrap(), None, 0).unwrap();
+    };
+    exported(&rig, &ids[1]);
     rig.snapshots.rollback(&ids[2]).unwrap();
     rig.snapshots.tidy().unwrap();
     let newest_first = |places: &[usize]| places.iter().map(|place| ids[*place].clone()).collect::<Vec<_>>();
@@ -169,7 +173,7 @@ fn snapshots_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     rig.snapshots.release().unwrap();
     rig.snapshots.unpin(&ids[0]).unwrap();
     for id in [&ids[6], &ids[5], &ids[6], &ids[2], &ids[5]] {
-        rig.snapshots.remember_export(id, None, Vec::new()).unwrap();
+        exported(&rig, id);
     }
     rig.snapshots.tidy().unwrap();
     assert_eq!(rig.kept(), newest_first(&[6, 5, 2]), "the last three exports are of these");

@@ -23,7 +23,7 @@ pub(crate) const FORMAT: u64 = 2;
 /// Bytes, checksummed by [`super::coding::seal`] unless they are a block.
 pub(super) type Sealed = &'static [u8];
 
-/// Single numbers by name: [`META_FORMAT`], [`META_CURRENT`], [`META_NEXT`]. This table and the encoding of
+/// Single numbers by name: [`META_FORMAT`] and those below. This table and the encoding of
 /// [`META_FORMAT`] (sealed 8 bytes, little endian) are the same in every format.
 pub(super) const META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("meta");
 /// The format number.
@@ -32,6 +32,8 @@ pub(super) const META_FORMAT: &str = "format";
 pub(super) const META_CURRENT: &str = "current";
 /// The sequence number that the next snapshot gets, from 1.
 pub(super) const META_NEXT: &str = "next";
+/// From here on no place was given to a detail when details were last removed; absent before.
+pub(super) const META_NEXT_PLACE: &str = "next_place";
 
 /// Compressed blocks by the hash of their content.
 pub(super) const BLOCKS: TableDefinition<'static, &[u8; 16], Sealed> = TableDefinition::new("blocks");
@@ -45,8 +47,9 @@ pub(super) const COPY_META: TableDefinition<'static, &str, Sealed> = TableDefini
 /// Bodies of copies, compressed, by canonical path and query.
 pub(super) const COPY_BODY: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_body");
 
-/// The place of each detail by listing id. Details take the next place when they first arrive, and keep it. So new ones
-/// share pages, whatever their ids, and those that arrived one after the other lie beside each other.
+/// The place of each detail by listing id. A detail takes the next place when it arrives, and whenever others see a change;
+/// no place is used twice. So new ones share pages, whatever their ids, those that arrived one after the other lie beside
+/// each other, and the details by place are the log of their changes.
 pub(super) const DETAIL_PLACES: TableDefinition<'static, u64, u64> = TableDefinition::new("detail_places");
 /// The listing id (8 bytes, little endian) and [`super::DetailMeta`] by place; without bodies, so that reading all is
 /// fast.
@@ -54,11 +57,7 @@ pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefin
 /// Bodies of details by place.
 pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("placed_details");
 
-/// The ids of the details that have changed since they were sent. It exists from the first call of
-/// [`super::Store::follow_details`] on, and not in a repaired file.
-pub(super) const UNSENT: TableDefinition<'static, u64, ()> = TableDefinition::new("unsent_details");
-
-/// Small JSON blobs by name.
+/// Small blobs by name.
 pub(super) const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");
 
 /// What `$look` says of each table.

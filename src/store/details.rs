@@ -1,21 +1,20 @@
 //! Details by listing id, beside the snapshots: a new detail publishes nothing.
 //!
-//! A detail takes the next place when it first arrives, and keeps it until it is removed. So new details share the last
-//! pages, whatever their ids. If they lay by id, each would rewrite two pages of its own. Many are read ahead, and in the
+//! A detail takes the next place when it arrives and whenever others see a change; a mere confirmation leaves it where it
+//! is. So new details share the last pages, whatever their ids: if they lay by id, each would rewrite two pages of its own.
+//! And what has changed since a place ([`super::places`]) is what lies from there on. Many are read ahead, and in the
 //! order of the file, in which neighbours share a page: each by itself takes several times as long.
 //!
 //! Callers: [`crate::mirror`] writes batches of them, [`crate::answer`] reads single ones, [`crate::snapshots`] and the
 //! commands read many.
 
 use bytes::Bytes;
-use redb::{
-    ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableHandle, WriteTransaction,
-};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
 use super::coding::{self, Packer, Reader, damaged, unpack};
 use super::database::{self, Sealed};
 use super::error::{Fault, StoreError};
-use super::{MAX_BODY, States, Store};
+use super::{MAX_BODY, Store, places, record};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
@@ -58,11 +57,6 @@ pub(crate) struct ExportedDetail {
 }
 
 impl ExportedDetail {
-    /// Whether it is one of these, which are sorted by id.
-    pub(crate) fn is_in(&self, sorted: &[Self]) -> bool {
-        sorted.binary_search_by_key(&self.id, |detail| detail.id).is_ok_and(|at| sorted[at] == *self)
-    }
-
     /// Whether the origin has none.
     pub(crate) fn is_gone(&self) -> bool {
         self.hash == ContentHash::default()
@@ -82,6 +76,11 @@ const ENCODING: u8 = 1;
 const COMPRESSED_ABOVE: usize = 512;
 
 impl DetailMeta {
+    /// Whether others see no difference to the stored detail.
+    fn only_confirms(&self, known: Option<&Self>) -> bool {
+        known.is_some_and(|known| known.exported() == self.exported())
+    }
+
     /// The hash of the detail, without volatile values; of an empty body if the origin has none.
     pub(crate) fn exported(&self) -> ContentHash {
         match self.state {
@@ -161,8 +160,8 @@ pub(super) fn write_all(
         if known.as_ref().is_some_and(|known| stays(id, known, &record)) {
             continue;
         }
-        writer.note(id, known.as_ref(), &record.meta)?;
-        writer.put_at(id, place, &record.meta.encode(id), &encode_body(id, &record.body, &mut packer)?)?;
+        let place = place.filter(|_| record.meta.only_confirms(known.as_ref()));
+        writer.put(id, place, &record.meta.encode(id), &encode_body(id, &record.body, &mut packer)?)?;
     }
     Ok(())
 }
@@ -183,14 +182,13 @@ impl Store {
             .collect::<Result<Vec<_>, StoreError>>()?;
         let needed: usize = encoded.iter().map(|(_, meta, body)| meta.len() + body.len() + 8192).sum();
         self.handle.write(needed as u64, |transaction| {
+            places::begin_epoch(transaction, self.epoch())?;
             let mut writer = Writer::open(transaction)?;
             for ((id, meta, body), (_, detail)) in encoded.iter().zip(details) {
                 let place = writer.tables.place(*id)?;
-                if writer.unsent.is_some() {
-                    let known = writer.tables.known(*id, place)?;
-                    writer.note(*id, known.as_ref(), &detail.meta)?;
-                }
-                writer.put_at(*id, place, meta, body)?;
+                let known = writer.tables.known(*id, place)?;
+                let place = place.filter(|_| detail.meta.only_confirms(known.as_ref()));
+                writer.put(*id, place, meta, body)?;
             }
             Ok(())
         })
@@ -257,51 +255,9 @@ impl Store {
         }
         self.handle.write(1 << 20, |transaction| {
             let mut writer = Writer::open(transaction)?;
-            ids.iter().try_for_each(|id| writer.remove(*id))
-        })
-    }
-}
-
-impl Store {
-    /// From now on, notes which details change.
-    ///
-    /// # Errors
-    /// When the write fails.
-    pub(crate) fn follow_details(&self) -> Result<(), StoreError> {
-        if self.unsent_details()?.is_some() {
-            return Ok(());
-        }
-        self.handle.write(1 << 16, |transaction| {
-            transaction.open_table(database::UNSENT)?;
-            Ok(())
-        })
-    }
-
-    /// The ids of the details that were stored or changed since they were sent, in ascending order; `None`: not known,
-    /// because nobody follows them.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub(crate) fn unsent_details(&self) -> Result<Option<Vec<ListingId>>, StoreError> {
-        self.handle.read(|transaction| {
-            if transaction.list_tables()?.all(|table| table.name() != database::UNSENT.name()) {
-                return Ok(None);
-            }
-            let unsent = transaction.open_table(database::UNSENT)?;
-            let ids = unsent.iter()?.map(|noted| Ok(ListingId(noted?.0.value())));
-            ids.collect::<Result<_, Fault>>().map(Some)
-        })
-    }
-
-    /// Writes blobs; in the same transaction, these details, sorted by id, no longer count as unsent, but for those that
-    /// have changed again.
-    ///
-    /// # Errors
-    /// When the write fails.
-    pub(crate) fn put_states_and_sent(&self, states: &States, sent: &[ExportedDetail]) -> Result<(), StoreError> {
-        self.handle.write(states.bytes() + (1 << 20), |transaction| {
-            states.write(transaction)?;
-            Writer::open(transaction)?.sent(sent)
+            ids.iter().try_for_each(|id| writer.remove(*id))?;
+            // The last ones may have been removed, and no place is used twice.
+            record::set_number(transaction, database::META_NEXT_PLACE, writer.next)
         })
     }
 }
@@ -363,75 +319,41 @@ impl<P: ReadableTable<u64, u64>, S: ReadableTable<u64, Sealed>> Tables<P, S> {
 /// The tables, for writing.
 pub(super) struct Writer<'t> {
     tables: Tables<Table<'t, u64, u64>, Table<'t, u64, Sealed>>,
-    /// [`database::UNSENT`], once it exists.
-    unsent: Option<Table<'t, u64, ()>>,
-    /// The place that the next new detail gets.
+    /// The place that the next new or changed detail gets.
     next: u64,
 }
 
 impl<'t> Writer<'t> {
     pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, Fault> {
         let metas = transaction.open_table(database::DETAIL_META)?;
-        let last = metas.last()?.map(|(last, _)| last.value());
-        let next = last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(|| damaged(META, "key"))?;
+        let next = places::next(&metas, &transaction.open_table(database::META)?)?;
         let places = transaction.open_table(database::DETAIL_PLACES)?;
-        let is_followed = transaction.list_tables()?.any(|table| table.name() == database::UNSENT.name());
-        let unsent = is_followed.then(|| transaction.open_table(database::UNSENT)).transpose()?;
-        Ok(Self { tables: Tables { places, metas, bodies: transaction.open_table(database::DETAILS)? }, unsent, next })
+        Ok(Self { tables: Tables { places, metas, bodies: transaction.open_table(database::DETAILS)? }, next })
     }
 
-    /// Notes a detail as unsent if others would see a change.
-    fn note(&mut self, id: ListingId, known: Option<&DetailMeta>, next: &DetailMeta) -> Result<(), Fault> {
-        if let Some(unsent) = &mut self.unsent
-            && known.is_none_or(|known| known.exported() != next.exported())
-        {
-            unsent.insert(id.0, ())?;
-        }
-        Ok(())
-    }
-
-    /// Forgets which of these details, sorted by id, are unsent, but for those that have changed again.
-    fn sent(&mut self, sent: &[ExportedDetail]) -> Result<(), Fault> {
-        let Some(unsent) = &mut self.unsent else { return Ok(()) };
-        let noted = unsent.iter()?.map(|noted| Ok(ListingId(noted?.0.value()))).collect::<Result<Vec<_>, Fault>>()?;
-        for id in noted {
-            let known = self.tables.known(id, self.tables.place(id)?)?;
-            if known.is_some_and(|known| ExportedDetail { id, hash: known.exported() }.is_in(sent)) {
-                unsent.remove(id.0)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes a detail as it is encoded.
-    pub(super) fn put(&mut self, id: ListingId, meta: &[u8], body: &[u8]) -> Result<(), Fault> {
-        let place = self.tables.place(id)?;
-        self.put_at(id, place, meta, body)
-    }
-
-    /// The same, at its place if it has one.
-    fn put_at(&mut self, id: ListingId, place: Option<u64>, meta: &[u8], body: &[u8]) -> Result<(), Fault> {
-        let place = if let Some(place) = place {
-            place
-        } else {
-            let place = self.next;
+    /// Writes a detail as it is encoded: at the place where it stays, or else at the next one.
+    pub(super) fn put(&mut self, id: ListingId, stays: Option<u64>, meta: &[u8], body: &[u8]) -> Result<(), Fault> {
+        let place = stays.unwrap_or(self.next);
+        if stays.is_none() {
             self.next = place.checked_add(1).ok_or_else(|| damaged(META, "key"))?;
-            self.tables.places.insert(id.0, place)?;
-            place
-        };
+            let left = self.tables.places.insert(id.0, place)?.map(|left| left.value());
+            self.clear(left)?;
+        }
         self.tables.metas.insert(place, [&id.0.to_le_bytes(), meta].concat().as_slice())?;
         self.tables.bodies.insert(place, body)?;
         Ok(())
     }
 
     fn remove(&mut self, id: ListingId) -> Result<(), Fault> {
-        let place = self.tables.places.remove(id.0)?.map(|place| place.value());
+        let left = self.tables.places.remove(id.0)?.map(|left| left.value());
+        self.clear(left)
+    }
+
+    /// Removes what lies at a place.
+    fn clear(&mut self, place: Option<u64>) -> Result<(), Fault> {
         if let Some(place) = place {
             self.tables.metas.remove(place)?;
             self.tables.bodies.remove(place)?;
-        }
-        if let Some(unsent) = &mut self.unsent {
-            unsent.remove(id.0)?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use super::database::Sealed;
 use super::error::{Fault, StoreError};
 use super::handle::Handle;
 use super::record::{self, SnapshotRecord};
-use super::{Store, block, coding, copies, database, details, files, state};
+use super::{Store, block, coding, copies, database, details, files, places, state};
 use crate::snapshot::content::Content;
 use crate::snapshot::meta::SnapshotMeta;
 use crate::words::counted;
@@ -112,7 +112,11 @@ impl Store {
         let fresh = path.with_extension("new");
         let healed = self.handle.replacing(
             || copy(path, &fresh, &self.lock, current),
-            |(snapshots, details)| Ok(Healed { aside: put_in_place(&fresh, path, &self.lock)?, snapshots, details }),
+            |(snapshots, details)| {
+                // Its details have other places.
+                self.begin_another_epoch();
+                Ok(Healed { aside: put_in_place(&fresh, path, &self.lock)?, snapshots, details })
+            },
         );
         healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
     }
@@ -248,7 +252,7 @@ fn copy_details(source: &Handle, to: &WriteTransaction) -> Result<usize, Fault> 
             && is_whole(details::META, &id.0.to_le_bytes(), meta)
             && is_whole(details::BODY, &id.0.to_le_bytes(), &body)
         {
-            writer.put(id, meta, &body)?;
+            writer.put(id, None, meta, &body)?;
             copied += 1;
         }
     }
@@ -269,12 +273,12 @@ fn copy_copies(source: &Handle, to: &WriteTransaction) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Copies the blobs, but for those of snapshots that are lost.
+/// Copies the blobs, but for those of snapshots that are lost, and of places: details have others now.
 fn copy_state(source: &Handle, to: &WriteTransaction, whole: &[u64]) -> Result<(), Fault> {
     let mut states = to.open_table(database::STATE)?;
     for (key, sealed) in reachable(source, database::STATE, |key| String::from(key))? {
         let is_of_lost = state::evidence_version(&key).is_some_and(|seq| !whole.contains(&seq));
-        if !is_of_lost && is_whole(state::TABLE, key.as_bytes(), &sealed) {
+        if !is_of_lost && !places::is_of_places(&key) && is_whole(state::TABLE, key.as_bytes(), &sealed) {
             states.insert(key.as_str(), sealed.as_slice())?;
         }
     }

@@ -13,7 +13,7 @@ use super::details::{self, DetailStream};
 use super::error::{Fault, StoreError};
 use super::load::run_parallel;
 use super::record::{self, Blocks, SnapshotRecord};
-use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, database};
+use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, database, places};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
@@ -129,6 +129,7 @@ impl Store {
             let sealed = record::encode_meta(seq, meta)?;
             transaction.open_table(database::VERSION_META)?.insert(seq, sealed.as_slice())?;
             if let Some(details) = along.details {
+                places::begin_epoch(transaction, self.epoch())?;
                 details::write_all(transaction, (details.stream)()?, details.stays)?;
             }
             along.states.write(transaction)?;

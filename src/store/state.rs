@@ -1,5 +1,5 @@
-//! Small blobs by name: the schedule, pins, the journal, the origin's lists for doubtful terms, what was learned of odd
-//! requests.
+//! Small blobs by name: the schedule, pins, the journal, marks, the origin's lists for doubtful terms, what was learned of
+//! odd requests.
 //!
 //! Their owners define the contents. Callers: [`crate::mirror`], [`crate::snapshots`], through [`Store`].
 
@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::{Fault, StoreError, unless_damaged};
+use super::places::{self, NewMark};
 use super::{MAX_BODY, Store, coding, database};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::membership::{Evidence, ListedTerm};
@@ -16,7 +17,10 @@ pub(super) const TABLE: &str = "state";
 
 /// Blobs that are written in the transaction of something else.
 #[derive(Clone, Debug, Default)]
-pub struct States(Vec<(String, Option<Vec<u8>>)>);
+pub struct States {
+    blobs: Vec<(String, Option<Vec<u8>>)>,
+    pub(super) marks: Vec<NewMark>,
+}
 
 impl States {
     /// Writes a blob as well.
@@ -25,7 +29,7 @@ impl States {
     /// When it is larger than [`MAX_BODY`].
     pub fn put(&mut self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         coding::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
-        self.0.push((key.to_owned(), Some(coding::seal(TABLE, key.as_bytes(), bytes))));
+        self.blobs.push((key.to_owned(), Some(coding::seal(TABLE, key.as_bytes(), bytes))));
         Ok(())
     }
 
@@ -40,20 +44,22 @@ impl States {
 
     /// Forgets a blob as well.
     pub fn remove(&mut self, key: &str) {
-        self.0.push((key.to_owned(), None));
+        self.blobs.push((key.to_owned(), None));
     }
 
     /// How many bytes are written.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.iter().map(|(key, blob)| (key.len() + blob.as_ref().map_or(0, Vec::len)) as u64 + 64).sum()
+        let blobs = self.blobs.iter().map(|(key, blob)| (key.len() + blob.as_ref().map_or(0, Vec::len)) as u64 + 64);
+        blobs.sum::<u64>() + 256 * self.marks.len() as u64
     }
 
     pub(super) fn write(&self, transaction: &WriteTransaction) -> Result<(), Fault> {
-        if self.0.is_empty() {
+        places::write_marks(transaction, &self.marks)?;
+        if self.blobs.is_empty() {
             return Ok(());
         }
         let mut table = transaction.open_table(database::STATE)?;
-        for (key, blob) in &self.0 {
+        for (key, blob) in &self.blobs {
             match blob {
                 Some(sealed) => drop(table.insert(key.as_str(), sealed.as_slice())?),
                 None => drop(table.remove(key.as_str())?),
@@ -89,7 +95,9 @@ impl Store {
     /// # Errors
     /// When the write fails.
     pub fn remove_state(&self, key: &str) -> Result<(), StoreError> {
-        self.put_states(&States(vec![(key.to_owned(), None)]))
+        let mut states = States::default();
+        states.remove(key);
+        self.put_states(&states)
     }
 
     /// Stores and removes several blobs, all or none.
@@ -97,7 +105,7 @@ impl Store {
     /// # Errors
     /// When the write fails.
     pub fn put_states(&self, states: &States) -> Result<(), StoreError> {
-        if states.0.is_empty() {
+        if states.blobs.is_empty() && states.marks.is_empty() {
             return Ok(());
         }
         self.handle.write(states.bytes(), |transaction| states.write(transaction))

@@ -1,15 +1,15 @@
 //! The ledger: a record of the last head in this server's own store, so that a restart continues the chain, and head
 //! numbers never fall.
 //!
-//! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. In
-//! the same transaction the details that the chain carries stop to count as unsent. Blocks. Callers: [`super`].
+//! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. The
+//! same transaction marks up to where the chain has the changes of details. Blocks. Callers: [`super`].
 
 use serde::{Deserialize, Serialize};
 
 use super::plan::Chain;
 use crate::clock::WallTime;
 use crate::fleet::head::{Head, is_ahead};
-use crate::store::{ExportedDetail, States, Store, StoreError};
+use crate::store::{States, Store, StoreError};
 
 const LEDGER: &str = "publish/ledger";
 
@@ -83,26 +83,22 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
     if theirs != *whose || chain.signatures.len() != signatures {
         return Ok((sequence, None));
     }
-    let is_followed = store.unsent_details()?.is_some();
-    Ok((sequence, is_followed.then_some(chain)))
+    // A repaired store does not know which details have changed.
+    let is_marked = store.mark(chain.head.end().digest)?.is_some();
+    Ok((sequence, is_marked.then_some(chain)))
 }
 
-/// Writes the ledger, and that a bundle carries these details.
+/// Writes the ledger. `place`: with another bundle, the place when its details were listed.
 ///
 /// # Errors
 /// When the write fails.
-pub(super) fn write(
-    store: &Store,
-    whose: &Whose,
-    chain: &Chain,
-    sent: Option<&[ExportedDetail]>,
-) -> Result<(), StoreError> {
+pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain, place: Option<u64>) -> Result<(), StoreError> {
     let mut states = States::default();
     states.put_json(LEDGER, &LedgerText { whose: whose.clone(), chain: chain.clone() })?;
-    match sent {
-        Some(sent) => store.put_states_and_sent(&states, sent),
-        None => store.put_states(&states),
+    if place.is_some() {
+        states.mark(chain.head.end().digest, place, chain.head.snapshot.clone());
     }
+    store.put_states(&states)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::fleet::keys::Key;
 use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::chain::{Link, lacks_base};
 use crate::store::nameless;
@@ -68,12 +69,14 @@ impl Publisher {
             self.place.write(&chain.head.journal.key(), journal.clone(), PutMode::Overwrite).await?;
         }
         let is_longer = made.is_some();
+        if is_longer {
+            self.snapshots.keep_for_chain(Some((chain.head.snapshot.clone(), chain.head.end().digest)));
+        }
         self.record(&chain, made.map(|made| made.link)).await;
         self.sequence = Some(sequence);
         if is_longer {
             self.is_broken = false;
             self.seen_details = revision;
-            self.snapshots.keep_for_chain(Some(chain.head.snapshot.clone()));
         }
         self.chain = Some(chain.clone());
         self.put_head(&chain.head).await?;
@@ -113,9 +116,8 @@ impl Publisher {
             // So that they can be exported. Failures of the disk are reported elsewhere.
             details.flush();
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
-            let base_id = base.as_ref().map(|(snapshot, _)| snapshot);
-            let link = snapshots
-                .export_link(&mut file, &served, base_id, keeps_evidence, &|dataset| details.counts(dataset))?;
+            let count = |dataset: &Dataset| details.counts(dataset);
+            let link = snapshots.export_link(&mut file, &served, base.as_ref(), keeps_evidence, &count)?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
             hasher.update_reader(&file)?;
@@ -148,9 +150,9 @@ impl Publisher {
     /// Writes the ledger. Without it a restart begins a new chain, so a full disk does not stop the publisher.
     async fn record(&self, chain: &Chain, link: Option<Link>) {
         let (store, whose, chain) = (self.store().clone(), self.whose.clone(), chain.clone());
-        let sent =
-            move |link: Option<Link>| ledger::write(&store, &whose, &chain, link.as_ref().map(|link| &*link.sent));
-        let written = blocking(move || Ok::<_, PublishError>(sent(link)?)).await;
+        // The link keeps its snapshot until then.
+        let write = move || ledger::write(&store, &whose, &chain, link.as_ref().map(|link| link.place));
+        let written = blocking(move || write().map_err(PublishError::from)).await;
         if let Err(error) = written {
             tracing::warn!(%error, "the record of what is in the object store could not be written; after a restart a full bundle is written");
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::snapshots::import::Import;
 
-fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
+pub(super) fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
     let body = Bytes::from(text.to_owned());
     let meta = DetailMeta {
         state: DetailState::Present,

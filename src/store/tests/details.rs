@@ -22,53 +22,127 @@ fn details_are_kept_and_removed() {
     assert_eq!(store.detail(ids[0]).unwrap(), None);
 }
 
+/// The listings whose details have changed since a place.
+fn since(store: &Store, place: u64) -> Vec<u64> {
+    store.details_since(place).unwrap().into_iter().map(|id| id.0).collect()
+}
+
 #[test]
-fn a_detail_is_unsent_from_its_change_until_it_was_sent_as_it_is() {
+fn what_has_changed_since_a_place_lies_behind_it_and_confirmations_stay() {
     let mut store = Temp::new();
-    let with = |hash: u128| {
+    let put = |store: &Store, id: u64, hash: &str, state: DetailState| {
         let mut record = detail("x");
-        record.meta.hash = ContentHash::from_bytes(hash.to_le_bytes());
-        record
+        record.meta = DetailMeta { state, hash: ContentHash::of(hash.as_bytes()), ..record.meta };
+        store.put_details(&[(ListingId(id), record)]).unwrap();
     };
-    let put = |store: &Store, id: u64, record: &DetailRecord| {
-        store.put_details(&[(ListingId(id), record.clone())]).unwrap();
-    };
-    let unsent = |store: &Store| Some(store.unsent_details().unwrap()?.into_iter().map(|id| id.0).collect::<Vec<_>>());
-    let send = |store: &Store, sent: &[(u64, u128)]| {
-        let sent: Vec<_> = sent
-            .iter()
-            .map(|(id, hash)| ExportedDetail { id: ListingId(*id), hash: ContentHash::from_bytes(hash.to_le_bytes()) })
-            .collect();
-        store.put_states_and_sent(&States::default(), &sent).unwrap();
-    };
-    put(&store, 3, &with(1));
-    assert_eq!(unsent(&store), None, "nobody follows them");
-    store.follow_details().unwrap();
-    assert_eq!(unsent(&store), Some(vec![]));
-    put(&store, 3, &with(2));
-    put(&store, 1, &with(1));
-    let mut confirmed = with(1);
-    confirmed.meta.origin_time_ms += 9;
-    put(&store, 2, &with(1));
-    send(&store, &[(2, 1)]);
-    put(&store, 2, &confirmed);
-    store.follow_details().unwrap();
-    assert_eq!(unsent(&store), Some(vec![1, 3]), "a confirmation is no change");
-    put(&store, 3, &with(4));
-    send(&store, &[(1, 1), (2, 1), (3, 2)]);
+    for id in [3, 1, 2] {
+        put(&store, id, "old", DetailState::Present);
+    }
+    let place = store.next_place().unwrap();
+    assert_eq!((since(&store, 0), since(&store, place)), (vec![3, 1, 2], vec![]));
+    put(&store, 1, "old", DetailState::Present);
+    assert_eq!((since(&store, 0), store.next_place().unwrap()), (vec![3, 1, 2], place), "a confirmation is no change");
+    put(&store, 3, "new", DetailState::Present);
+    put(&store, 4, "old", DetailState::Present);
+    put(&store, 1, "old", DetailState::Gone);
+    put(&store, 3, "newer", DetailState::Present);
     store.reopen();
-    assert_eq!(unsent(&store), Some(vec![3]), "it has changed again");
-    let mut gone = with(4);
-    gone.meta.state = DetailState::Gone;
-    put(&store, 1, &gone);
-    assert_eq!(unsent(&store), Some(vec![1, 3]));
-    send(&store, &[(1, 0), (3, 4)]);
-    assert_eq!(unsent(&store), Some(vec![]));
-    put(&store, 1, &with(7));
-    store.remove_details(&[ListingId(1)]).unwrap();
-    assert_eq!(unsent(&store), Some(vec![]));
+    assert_eq!((since(&store, 0), since(&store, place)), (vec![2, 4, 1, 3], vec![4, 1, 3]));
+    let place = store.next_place().unwrap();
+    put(&store, 1, "another", DetailState::Gone);
+    assert!(since(&store, place).is_empty(), "there still is none");
+}
+
+#[test]
+fn no_place_is_used_twice() {
+    let mut store = Temp::new();
+    let put = |store: &Store, id: u64| store.put_details(&[(ListingId(id), detail("x"))]).unwrap();
+    (1..=3).for_each(|id| put(&store, id));
+    for _ in 0..2 {
+        store.remove_details(&[ListingId(2), ListingId(3)]).unwrap();
+        let place = store.next_place().unwrap();
+        store.reopen();
+        assert_eq!(store.next_place().unwrap(), place);
+        put(&store, 3);
+        put(&store, 2);
+        assert_eq!(since(&store, place), [3, 2]);
+    }
+    assert_eq!(placed(&store), [(0, 1), (5, 3), (6, 2)]);
+}
+
+#[test]
+fn a_mark_is_written_with_what_it_marks_and_stays_until_a_repair() {
+    let mut store = Temp::new();
+    let snapshot = content(3).id();
+    let mark = |store: &Store, place| {
+        let mut states = States::default();
+        states.mark("m", place, snapshot.clone());
+        store.put_states(&states).unwrap();
+        store.mark("m").unwrap().unwrap().place
+    };
+    let put = |store: &Store, id: u64| store.put_details(&[(ListingId(id), detail("x"))]).unwrap();
+    assert_eq!(store.epoch_place().unwrap(), None);
+    put(&store, 1);
+    assert_eq!((mark(&store, None), store.marks().unwrap().len()), (1, 1));
+    put(&store, 2);
+    assert_eq!((mark(&store, None), mark(&store, Some(0)), mark(&store, None)), (1, 0, 0));
+    // With a snapshot, the details that come along are before it.
+    let (mut states, details) = (States::default(), [(ListingId(7), detail("x")), (ListingId(8), detail("y"))]);
+    states.mark("along", None, snapshot.clone());
+    let stream =
+        || -> Result<DetailStream<'_>, StoreError> { Ok(Box::new(details.iter().cloned().map(Ok::<_, StoreError>))) };
+    let arriving = Arriving { stream: &stream, stays: &|_, _, _| false };
+    let along = WrittenAlong { details: Some(&arriving), states, ..WrittenAlong::default() };
+    store.keep(&content(3), &meta(1), &along).unwrap();
+    assert_eq!(store.mark("along").unwrap(), Some(places::Mark { place: 4, snapshot: snapshot.clone() }));
+    let remembered = store.epoch_place().unwrap().unwrap();
+    assert!(store.knows_place(remembered).unwrap());
     store.heal(None).unwrap();
-    assert_eq!(unsent(&store), None, "details may be lost");
+    assert_eq!((store.marks().unwrap(), store.epoch_place().unwrap()), (vec![], None));
+    put(&store, 3);
+    assert!(!store.knows_place(remembered).unwrap() && since(&store, 0).len() == 5, "the places are others");
+    store.reopen();
+    put(&store, 4);
+    assert!(store.knows_place(store.epoch_place().unwrap().unwrap()).unwrap());
+}
+
+#[test]
+fn places_that_are_remembered_elsewhere_are_known_until_an_older_file_takes_another_way() {
+    let mut store = Temp::new();
+    let put = |store: &Store, ids: std::ops::Range<u64>| {
+        store.put_details(&ids.map(|id| (ListingId(id), detail("x"))).collect::<Vec<_>>()).unwrap();
+    };
+    let here = |store: &Store| store.epoch_place().unwrap().unwrap();
+    let known = |store: &Store, places: &[places::EpochPlace]| -> Vec<bool> {
+        places.iter().map(|place| store.knows_place(*place).unwrap()).collect()
+    };
+    put(&store, 0..10);
+    let mut remembered = vec![here(&store)];
+    store.reopen();
+    assert_eq!(here(&store), remembered[0], "nothing was written");
+    put(&store, 10..20);
+    remembered.push(here(&store));
+    let (path, copy) = (store.path().to_owned(), store.dir.path().join("copy"));
+    drop(store.store.take());
+    std::fs::copy(&path, &copy).unwrap();
+    store.store = Some(open(store.dir.path()).unwrap());
+    remembered.push(here(&store));
+    put(&store, 20..30);
+    remembered.push(here(&store));
+    assert_eq!(known(&store, &remembered), [true; 4]);
+    drop(store.store.take());
+    std::fs::copy(&copy, &path).unwrap();
+    store.store = Some(open(store.dir.path()).unwrap());
+    assert_eq!(known(&store, &remembered), [true, true, true, false]);
+    put(&store, 40..60);
+    assert_eq!(known(&store, &remembered), [true, true, true, false]);
+    let late = places::EpochPlace { place: 25, ..remembered[0] };
+    assert_eq!(known(&store, &[late, places::EpochPlace { place: 25, ..remembered[1] }]), [false; 2]);
+    for n in 0..70 {
+        store.reopen();
+        put(&store, 100 + n..101 + n);
+    }
+    assert_eq!(known(&store, &[remembered[0], here(&store)]), [false, true], "only the last epochs are kept");
 }
 
 /// The listings in the order in which their details lie in the file.
@@ -85,7 +159,7 @@ fn placed(store: &Store) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn details_lie_in_the_order_of_their_first_arrival() {
+fn details_lie_in_the_order_of_their_last_change() {
     let store = Temp::new();
     let put = |ids: &[u64], text: &str| {
         store.put_details(&ids.iter().map(|id| (ListingId(*id), detail(text))).collect::<Vec<_>>()).unwrap();
@@ -93,10 +167,10 @@ fn details_lie_in_the_order_of_their_first_arrival() {
     put(&[9, 2], "first");
     put(&[5], "first");
     put(&[2, 7], "second");
-    assert_eq!(placed(&store), [(0, 9), (1, 2), (2, 5), (3, 7)]);
+    assert_eq!(placed(&store), [(0, 9), (2, 5), (3, 2), (4, 7)]);
     store.remove_details(&[ListingId(2), ListingId(7)]).unwrap();
     put(&[2], "third");
-    assert_eq!(placed(&store), [(0, 9), (2, 5), (3, 2)]);
+    assert_eq!(placed(&store), [(0, 9), (2, 5), (5, 2)]);
     assert_eq!(store.detail(ListingId(2)).unwrap(), Some(detail("third")));
     assert_eq!(store.detail(ListingId(5)).unwrap(), Some(detail("first")));
     assert_eq!(store.detail(ListingId(7)).unwrap(), None);

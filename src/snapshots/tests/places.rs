@@ -1,0 +1,195 @@
+//! What a copy elsewhere lacks, by what it names; and that a chain brings what has changed since its last bundle.
+
+use std::fs::File;
+use std::io::Seek as _;
+
+use imports::detail;
+
+use super::*;
+use crate::bundle::{Bundle, Counts};
+use crate::snapshot::journal::Journal;
+use crate::snapshot::meta::Certificate;
+use crate::snapshots::export::Link;
+use crate::snapshots::follow::{Followed, Taken, Took};
+use crate::snapshots::import::{BundleFile, Chain};
+
+fn put(rig: &Rig, id: u64, text: &str) {
+    rig.snapshots.store().put_details(&[detail(id, text)]).unwrap();
+}
+
+fn token(rig: &Rig) -> String {
+    rig.snapshots.next_token(&rig.snapshots.current().get().unwrap()).unwrap()
+}
+
+/// The listings of whose details a copy lacks the last change; `None`: it has to begin anew.
+fn lacks(rig: &Rig, since: &str) -> Option<Vec<u64>> {
+    let since = rig.snapshots.place_of(since).unwrap()?;
+    rig.snapshots.journal().since(since.snapshot.as_str(), &rig.served())?;
+    Some(rig.snapshots.store().details_since(since.place).unwrap().into_iter().map(|id| id.0).collect())
+}
+
+#[test]
+fn a_copy_lacks_the_details_that_changed_since_its_snapshot_was_current_or_since_its_token() {
+    let rig = Rig::new(9);
+    assert_eq!(rig.snapshots.place_of(&"0".repeat(32)).unwrap(), None);
+    let one = rig.publish(&[1, 2], 1);
+    assert_eq!(token(&rig), one, "until there are details");
+    put(&rig, 1, "early");
+    let early = token(&rig);
+    put(&rig, 2, "early");
+    let two = rig.publish(&[1, 2, 3], 2);
+    put(&rig, 3, "early");
+    for (since, expected) in [(&one, vec![1, 2, 3]), (&early, vec![2, 3]), (&two, vec![3]), (&token(&rig), vec![])] {
+        assert_eq!(lacks(&rig, since), Some(expected), "{since}");
+    }
+    // What was current before is so again.
+    rig.snapshots.rollback(&one).unwrap();
+    put(&rig, 1, "late");
+    rig.snapshots.release().unwrap();
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!((lacks(&rig, &one), lacks(&rig, &two)), (Some(vec![2, 3, 1]), Some(vec![3, 1])));
+    let three = import(&rig.snapshots, &[1, 2, 3, 9], 3, &[(9, "{}")]).unwrap().snapshot;
+    assert_eq!(lacks(&rig, three.as_str()), Some(vec![9]), "somebody may have the snapshot from elsewhere");
+    for unknown in
+        ["", "-", "1-2", &early[1..], &early.replacen(&early[33..37], "g", 1), &format!("{early}0000"), &"f".repeat(64)]
+    {
+        assert_eq!(rig.snapshots.place_of(unknown).unwrap(), None, "{unknown}");
+    }
+}
+
+#[test]
+fn marks_go_with_the_journal() {
+    let rig = Rig::new(9);
+    let ids: Vec<String> = (1..=4).map(|n| rig.publish(&[n], n.cast_signed())).collect();
+    let chained = rig.snapshots.kept()[2].id.clone();
+    let bundles = ["a", "b"].map(|bundle| Digest::from(blake3::hash(bundle.as_bytes())));
+    let mut states = States::default();
+    bundles.iter().for_each(|bundle| states.mark(bundle, Some(0), chained.clone()));
+    rig.snapshots.store().put_states(&states).unwrap();
+    let names = || -> Vec<String> {
+        let mut states = States::default();
+        rig.snapshots.forget_marks(&Journal::default(), &mut states).unwrap();
+        rig.snapshots.store().put_states(&states).unwrap();
+        rig.snapshots.store().marks().unwrap().into_iter().map(|(name, _)| name).collect()
+    };
+    rig.snapshots.tidy().unwrap();
+    assert_eq!(rig.snapshots.store().marks().unwrap().len(), 6);
+    rig.snapshots.keep_for_chain(Some((chained, bundles[0])));
+    let mut expected = vec![ids[1].clone(), ids[3].clone(), bundles[0].to_string(), bundles[1].to_string()];
+    expected.sort();
+    assert_eq!(names(), expected, "what is current, and where the chain ends");
+    rig.snapshots.keep_for_chain(None);
+    assert_eq!(names(), [ids[3].as_str()]);
+}
+
+/// Writes a link as a publisher does, after `base`. `meanwhile` happens after its details were listed.
+fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> BundleFile {
+    let (mut file, served) = (tempfile::tempfile().unwrap(), rig.snapshots.current().get().unwrap());
+    let base = base.map(|base| (rig.snapshots.store().mark(base).unwrap().unwrap().snapshot, *base));
+    let coverage = |_: &Dataset| {
+        meanwhile();
+        Counts::default()
+    };
+    let Link { written, place, .. } =
+        rig.snapshots.export_link(&mut file, &served, base.as_ref(), false, &coverage).unwrap();
+    let mut states = States::default();
+    states.mark(written.digest, Some(place), served.dataset.id.clone());
+    rig.snapshots.store().put_states(&states).unwrap();
+    rig.snapshots.keep_for_chain(Some((served.dataset.id.clone(), written.digest)));
+    opened(&file)
+}
+
+fn opened(file: &File) -> BundleFile {
+    let mut file = file.try_clone().unwrap();
+    file.rewind().unwrap();
+    BundleFile { bundle: Bundle::open(&file, &mut |_, _| {}).unwrap(), file }
+}
+
+fn details(BundleFile { bundle, .. }: &BundleFile) -> Vec<u64> {
+    bundle.detail_hashes().iter().map(|detail| detail.id.0).collect()
+}
+
+/// Takes bundles as a replica does, with the publisher's journal.
+fn take(rig: &Rig, publisher: &Rig, steps: &[&BundleFile]) {
+    let steps: Vec<BundleFile> = steps.iter().map(|step| opened(&step.file)).collect();
+    let followed = Followed {
+        took: Took::Head(Taken::default()),
+        from: rig.snapshots.stand().unwrap().digest,
+        certificate: Certificate::Full,
+        confirmed_ms: 1,
+        journal: Some(publisher.snapshots.journal().entries().cloned().collect()),
+    };
+    let chain = Chain { steps: &steps, allow_older: false, details: None, followed: Some(followed) };
+    rig.snapshots.import_chain(&chain).unwrap();
+}
+
+#[test]
+fn a_token_names_the_same_place_on_every_node_that_followed_the_chain() {
+    let replica = || Rig::new(9).reopen(9, !HAS_ORIGIN);
+    let (publisher, early, late) = (Rig::new(9), replica(), replica());
+    put(&publisher, 7, "of nobody");
+    publisher.publish(&[1, 2], 1);
+    put(&publisher, 1, "old");
+    put(&publisher, 2, "old");
+    let full = publish(&publisher, None, &|| {});
+    take(&early, &publisher, &[&full]);
+    let first = [token(&publisher), token(&early)];
+    put(&publisher, 2, "new");
+    let two = publisher.publish(&[1, 2, 3], 2);
+    put(&publisher, 3, "old");
+    let delta = publish(&publisher, Some(&full.bundle.digest()), &|| {});
+    put(&publisher, 3, "new");
+    publisher.publish(&[1, 2, 3, 4], 3);
+    let last = publish(&publisher, Some(&delta.bundle.digest()), &|| {});
+    take(&early, &publisher, &[&delta]);
+    let second = token(&early);
+    take(&early, &publisher, &[&last]);
+    take(&late, &publisher, &[&full, &delta, &last]);
+    for token in &first {
+        assert_eq!(lacks(&publisher, token), Some(vec![2, 3]), "{token}");
+        assert_eq!(lacks(&early, token), Some(vec![2, 3]), "{token}");
+        assert_eq!(lacks(&late, token), Some(vec![1, 2, 3]), "at once it came with the others: {token}");
+    }
+    assert_eq!((lacks(&publisher, &second), lacks(&early, &second)), (Some(vec![3]), Some(vec![3])));
+    for third in [token(&publisher), token(&early), token(&late)] {
+        for rig in [&publisher, &early, &late] {
+            assert_eq!(lacks(rig, &third), Some(vec![]), "{third}");
+        }
+    }
+    // It was never current there.
+    assert_eq!(lacks(&late, &two), Some(vec![1, 2, 3]));
+    assert_eq!(lacks(&replica(), &first[0]), None);
+}
+
+#[test]
+fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
+    let rig = Rig::new(9);
+    rig.publish(&[1, 2, 3], 1);
+    (1..=3).for_each(|id| put(&rig, id, "old"));
+    let full = publish(&rig, None, &|| {});
+    let served = rig.snapshots.current().get().unwrap();
+    let has_more = |after: &BundleFile| rig.snapshots.has_unsent_details(&served, &after.bundle.digest()).unwrap();
+    put(&rig, 8, "of nobody");
+    put(&rig, 2, "old");
+    assert!(!has_more(&full));
+    put(&rig, 1, "new");
+    assert!(has_more(&full));
+    let delta = publish(&rig, Some(&full.bundle.digest()), &|| {
+        put(&rig, 1, "newer");
+        put(&rig, 3, "new");
+    });
+    assert!(has_more(&delta));
+    let next = publish(&rig, Some(&delta.bundle.digest()), &|| {});
+    assert!(!has_more(&next));
+    assert_eq!([&full, &delta, &next].map(details), [vec![1, 2, 3], vec![1], vec![1, 3]]);
+    rig.snapshots.heal().unwrap();
+    assert!(has_more(&next), "it is not known");
+    let unknown = rig.snapshots.export_link(
+        &mut tempfile::tempfile().unwrap(),
+        &served,
+        Some(&(served.dataset.id.clone(), next.bundle.digest())),
+        false,
+        &|_| Counts::default(),
+    );
+    assert!(unknown.is_err_and(|error| export::lacks_base(&error)));
+}
