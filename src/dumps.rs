@@ -3,9 +3,11 @@
 //! The first request for a dump writes it, once for all clients that wait, into a file without a name in the data
 //! directory. The file ends with the process, or when it is replaced; a few replaced ones stay while they are read.
 //! Details change without a new snapshot: their dump is written again when they have changed and it is older than
-//! `ttl`. A part of the snapshot is rendered while it is sent. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
+//! `ttl`. A part of the snapshot, and what has changed since another one, is rendered while it is sent. Routes and headers
+//! are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
 
 mod built;
+mod changes;
 mod selected;
 pub(crate) mod write;
 
@@ -28,10 +30,12 @@ use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshots::Snapshots;
 use crate::store::{StoreError, nameless};
 use crate::tasks::{Aborted, blocking};
 
 pub(crate) use built::{Built, DumpPart};
+pub(crate) use changes::NoChanges;
 pub(crate) use selected::{NotSelected, Selected, Slugs};
 
 /// The codings of dumps: brotli takes several times as long for little less.
@@ -93,6 +97,7 @@ pub(crate) struct Dumps(Arc<DumpsState>);
 type Key = (DumpKind, Coding);
 
 struct DumpsState {
+    snapshots: Snapshots,
     current: SnapshotPointer,
     details: Details,
     data_dir: PathBuf,
@@ -116,14 +121,15 @@ struct DumpsState {
 impl Dumps {
     /// Nothing is written yet. `settings`: `ttl` is how old the dump of the details may be while they change.
     pub(crate) fn new(
-        current: SnapshotPointer,
+        snapshots: Snapshots,
         details: Details,
         data_dir: PathBuf,
         settings: Settings,
         clock: Clock,
     ) -> Self {
         Self(Arc::new(DumpsState {
-            current,
+            current: snapshots.current().clone(),
+            snapshots,
             details,
             data_dir,
             settings,
