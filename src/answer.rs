@@ -6,6 +6,7 @@
 pub mod admit;
 pub mod compose;
 mod documents;
+mod files;
 pub(crate) mod find;
 pub mod head;
 pub(crate) mod purge;
@@ -130,6 +131,9 @@ impl Responder {
         };
         let plain = || asked(Coding::Identity, now);
         let constant_headers = || self.constant_headers.load();
+        let no_file = |(problem, retry_after): (Problem, Option<u64>)| {
+            constant_headers().problem(asked(Coding::Identity, self.clock.now()), &problem, retry_after)
+        };
         let mut answer = match admission {
             Admission::Preflight(methods) => constant_headers().preflight(plain(), methods),
             Admission::Options(methods) => constant_headers().options(plain(), methods),
@@ -143,13 +147,12 @@ impl Responder {
                 },
                 Target::Moved(to) => documents::moved(plain(), to),
                 Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
-                Target::Dump(kind, slugs) => match Box::pin(self.dump(asked(coding, now), (kind, slugs), client)).await
-                {
-                    Ok(answer) => answer,
-                    Err((problem, retry_after)) => {
-                        constant_headers().problem(asked(coding, self.clock.now()), &problem, retry_after)
-                    }
-                },
+                Target::Dump(kind, slugs) => {
+                    Box::pin(self.dump(asked(coding, now), (kind, slugs), client)).await.unwrap_or_else(no_file)
+                }
+                Target::ChangeRecords { since } => {
+                    Box::pin(self.change_records(asked(coding, now), since, client)).await.unwrap_or_else(no_file)
+                }
                 target => {
                     let mut finding = pin!(self.finder.find(target, coding, Caller { address: client, trail }));
                     if let Some(found) = at_once(&mut finding).await {

@@ -275,8 +275,9 @@ fn status(
 
 /// The dumps; `None` in shield use.
 fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
-    let (current, clock, data_dir) = (core.current.clone(), core.clock.clone(), core.data_dir.path().to_owned());
-    core.details.clone().map(|details| Dumps::new(current, details, data_dir, settings.clone(), clock))
+    let (clock, data_dir) = (core.clock.clone(), core.data_dir.path().to_owned());
+    let (snapshots, details) = core.snapshots.clone().zip(core.details.clone())?;
+    Some(Dumps::new(snapshots, details, data_dir, settings.clone(), clock))
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {

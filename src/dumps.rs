@@ -3,10 +3,11 @@
 //! The first request for a dump writes it, once for all clients that wait, into a file without a name in the data
 //! directory. The file ends with the process, or when it is replaced; a few replaced ones stay while they are read.
 //! Details change without a new snapshot: their dump is written again when they have changed and it is older than
-//! `ttl`. A part of the snapshot is rendered while it is sent. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`],
-//! [`crate::admin`], [`crate::pages`] for the sizes, the commands.
+//! `ttl`. A part of the snapshot, and what has changed since another one, is rendered while it is sent. Routes and headers
+//! are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], [`crate::pages`] for the sizes, the commands.
 
 mod built;
+mod changes;
 mod selected;
 pub(crate) mod write;
 
@@ -29,10 +30,12 @@ use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshots::Snapshots;
 use crate::store::{StoreError, nameless};
 use crate::tasks::{Aborted, blocking};
 
 pub(crate) use built::{Built, DumpPart};
+pub(crate) use changes::NoChanges;
 use selected::Selections;
 pub(crate) use selected::{NotSelected, Selected, Slugs};
 pub(crate) use write::size;
@@ -43,6 +46,9 @@ pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
 /// So many replaced dumps are kept for clients that still read them. A client may take hours for one, and a new
 /// snapshot may come every few minutes.
 const MOST_REPLACED: usize = 12;
+
+/// A household may download changes so many times at once.
+const MOST_CHANGES: usize = 8;
 
 /// No new try for so long after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -96,6 +102,7 @@ pub(crate) struct Dumps(Arc<DumpsState>);
 type Key = (DumpKind, Coding);
 
 struct DumpsState {
+    snapshots: Snapshots,
     current: SnapshotPointer,
     details: Details,
     data_dir: PathBuf,
@@ -115,19 +122,22 @@ struct DumpsState {
     /// How many parts of a snapshot are looked through at the same time: two, for different households.
     selecting: Shares,
     selections: Selections,
+    /// Downloads of changes that are being sent.
+    changes: Shares,
 }
 
 impl Dumps {
     /// Nothing is written yet. `settings`: `ttl` is how old the dump of the details may be while they change.
     pub(crate) fn new(
-        current: SnapshotPointer,
+        snapshots: Snapshots,
         details: Details,
         data_dir: PathBuf,
         settings: Settings,
         clock: Clock,
     ) -> Self {
         Self(Arc::new(DumpsState {
-            current,
+            current: snapshots.current().clone(),
+            snapshots,
             details,
             data_dir,
             settings,
@@ -140,6 +150,7 @@ impl Dumps {
             process: RandomState::new().hash_one(()),
             selecting: Shares::new(2, 1),
             selections: Selections::default(),
+            changes: Shares::new(usize::MAX, MOST_CHANGES),
         }))
     }
 

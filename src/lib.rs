@@ -66,8 +66,9 @@
 //! 4. [`answer`] evaluates preconditions and makes the answer: a value, which one function writes for HTTP/1 and one
 //!    for HTTP/2. [`serve`] sends head and body together, without copying the body, or streams the body.
 //!
-//! `/changes.json` reads the journal of publications ([`snapshot::journal`]), which has ids but no contents. Pages and
-//! their assets have a limiter of their own.
+//! `/changes.json` reads the journal of publications ([`snapshot::journal`]), which has ids but no contents.
+//! `/changes.ndjson` adds them, and the details that came since; [`dumps`] renders it while it is sent. Pages and their
+//! assets have a limiter of their own.
 //!
 //! A search ([`search`]) has an index of the current snapshot's words and places, made after each publication, off the
 //! threads that serve clients. Until it is there, the snapshot before is searched.

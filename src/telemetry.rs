@@ -43,6 +43,8 @@ named! {
         Search = "search",
         /// `/dumps/…`
         Dumps = "dumps",
+        /// `/changes.ndjson`
+        ChangeRecords = "change_records",
         /// A page for people.
         Page = "page",
         /// A document for programs.

@@ -108,6 +108,8 @@ pub enum Target {
         /// The id of a snapshot, or why the parameter is wrong. That error is the answer only if there is a snapshot.
         since: Result<Box<str>, Problem>,
     },
+    /// `/changes.ndjson`, with the same parameter.
+    ChangeRecords { since: Result<Box<str>, Problem> },
     /// `/search.json`.
     Search(Box<SearchQuery>),
     /// A dump, of the listings with these slugs.
@@ -358,6 +360,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
             if rules.edges { Ok(Target::NoListing(id.into())) } else { Err(Problem::unknown_listing(id)) }
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
+        Route::ChangeRecords => Ok(Target::ChangeRecords { since: since(routed.query) }),
         Route::Search => search(routed.query).map(Target::Search),
         Route::Dump(kind) => Ok(Target::Dump(kind, query::dump_filters(routed.query).map_err(refusal)?)),
         Route::Document(Document::Front) if !coding::names_html(view.headers) => {

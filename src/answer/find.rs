@@ -164,6 +164,7 @@ impl Finder {
             Target::Changes { since: Err(problem) } => problem.into(),
             Target::Document(_)
             | Target::Dump(..)
+            | Target::ChangeRecords { .. }
             | Target::Moved(_)
             | Target::Probe(_)
             | Target::PassThrough { .. } => Problem::internal().into(),
@@ -181,6 +182,7 @@ impl Finder {
             | Target::Search(_)
             | Target::Document(_)
             | Target::Dump(..)
+            | Target::ChangeRecords { .. }
             | Target::Moved(_)
             | Target::Probe(_)
             | Target::PassThrough { .. } => None,
@@ -201,6 +203,7 @@ impl Finder {
             Target::Search(_) => Self::no_snapshot(),
             Target::Document(_)
             | Target::Dump(..)
+            | Target::ChangeRecords { .. }
             | Target::Moved(_)
             | Target::Probe(_)
             | Target::PassThrough { .. } => Problem::internal().into(),

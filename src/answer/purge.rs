@@ -102,7 +102,8 @@ impl Purge {
                 let search = Key::Search(Box::new(SearchQuery::parse(&query)?));
                 vec![search, Key::origin([raw_path, b"?", raw_query].concat())]
             }
-            Route::NoSuchListing => Vec::new(),
+            // Streams are never cached.
+            Route::NoSuchListing | Route::ChangeRecords => Vec::new(),
             Route::Document(document @ (Document::Explore | Document::Embed)) => {
                 let query = FinderQuery::parse(&query, document == Document::Embed)?;
                 vec![Key::Document(WantedDocument::Explore(Box::new(query)))]
@@ -149,6 +150,7 @@ mod tests {
         assert_eq!(purge(Some("path=/explore?page=1&state=texas")), Ok(explorer));
         let changes = Purge::Keys(vec![Key::Changes("abc".into())]);
         assert_eq!(purge(Some("path=/changes.json?since=abc&x=1")), Ok(changes));
+        assert_eq!(purge(Some("path=/changes.ndjson?since=abc")), Ok(Purge::Paths(Vec::new())), "never cached");
         let other = Purge::Keys(vec![Key::origin("/api/regions.json?b=2&a=1")]);
         assert_eq!(purge(Some("path=/api/regions.json?b=2&a=1")), Ok(other), "as it was asked");
         for bad in ["paths=/x", "path=", "path=api", "path=/a/../b", "path=/api/listings.json?page=0"] {

@@ -131,10 +131,10 @@ fn list_of(values: [Option<Cow<'_, str>>; 6]) -> Result<(ListQuery, bool), Query
     Ok((list, is_odd))
 }
 
-/// The parameters of `/changes.json`.
+/// The parameters of `/changes.json` and `/changes.ndjson`.
 pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
 
-/// Reads `since` of `/changes.json` from a raw query string; `None`: absent.
+/// Reads `since` from a raw query string; `None`: absent.
 ///
 /// # Errors
 /// When it is malformed or given twice with different values.

@@ -26,6 +26,8 @@ pub enum Route {
     Taxonomy(TaxonomyKind),
     /// `/changes.json`
     Changes,
+    /// `/changes.ndjson`
+    ChangeRecords,
     /// `/search.json`
     Search,
     /// `/dumps/…`
@@ -52,6 +54,7 @@ impl Route {
         match path {
             "/api/listings.json" => Self::List,
             "/changes.json" => Self::Changes,
+            "/changes.ndjson" => Self::ChangeRecords,
             "/search.json" => Self::Search,
             "/livez" => Self::Probe(HealthCheck::Live),
             "/readyz" => Self::Probe(HealthCheck::Ready),
@@ -87,6 +90,7 @@ impl Route {
             Self::Taxonomy(TaxonomyKind::States) => RouteLabel::States,
             Self::Taxonomy(TaxonomyKind::Cities) => RouteLabel::Cities,
             Self::Changes => RouteLabel::Changes,
+            Self::ChangeRecords => RouteLabel::ChangeRecords,
             Self::Search => RouteLabel::Search,
             Self::Dump(_) => RouteLabel::Dumps,
             Self::Document(document) => match document.window() {
@@ -301,6 +305,7 @@ mod tests {
             ("/api/listings/7/8.json", Route::Unknown),
             ("/api/cities.json", Route::Taxonomy(TaxonomyKind::Cities)),
             ("/changes.json", Route::Changes),
+            ("/changes.ndjson", Route::ChangeRecords),
             ("/search.json", Route::Search),
             ("/dumps/listings.csv", Route::Dump(DumpKind::Csv)),
             ("/dumps/listings.xml", Route::Unknown),

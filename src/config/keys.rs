@@ -198,7 +198,7 @@ keys! {
         /// In addition to `mirror.keep`: for how many days the last snapshot of each day (UTC) is kept. Days without a
         /// new snapshot do not count.
         keep_daily: u32 = 7, whole("days", 0..=3660), KEPT, Live;
-        /// How far back `/changes.json` answers.
+        /// How far back `/changes.json` and `/changes.ndjson` answer.
         changes_for: Duration = 30 * DAY, duration(Duration::ZERO..=3650 * DAY), KEPT, Restart;
     }
 }

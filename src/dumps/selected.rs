@@ -1,6 +1,6 @@
-//! A part of a snapshot as a dump: rendered while it is sent, and never kept.
+//! A part of a snapshot, as a dump or as what has changed: rendered while it is sent, and never kept.
 //!
-//! Callers: [`super`] makes it, [`crate::serve`] sends it.
+//! Callers: [`super`] and [`super::changes`] make it, [`crate::serve`] sends it.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,6 +16,7 @@ use super::{DumpError, Dumps, strong_tag};
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
 use crate::clock::{Clock, Monotonic};
+use crate::limit::shares::Portion;
 use crate::mirror::details::Details;
 use crate::semantics::client_address::household;
 use crate::semantics::precondition::EntityTag;
@@ -49,22 +50,30 @@ impl From<Aborted> for NotSelected {
     }
 }
 
-/// The unsent part of a dump of some listings.
+/// The unsent part of some listings.
 pub(crate) struct Selected {
     all: Arc<Selection>,
-    /// How many listings were sent; `None`: everything.
+    /// How many listings, and removed ones, were sent; `None`: everything.
     sent: Option<usize>,
     replaced: Option<Monotonic>,
 }
 
-struct Selection {
-    published: Arc<Snapshot>,
-    positions: Arc<[u32]>,
-    form: Form,
-    details: Option<Details>,
-    current: SnapshotPointer,
-    clock: Clock,
+/// What is sent.
+pub(super) struct Selection {
+    pub published: Arc<Snapshot>,
+    pub positions: Arc<[u32]>,
+    /// Listings that are not in the snapshot any more; they come after the others.
+    pub removed: Vec<ListingId>,
+    pub form: Form,
+    pub details: Option<Details>,
+    pub current: SnapshotPointer,
+    pub clock: Clock,
+    /// The client's share of what may be held for downloads, if it takes one.
+    pub _held: Option<Portion>,
 }
+
+/// Some listings, their snapshot, and a strong tag of what is sent.
+pub(crate) type Tagged = (Selected, Arc<Snapshot>, EntityTag);
 
 /// The positions that unsent parts of dumps need. Those of a snapshot with the same slugs share them: slow clients, however
 /// many, hold the positions of a listing a few times at most, once for each way to select it.
@@ -90,12 +99,7 @@ impl Dumps {
     ///
     /// # Errors
     /// When there is no snapshot, a slug is unknown or in doubt, or the listings make no dump.
-    pub(crate) async fn select(
-        &self,
-        kind: DumpKind,
-        slugs: Slugs,
-        client: IpAddr,
-    ) -> Result<(Selected, Arc<Snapshot>, EntityTag), NotSelected> {
+    pub(crate) async fn select(&self, kind: DumpKind, slugs: Slugs, client: IpAddr) -> Result<Tagged, NotSelected> {
         let state = self.0.clone();
         let household = household(client, state.settings.load().rate_limit.ipv6_prefix);
         // It takes long: the columns of a table are known when all its listings were read. Never closed.
@@ -107,13 +111,9 @@ impl Dumps {
             let positions = state.selections.of(dataset, &slugs)?;
             let form = Form::of(kind, dataset, &positions)?;
             let details = (kind == DumpKind::Details).then(|| state.details.clone());
-            // What changes while it is sent changes the tag of the next answer. Revisions begin anew with each process.
-            let revision = details.as_ref().map(|details| (state.process, details.revision()));
-            let of = format!("{kind:?} {slugs:?} {} {revision:?} {}", dataset.id, env!("CARGO_PKG_VERSION"));
-            let tag = strong_tag(&blake3::hash(of.as_bytes()).to_hex()[..32]).map_err(DumpError::from)?;
-            let (current, clock) = (state.current.clone(), state.clock.clone());
-            let all = Selection { published: published.clone(), positions, form, details, current, clock };
-            Ok((Selected { all: Arc::new(all), sent: Some(0), replaced: None }, published, tag))
+            let (current, clock, removed) = (state.current.clone(), state.clock.clone(), Vec::new());
+            let all = Selection { published: published.clone(), positions, removed, form, details, current, clock, _held: None };
+            Ok(all.tagged(&format!("{kind:?} {slugs:?}"), state.process)?)
         })
         .await
     }
@@ -144,6 +144,16 @@ impl Selected {
 }
 
 impl Selection {
+    /// All of it. `what`: what was asked for.
+    pub(super) fn tagged(self, what: &str, process: u64) -> Result<Tagged, DumpError> {
+        // What changes while it is sent changes the tag of the next answer. Revisions begin anew with each process.
+        let revision = self.details.as_ref().map(|details| (process, details.revision()));
+        let of = format!("{what} {} {revision:?} {}", self.published.dataset.id, env!("CARGO_PKG_VERSION"));
+        let tag = strong_tag(&blake3::hash(of.as_bytes()).to_hex()[..32])?;
+        let published = self.published.clone();
+        Ok((Selected { all: Arc::new(self), sent: Some(0), replaced: None }, published, tag))
+    }
+
     /// What comes after so many listings, and how many are sent then.
     fn piece(&self, from: usize) -> Result<(Bytes, Option<usize>), DumpError> {
         let (dataset, mut out) = (&self.published.dataset, Vec::new());
@@ -151,7 +161,7 @@ impl Selection {
             self.form.begin(dataset, &mut out);
         }
         let most = if self.details.is_some() { MOST_DETAILS } else { usize::MAX };
-        let left = &self.positions[from..];
+        let left = self.positions.get(from..).unwrap_or_default();
         let left = &left[..left.len().min(most)];
         let ids: Vec<ListingId> = match &self.details {
             Some(_) => left.iter().map(|position| dataset.content.summaries[*position as usize].id).collect(),
@@ -161,15 +171,23 @@ impl Selection {
         let mut sent = from;
         for position in left {
             let detail = details.as_mut().and_then(Iterator::next).transpose()?.flatten();
-            self.form.listing(dataset, (*position, sent == 0), detail, &mut out)?;
+            self.form.listing(dataset, (*position, sent), detail, &mut out)?;
             sent += 1;
             if out.len() >= PIECE {
                 break;
             }
         }
-        let is_over = sent == self.positions.len();
+        let gone = sent.checked_sub(self.positions.len()).map(|sent| &self.removed[sent..]);
+        for id in gone.unwrap_or_default() {
+            if out.len() >= PIECE {
+                break;
+            }
+            self.form.removed(*id, &mut out);
+            sent += 1;
+        }
+        let is_over = sent == self.positions.len() + self.removed.len();
         if is_over {
-            self.form.end(&mut out);
+            self.form.end(dataset, &mut out);
         }
         Ok((out.into(), (!is_over).then_some(sent)))
     }
@@ -180,9 +198,110 @@ mod tests {
     use super::*;
     use crate::api::hash::ContentHash;
     use crate::api::listing::Summary;
-    use crate::api::page::Envelope;
+    use crate::api::page::{Envelope, EnvelopeField};
+    use crate::cache::Cache;
+    use crate::clock::{FakeClock, WallTime};
+    use crate::config::{Config, Settings};
     use crate::snapshot::content::Content;
+    use crate::snapshot::dataset::Dataset;
     use crate::snapshot::membership::Evidence;
+    use crate::snapshot::meta::SnapshotMeta;
+    use crate::snapshots::{Policy, Snapshots};
+    use crate::store::{DataDir, States, Store};
+
+    struct Rig {
+        snapshots: Snapshots,
+        dumps: Dumps,
+        clock: FakeClock,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::fake(WallTime::from_seconds(1 << 30)));
+            let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
+            let settings = Settings::new(Config::default());
+            let policy = Policy { settings: settings.clone(), has_origin: true, origins: Vec::new() };
+            let snapshots = Snapshots::new(store.clone(), SnapshotPointer::default(), policy, clock.clock());
+            snapshots.restore().unwrap();
+            let details = Details::open(store, Cache::new(1 << 20), snapshots.newest().clone()).unwrap();
+            let dumps = Dumps::new(snapshots.clone(), details, dir.path().to_owned(), settings, clock.clock());
+            Self { snapshots, dumps, clock, _dir: dir }
+        }
+
+        /// Publishes several pieces of listings.
+        fn publish(&self, word: &str) {
+            let summary = |id: u64| {
+                let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{}"}}"#, word.repeat(PIECE / 64)));
+                Summary { id: ListingId(id), hash: ContentHash::of(&raw), raw }
+            };
+            let content = Content {
+                envelope: Envelope {
+                    fields: vec![EnvelopeField::Items],
+                    empty_filters: "[]".into(),
+                    ..Envelope::default()
+                },
+                taxonomies: [Arc::from("[]"), Arc::from("[]"), Arc::from("[]")],
+                summaries: (1..300).map(summary).collect(),
+            };
+            let dataset = Arc::new(Dataset::build(content, &Evidence::new()).unwrap());
+            let (seen, meta) = (self.snapshots.newest().epoch(), SnapshotMeta::full(1));
+            self.snapshots.publish(seen, &dataset, meta, States::default()).unwrap();
+        }
+
+        /// A download of everything that has just begun.
+        async fn begun(&self) -> Selected {
+            let (mut selected, ..) = self.dumps.select(DumpKind::Ndjson, Slugs::default()).await.unwrap();
+            assert!(!selected.next().await.unwrap().unwrap().is_empty());
+            selected
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replaced_snapshot_is_sent_for_a_minute_and_then_its_downloads_end_visibly() {
+        let rig = Rig::new();
+        rig.publish("old");
+        let (mut quick, mut slow, mut idle) = (rig.begun().await, rig.begun().await, rig.begun().await);
+        rig.publish("new");
+        let mut sent = 0;
+        for _ in 0..2 {
+            for selected in [&mut quick, &mut slow] {
+                let piece = selected.next().await.unwrap().unwrap();
+                assert!(piece.starts_with(b"{\"id\":") && memchr::memmem::find(&piece, b"new").is_none());
+            }
+            rig.clock.advance(PATIENCE / 3);
+        }
+        while let Some(piece) = quick.next().await {
+            sent += memchr::memchr_iter(b'\n', &piece.unwrap()).count();
+        }
+        assert!(sent > 100, "the rest of the old one: {sent}");
+        rig.clock.advance(PATIENCE / 2);
+        assert!(slow.next().await.unwrap().is_err());
+        // One that has not been looked at for long has its time from then on.
+        assert!(idle.next().await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_last_line_of_changes_is_missing_if_the_rest_is() {
+        let rig = Rig::new();
+        rig.publish("old");
+        let first = rig.snapshots.current().get().unwrap().dataset.id.to_string();
+        rig.publish("new");
+        let (mut selected, ..) = rig.dumps.changes(first.as_str().into()).await.unwrap();
+        let mut all = selected.next().await.unwrap().unwrap().to_vec();
+        rig.publish("newer");
+        assert!(selected.next().await.unwrap().is_ok());
+        rig.clock.advance(PATIENCE + Duration::from_secs(1));
+        let end = selected.next().await.unwrap();
+        assert!(end.is_err() && memchr::memmem::find(&all, b"\"next\"").is_none());
+        let (mut selected, ..) = rig.dumps.changes(first.into()).await.unwrap();
+        all.clear();
+        while let Some(piece) = selected.next().await {
+            all.extend_from_slice(&piece.unwrap());
+        }
+        let lines: Vec<&[u8]> = all.split_inclusive(|byte| *byte == b'\n').collect();
+        assert!(lines.len() == 300 && lines[299].starts_with(b"{\"snapshot\":\""), "{}", lines.len());
+    }
 
     #[test]
     fn all_who_download_the_same_part_share_its_positions_and_nobodys_are_kept() {

@@ -29,10 +29,17 @@ pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// The texts of details in turn; `None`: it is not mirrored, or the origin has none. Blocks.
 pub(crate) type Texts<'a> = Box<dyn Iterator<Item = Result<Option<Bytes>, StoreError>> + 'a>;
 
-/// How a snapshot, or a part of it, becomes a dump, piece by piece.
-pub(crate) struct Form {
-    kind: DumpKind,
-    columns: Columns,
+/// How a snapshot, or a part of it, becomes text, piece by piece.
+pub(crate) enum Form {
+    Lines,
+    Details,
+    Table(Columns),
+    Map,
+    /// What has changed: so many listings are new, the others have changed; and the token for the next time.
+    Changes {
+        added: usize,
+        next: String,
+    },
 }
 
 impl Form {
@@ -41,16 +48,20 @@ impl Form {
     /// # Errors
     /// When a listing cannot be read, or there are too many columns.
     pub(super) fn of(kind: DumpKind, dataset: &Dataset, positions: &[u32]) -> Result<Self, DumpError> {
-        let columns = if kind == DumpKind::Csv { Columns::of(dataset, positions)? } else { Columns::default() };
-        Ok(Self { kind, columns })
+        Ok(match kind {
+            DumpKind::Ndjson => Self::Lines,
+            DumpKind::Csv => Self::Table(Columns::of(dataset, positions)?),
+            DumpKind::Geojson => Self::Map,
+            DumpKind::Details => Self::Details,
+        })
     }
 
     /// Appends what comes before the listings.
     pub(super) fn begin(&self, dataset: &Dataset, out: &mut Vec<u8>) {
-        match self.kind {
-            DumpKind::Ndjson | DumpKind::Details => {}
-            DumpKind::Csv => self.columns.header(out),
-            DumpKind::Geojson => {
+        match self {
+            Self::Lines | Self::Details | Self::Changes { .. } => {}
+            Self::Table(columns) => columns.header(out),
+            Self::Map => {
                 out.extend_from_slice(br#"{"type":"FeatureCollection","name":"listings""#);
                 for key in ["license", "attribution"] {
                     if let Some(value) = dataset.content.envelope.carried(key) {
@@ -63,43 +74,65 @@ impl Form {
         }
     }
 
-    /// Appends a listing, or its detail if there is one.
+    /// Appends the listing at a position, before which so many were appended; or its detail if there is one.
     ///
     /// # Errors
     /// When the listing cannot be read.
     pub(super) fn listing(
         &self,
         dataset: &Dataset,
-        (position, is_first): (u32, bool),
+        (position, before): (u32, usize),
         detail: Option<Bytes>,
         out: &mut Vec<u8>,
     ) -> Result<(), DumpError> {
         let summary = &dataset.content.summaries[position as usize];
-        match self.kind {
-            DumpKind::Ndjson => {
+        match self {
+            Self::Lines => {
                 put_line(out, &summary.raw);
                 out.push(b'\n');
             }
-            DumpKind::Details => {
+            Self::Changes { added, .. } => {
+                let op = if before < *added { "added" } else { "changed" };
+                out.extend_from_slice(format!("{{\"op\":\"{op}\",\"id\":{},\"listing\":", summary.id).as_bytes());
+                put_line(out, &summary.raw);
+                if let Some(body) = detail {
+                    out.extend_from_slice(b",\"detail\":");
+                    put_line(out, body.trim_ascii());
+                }
+                out.extend_from_slice(b"}\n");
+            }
+            Self::Details => {
                 if let Some(body) = detail {
                     out.extend_from_slice(format!("{{\"id\":{},\"detail\":", summary.id).as_bytes());
                     put_line(out, body.trim_ascii());
                     out.extend_from_slice(b"}\n");
                 }
             }
-            DumpKind::Csv => self.columns.row(position, summary, out)?,
-            DumpKind::Geojson => {
-                out.extend_from_slice(if is_first { b"\n" } else { b",\n" });
+            Self::Table(columns) => columns.row(position, summary, out)?,
+            Self::Map => {
+                out.extend_from_slice(if before == 0 { b"\n" } else { b",\n" });
                 put_feature(summary, out)?;
             }
         }
         Ok(())
     }
 
+    /// Appends a listing that is not in the snapshot any more.
+    pub(super) fn removed(&self, id: ListingId, out: &mut Vec<u8>) {
+        if let Self::Changes { .. } = self {
+            out.extend_from_slice(format!("{{\"op\":\"removed\",\"id\":{id}}}\n").as_bytes());
+        }
+    }
+
     /// Appends what comes after the listings.
-    pub(super) fn end(&self, out: &mut Vec<u8>) {
-        if self.kind == DumpKind::Geojson {
-            out.extend_from_slice(b"\n]}\n");
+    pub(super) fn end(&self, dataset: &Dataset, out: &mut Vec<u8>) {
+        match self {
+            Self::Lines | Self::Details | Self::Table(_) => {}
+            Self::Map => out.extend_from_slice(b"\n]}\n"),
+            Self::Changes { next, .. } => {
+                let (id, next) = (json::quote(dataset.id.as_str()), json::quote(next));
+                out.extend_from_slice(format!("{{\"snapshot\":{id},\"next\":{next}}}\n").as_bytes());
+            }
         }
     }
 }
@@ -127,14 +160,14 @@ pub(crate) fn write(
     let of = positions.len() as u64;
     let mut piece = Vec::new();
     form.begin(dataset, &mut piece);
-    for (position, done) in positions.into_iter().zip(1..) {
+    for (before, position) in positions.into_iter().enumerate() {
         let detail = details.next().transpose()?.flatten();
-        form.listing(dataset, (position, done == 1), detail, &mut piece)?;
+        form.listing(dataset, (position, before), detail, &mut piece)?;
         out.write_all(&piece)?;
         piece.clear();
-        progress(done, of);
+        progress(before as u64 + 1, of);
     }
-    form.end(&mut piece);
+    form.end(dataset, &mut piece);
     Ok(out.write_all(&piece)?)
 }
 
@@ -192,7 +225,7 @@ const DOCUMENTED: [&str; 11] =
 
 /// The columns of a table.
 #[derive(Default)]
-struct Columns {
+pub(crate) struct Columns {
     names: Vec<String>,
     places: HashMap<String, usize>,
     /// The slugs of states and cities, which listings do not have, and the one of each listing by its position.

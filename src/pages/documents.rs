@@ -28,6 +28,7 @@ pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
     link("cities", "api/cities.json".to_owned());
     if site.has_snapshots {
         link("changes", "changes.json?since={snapshot}".to_owned());
+        link("change_records", "changes.ndjson?since={snapshot}".to_owned());
         link("search", "search.json?q={words}".to_owned());
         for (kind, _) in DUMPS {
             link(file_name(kind), kind.path().trim_start_matches('/').to_owned());
@@ -204,8 +205,10 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
          Fields of a listing: {fields}. [Types and examples]({base}/schema/listing.json), [those of a \
          detail]({base}/schema/detail.json). Filters take slugs (`{state}`) from the three indexes; `city` and `state` in a \
          listing are display names, `sport` is a slug. A listing:\n\n```json\n{sample}\n```\n\n\
-         To stay current: ask with `If-None-Match` (304: nothing changed), or ask `{base}/changes.json?since=` with the \
-         id from the header `Mirror-Snapshot`, and fetch only the listings that it names.\n\n\
+         To stay current: ask with `If-None-Match` (304: nothing changed), or read the files below once and then ask \
+         `{base}/changes.ndjson?since=` with the id from the header `Mirror-Snapshot` of the listings, later with `next` of the \
+         last line: each other line has a listing that was added, changed or removed, with its detail. Without its last \
+         line an answer is incomplete; 410: read the files again. `{base}/changes.json?since=` has the ids alone.\n\n\
          ## Files with everything\n\n{dumps}",
         venues = grouped(dataset.len() as u64),
         sports = count(TaxonomyKind::Sports),
@@ -234,6 +237,6 @@ pub(super) fn robots(site: &Site) -> String {
     let path = path.unwrap_or_default();
     format!(
         "User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/embed?\nDisallow: {path}/search.json?\n\
-         Disallow: {path}/changes.json\n"
+         Disallow: {path}/changes.\n"
     )
 }

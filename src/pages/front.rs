@@ -30,13 +30,14 @@ pub(super) const DUMPS: [(DumpKind, &str); 4] = [
     (DumpKind::Details, "every listing in full: address, hours, images"),
 ];
 
-const ENDPOINTS: [(&str, &str); 6] = [
+const ENDPOINTS: [(&str, &str); 7] = [
     ("/api/listings.json", "venues, 50 to a page; filters: sport, state, city, modified_since"),
     ("/api/listings/{id}.json", "one venue in full"),
     ("/api/sports.json", "the sports, with counts"),
     ("/api/states.json", "the states, with counts"),
     ("/api/cities.json", "the cities, with counts"),
     ("/changes.json?since={snapshot}", "what was added, changed and removed since a snapshot"),
+    ("/changes.ndjson?since={snapshot}", "the same with listings and details, for a copy that stays current"),
 ];
 
 /// Renders the page, and says after how many seconds browsers load it again; `None`: not by themselves.

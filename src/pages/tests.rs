@@ -56,7 +56,7 @@ fn every_route_is_described_and_every_path_is_a_route() {
     let whole = description();
     let described: BTreeSet<&str> = whole["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     let mut expected: BTreeSet<&str> =
-        ["/api/listings.json", "/api/listings/{id}.json", "/changes.json", "/search.json"].into();
+        ["/api/listings.json", "/api/listings/{id}.json", "/changes.json", "/changes.ndjson", "/search.json"].into();
     expected.extend(TaxonomyKind::ALL.map(TaxonomyKind::path));
     // Nobody calls the icons of the pages; assets have names of their own.
     let is_icon = |document: &Document| matches!(document, Document::FaviconSvg | Document::FaviconIco);
@@ -74,6 +74,7 @@ fn every_route_is_described_and_every_path_is_a_route() {
             | Route::Detail(_)
             | Route::Taxonomy(_)
             | Route::Changes
+            | Route::ChangeRecords
             | Route::Search
             | Route::Venue(_)
             | Route::Document(_)
@@ -91,7 +92,9 @@ fn every_parameter_is_described() {
     let whole = description();
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(parameters(&whole, "/api/listings.json", "query"), named(&query::KNOWN));
-    assert_eq!(parameters(&whole, "/changes.json", "query"), named(&query::KNOWN_OF_CHANGES));
+    for path in ["/changes.json", "/changes.ndjson"] {
+        assert_eq!(parameters(&whole, path, "query"), named(&query::KNOWN_OF_CHANGES));
+    }
     assert_eq!(parameters(&whole, "/search.json", "query"), named(&query::search::KNOWN));
     for kind in TaxonomyKind::ALL {
         assert_eq!(parameters(&whole, kind.path(), "query"), named(&["snapshot"]), "{}", kind.path());

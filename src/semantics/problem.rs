@@ -227,6 +227,16 @@ impl Problem {
         Self::new(ProblemKind::SnapshotGone, detail)
     }
 
+    /// 410: what has changed since then is not known; `current` is the current snapshot.
+    pub fn changes_unknown(since: impl AsRef<[u8]>, current: &str) -> Self {
+        let (since, current) = (quoted(since), quoted(current));
+        let detail = format!(
+            "What has changed since {since} (parameter \"since\") is not known. Read everything again, for example the dumps, \
+             and go on from there; the current snapshot is {current}."
+        );
+        Self::new(ProblemKind::SnapshotGone, detail)
+    }
+
     /// 412: `If-Match` names no current representation.
     pub fn precondition_failed() -> Self {
         let detail =
@@ -235,8 +245,8 @@ impl Problem {
     }
 
     /// 412: `If-Match` does not name the dump as it is now.
-    pub fn dump_changed() -> Self {
-        Self::new(ProblemKind::PreconditionFailed, "If-Match does not match the current ETag of the dump.")
+    pub fn file_changed() -> Self {
+        Self::new(ProblemKind::PreconditionFailed, "If-Match does not match the current ETag.")
     }
 
     /// 416: the dump has only `length` bytes.
@@ -423,7 +433,7 @@ mod tests {
             (Problem::unknown_path("/nowhere"), 404),
             (Problem::method_not_allowed("POST", "GET, HEAD"), 405),
             (Problem::snapshot_gone("snapshot", "old", Some("new")), 410),
-            (Problem::snapshot_gone("since", "old", None), 410),
+            (Problem::changes_unknown("old", "new"), 410),
             (Problem::precondition_failed(), 412),
             (Problem::content_too_large(1), 413),
             (Problem::uri_too_long(1), 414),

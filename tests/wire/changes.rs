@@ -1,26 +1,18 @@
 //! `/changes.json`: what came, changed and went since a snapshot, and its HTTP answers.
+//!
+//! `records` has `/changes.ndjson`, which brings the listings and details along.
+
+mod records;
 
 use std::collections::BTreeSet;
 
 use http::Method;
-use sample_origin::Origin;
 use serde_json::json;
 
 use crate::client::Reply;
-use crate::harness::{PUBLIC, Server, Setup, edit, origin};
+use crate::harness::{PUBLIC, Setup, edit, mirrored, mirrored_by, origin};
 
 const LIST: &str = "/api/listings.json";
-
-async fn mirrored(listings: usize) -> (Origin, Server) {
-    mirrored_by(listings, |setup| setup).await
-}
-
-async fn mirrored_by(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
-    let origin = origin(listings).await;
-    let server = change(Setup::mirror_of(&origin)).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
 
 fn ids(reply: &Reply, key: &str) -> BTreeSet<u64> {
     let ids: Vec<u64> = reply.json()[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();

@@ -1,8 +1,10 @@
 //! The README and the book in `docs/`: links lead somewhere, commands work, and names are the program's.
 //!
-//! Not the content of the pages. `commands` runs the shell blocks, `facts` compares names with a running server.
+//! Not the content of the pages. `commands` runs the shell blocks, `copies` the programs of one page, `facts` compares names
+//! with a running server.
 
 mod commands;
+mod copies;
 mod facts;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,23 +8,15 @@ mod filters;
 mod life;
 
 use http::Method;
-use sample_origin::Origin;
 
 use crate::client::Reply;
-use crate::harness::{Server, Setup, each, origin};
+use crate::harness::{Setup, each, mirrored, origin};
 
 const NDJSON: &str = "/dumps/listings.ndjson";
 const CSV: &str = "/dumps/listings.csv";
 const GEOJSON: &str = "/dumps/listings.geojson";
 const DETAILS: &str = "/dumps/details.ndjson";
 pub const ALL: [&str; 4] = [NDJSON, CSV, GEOJSON, DETAILS];
-
-async fn mirrored(listings: usize) -> (Origin, Server) {
-    let origin = origin(listings).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
 
 #[tokio::test]
 async fn a_dump_says_what_it_is_and_of_when() {

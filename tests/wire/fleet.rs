@@ -9,5 +9,5 @@ mod publish;
 mod relay;
 mod replica;
 mod s3;
-mod store;
+pub mod store;
 mod stores;

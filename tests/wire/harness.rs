@@ -8,6 +8,7 @@ pub mod faults;
 pub mod haproxy;
 pub mod nginx;
 pub mod openssl;
+pub mod postgres;
 mod process;
 pub mod redis;
 mod upstream;
@@ -125,6 +126,19 @@ pub async fn edit(origin: &Origin, server: &Server, change: impl FnOnce(&mut Wor
     wait_until("the change shows", || async { server.snapshot().await != before }).await;
     server.settled(origin).await;
     server.snapshot().await
+}
+
+/// A mirror of so many listings that has settled.
+pub async fn mirrored(listings: usize) -> (Origin, Server) {
+    mirrored_by(listings, |setup| setup).await
+}
+
+/// The same, with something set differently.
+pub async fn mirrored_by(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
+    let origin = origin(listings).await;
+    let server = change(Setup::mirror_of(&origin)).start().await;
+    server.settled(&origin).await;
+    (origin, server)
 }
 
 /// An origin with the defaults.

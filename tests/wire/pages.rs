@@ -1,10 +1,9 @@
 //! The pages and documents for people and programs, on the public listener.
 
 use http::Method;
-use sample_origin::Origin;
 
 use crate::client::Reply;
-use crate::harness::{Server, Setup, origin, until, wait_until};
+use crate::harness::{Server, Setup, mirrored, origin, until, wait_until};
 
 mod described;
 mod venue;
@@ -12,13 +11,6 @@ mod venue;
 const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                            base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-
-async fn mirrored(listings: usize) -> (Origin, Server) {
-    let origin = origin(listings).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
 
 async fn page(server: &Server, target: &str) -> Reply {
     let reply = server.get_with(target, &[HTML]).await;

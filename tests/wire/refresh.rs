@@ -4,19 +4,12 @@ use http::Method;
 use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, origin, origin_with, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, mirrored, origin, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
 fn detail(id: u64) -> String {
     format!("/api/listings/{id}.json")
-}
-
-async fn mirrored(listings: usize) -> (Origin, Server) {
-    let origin = origin(listings).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    (origin, server)
 }
 
 /// Refreshes and waits until another snapshot is served and complete.

@@ -5,7 +5,7 @@ use sample_origin::{FaultRule, Origin, Switches, World};
 use serde_json::Value;
 
 use crate::client::Reply;
-use crate::harness::{PUBLIC, Server, Setup, edit, origin, origin_with, wait_until};
+use crate::harness::{self, PUBLIC, Server, Setup, edit, origin, origin_with, wait_until};
 use crate::origin_faults::Fault;
 
 const SEARCH: &str = "/search.json";
@@ -15,9 +15,7 @@ async fn mirrored(listings: usize) -> (Origin, Server) {
 }
 
 async fn mirrored_by(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
-    let origin = origin(listings).await;
-    let server = change(Setup::mirror_of(&origin)).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = harness::mirrored_by(listings, change).await;
     indexed(&server).await;
     (origin, server)
 }

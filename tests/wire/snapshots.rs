@@ -19,17 +19,9 @@ use sample_origin::{Origin, World};
 use serde_json::Value;
 
 use crate::client::Reply;
-use crate::harness::{Server, Setup, origin, run, until, wait_until};
+use crate::harness::{Server, mirrored_by as mirrored, run, until, wait_until};
 
 const LIST: &str = "/api/listings.json";
-
-/// A mirror of so many listings that has settled.
-async fn mirrored(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
-    let origin = origin(listings).await;
-    let server = change(Setup::mirror_of(&origin)).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
 
 /// `GET /snapshots`.
 async fn listed(server: &Server) -> Value {

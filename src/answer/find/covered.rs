@@ -260,7 +260,7 @@ impl Finder {
         let made = match rendered(large, make).await {
             Ok(Some(made)) => made,
             Ok(None) => {
-                return Problem::snapshot_gone("since", &*since, Some(published.dataset.id.as_str())).into();
+                return Problem::changes_unknown(&*since, published.dataset.id.as_str()).into();
             }
             Err(lost) => return lost,
         };

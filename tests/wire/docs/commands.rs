@@ -21,7 +21,7 @@ use crate::harness::{PATIENCE, Process, discover, origin, wait_until};
 
 /// What the examples call the origin, the mirror, its admin listener, and a snapshot.
 const ORIGIN: &str = "https://api.example.org";
-const PUBLIC: &str = "127.0.0.1:8080";
+pub(super) const PUBLIC: &str = "127.0.0.1:8080";
 const ADMIN: &str = "127.0.0.1:9090";
 const SNAPSHOT: &str = "3f9a";
 
@@ -35,7 +35,7 @@ struct Block {
 }
 
 /// Whether a program, or `python3:` and a module, is here.
-fn is_here(tool: &str) -> bool {
+pub(super) fn is_here(tool: &str) -> bool {
     let (program, words) = match tool.split_once(':') {
         Some((program, module)) => (program, vec!["-c".to_owned(), format!("import {module}")]),
         None => (tool, vec!["--version".to_owned()]),

@@ -7,7 +7,7 @@ use crate::client::Reply;
 use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
 
 /// The lines of a dump, each with an end.
-pub(super) fn lines(dump: &Reply) -> Vec<&str> {
+pub fn lines(dump: &Reply) -> Vec<&str> {
     let text = dump.text();
     assert!(text.is_empty() || text.ends_with('\n'), "the last line ends, too");
     // Not `lines`, which would take `\r` away.

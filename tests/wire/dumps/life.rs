@@ -5,11 +5,13 @@ use std::time::Duration;
 use http::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::contents::{Texts, answers, lines, mirror_of, origin_of};
-use super::{ALL, CSV, DETAILS, NDJSON, mirrored};
+use super::{ALL, CSV, DETAILS, NDJSON};
 use crate::client::{Asks, Reply, http2_client, parse};
-use crate::harness::{Setup, edit, origin, wait_until};
+use crate::harness::{Script, Seen, Server, Setup, Upstream, edit, mirrored, origin, wait_until};
 
 /// How often the log tells of a dump that was written.
 fn times(said: &str, dump: &str) -> usize {
@@ -20,7 +22,8 @@ fn times(said: &str, dump: &str) -> usize {
 
 /// Listings far too large for the buffers of a connection.
 fn large(count: u64, word: &str) -> (Vec<Texts>, Vec<Texts>) {
-    let listing = |id| (id, format!("{{\"id\":{id},\"text\":\"{}\"}}", word.repeat(100_000 / word.len())));
+    let text = word.repeat(100_000 / word.len());
+    let listing = |id| (id, format!("{{\"id\":{id},\"state\":\"Texas\",\"text\":\"{text}\"}}"));
     ((1..=count).map(listing).collect(), (1..=count).map(|id| (id, "{}".to_owned())).collect())
 }
 
@@ -52,31 +55,106 @@ async fn a_new_snapshot_has_new_dumps_and_a_confirmed_one_keeps_them() {
     assert_eq!((whole.status, whole.body), (200, after.body), "a part of the old one would not fit");
 }
 
+/// The same, with a taxonomy that names their state.
+fn of_texas(count: u64, word: &str) -> impl Fn(&Seen) -> Script + Send + Sync + 'static {
+    let (listings, details) = large(count, word);
+    let others = answers(listings, details);
+    let term = format!(
+        "{{\"slug\":\"texas\",\"name\":\"Texas\",\"count\":{count},\"api_url\":\"/api/listings.json?state=texas\"}}"
+    );
+    move |seen| match seen.target.as_str() {
+        "/api/states.json" => {
+            let text = format!("{{\"total\":1,\"items\":[{term}]}}");
+            Script::new(200, text).with("content-type", "application/json")
+        }
+        _ => others(seen),
+    }
+}
+
+/// A client that reads slowly until it hurries. One that reads nothing for long would be cut off.
+struct Slow {
+    hurry: oneshot::Sender<()>,
+    reading: JoinHandle<Vec<u8>>,
+}
+
+impl Slow {
+    /// One that has the beginning of an answer.
+    async fn of(server: &Server, target: &str) -> Self {
+        let slow = TcpSocket::new_v4().unwrap();
+        slow.set_recv_buffer_size(64 << 10).unwrap();
+        let mut slow = slow.connect(server.public).await.unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n\r\n");
+        slow.write_all(request.as_bytes()).await.unwrap();
+        let mut got = vec![0; 100];
+        slow.read_exact(&mut got).await.unwrap();
+        let (hurry, mut hurried) = oneshot::channel();
+        let reading = tokio::spawn(async move {
+            let mut piece = [0; 8 << 10];
+            while hurried.try_recv().is_err() {
+                let read = slow.read(&mut piece).await.unwrap();
+                got.extend_from_slice(&piece[..read]);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            slow.read_to_end(&mut got).await.unwrap();
+            got
+        });
+        Self { hurry, reading }
+    }
+
+    /// All of the answer, framed as it came.
+    async fn all(self) -> Reply {
+        self.hurry.send(()).unwrap();
+        parse(&self.reading.await.unwrap()).unwrap()
+    }
+}
+
+/// The content of a body in chunks (RFC 9112 §7.1), which must be complete.
+fn unchunked(mut body: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    loop {
+        let end = body.windows(2).position(|pair| pair == b"\r\n").expect("another chunk");
+        let length = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        let (chunk, rest) = body[end + 2..].split_at(length);
+        content.extend_from_slice(chunk);
+        body = rest.strip_prefix(b"\r\n").expect("the end of a chunk");
+        if length == 0 {
+            assert_eq!(body, b"");
+            return content;
+        }
+    }
+}
+
+/// Parts are rendered while they are sent: from the snapshot with which they began.
+#[tokio::test]
+async fn a_part_that_a_publication_overtakes_ends_as_it_began() {
+    let origin = Upstream::start(of_texas(60, "old ")).await;
+    let server = mirror_of(&origin).await;
+    let changes = format!("/changes.ndjson?since={}", server.snapshot().await);
+    wait_until("all details are durable", || async { lines(&server.ok(&changes).await).len() == 61 }).await;
+    let targets = [format!("{NDJSON}?state=texas"), format!("{CSV}?state=texas"), changes];
+    let (mut before, mut slow) = (Vec::new(), Vec::new());
+    for target in &targets {
+        before.push(server.ok(target).await);
+        slow.push(Slow::of(&server, target).await);
+    }
+    origin.answers(of_texas(61, "new "));
+    let snapshot = server.snapshot().await;
+    server.refresh().await;
+    wait_until("the change shows", || async { server.snapshot().await != snapshot }).await;
+    for ((target, before), slow) in targets.iter().zip(before).zip(slow) {
+        assert_ne!(server.ok(target).await.body, before.body, "{target}");
+        let all = slow.all().await;
+        assert_eq!((all.status, all.the("mirror-snapshot")), (200, snapshot.clone()));
+        assert!(unchunked(&all.body) == before.body, "{target}: {} bytes", before.body.len());
+    }
+}
+
 #[tokio::test]
 async fn a_download_that_a_publication_overtakes_ends_as_it_began() {
     let (listings, details) = large(60, "old ");
     let origin = origin_of(listings, details).await;
     let server = mirror_of(&origin).await;
-    let slow = TcpSocket::new_v4().unwrap();
-    slow.set_recv_buffer_size(64 << 10).unwrap();
-    let mut slow = slow.connect(server.public).await.unwrap();
-    let request = format!("GET {NDJSON} HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n\r\n");
-    slow.write_all(request.as_bytes()).await.unwrap();
-    let mut got = vec![0; 100];
-    slow.read_exact(&mut got).await.unwrap();
-    // A client that reads nothing for long is cut off.
-    let (hurry, mut hurried) = tokio::sync::oneshot::channel();
-    let reading = tokio::spawn(async move {
-        let mut piece = [0; 8 << 10];
-        while hurried.try_recv().is_err() {
-            let read = slow.read(&mut piece).await.unwrap();
-            got.extend_from_slice(&piece[..read]);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        slow.read_to_end(&mut got).await.unwrap();
-        got
-    });
-
+    let slow = Slow::of(&server, NDJSON).await;
     let (listings, details) = large(61, "new ");
     origin.answers(answers(listings, details));
     let before = server.snapshot().await;
@@ -85,8 +163,7 @@ async fn a_download_that_a_publication_overtakes_ends_as_it_began() {
     let new = server.ok(NDJSON).await;
     assert!(lines(&new).len() == 61 && new.text().contains("new ") && !new.text().contains("old "));
 
-    hurry.send(()).unwrap();
-    let old: Reply = parse(&reading.await.unwrap()).unwrap();
+    let old = slow.all().await;
     assert_eq!(old.the("content-length"), old.body.len().to_string());
     assert!(lines(&old).len() == 60 && old.text().contains("old ") && !old.text().contains("new "));
     assert_eq!(old.the("mirror-snapshot"), before);

@@ -168,6 +168,7 @@ async fn errors_are_as_described() {
         ("/api/sports.json", "/api/sports.json?snapshot=none", 410),
         ("/changes.json", "/changes.json", 400),
         ("/changes.json", "/changes.json?since=none", 410),
+        ("/changes.ndjson", "/changes.ndjson?since=none", 410),
         ("/explore", "/explore?page=x", 400),
     ] {
         let reply = server.get(target).await;

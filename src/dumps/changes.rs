@@ -1,0 +1,79 @@
+//! The records behind `/changes.json`: what a copy elsewhere lacks, and the place from which to go on.
+//!
+//! A listing that came or changed is sent with its detail, and so is one of which only the detail did. A line tells how it is
+//! now, so that a line too many does no harm. Callers: [`crate::answer`].
+
+use std::net::IpAddr;
+
+use super::selected::{Selection, Tagged};
+use super::write::Form;
+use super::{DumpError, Dumps};
+use crate::semantics::client_address::household;
+use crate::snapshot::content::SnapshotId;
+use crate::tasks::{Aborted, blocking};
+
+/// Why it cannot be told what has changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoChanges {
+    /// The journal does not reach back so far, or the details do not.
+    #[error("what has changed since {since} is not known")]
+    Unknown { since: Box<str>, current: SnapshotId },
+    /// For each, four bytes for each changed listing are held until it is sent.
+    #[error("the client downloads the changes many times at once")]
+    Many,
+    #[error(transparent)]
+    Dump(#[from] DumpError),
+}
+
+impl From<Aborted> for NoChanges {
+    fn from(aborted: Aborted) -> Self {
+        Self::Dump(aborted.into())
+    }
+}
+
+impl Dumps {
+    /// What has changed between `since`, a snapshot id or a token, and the current snapshot.
+    ///
+    /// # Errors
+    /// When there is no snapshot, `since` is not known, the client downloads many at once, or the store cannot be read.
+    pub(crate) async fn changes(&self, since: Box<str>, client: IpAddr) -> Result<Tagged, NoChanges> {
+        let state = self.0.clone();
+        let household = household(client, state.settings.load().rate_limit.ipv6_prefix);
+        let held = state.changes.try_take(Some(household), 1).ok_or(NoChanges::Many)?;
+        // Never closed.
+        let turn = state.selecting.take(Some(household), 1).await;
+        blocking(move || {
+            let _until_done = turn;
+            let published = state.current.get().ok_or(DumpError::Nothing)?;
+            let (dataset, snapshots) = (&published.dataset, &state.snapshots);
+            let unknown = || NoChanges::Unknown { since: since.clone(), current: dataset.id.clone() };
+            let place = snapshots.place_of(&since).map_err(DumpError::from)?.ok_or_else(unknown)?;
+            // Before the details are listed: the next time, those that arrive in between are sent again.
+            let next = snapshots.next_token(&published).map_err(DumpError::from)?;
+            let changes = snapshots.journal().since(place.snapshot.as_str(), dataset.id.as_str());
+            let changes = changes.ok_or_else(unknown)?;
+            let revised = snapshots.store().details_since(place.place).map_err(DumpError::from)?;
+            let mut positions: Vec<u32> = changes.added.iter().filter_map(|id| dataset.position(*id)).collect();
+            positions.sort_unstable();
+            let changed = changes.changed.iter().chain(&revised).filter_map(|id| dataset.position(*id));
+            let mut changed: Vec<u32> = changed.filter(|at| positions.binary_search(at).is_err()).collect();
+            changed.sort_unstable();
+            changed.dedup();
+            let what = format!("changes {since} {next}");
+            let form = Form::Changes { added: positions.len(), next };
+            positions.append(&mut changed);
+            let all = Selection {
+                published: published.clone(),
+                positions: positions.into(),
+                removed: changes.removed,
+                form,
+                details: Some(state.details.clone()),
+                current: state.current.clone(),
+                clock: state.clock.clone(),
+                _held: Some(held),
+            };
+            Ok(all.tagged(&what, state.process)?)
+        })
+        .await
+    }
+}
