@@ -22,12 +22,13 @@ pub(super) const DUMPS: [(&str, &str); 4] = [
     ("details.ndjson", "every listing in full: address, hours, images"),
 ];
 
-const ENDPOINTS: [(&str, &str); 6] = [
+const ENDPOINTS: [(&str, &str); 7] = [
     ("/api/listings.json", "venues, 50 to a page; filters: sport, state, city, modified_since"),
     ("/api/listings/{id}.json", "one venue in full"),
     ("/api/sports.json", "the sports, with counts"),
     ("/api/states.json", "the states, with counts"),
     ("/api/cities.json", "the cities, with counts"),
+    ("/search.json?q={words}", "venues by words, or near a place: near=LAT,LNG&radius=KM"),
     ("/changes.json?since={snapshot}", "what was added, changed and removed since a snapshot"),
 ];
 
@@ -140,7 +141,7 @@ fn bars(parameter: &str, terms: &[TermFact<'_>], most: u64) -> Markup {
 }
 
 fn endpoints(site: &Site) -> Markup {
-    let shown = ENDPOINTS.iter().filter(|(path, _)| site.has_snapshots || !path.starts_with("/changes"));
+    let shown = ENDPOINTS.iter().filter(|(path, _)| site.has_snapshots || path.starts_with("/api/"));
     html! {
         section aria-labelledby="endpoints" {
             h2 #endpoints { "Endpoints" }

@@ -157,7 +157,7 @@ pub(super) fn credit_line(credit: Option<&Credit>) -> Markup {
                 Some(link) => a href=(link) rel="license" { (credit.license_name) },
                 None => (credit.license_name),
             }
-            ". If you use it, keep this credit and the link."
+            "." span .keep { " If you use it, keep this credit and the link." }
         }
     }
 }

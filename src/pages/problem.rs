@@ -5,7 +5,7 @@
 use maud::html;
 use memchr::memchr_iter;
 
-use crate::semantics::problem::Problem;
+use crate::semantics::problem::{Problem, ProblemKind};
 use crate::upstream::status::Progress;
 
 use super::Pages;
@@ -28,6 +28,7 @@ impl Pages {
         let slashes = memchr_iter(b'/', path).count();
         let up = "../".repeat(slashes.saturating_sub(1).min(DEEPEST));
         let title = problem.kind().title();
+        let is_missing = problem.kind() == ProblemKind::NotFound && self.site.has_snapshots;
         let main = html! {
             section .lead {
                 h1 { (title) }
@@ -46,7 +47,10 @@ impl Pages {
                 @if let Some(seconds) = again {
                     p .small { "This page tries again in " (seconds) " s." }
                 }
-                p .actions { a .button href={ (up) "./" } { "Overview" } }
+                p .actions {
+                    a .button href={ (up) "./" } { "Overview" }
+                    @if is_missing { a .button .quiet href={ (up) "explore" } { "Find a venue" } }
+                }
             }
         };
         page_below(self, &up, (None, title), &[], None, (&html! {}, &main))
