@@ -17,10 +17,10 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
 use crate::snapshot::dataset::Dataset;
 
+use super::Pages;
 use super::facts::{Namesakes, PageFacts, TermFact, grouped};
 use super::layout::{self, NavigationItem, instant};
 use super::map::{Drawn, draw_around, map};
-use super::Pages;
 
 use words::{distance, name_of, off_map, rating, summary_of, unknown_terms};
 
@@ -73,7 +73,9 @@ impl<'a> Shown<'a> {
             let summary = dataset.content.summaries.get(hit.position as usize)?;
             Some((summary.id.0, Venue::read(&summary.raw), hit.metres))
         });
-        let namesakes = if list.slug(TaxonomyKind::States).is_none() { facts.namesakes() } else { Namesakes::new() };
+        let state = list.slug(TaxonomyKind::States);
+        let is_chosen = state.is_some_and(|state| dataset.membership(TaxonomyKind::States, state).is_some());
+        let namesakes = if is_chosen { Namesakes::new() } else { facts.namesakes() };
         Self { query, page, last, total, venues: venues.collect(), drawn, namesakes }
     }
 }

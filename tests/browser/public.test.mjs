@@ -256,7 +256,7 @@ for (const [width, height] of [[280, 480], [320, 480], [640, 300]]) {
   });
 }
 
-test("the map around a place shows the circle and little else, the same with a script and without", async () => {
+test("the map around a place shows the circle and little else, and comes and goes with it", async () => {
   const opened = await open(chromium);
   const { page } = opened;
   const near = "?near=30.27,-97.74&radius=20";
@@ -269,8 +269,8 @@ test("the map around a place shows the circle and little else, the same with a s
   const share = circle.height / map.height;
   assert.ok(share > 0.5 && share < 1, `the circle takes ${share} of the map's height`);
   const total = (await (await fetch(`${mirror.url}/search.json${near}`)).json()).total;
-  assert.equal(await page.locator("#summary").innerText(), `${total} venue${total === 1 ? "" : "s"} within 20 km of 30.27, -97.74`);
-  assert.match(await page.locator("#off-map").innerText(), /radius of 20 km/);
+  assert.equal(await page.locator("#summary").innerText(), `${total} venue${total === 1 ? "" : "s"} within 20\u00a0km of 30.27, -97.74`);
+  assert.match(await page.locator("#off-map").innerText(), /radius of 20.km/);
   const drawn = await page.locator("#around").getAttribute("d");
   await page.goto(`${mirror.url}/explore?near=30.27,-97.74&radius=900`);
   await ready(page);
@@ -300,6 +300,9 @@ test("cities of one name are told apart, and a name in the place of a slug leads
   assert.ok(await page.locator("#hint").isHidden());
   await page.goto(`${mirror.url}/explore?state=TX`);
   assert.equal(await page.locator("#hint a").getAttribute("href"), "explore?state=texas");
+  await page.goto(`${mirror.url}/explore?state=Texas&city=Columbia`);
+  const meant = await page.locator("#hint a").allTextContents();
+  assert.equal(new Set(meant).size, meant.length, `each is named once: ${meant}`);
   await assertClean(opened);
 });
 

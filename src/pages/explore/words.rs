@@ -56,7 +56,7 @@ fn term_name<'s>(shown: &'s Shown<'_>, facts: &'s PageFacts<'_>, kind: TaxonomyK
 
 /// "20 km", as exact as a radius may be.
 fn kilometres(metres: u32) -> String {
-    format!("{} km", f64::from(metres) / 1000.0)
+    format!("{}\u{a0}km", f64::from(metres) / 1000.0)
 }
 
 /// For each slug that no term has, the terms that may be meant, as links.
