@@ -105,8 +105,10 @@ enum Command {
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
-    /// Both listen on loopback only. The data is synthetic. The mirror's data goes with the demo, unless you name a
-    /// directory with --set data_dir=DIR.
+    /// Both listen on loopback only. The data is synthetic, and never changes. The mirror's data goes with the demo, unless
+    /// you name a directory with --set data_dir=DIR. The demo limits no client, and its ttl is 30 s; to try the limit:
+    /// --set rate_limit.requests_per_minute=60. Other ports: --set listen=127.0.0.1:8190 --set
+    /// admin.listen=127.0.0.1:9191.
     Demo(demo::Demo),
     /// Make one full copy of the origin, then exit
     ///

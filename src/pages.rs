@@ -33,7 +33,7 @@ use assets::{Asset, Assets};
 use explore::Ranks;
 use facts::PageFacts;
 use map::Dots;
-use schema::Shapes;
+use schema::{Described, Shapes};
 
 pub(crate) use venue::DetailShown;
 
@@ -128,7 +128,7 @@ impl Pages {
             WantedDocument::Explore(query) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
                 let kind = if query.is_embedded { WIDGET } else { HTML };
-                return made(kind, explore::page(self, published, &PageFacts::of(published), (query, hits)));
+                return made(kind, explore::page(self, &PageFacts::of(published), (query, hits)));
             }
             WantedDocument::Venue(id) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
@@ -154,9 +154,9 @@ impl Pages {
                 let of_listings = published.map(|published| self.shapes.of_listings(&published.dataset));
                 let of_details =
                     published.zip(details).map(|(published, all)| self.shapes.of_details(&published.dataset, all));
-                let listing = schema::fields(of_listings.as_deref(), false);
-                let detail = schema::fields(of_details.as_deref(), true);
-                made(JSON, documents::openapi(&self.site, facts.as_ref(), &listing, &detail))
+                let taxonomies = published.map_or(&[][..], |published| &published.dataset.content.taxonomies);
+                let described = Described::of(of_listings.as_deref(), of_details.as_deref(), taxonomies);
+                made(JSON, documents::openapi(&self.site, facts.as_ref(), &described))
             }
             Document::ListingSchema => {
                 let seen = self.shapes.of_listings(&published.ok_or(Unrendered::NoSnapshot)?.dataset);

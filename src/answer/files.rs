@@ -97,7 +97,9 @@ impl Responder {
 fn unchanged(why: NoChanges) -> (Problem, Option<u64>) {
     match why {
         NoChanges::Unknown { since, current } => (Problem::changes_unknown(&*since, current.as_str()), None),
-        NoChanges::Many => (Problem::unavailable("Other downloads of changes by this client go on"), Some(STILL_WRITING)),
+        NoChanges::Many => {
+            (Problem::unavailable("Other downloads of changes by this client go on"), Some(STILL_WRITING))
+        }
         NoChanges::Dump(error) => {
             tracing::warn!(%error, "the changes since a snapshot cannot be read");
             (Problem::unavailable("The changes cannot be read; the server's log says why"), Some(FAILED))

@@ -112,7 +112,16 @@ impl Dumps {
             let form = Form::of(kind, dataset, &positions)?;
             let details = (kind == DumpKind::Details).then(|| state.details.clone());
             let (current, clock, removed) = (state.current.clone(), state.clock.clone(), Vec::new());
-            let all = Selection { published: published.clone(), positions, removed, form, details, current, clock, _held: None };
+            let all = Selection {
+                published: published.clone(),
+                positions,
+                removed,
+                form,
+                details,
+                current,
+                clock,
+                _held: None,
+            };
             Ok(all.tagged(&format!("{kind:?} {slugs:?}"), state.process)?)
         })
         .await

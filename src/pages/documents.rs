@@ -15,7 +15,7 @@ use super::Site;
 use super::facts::{PageFacts, TermFact, grouped};
 use super::front::{DUMPS, file_name};
 use super::map::escaped;
-use super::schema::Seen;
+use super::schema::{Described, Seen};
 
 /// `/` for programs: the links of the front page as JSON.
 pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
@@ -72,12 +72,7 @@ pub(super) const TEMPLATE: &str = include_str!("openapi.json");
 const MADE_UP: &str = r#"{"id":1,"name":"Example Field","url":"https://venues.example/1","city":"Austin","state":"Texas","sport":"golf","lat":30.25,"lng":-97.75,"rating":4.5,"review_count":10,"modified":"2026-01-31T12:00:00Z"}"#;
 
 /// The description with examples that this server answers.
-pub(super) fn openapi(
-    site: &Site,
-    facts: Option<&PageFacts<'_>>,
-    listing_fields: &Value,
-    detail_fields: &Value,
-) -> String {
+pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>, described: &Described) -> String {
     let snapshot = facts.map_or("0123456789abcdef0123456789abcdef", |facts| facts.dataset.id.as_str());
     let confirmed = facts.and_then(|facts| facts.confirmed.as_deref()).unwrap_or("2026-01-31T12:00:00Z");
     let id = facts.and_then(PageFacts::first_id).unwrap_or(1);
@@ -85,7 +80,8 @@ pub(super) fn openapi(
         0 => "Requests are not limited here.".to_owned(),
         most => format!(
             "An address may send {most} requests in any 60 seconds; `RateLimit` says how many are left. Above that the \
-             answer is 429, and `Retry-After` says when to try again."
+             answer is 429, and `Retry-After` says when to try again. Pages and their assets have a limit of their own, ten \
+             times as large."
         ),
     };
     let credit = facts.map_or_else(String::new, |facts| {
@@ -123,8 +119,11 @@ pub(super) fn openapi(
             "id" => Filling::Json(id.to_string()),
             "total" => Filling::Json(total.to_string()),
             "listing" => Filling::Json(listing.to_string()),
-            "fields_of_a_listing" => Filling::Json(listing_fields.to_string()),
-            "fields_of_a_detail" => Filling::Json(detail_fields.to_string()),
+            "fields_of_a_listing" => Filling::Json(described.listing.to_string()),
+            "fields_of_a_detail" => Filling::Json(described.detail.to_string()),
+            "required_of_a_detail" => Filling::Json(described.required.to_string()),
+            "detail" => Filling::Json(described.detail_body.to_string()),
+            "taxonomy" => Filling::Json(described.taxonomy.to_string()),
             _ => return None,
         })
     })

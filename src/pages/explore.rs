@@ -4,6 +4,8 @@
 //! All of it is rendered here, so it works without a script; `static/explore.js` makes it quicker. Callers:
 //! [`super::Pages::render`].
 
+mod words;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +18,19 @@ use crate::api::query::finder::{FinderQuery, Order};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::pointer::Snapshot;
 
-use super::facts::{PageFacts, TermFact, grouped};
+use super::Pages;
+use super::facts::{Namesakes, PageFacts, TermFact, grouped};
 use super::layout::{self, NavigationItem, instant};
-use super::map::{Drawn, map};
-use super::{MOST_SHOWN, Pages};
+use super::map::{Drawn, draw_around, map};
+
+use words::{distance, name_of, off_map, rating, summary_of, unknown_terms};
 
 /// Cities to choose from while no state is chosen: the largest.
 const CITIES: usize = 200;
+
+/// More venues are not listed in the widget.
+const IN_WIDGET: usize = 10;
 
 /// What the query leaves.
 struct Shown<'a> {
@@ -37,11 +43,13 @@ struct Shown<'a> {
     /// The page's venues, each with its id, and its distance in metres.
     venues: Vec<(u64, Venue<'a>, Option<u32>)>,
     drawn: Drawn,
+    /// Of all cities; of none if a state is chosen, which tells them apart.
+    namesakes: Namesakes<'a>,
 }
 
 impl<'a> Shown<'a> {
-    fn of(pages: &Pages, dataset: &'a Dataset, query: &'a FinderQuery, hits: Option<&Hits>) -> Self {
-        let list = &query.search.list;
+    fn of(pages: &Pages, facts: &PageFacts<'a>, query: &'a FinderQuery, hits: Option<&Hits>) -> Self {
+        let (dataset, list) = (facts.dataset, &query.search.list);
         let listed = || {
             let positions = dataset.positions(&list.slugs).ok()?;
             Some(positions.iter().map(|position| Hit { position: *position, metres: None }).collect::<Vec<_>>())
@@ -50,7 +58,8 @@ impl<'a> Shown<'a> {
         let total = hits.map(|hits| hits.total).or(found.as_ref().map(|found| found.len() as u64));
         let mut found = found.unwrap_or_default();
         let positions: Vec<u32> = found.iter().map(|hit| hit.position).collect();
-        let drawn = pages.dots.draw(dataset, &positions);
+        let near = query.search.near.as_ref().and_then(|near| draw_around(dataset, &positions, near));
+        let drawn = near.unwrap_or_else(|| pages.dots.draw(dataset, &positions));
         pages.ranks.sort(&mut found, dataset, query.order);
         // Of a search that finds more, the rest is not shown.
         let last = list.total_pages(found.len() as u64).max(1);
@@ -61,7 +70,10 @@ impl<'a> Shown<'a> {
             let summary = dataset.content.summaries.get(hit.position as usize)?;
             Some((summary.id.0, Venue::read(&summary.raw), hit.metres))
         });
-        Self { query, page, last, total, venues: venues.collect(), drawn }
+        let state = list.slug(TaxonomyKind::States);
+        let is_chosen = state.is_some_and(|state| dataset.membership(TaxonomyKind::States, state).is_some());
+        let namesakes = if is_chosen { Namesakes::new() } else { facts.namesakes() };
+        Self { query, page, last, total, venues: venues.collect(), drawn, namesakes }
     }
 }
 
@@ -114,13 +126,8 @@ fn ranked<K: Ord>(keys: impl Iterator<Item = K>) -> Arc<[u32]> {
     ranks.into()
 }
 
-pub(super) fn page(
-    pages: &Pages,
-    published: &Snapshot,
-    facts: &PageFacts<'_>,
-    (query, hits): (&FinderQuery, Option<&Hits>),
-) -> String {
-    let shown = Shown::of(pages, &published.dataset, query, hits);
+pub(super) fn page(pages: &Pages, facts: &PageFacts<'_>, (query, hits): (&FinderQuery, Option<&Hits>)) -> String {
+    let shown = Shown::of(pages, facts, query, hits);
     let states = facts.terms(TaxonomyKind::States);
     let label = format!("Map of the United States with {}", summary_of(&shown, facts));
     let chosen = query.search.list.slug(TaxonomyKind::States);
@@ -132,8 +139,9 @@ pub(super) fn page(
     let is_near = query.search.near.is_some();
     let main = html! {
         h1 { "Find a venue" }
-        (filters(facts, query, &states))
+        (filters(facts, &shown, &states))
         p #summary .summary role="status" { (summary_of(&shown, facts)) }
+        p #hint .notice { (unknown_terms(&shown, facts)) }
         p #notice .notice role="alert" hidden {}
         div .explorer .near[is_near] {
             figure .map {
@@ -173,7 +181,7 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                     h1 { (title) }
                     figure .map { (drawn) }
                     ul .found {
-                        @for (id, venue, metres) in &shown.venues {
+                        @for (id, venue, metres) in shown.venues.iter().take(IN_WIDGET) {
                             li {
                                 a href={ "venues/" (id) } target="_blank" rel="noopener" { (venue.name.as_deref().unwrap_or("(no name)")) }
                                 span .small {
@@ -185,7 +193,14 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                     }
                 }
                 footer {
-                    p { a href=(shown.query.link("explore", 1)) target="_blank" rel="noopener" { "All of them, with filters" } }
+                    p {
+                        a href=(shown.query.link("explore", 1)) target="_blank" rel="noopener" {
+                            @match shown.total {
+                                Some(total) if total > IN_WIDGET as u64 => { "All " (grouped(total)) ", with filters" }
+                                _ => "Find more venues",
+                            }
+                        }
+                    }
                     (layout::credit_line(Some(&facts.credit)))
                 }
             }
@@ -194,47 +209,8 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
     page.into_string()
 }
 
-/// "850 m", "1.2 km", "34 km".
-fn distance(metres: u32) -> String {
-    match metres {
-        0..1_000 => format!("{metres} m"),
-        1_000..9_950 => format!("{:.1} km", f64::from(metres) / 1000.0),
-        _ => format!("{} km", grouped(u64::from(metres + 500) / 1000)),
-    }
-}
-
-/// What is shown, in words: "1,234 venues, Golf, Texas".
-fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
-    let mut text = match shown.total {
-        None => "venues (only the origin can list them now: send the API request below)".to_owned(),
-        Some(1) => "1 venue".to_owned(),
-        Some(total) => format!("{} venues", grouped(total)),
-    };
-    let search = &shown.query.search;
-    if let Some(words) = &search.text {
-        text.extend([" for \u{201c}", words, "\u{201d}"]);
-    }
-    if search.near.is_some() {
-        text.push_str(" near the chosen place");
-    }
-    for kind in [TaxonomyKind::Sports, TaxonomyKind::Cities, TaxonomyKind::States] {
-        if let Some(slug) = search.list.slug(kind) {
-            text.push_str(", ");
-            text.push_str(facts.label(kind, slug));
-        }
-    }
-    text
-}
-
-fn off_map(shown: &Shown<'_>) -> String {
-    let missing = shown.total.unwrap_or(0).saturating_sub(shown.drawn.shown as u64);
-    if shown.total > Some(u64::from(MOST_SHOWN)) && shown.query.searches() {
-        return format!("The best {} are shown.", grouped(MOST_SHOWN.into()));
-    }
-    if missing == 0 { String::new() } else { format!("{} of them are not on this map.", grouped(missing)) }
-}
-
-fn filters(facts: &PageFacts<'_>, query: &FinderQuery, states: &[TermFact<'_>]) -> Markup {
+fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>, states: &[TermFact<'_>]) -> Markup {
+    let query = shown.query;
     let (search, list) = (&query.search, &query.search.list);
     let state = list.slug(TaxonomyKind::States);
     let place = search.own_filters().filter(|(name, _)| *name != "q");
@@ -244,9 +220,9 @@ fn filters(facts: &PageFacts<'_>, query: &FinderQuery, states: &[TermFact<'_>]) 
                 span { "Name, city or sport" }
                 input #q type="search" name="q" value=[search.text.as_deref()] maxlength="100" autocomplete="off" spellcheck="false";
             }
-            (choice(TaxonomyKind::Sports, "Sport", "All sports", &facts.terms(TaxonomyKind::Sports), query))
-            (choice(TaxonomyKind::States, "State", "All states", states, query))
-            (choice(TaxonomyKind::Cities, "City", "All cities", &cities(facts, state), query))
+            (choice(TaxonomyKind::Sports, "Sport", "All sports", &facts.terms(TaxonomyKind::Sports), shown))
+            (choice(TaxonomyKind::States, "State", "All states", states, shown))
+            (choice(TaxonomyKind::Cities, "City", "All cities", &cities(facts, state), shown))
             label {
                 span { "Order" }
                 select #sort name="sort" {
@@ -285,8 +261,12 @@ fn cities<'a>(facts: &PageFacts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
 }
 
 /// A choice among terms; includes the chosen one in any case.
-fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], query: &FinderQuery) -> Markup {
-    let (name, chosen) = (kind.parameter(), query.search.list.slug(kind));
+fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], shown: &Shown<'_>) -> Markup {
+    let (name, chosen) = (kind.parameter(), shown.query.search.list.slug(kind));
+    let label = |term: &TermFact<'_>| match kind {
+        TaxonomyKind::Cities => shown.namesakes.get(term.slug).cloned().unwrap_or_else(|| term.label.to_owned()),
+        TaxonomyKind::Sports | TaxonomyKind::States => term.label.to_owned(),
+    };
     let is_missing = |slug: &&str| !terms.iter().any(|term| term.slug == *slug);
     html! {
         label {
@@ -296,7 +276,7 @@ fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], qu
                 @if let Some(slug) = chosen.filter(is_missing) { option value=(slug) selected { (slug) } }
                 @for term in terms {
                     option value=(term.slug) data-label=(term.label) selected[Some(term.slug) == chosen] {
-                        (term.label) @if let Some(count) = term.count { " (" (grouped(count)) ")" }
+                        (label(term)) @if let Some(count) = term.count { " (" (grouped(count)) ")" }
                     }
                 }
             }
@@ -328,22 +308,7 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                 }
             }
         }
-        p #empty hidden[!shown.venues.is_empty()] { "No venue on this page." }
-    }
-}
-
-fn name_of<'v>(venue: &'v Venue<'_>) -> &'v str {
-    venue.name.as_deref().unwrap_or("this venue")
-}
-
-/// "4.5 (12)", or nothing.
-fn rating(venue: &Venue<'_>) -> String {
-    let Some(rating) = venue.rating else { return String::new() };
-    // As the script rounds it.
-    let rating = (rating * 10.0).round() / 10.0;
-    match venue.review_count {
-        Some(count) => format!("{rating:.1} ({})", grouped(count)),
-        None => format!("{rating:.1}"),
+        p #empty hidden[!shown.venues.is_empty()] { "No venue matches. Remove a word or a filter." }
     }
 }
 
@@ -351,7 +316,7 @@ fn pager(shown: &Shown<'_>) -> Markup {
     let (page, last) = (shown.page, shown.last);
     let link = |to: u64| shown.query.link("explore", to);
     html! {
-        nav #pager .pager aria-label="Pages of the list" {
+        nav #pager .pager aria-label="Pages of the list" hidden[last == 1] {
             a #prev rel="prev" href=[(page > 1).then(|| link(page - 1))] { "Previous" }
             span #place { "Page " (grouped(page)) " of " (grouped(last)) }
             a #next rel="next" href=[(page < last).then(|| link(page + 1))] { "Next" }
@@ -382,6 +347,9 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
                 " " (layout::copy_button("api-url", None))
                 " " a #api-link href=(path.trim_start_matches('/')) { "Open" }
             }
+            p #api-order .small {
+                @if query.order != Order::Usual { "In its own order: the API does not sort by " (query.order.as_str()) "." }
+            }
             p #answered .small role="status" {}
             p #downloads {
                 @if query.searches() {
@@ -404,12 +372,6 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_distance_is_as_exact_as_one_walks() {
-        let texts = [0, 999, 1_000, 9_949, 9_950, 1_234_567].map(distance);
-        assert_eq!(texts, ["0 m", "999 m", "1.0 km", "9.9 km", "10 km", "1,235 km"]);
-    }
 
     #[test]
     fn equal_keys_have_one_rank() {

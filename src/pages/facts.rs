@@ -3,12 +3,22 @@
 //! Field names that the origin does not document are looked for, never relied on. Callers: the pages.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use crate::api::json::{self, Picked};
 use crate::api::listing::Venue;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
+
+use super::detail::plain;
+use super::map::state_named;
+
+/// The most terms that a word may mean.
+const MOST_MEANT: usize = 5;
+
+/// By slug, the cities whose name another city has, too, with their state: "Albany, Georgia".
+pub(super) type Namesakes<'a> = HashMap<&'a str, String>;
 
 /// A term as pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +87,40 @@ impl<'a> PageFacts<'a> {
         let dataset = self.dataset;
         let term = dataset.terms(kind).iter().find(|term| term.slug == slug);
         term.map_or(slug, |term| dataset.label(kind, term))
+    }
+
+    /// The cities that their name alone does not tell apart.
+    pub(super) fn namesakes(&self) -> Namesakes<'a> {
+        let (dataset, kind) = (self.dataset, TaxonomyKind::Cities);
+        let mut by_name: HashMap<String, Vec<&'a Term>> = HashMap::new();
+        for term in dataset.terms(kind) {
+            by_name.entry(dataset.label(kind, term).to_lowercase()).or_default().push(term);
+        }
+        let state = |term: &Term| {
+            let first = dataset.membership(kind, &term.slug)?.positions()?.iter().next()?;
+            let venue = Venue::read(&dataset.content.summaries.get(first as usize)?.raw);
+            venue.state.map(Cow::into_owned)
+        };
+        let named = |term: &'a Term| {
+            let apart = state(term).unwrap_or_else(|| term.slug.clone());
+            (&*term.slug, format!("{}, {apart}", dataset.label(kind, term)))
+        };
+        by_name.into_values().filter(|terms| terms.len() > 1).flatten().map(named).collect()
+    }
+
+    /// The terms that someone may mean by a text that is no slug.
+    pub(super) fn meant(&self, kind: TaxonomyKind, text: &str) -> Vec<&'a Term> {
+        let state = state_named(text).filter(|_| kind == TaxonomyKind::States);
+        let wanted = plain(state.unwrap_or(text));
+        let dataset = self.dataset;
+        let names = |term: &'a Term| [plain(&term.slug), plain(dataset.label(kind, term))];
+        let found = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a Term> {
+            let terms = dataset.terms(kind).iter();
+            terms.filter(|term| names(term).iter().any(|name| fits(name))).take(MOST_MEANT).collect()
+        };
+        let exact = found(&|name| name == wanted);
+        // A shorter text is the start of too many.
+        if exact.is_empty() && wanted.len() >= 3 { found(&|name| name.starts_with(&wanted)) } else { exact }
     }
 
     /// The slug of the largest term; for examples.

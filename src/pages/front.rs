@@ -36,6 +36,7 @@ const ENDPOINTS: [(&str, &str); 7] = [
     ("/api/sports.json", "the sports, with counts"),
     ("/api/states.json", "the states, with counts"),
     ("/api/cities.json", "the cities, with counts"),
+    ("/search.json?q={words}", "venues by words, or near a place: near=LAT,LNG&radius=KM"),
     ("/changes.json?since={snapshot}", "what was added, changed and removed since a snapshot"),
     ("/changes.ndjson?since={snapshot}", "the same with listings and details, for a copy that stays current"),
 ];
@@ -192,7 +193,7 @@ fn bars(parameter: &str, terms: &[TermFact<'_>], most: u64) -> Markup {
 }
 
 fn endpoints(site: &Site) -> Markup {
-    let shown = ENDPOINTS.iter().filter(|(path, _)| site.has_snapshots || !path.starts_with("/changes"));
+    let shown = ENDPOINTS.iter().filter(|(path, _)| site.has_snapshots || path.starts_with("/api/"));
     html! {
         section aria-labelledby="endpoints" {
             h2 #endpoints { "Endpoints" }

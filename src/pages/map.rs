@@ -6,6 +6,8 @@
 //! d3-geo, which drew the outlines; `static/explore.js` has it once more, and a test compares them. Callers:
 //! [`super::front`], [`super::explore`], [`super::venue`].
 
+mod around;
+
 use std::f64::consts::PI;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use crate::api::listing::Venue;
 use crate::snapshot::dataset::Dataset;
 
 use super::facts::{TermFact, grouped};
+
+pub(super) use around::draw_around;
 
 /// Name and outline of every state, one a line.
 const OUTLINES: &str = include_str!("vendored/states.tsv");
@@ -47,6 +51,11 @@ const STEP: u32 = 48;
 fn is_state(term: &TermFact<'_>, name: &str) -> bool {
     let dashed = |text: &str| text.to_lowercase().replace(' ', "-");
     term.label.eq_ignore_ascii_case(name) || dashed(term.slug) == dashed(name)
+}
+
+/// The name of the state with this abbreviation.
+pub(super) fn state_named(code: &str) -> Option<&'static str> {
+    TILES.iter().find(|(_, own, ..)| own.eq_ignore_ascii_case(code)).map(|(name, ..)| *name)
 }
 
 /// A chart of the states as tiles, darker for more listings; each leads to the finder.
@@ -97,6 +106,7 @@ pub(super) fn map(
                     path .chosen[slug.is_some() && slug == chosen] data-state=[slug] d=(outline) {}
                 }
             }
+            path #around d=(drawn.circle) {}
             path #dots d=(drawn.path) {}
             path #marked d=(marked) {}
         }
@@ -173,8 +183,8 @@ impl Inset {
         (radius * angle.sin(), c.sqrt() / n - radius * angle.cos())
     }
 
-    /// Where a place is drawn, if the frame has it; in units of the outlines.
-    fn place(&self, latitude: f64, longitude: f64) -> Option<(f64, f64)> {
+    /// Where a place is drawn, from the middle of the whole, in scales; also beyond the frame.
+    fn at(&self, latitude: f64, longitude: f64) -> (f64, f64) {
         let mut turned = (longitude - self.meridian).to_radians();
         if turned > PI {
             turned -= 2.0 * PI;
@@ -183,20 +193,34 @@ impl Inset {
         }
         let (x, y) = self.raw(turned, latitude.to_radians());
         let (middle_x, middle_y) = self.raw(self.center.0.to_radians(), self.center.1.to_radians());
-        // From the middle of the whole, in scales.
-        let (x, y) = (self.shift.0 + self.size * (x - middle_x), self.shift.1 - self.size * (y - middle_y));
+        (self.shift.0 + self.size * (x - middle_x), self.shift.1 - self.size * (y - middle_y))
+    }
+
+    /// Where a place is drawn, if the frame has it; in units of the outlines.
+    fn place(&self, latitude: f64, longitude: f64) -> Option<(f64, f64)> {
+        let (x, y) = self.at(latitude, longitude);
         let [left, top, right, bottom] = self.frame;
         let inside = left <= x && x <= right && top <= y && y <= bottom;
-        inside.then_some((MIDDLE.0 + SCALE * x, MIDDLE.1 + SCALE * y))
+        inside.then_some(units((x, y)))
     }
 }
 
-/// Where a place is drawn, in tenths of a unit of the outlines; `None` if it is off the map.
-fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
+/// From scales to units of the outlines.
+fn units((x, y): (f64, f64)) -> (f64, f64) {
+    (MIDDLE.0 + SCALE * x, MIDDLE.1 + SCALE * y)
+}
+
+/// Where a place is drawn, in units of the outlines; `None` if it is off the map.
+fn exact_place(latitude: f64, longitude: f64) -> Option<(f64, f64)> {
     if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
         return None;
     }
-    let (x, y) = INSETS.iter().find_map(|inset| inset.place(latitude, longitude))?;
+    INSETS.iter().find_map(|inset| inset.place(latitude, longitude))
+}
+
+/// The same in whole tenths of a unit.
+fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
+    let (x, y) = exact_place(latitude, longitude)?;
     let tenths = |units: f64, most: u32| (units * 10.0).round().clamp(0.0, f64::from(most)) as u16;
     Some((tenths(x, WIDTH), tenths(y, HEIGHT)))
 }
@@ -229,20 +253,28 @@ pub(super) struct Drawn {
     pub path: String,
     /// How many of the listings are on the map.
     pub shown: usize,
-    /// Around the dots: left, top, right, bottom.
+    /// Around the dots, or the circle: left, top, right, bottom.
     around: [u32; 4],
+    /// A path of the circle that was searched, with a cross in its centre; empty: there is none.
+    circle: String,
 }
 
 impl Drawn {
+    /// Whether it shows the surroundings of a place.
+    pub(super) fn is_around(&self) -> bool {
+        !self.circle.is_empty()
+    }
+
     /// The part of the map with the dots, in the form of the whole: left, top, width, height. All of it without dots.
     fn frame(&self) -> [u32; 4] {
         let [left, top, right, bottom] = self.around;
-        if self.shown == 0 {
+        if self.shown == 0 && !self.is_around() {
             return [0, 0, WIDTH, HEIGHT];
         }
-        // Some land around them, and never less than a ninth of the map each way.
-        let share = f64::from((right - left).max(WIDTH / 12)) / f64::from(WIDTH);
-        let share = share.max(f64::from((bottom - top).max(HEIGHT / 12)) / f64::from(HEIGHT));
+        // Some land around them, and never less than a ninth of the map each way; around a circle, than ten kilometres.
+        let parts = if self.is_around() { 600 } else { 12 };
+        let share = f64::from((right - left).max(WIDTH / parts)) / f64::from(WIDTH);
+        let share = share.max(f64::from((bottom - top).max(HEIGHT / parts)) / f64::from(HEIGHT));
         let share = (share * 1.3).min(1.0);
         let (width, height) = ((share * f64::from(WIDTH)) as u32, (share * f64::from(HEIGHT)) as u32);
         let start = |low: u32, high: u32, size: u32, most: u32| {
@@ -300,7 +332,7 @@ fn draw(places: impl Iterator<Item = (u16, u16)>) -> Drawn {
         // Writing to a String cannot fail.
         let _ = write!(path, "M{x} {y}h0");
     }
-    Drawn { path, shown, around }
+    Drawn { path, shown, around, circle: String::new() }
 }
 
 /// A map full of dots fits; so the loop in [`draw`] ends.
@@ -415,7 +447,8 @@ mod tests {
     #[test]
     fn dots_that_fall_together_are_drawn_once() {
         let drawn = draw([(100, 200), (101, 203), (500, 600)].into_iter());
-        assert_eq!(drawn, Drawn { path: "M100 200h0M500 600h0".to_owned(), shown: 3, around: [100, 200, 500, 600] });
+        let (path, around) = ("M100 200h0M500 600h0".to_owned(), [100, 200, 500, 600]);
+        assert_eq!(drawn, Drawn { path, shown: 3, around, ..Drawn::default() });
         assert_eq!(draw(std::iter::empty()), Drawn::default());
     }
 

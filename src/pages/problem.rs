@@ -5,7 +5,7 @@
 use maud::html;
 use memchr::memchr_iter;
 
-use crate::semantics::problem::Problem;
+use crate::semantics::problem::{Problem, ProblemKind};
 use crate::upstream::status::Progress;
 
 use super::Pages;
@@ -27,13 +27,17 @@ impl Pages {
         let slashes = memchr_iter(b'/', path).count();
         let up = "../".repeat(slashes.saturating_sub(1).min(DEEPEST));
         let title = problem.kind().title();
+        let is_missing = problem.kind() == ProblemKind::NotFound && self.site.has_snapshots;
         let main = html! {
             section .lead {
                 h1 { (title) }
                 p { (problem.detail()) }
                 @if let Some(progress) = first_copy { (layout::first_copy(progress)) }
                 @if let Some(seconds) = again { (layout::again(seconds)) }
-                p .actions { a .button href={ (up) "./" } { "Overview" } }
+                p .actions {
+                    a .button href={ (up) "./" } { "Overview" }
+                    @if is_missing { a .button .quiet href={ (up) "explore" } { "Find a venue" } }
+                }
             }
         };
         page_below(self, &up, (None, title), &[], None, (&html! {}, &main))

@@ -131,13 +131,59 @@ pub(super) fn document(seen: &Seen, title: &str, public_url: &str, path: &str) -
     format!("{:#}\n", Value::Object(whole))
 }
 
+/// What `/openapi.json` says of the data. Clients made of it get no type for a form that the data does not have.
+pub(super) struct Described {
+    /// The fields of a listing, and those of a detail.
+    pub listing: Value,
+    pub detail: Value,
+    /// The fields that every detail has.
+    pub required: Value,
+    /// A detail: the object, or an array that holds it.
+    pub detail_body: Value,
+    /// The terms of a kind: an object that holds them, or an array.
+    pub taxonomy: Value,
+}
+
+impl Described {
+    /// `taxonomies`: the texts of all kinds.
+    pub(super) fn of(listings: Option<&Seen>, details: Option<&Seen>, taxonomies: &[Arc<str>]) -> Self {
+        let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+        let of_details = details.map(|seen| seen.shape.schema()).unwrap_or_default();
+        let has_arrays = forms(&of_details).any(|form| form.get("type").is_some_and(|kind| kind == "array"));
+        let is_array = |text: &Arc<str>| text.trim_start().starts_with('[');
+        let (arrays, all) = (taxonomies.iter().filter(|text| is_array(text)).count(), taxonomies.len());
+        let terms = json!({"type": "array", "items": reference("Term")});
+        Self {
+            listing: fields(listings, false),
+            detail: fields(details, true),
+            required: if has_id(&of_details) { json!(["id"]) } else { json!([]) },
+            detail_body: if has_arrays {
+                json!({"anyOf": [reference("Venue"), {"type": "array", "items": {}}]})
+            } else {
+                reference("Venue")
+            },
+            taxonomy: match arrays {
+                0 => reference("TermSet"),
+                some if some == all => terms,
+                _ => json!({"oneOf": [reference("TermSet"), terms]}),
+            },
+        }
+    }
+}
+
+/// Whether each of the objects that fit a schema has an id, and nothing else does.
+fn has_id(schema: &Map<String, Value>) -> bool {
+    let id = schema.get("properties").and_then(|fields| fields.get("id"));
+    id.is_some_and(|id| id["type"] == "integer" && id["x-share"] == 1)
+}
+
 /// The fields of a listing or, with `of_detail`, of a detail: those that are documented, and those that are seen.
-/// Any but a listing's id may be null, so that programs made of it get along with other data.
-pub(super) fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
+/// Any but an id that all have may be null, so that programs made of it get along with other data.
+fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
     let schema = seen.map(|seen| seen.shape.schema()).unwrap_or_default();
     let mut fields = typed_fields(&schema);
-    if !of_detail {
-        // The mirror takes no list in which it is missing or something else.
+    // The mirror takes no list in which it is missing or something else.
+    if !of_detail || has_id(&schema) {
         fields.insert("id".to_owned(), json!({"type": "integer"}));
     }
     for (name, kind, description) in DOCUMENTED {
@@ -155,11 +201,15 @@ pub(super) fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
     fields.into()
 }
 
+/// The forms of the values that fit a schema.
+fn forms(schema: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
+    let forms = schema.get("anyOf").and_then(Value::as_array).map_or(&[][..], |forms| &forms[..]);
+    forms.iter().filter_map(Value::as_object).chain([schema])
+}
+
 /// The fields of the objects that fit a schema, for programs; also if an array holds the objects.
 fn typed_fields(schema: &Map<String, Value>) -> Map<String, Value> {
-    let forms = schema.get("anyOf").and_then(Value::as_array).map_or(&[][..], |forms| &forms[..]);
-    let mut forms = forms.iter().filter_map(Value::as_object).chain([schema]);
-    let Some(fields) = forms.find_map(|form| form.get("properties")?.as_object()) else {
+    let Some(fields) = forms(schema).find_map(|form| form.get("properties")?.as_object()) else {
         let items = schema.get("items").and_then(Value::as_object);
         return items.map(typed_fields).unwrap_or_default();
     };
@@ -260,6 +310,26 @@ mod tests {
         assert_eq!(fields["tags"], json!({"oneOf": [array, {"type": "string"}, {"type": "null"}]}));
         assert!(fields.get("geo:hash").is_none() && fields.get("").is_none(), "{fields}");
         assert!(fields.get("Zip").is_some() && fields.get("zip").is_none(), "one of them: {fields}");
+    }
+
+    #[test]
+    fn a_form_that_the_data_does_not_have_is_not_described() {
+        let texts = |texts: [&str; 2]| texts.map(Arc::<str>::from).to_vec();
+        let venue = json!({"$ref": "#/components/schemas/Venue"});
+        let terms = json!({"type": "array", "items": {"$ref": "#/components/schemas/Term"}});
+        let object = json!({"$ref": "#/components/schemas/TermSet"});
+        let usual = Described::of(None, Some(&seen(&[json!({"id": 1})])), &texts(["{}", "{}"]));
+        assert_eq!((&usual.detail_body, &usual.taxonomy, &usual.required), (&venue, &object, &json!(["id"])));
+        assert_eq!(usual.detail["id"], json!({"type": "integer"}));
+        let odd = Described::of(None, Some(&seen(&[json!([{"id": 1}])])), &texts([" []", "[]"]));
+        let in_array = json!({"anyOf": [venue, {"type": "array", "items": {}}]});
+        assert_eq!((&odd.detail_body, &odd.taxonomy, &odd.required), (&in_array, &terms, &json!([])));
+        let mixed = Described::of(None, Some(&seen(&[json!({"id": 1}), json!([{"id": 2}])])), &texts(["{}", "[]"]));
+        assert_eq!((&mixed.detail_body, &mixed.required), (&in_array, &json!([])));
+        assert_eq!(mixed.taxonomy, json!({"oneOf": [object, terms]}));
+        let some = Described::of(None, Some(&seen(&[json!({"id": 1}), json!({"a": 2})])), &[]);
+        assert_eq!((&some.detail_body, &some.taxonomy, &some.required), (&venue, &object, &json!([])));
+        assert_eq!(some.detail["id"], json!({"type": ["integer", "null"]}));
     }
 
     #[test]

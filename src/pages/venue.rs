@@ -31,6 +31,12 @@ const MOST_OF_A_DETAIL: usize = 1 << 20;
 /// The fields of a summary that have a place of their own on the page.
 const SHOWN: [&str; 10] = ["id", "name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count"];
 
+/// Fields that say something to programs only.
+const OF_JSON_LD: [&str; 2] = ["@context", "@type"];
+
+/// The days as they are written, from the start of a field's name.
+const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
 /// What is known of the venue beside its summary.
 pub(crate) enum DetailShown {
     /// The origin's text.
@@ -113,7 +119,10 @@ fn shown<'a>(published: &Snapshot, summary: &'a Summary, detail: &'a DetailShown
         // What the page shows elsewhere, the same words on each page, and what means nothing.
         fields.retain(|(key, own)| {
             let is_shown = SHOWN.contains(&&**key) && of_summary(key) == Some(own);
-            !is_shown && !is_of_the_list(key, own) && !published.meta.volatile.contains(key)
+            !is_shown
+                && !OF_JSON_LD.contains(&&**key)
+                && !is_of_the_list(key, own)
+                && !published.meta.volatile.contains(key)
         });
     }
     let mut recognised = Vec::new();
@@ -207,10 +216,24 @@ fn hours(recognised: &Recognised<'_>) -> Markup {
         @for (number, hours) in of(recognised, Topic::Hours).enumerate() {
             section aria-labelledby={ "hours" (number) } {
                 h2 id={ "hours" (number) } { "Hours" }
-                (value(hours, 0))
+                @match hours {
+                    Value::Object(days) => dl .facts {
+                        @for (key, own) in days {
+                            dt { (day(key).unwrap_or_else(|| cut(key))) }
+                            dd { @if own.is_empty() { "closed or unknown" } @else { (value(own, 1)) } }
+                        }
+                    },
+                    other => (value(other, 0)),
+                }
             }
         }
     }
+}
+
+/// The day that a field names: "monday", "Mon", "TUE".
+fn day(name: &str) -> Option<&'static str> {
+    let name = plain(name);
+    DAYS.into_iter().find(|day| (2..=9).contains(&name.len()) && day.to_lowercase().starts_with(&name))
 }
 
 fn images(recognised: &Recognised<'_>) -> Markup {
@@ -331,6 +354,10 @@ fn dialled(phone: &str) -> Option<String> {
     ((5..=20).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(number)
 }
 
+/// Plain names of the parts of an address.
+const STREET: [&str; 5] = ["streetaddress", "street", "street1", "line1", "addressline1"];
+const POSTAL_CODE: [&str; 5] = ["postalcode", "zip", "zipcode", "postcode", "postal"];
+
 /// The venue in the words of schema.org. Nothing in it ends the element that it stands in.
 fn linked_data(name: &str, shown: &VenueFacts<'_>, facts: &PageFacts<'_>) -> String {
     let VenueFacts { venue, recognised, .. } = shown;
@@ -341,10 +368,12 @@ fn linked_data(name: &str, shown: &VenueFacts<'_>, facts: &PageFacts<'_>) -> Str
     let text = |value: Option<&str>| value.map(|value| json!(cut(value)));
     let of_topic = |topic| scalars(recognised, topic).into_iter().next().map(|text| json!(text));
     let only = |found: Vec<String>| -> Vec<String> { found.into_iter().filter(|text| is_address(text)).collect() };
+    let part = |names: &[&str]| of(recognised, Topic::Address).find_map(|address| address.field(names));
     let mut address = Map::new();
     address.insert("@type".into(), "PostalAddress".into());
     let parts = [
-        ("streetAddress", addresses(recognised).first().map(|line| json!(line))),
+        ("streetAddress", text(part(&STREET)).or_else(|| addresses(recognised).first().map(|line| json!(line)))),
+        ("postalCode", text(part(&POSTAL_CODE))),
         ("addressLocality", text(venue.city.as_deref())),
         ("addressRegion", text(venue.state.as_deref())),
         ("addressCountry", Some(json!("US"))),

@@ -13,6 +13,8 @@ use crate::words::counted;
 
 /// The media type of a problem document (RFC 9457 §6.1).
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
+/// The dumps: a server without them says no more than that.
+const FILES: [&[u8]; 4] = [b"/listings.csv", b"/listings.geojson", b"/listings.ndjson", b"/details.ndjson"];
 /// The most characters of a client's value that are repeated.
 const MAX_VALUE: usize = 200;
 
@@ -205,9 +207,19 @@ impl Problem {
         Self::new(ProblemKind::NotFound, format!("There is no listing with the id {}.", quoted(id)))
     }
 
-    /// 404: nothing lives at this path.
+    /// 404: nothing lives at this path; names what is likely meant.
     pub fn unknown_path(path: impl AsRef<[u8]>) -> Self {
-        Self::new(ProblemKind::NotFound, format!("There is nothing at {}.", quoted(path)))
+        let path = path.as_ref();
+        let is_a_file =
+            path.windows(7).any(|part| part == b"/dumps/") && !FILES.iter().any(|file| path.ends_with(file));
+        let hint = if is_a_file {
+            "A mirror's files are listings.csv, listings.geojson, listings.ndjson and details.ndjson, below /dumps/"
+        } else if path == b"/" {
+            "The API begins at /api/listings.json"
+        } else {
+            "The API begins at /api/listings.json; / lists all that there is"
+        };
+        Self::new(ProblemKind::NotFound, format!("There is nothing at {}. {hint}.", quoted(path)))
     }
 
     /// 405: `allow` is what the `Allow` header says.
@@ -222,8 +234,12 @@ impl Problem {
             || "there is no current snapshot".to_owned(),
             |id| format!("the current snapshot is {}", quoted(id)),
         );
+        let todo = match (parameter, current) {
+            ("since", Some(id)) => format!(" To go on, read everything again, then ask with since={id}."),
+            _ => String::new(),
+        };
         let (parameter, id) = (quoted(parameter), quoted(id));
-        let detail = format!("The snapshot {id} (parameter {parameter}) is not kept; {now}.");
+        let detail = format!("The snapshot {id} (parameter {parameter}) is not kept; {now}.{todo}");
         Self::new(ProblemKind::SnapshotGone, detail)
     }
 
@@ -461,6 +477,23 @@ mod tests {
         assert!(
             Problem::snapshot_gone("snapshot", "old", Some("new")).detail().contains("the current snapshot is \"new\"")
         );
+        let changes = Problem::snapshot_gone("since", "old", Some("new"));
+        assert!(changes.detail().ends_with("read everything again, then ask with since=new."), "{changes:?}");
+    }
+
+    #[test]
+    fn an_unknown_path_names_what_is_likely_meant() {
+        for (path, hint, is_named) in [
+            ("/dumps/listings.json", "listings.ndjson", true),
+            ("/venues/dumps/x", "details.ndjson", true),
+            ("/dumps/listings.csv", "details.ndjson", false),
+            ("/listings.json", "/api/listings.json; / lists", true),
+            ("/api", "/api/listings.json", true),
+            ("/", "/ lists", false),
+        ] {
+            let problem = Problem::unknown_path(path);
+            assert_eq!(problem.detail().contains(hint), is_named, "{problem:?}");
+        }
     }
 
     #[test]

@@ -304,8 +304,9 @@ test("another site frames the widget, and nothing else of ours", async () => {
   const frame = await open(chromium, { viewport: { width: 280, height: 480 } });
   await frame.page.goto(`${mirror.url}/embed?state=texas&sort=rating`);
   assert.deepEqual(await tooWide(frame.page), []);
-  assert.equal(await frame.page.locator(".found li").count(), 50);
-  assert.match(await frame.page.locator("footer").innerText(), /CC.BY/);
+  const { total } = await list("?state=texas");
+  assert.equal(await frame.page.locator(".found li").count(), 10);
+  assert.match(await frame.page.locator("main").innerText(), new RegExp(`All ${total}, with filters`));
   await assertClean(frame);
   await assertClean(opened);
 });
@@ -335,6 +336,80 @@ for (const width of [320, 1280]) {
     city.kill();
   });
 }
+
+for (const [width, height] of [[280, 480], [320, 480], [640, 300]]) {
+  test(`the credit of a widget is in sight at any time, ${width} x ${height}`, async () => {
+    const opened = await open(chromium, { viewport: { width, height } });
+    const { page } = opened;
+    await page.goto(`${mirror.url}/embed?near=30.27,-97.74&radius=900`);
+    const credit = page.locator("footer .credit");
+    const inSight = async () => {
+      const box = await credit.boundingBox();
+      return box !== null && box.y >= 0 && box.y + box.height <= height && box.height < height / 3;
+    };
+    assert.match(await credit.innerText(), /CC.BY/);
+    assert.ok(await inSight(), "at the start");
+    await page.evaluate(() => window.scrollTo(0, 150));
+    assert.ok(await inSight(), "in between");
+    await page.evaluate(() => window.scrollTo(0, document.documentElement.scrollHeight));
+    assert.ok(await inSight(), "at the end");
+    const [last, edge] = await page.evaluate(() => ["main", "footer"].map((name) => document.querySelector(name)?.getBoundingClientRect()));
+    assert.ok(last.bottom <= edge.top + 1, "nothing stays below it");
+    assert.deepEqual(await violations(page), []);
+    assert.deepEqual(await tooWide(page), []);
+    await assertClean(opened);
+  });
+}
+
+test("the map around a place shows the circle and little else, and comes and goes with it", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  const near = "?near=30.27,-97.74&radius=20";
+  await page.goto(`${mirror.url}/explore${near}`);
+  await ready(page);
+  const [circle, map] = await page.evaluate(() => {
+    const [of, whole] = ["around", "map"].map((id) => document.getElementById(id)?.getBoundingClientRect().toJSON());
+    return [of, whole];
+  });
+  const share = circle.height / map.height;
+  assert.ok(share > 0.5 && share < 1, `the circle takes ${share} of the map's height`);
+  const total = (await (await fetch(`${mirror.url}/search.json${near}`)).json()).total;
+  assert.equal(await page.locator("#summary").innerText(), `${total} venue${total === 1 ? "" : "s"} within 20\u00a0km of 30.27, -97.74`);
+  assert.match(await page.locator("#off-map").innerText(), /radius of 20.km/);
+  const drawn = await page.locator("#around").getAttribute("d");
+  await page.goto(`${mirror.url}/explore?near=30.27,-97.74&radius=900`);
+  await ready(page);
+  assert.notEqual(await page.locator("#around").getAttribute("d"), drawn);
+  await page.goBack();
+  await ready(page);
+  await page.click("#locate");
+  await until("the circle is gone", async () => (await page.locator("#around").getAttribute("d")) === "");
+  await page.goBack();
+  await until("the circle is back", async () => (await page.locator("#around").getAttribute("d")) === drawn);
+  await assertClean(opened);
+});
+
+test("cities of one name are told apart, and a name in the place of a slug leads to the slug", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore`);
+  await ready(page);
+  const shown = (await page.locator("#city option").allTextContents()).map((text) => text.replace(/ \(\d[\d,]*\)$/, ""));
+  assert.deepEqual(shown.filter((name, at) => shown.indexOf(name) !== at), []);
+  await page.goto(`${mirror.url}/explore?state=Texas`);
+  await ready(page);
+  assert.match(await page.locator("#empty").innerText(), /Remove a word or a filter/);
+  assert.ok(await page.locator("#pager").isHidden(), "there is one page");
+  await page.locator("#hint a").click();
+  await page.waitForURL(/state=texas$/);
+  assert.ok(await page.locator("#hint").isHidden());
+  await page.goto(`${mirror.url}/explore?state=TX`);
+  assert.equal(await page.locator("#hint a").getAttribute("href"), "explore?state=texas");
+  await page.goto(`${mirror.url}/explore?state=Texas&city=Columbia`);
+  const meant = await page.locator("#hint a").allTextContents();
+  assert.equal(new Set(meant).size, meant.length, `each is named once: ${meant}`);
+  await assertClean(opened);
+});
 
 test("without a script the form filters, too", async () => {
   const opened = await open(chromium, { javaScriptEnabled: false });
@@ -415,7 +490,7 @@ test("the viewer has the page's font and edge, and tries a request without filte
   await page.locator(".try-out__btn").click();
   const filled = await page.locator(".opblock-body .parameters input[type=text]").evaluateAll((inputs) =>
     inputs.map((input) => /** @type {HTMLInputElement} */ (input).value).filter((value) => value !== ""));
-  assert.deepEqual(filled, ["1", "50"], "the defaults of page and per_page");
+  assert.deepEqual(filled, ["1", "2"], "the default of page, and a small page");
   await page.locator(".execute").click();
   assert.equal(await page.locator(".live-responses-table .response-col_status").nth(1).innerText(), "200");
   assert.deepEqual(noticed.filter((/** @type {string} */ what) => !what.includes("//localhost:")), []);

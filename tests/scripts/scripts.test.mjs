@@ -14,6 +14,8 @@ test("places are drawn where the server draws them", () => {
     assert.deepEqual(project(latitude, longitude), expected, name);
   }
   assert.equal(project(Number.NaN, 0), null);
+  const [coarse, fine] = [project(30.27, -97.74), project(30.27, -97.74, 10)];
+  assert.ok(coarse && fine && fine.every((value, at) => Math.abs(value - coarse[at]) <= 0.5 && value * 10 === Math.round(value * 10)));
 });
 
 test("a query and a wish are the same thing", () => {

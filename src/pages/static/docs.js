@@ -21,6 +21,8 @@ function accessible({ React: { createElement } }) {
       InfoContainer: within("section", { "aria-label": "About this API" }),
       operations: within("div", null, unseen("h2", "Operations")),
       ExamplesSelect: within("label", null, unseen("span", "Example")),
+      // It scrolls, so the keyboard must reach it.
+      HighlightCode: within("div", { className: "reached", tabIndex: 0 }),
       DeepLink: () => (/** @type {any} */ { text }) => createElement("span", null, text),
       CopyToClipboardBtn: () => () => null,
     },
@@ -45,5 +47,9 @@ const show = (/** @type {object} */ description) =>
 // "Try it out" asks the server as it is named here: another name for it would be another site.
 fetch("openapi.json")
   .then((answer) => answer.json())
-  .then((spec) => show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } }))
+  .then((spec) => {
+    // What the form begins with: a page of the default size fills screens.
+    spec.components.parameters.per_page.example = 2;
+    show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
+  })
   .catch(() => show({ url: "openapi.json" }));

@@ -95,12 +95,13 @@ function albers(parallels, longitude, latitude) {
 }
 
 /**
- * Where a place is drawn on the map; null for what is not on it.
+ * Where a place is drawn on the map, to a part of a tenth of a unit; null for what is not on it.
  * @param {number} latitude
  * @param {number} longitude
+ * @param {number} [parts] ten around a place, as in map/around.rs
  * @returns {[number, number] | null}
  */
-export function project(latitude, longitude) {
+export function project(latitude, longitude, parts = 1) {
   if (!(Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180)) return null;
   for (const { meridian, center, parallels, size, shift, frame } of INSETS) {
     let turned = radians(longitude - meridian);
@@ -112,7 +113,7 @@ export function project(latitude, longitude) {
     const y = shift[1] - size * (at[1] - middle[1]);
     if (frame[0] <= x && x <= frame[2] && frame[1] <= y && y <= frame[3]) {
       const tenths = (/** @type {number} */ units, /** @type {number} */ most) =>
-        Math.min(most, Math.max(0, Math.round(units * 10)));
+        Math.min(most, Math.max(0, Math.round(units * 10 * parts) / parts));
       return [tenths(MIDDLE[0] + SCALE * x, WIDTH), tenths(MIDDLE[1] + SCALE * y, HEIGHT)];
     }
   }
@@ -200,6 +201,7 @@ function start() {
   const summary = element("summary", HTMLElement);
   const body = element("venues", HTMLElement);
   const dots = element("dots", SVGPathElement);
+  const around = element("around", SVGPathElement);
   const marked = element("marked", SVGPathElement);
   const apiUrl = element("api-url", HTMLElement);
   const explorer = /** @type {HTMLElement} */ (document.querySelector(".explorer"));
@@ -287,25 +289,25 @@ function start() {
     const last = Math.max(1, Math.ceil(reachable / PER_PAGE));
     const number = (/** @type {number} */ value) => value.toLocaleString("en-US");
     element("place", HTMLElement).textContent = `Page ${number(wish.page)} of ${number(last)}`;
+    element("pager", HTMLElement).hidden = last === 1;
     pagerLink("prev", wish.page > 1 ? { ...wish, page: Math.min(wish.page - 1, last) } : null);
     pagerLink("next", wish.page < last ? { ...wish, page: wish.page + 1 } : null);
     marked.setAttribute("d", "");
   }
 
   /**
-   * Takes over from the page that the server renders what the API does not give: all dots, the summary, files, the widget,
-   * and the cities of a state.
+   * Takes over from the page that the server renders what the API does not give: all dots, the circle, the summary, hints,
+   * files, the widget, and the cities of a state.
    * @param {Document} page
    */
   function showMap(page) {
-    const from = page.getElementById("dots");
-    dots.setAttribute("d", from?.getAttribute("d") ?? "");
+    for (const path of [dots, around]) path.setAttribute("d", page.getElementById(path.id)?.getAttribute("d") ?? "");
     const chosen = page.querySelector(".states .chosen")?.getAttribute("data-state") ?? null;
     for (const path of document.querySelectorAll(".states path")) {
       path.classList.toggle("chosen", chosen !== null && path.getAttribute("data-state") === chosen);
     }
     for (const name of ["aria-label", "viewBox"]) map.setAttribute(name, page.getElementById("map")?.getAttribute(name) ?? "");
-    for (const id of ["summary", "off-map", "downloads", "widget"]) {
+    for (const id of ["summary", "hint", "off-map", "api-order", "downloads", "widget"]) {
       const parts = [...(page.getElementById(id)?.childNodes ?? [])];
       element(id, HTMLElement).replaceChildren(...parts.map((part) => document.importNode(part, true)));
     }
@@ -403,7 +405,7 @@ function start() {
    */
   function placeOf(line) {
     const { lat, lng } = line instanceof HTMLElement ? line.dataset : { lat: undefined, lng: undefined };
-    return lat === undefined || lng === undefined ? null : project(Number(lat), Number(lng));
+    return lat === undefined || lng === undefined ? null : project(Number(lat), Number(lng), shown.near === "" ? 1 : 10);
   }
 
   /** @param {Element | null} line */
@@ -454,7 +456,7 @@ function start() {
     navigator.geolocation.getCurrentPosition(
       // To a hundred metres: the place is sent to the server and shown in the address.
       ({ coords }) => void show({ ...wished(), near: `${coords.latitude.toFixed(3)},${coords.longitude.toFixed(3)}`, radius: "" }, "push"),
-      (error) => say(`The browser does not tell the position: ${error.message || "it was refused"}.`),
+      (error) => say(`The browser does not tell the position: ${error.message || "it was refused"}. Allow it in the browser's settings, or choose a city.`),
       { maximumAge: 300_000, timeout: 20_000 },
     );
   });

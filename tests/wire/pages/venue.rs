@@ -64,6 +64,8 @@ async fn a_venue_has_a_page_with_all_that_the_origin_says_of_it() {
         let data = linked_data(text);
         assert_eq!((&data["@type"], &data["name"]), (&"SportsActivityLocation".into(), &summary["name"]));
         assert_eq!(data["address"]["addressLocality"], summary["city"]);
+        assert_eq!(data["address"]["streetAddress"], detail["address"]["street"], "and not the whole address");
+        assert!(!text.contains("<dt>@type</dt>") && !text.contains("<dt>monday</dt>"), "{text}");
         assert_eq!(reply.the("content-security-policy"), PAGE_POLICY);
         assert_eq!(reply.the("mirror-snapshot"), server.snapshot().await);
         assert!(reply.etag().starts_with('"'), "{reply:?}");
