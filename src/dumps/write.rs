@@ -188,12 +188,12 @@ pub(crate) fn size(kind: DumpKind, dataset: &Dataset, details: &Details) -> Resu
     let mut piece = Vec::new();
     for position in &positions {
         let detail = bodies.next().transpose()?.flatten();
-        form.listing(dataset, (*position, false), detail, &mut piece)?;
+        form.listing(dataset, (*position, 1), detail, &mut piece)?;
     }
     let of_listings = piece.len() as u64 * all as u64 / positions.len().max(1) as u64;
     piece.clear();
     form.begin(dataset, &mut piece);
-    form.end(&mut piece);
+    form.end(dataset, &mut piece);
     Ok(of_listings + piece.len() as u64)
 }
 

@@ -30,7 +30,7 @@ pub(super) const DUMPS: [(DumpKind, &str); 4] = [
     (DumpKind::Details, "every listing in full: address, hours, images"),
 ];
 
-const ENDPOINTS: [(&str, &str); 7] = [
+const ENDPOINTS: [(&str, &str); 8] = [
     ("/api/listings.json", "venues, 50 to a page; filters: sport, state, city, modified_since"),
     ("/api/listings/{id}.json", "one venue in full"),
     ("/api/sports.json", "the sports, with counts"),
