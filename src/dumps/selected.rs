@@ -204,6 +204,9 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::{MOST_CHANGES, NoChanges};
     use super::*;
     use crate::api::hash::ContentHash;
     use crate::api::listing::Summary;
@@ -217,6 +220,8 @@ mod tests {
     use crate::snapshot::meta::SnapshotMeta;
     use crate::snapshots::{Policy, Snapshots};
     use crate::store::{DataDir, States, Store};
+
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     struct Rig {
         snapshots: Snapshots,
@@ -260,7 +265,7 @@ mod tests {
 
         /// A download of everything that has just begun.
         async fn begun(&self) -> Selected {
-            let (mut selected, ..) = self.dumps.select(DumpKind::Ndjson, Slugs::default()).await.unwrap();
+            let (mut selected, ..) = self.dumps.select(DumpKind::Ndjson, Slugs::default(), CLIENT).await.unwrap();
             assert!(!selected.next().await.unwrap().unwrap().is_empty());
             selected
         }
@@ -296,20 +301,36 @@ mod tests {
         rig.publish("old");
         let first = rig.snapshots.current().get().unwrap().dataset.id.to_string();
         rig.publish("new");
-        let (mut selected, ..) = rig.dumps.changes(first.as_str().into()).await.unwrap();
+        let (mut selected, ..) = rig.dumps.changes(first.as_str().into(), CLIENT).await.unwrap();
         let mut all = selected.next().await.unwrap().unwrap().to_vec();
         rig.publish("newer");
         assert!(selected.next().await.unwrap().is_ok());
         rig.clock.advance(PATIENCE + Duration::from_secs(1));
         let end = selected.next().await.unwrap();
         assert!(end.is_err() && memchr::memmem::find(&all, b"\"next\"").is_none());
-        let (mut selected, ..) = rig.dumps.changes(first.into()).await.unwrap();
+        let (mut selected, ..) = rig.dumps.changes(first.into(), CLIENT).await.unwrap();
         all.clear();
         while let Some(piece) = selected.next().await {
             all.extend_from_slice(&piece.unwrap());
         }
         let lines: Vec<&[u8]> = all.split_inclusive(|byte| *byte == b'\n').collect();
         assert!(lines.len() == 300 && lines[299].starts_with(b"{\"snapshot\":\""), "{}", lines.len());
+    }
+
+    #[tokio::test]
+    async fn a_client_downloads_changes_a_few_times_at_once_and_others_as_well() {
+        let rig = Rig::new();
+        rig.publish("old");
+        let id = rig.snapshots.current().get().unwrap().dataset.id.to_string();
+        let asked = |client| rig.dumps.changes(id.as_str().into(), client);
+        let mut begun = Vec::new();
+        for _ in 0..MOST_CHANGES {
+            begun.push(asked(CLIENT).await.unwrap());
+        }
+        assert!(matches!(asked(CLIENT).await, Err(NoChanges::Many)));
+        assert!(asked(IpAddr::V4(Ipv4Addr::BROADCAST)).await.is_ok());
+        begun.pop();
+        assert!(asked(CLIENT).await.is_ok());
     }
 
     #[test]
