@@ -78,7 +78,9 @@ pub(crate) type Tagged = (Selected, Arc<Snapshot>, EntityTag);
 /// The positions that unsent parts of dumps need. Those of a snapshot with the same slugs share them: slow clients, however
 /// many, hold the positions of a listing a few times at most, once for each way to select it.
 #[derive(Default)]
-pub(super) struct Selections(Mutex<HashMap<(SnapshotId, Slugs), Weak<[u32]>>>);
+pub(super) struct Selections(Mutex<HashMap<Part, Weak<[u32]>>>);
+
+type Part = (SnapshotId, Slugs);
 
 impl Selections {
     fn of(&self, dataset: &Dataset, slugs: &Slugs) -> Result<Arc<[u32]>, Unselected> {

@@ -80,7 +80,10 @@ impl<'a> Shown<'a> {
 /// Where each venue of the snapshot that was sorted last comes in an order, by position; equal ones come at the same place.
 /// Reading and sorting all of them takes microseconds each, too much for every page.
 #[derive(Default)]
-pub(super) struct Ranks(Mutex<HashMap<Order, (String, Arc<[u32]>)>>);
+pub(super) struct Ranks(Mutex<HashMap<Order, OfSnapshot>>);
+
+/// The id of a snapshot, and its ranks.
+type OfSnapshot = (String, Arc<[u32]>);
 
 impl Ranks {
     /// Equal ones stay in the usual order.
