@@ -270,6 +270,7 @@ fn status(
         origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
         history: History::default(),
         recent: core.recent.clone(),
+        unused_bundle: core.unused_bundle.clone(),
     }
 }
 

@@ -26,9 +26,10 @@ use crate::app::reload::ConfigSource;
 use crate::app::serve;
 use crate::app::signals::{self, Handover};
 use crate::app::sockets::{PassedSockets, Sockets, expect_descriptors, files};
+use crate::bundle::signature::{SignatureError, Signer};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, Use};
-use crate::fleet::place::Place;
+use crate::fleet::place::{NO_CREDENTIALS, Place};
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 use crate::words::with_causes;
@@ -89,7 +90,7 @@ struct Serve {
     /// Import this bundle first
     ///
     /// Nothing is imported if the data directory already holds newer data, or if it already holds the bundle's snapshot
-    /// and all its details.
+    /// and all its details. If the directory holds data and the bundle cannot be used, the server starts with a warning.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
@@ -138,10 +139,10 @@ enum Command {
     /// Have a running server read its configuration again
     ///
     /// Prints the changed keys that are in effect now, and those that need a restart. If the configuration has mistakes,
-    /// nothing changes and the exit code is 1.
+    /// nothing changes and the exit code is 64.
     Reload(actions::ServerCommand),
     /// Have a running mirror or replica look for changes now
-    Refresh(actions::ServerCommand),
+    Refresh(actions::Refresh),
     /// Have a running server forget cached answers
     ///
     /// The next request for them is answered anew. Snapshots and details stay.
@@ -215,7 +216,7 @@ pub fn run() -> ExitCode {
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Status(status) => status.run(),
         Command::Reload(command) => command.reload(),
-        Command::Refresh(command) => command.refresh(),
+        Command::Refresh(refresh) => refresh.run(),
         Command::Purge(purge) => purge.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
@@ -307,11 +308,11 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
 }
 
 /// For a command that only asks a running server: mistakes in keys that it does not need are warned of, in one line.
-/// `has_address`: the command line names the server.
-fn examine_to_ask(sources: &Sources, has_address: bool) -> Examined {
+/// `has_address`: the command line names the server. `warns`: not where the server itself answers with the mistakes.
+fn examine_to_ask(sources: &Sources, has_address: bool, warns: bool) -> Examined {
     let mut examined = examine(sources);
     let mistakes = examined.excuse(&["data_dir", "admin.listen"], has_address);
-    if let [first, others @ ..] = &mistakes[..] {
+    if let ([first, others @ ..], true) = (&mistakes[..], warns) {
         let more =
             if others.is_empty() { String::new() } else { format!(" ({} more: `grandstand check`)", others.len()) };
         tell(format!("warning: the configuration has a mistake that does not matter here: {first}{more}"));
@@ -342,9 +343,9 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let handover = Handover { hangups: Some(hangups), ..Handover::default() };
     let source = ConfigSource { handover, ..source(config.clone(), log.change, arguments.sources.clone()) };
     let config = config.listening_on(sockets.public(), sockets.admin());
-    let core = Core { recent: log.recent, ..Core::open(&config)? };
+    let mut core = Core { recent: log.recent, ..Core::open(&config)? };
     if let Some(path) = &arguments.bundle {
-        bundle::before_serving(&config, &core, path)?;
+        core.unused_bundle = bundle::before_serving(&config, &core, path)?;
     }
     match serve(&config, sockets, core, Some(source))? {}
 }
@@ -366,8 +367,32 @@ fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
     })
 }
 
+/// What a server finds out only when it publishes or follows: the key, and the credentials.
+fn check_publisher(examined: &mut Examined) {
+    let Config { replica, publish, .. } = examined.config.clone();
+    if let (Some(_), Some(key)) = (&publish.url, &publish.sign_key) {
+        match Signer::needs_password(key) {
+            // It was reported already.
+            Err(SignatureError::Io { .. }) => {}
+            Err(error) => examined.fail("publish.sign_key", &error),
+            Ok(true) if publish.sign_password_file.is_none() => {
+                examined.fail("publish.sign_key", &"needs a password: set publish.sign_password_file");
+            }
+            Ok(_) => {}
+        }
+    }
+    let places = [("publish.url", publish.url, publish.options), ("replica.url", replica.url, replica.options)];
+    for (key, url, options) in places {
+        if url.is_some_and(|url| Place::lacks_credentials(&url, &options)) {
+            examined.warnings.push(Finding::about(key, &NO_CREDENTIALS));
+        }
+    }
+}
+
 fn check(sources: &Sources) -> Result<ExitCode, Failure> {
-    let Loaded { config, warnings } = load_to_serve(sources)?;
+    let mut examined = examine_to_serve(sources);
+    check_publisher(&mut examined);
+    let Loaded { config, warnings } = examined.finish().map_err(Failure::Config)?;
     for warning in warnings {
         tell(format!("warning: {warning}"));
     }

@@ -137,7 +137,11 @@ pub struct RolledBack {
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotsError {
     /// No such snapshot is kept.
-    #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones", current_text(current.as_deref()))]
+    #[error(
+        "no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones{}",
+        current_text(current.as_deref()),
+        if SnapshotId::parse(id).is_some() { "" } else { "; the complete id is needed here" }
+    )]
     Unknown {
         /// The requested id.
         id: String,

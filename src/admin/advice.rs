@@ -53,7 +53,7 @@ impl RecentNote {
             at: note.at.rfc3339(),
             count: note.count,
             text: sentence(&note.text),
-            todo: about_module(note.module).to_owned(),
+            todo: about(&note.text, note.module).to_owned(),
         }
     }
 }
@@ -97,6 +97,7 @@ impl Situation<'_> {
                     "Import a bundle, for example with `grandstand bundle import FILE`. If this should be a mirror or a \
                      shield, set origin.url and restart.",
                 ),
+                (Use::Replica, _) if is_of_key(&text) => (text, TRUST),
                 (Use::Replica, _) => (
                     text,
                     "Wait while the first bundle is downloaded. If nothing comes, check replica.url, its credentials, and \
@@ -117,6 +118,7 @@ impl Situation<'_> {
             ),
             Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
                 (Use::Offline, _) => (text, "Import a newer bundle, for example with `grandstand bundle import FILE`."),
+                (Use::Replica, _) if is_of_key(&text) => (text, TRUST),
                 (Use::Replica, _) if self.facts.rollback.is_none() => (
                     text,
                     "Check that this machine can read the object store (replica.url), and that the publisher runs and is healthy. \
@@ -160,6 +162,14 @@ impl Situation<'_> {
                 text,
                 "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a \
                  client of yours, give it a limit of its own (rate_limit.override). Otherwise, do nothing.",
+            ),
+            Trouble::UnusedBundle => {
+                (text, "Bring the bundle again with its .minisig, or remove --bundle from the command, and restart.")
+            }
+            Trouble::Rival => (
+                text,
+                "Stop one of the two publishers, or give each a prefix of its own (publish.url): clients of the replicas \
+                 get the data of whichever wrote last.",
             ),
             Trouble::OldCopies => {
                 (text, "Set `origin.cache_ttl` to the time for which the cache keeps its copies, or shorten that time.")
@@ -228,7 +238,26 @@ pub(super) fn advice(usage: Use, facts: &StatusFacts, reasons: &[Reason], findin
         let todo = "Check Redis and rate_limit.store. The server keeps trying, and shares the limit again by itself.";
         attention(what, todo, None);
     }
+    if let Some(why) = facts.publish.as_ref().and_then(|publish| publish.why.as_ref()) {
+        let todo = "Check what it names. The server keeps trying; its own clients notice nothing, those of the replicas \
+                    get older data.";
+        attention(sentence(why), todo, None);
+    }
     advice
+}
+
+/// What helps if a signature is not accepted.
+const TRUST: &str = "If it is your publisher's, put its public key (the second line of its .pub file) into \
+                     bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
+
+/// Whether a text says that a signature is not accepted.
+fn is_of_key(text: &str) -> bool {
+    text.contains("which is not trusted")
+}
+
+/// What to do about a warning or an error of the log, by what it says or by the module that logged it.
+fn about(text: &str, module: &str) -> &'static str {
+    if is_of_key(text) { TRUST } else { about_module(module) }
 }
 
 /// What to do about a warning or an error of the log, by the module that logged it.

@@ -45,6 +45,10 @@ pub(crate) enum Trouble {
     UntrustedProxy,
     /// The limit refuses one address again and again.
     Refused,
+    /// The bundle of `serve --bundle` cannot be used.
+    UnusedBundle,
+    /// Another program writes the head that this server writes.
+    Rival,
 }
 
 /// One reason for which this is not healthy, or should be mended although it is.
@@ -89,13 +93,23 @@ pub(super) fn reasons(facts: &StatusFacts, not_ready: Option<String>) -> Vec<Rea
 /// So many answers in a row that may not be stored are no accident.
 const MANY_UNSTORED: u64 = 3;
 
+/// What findings come from.
+pub(super) struct Found<'a> {
+    pub origin: &'a Picture,
+    pub proxy: Option<UntrustedProxy>,
+    pub busy: Option<BusyAddress>,
+    /// Why the bundle of `serve --bundle` cannot be used.
+    pub unused_bundle: Option<&'a str>,
+    /// What another publisher wrote, as a sentence.
+    pub rival: Option<String>,
+}
+
 /// What should be mended although this is healthy.
-pub(super) fn findings(
-    usage: Use,
-    origin: &Picture,
-    (proxy, busy): (Option<UntrustedProxy>, Option<BusyAddress>),
-) -> Vec<Reason> {
+pub(super) fn findings(usage: Use, found: Found<'_>) -> Vec<Reason> {
+    let Found { origin, proxy, busy, unused_bundle, rival } = found;
     let mut findings = Vec::new();
+    findings.extend(unused_bundle.map(|why| Reason::new(Trouble::UnusedBundle, unused(why))));
+    findings.extend(rival.map(|text| Reason::new(Trouble::Rival, text)));
     match &origin.details {
         Some(DetailTrouble { all: true, error, failing, .. }) => {
             let failed = counted(*failing as u64, "request");
@@ -134,6 +148,11 @@ pub(super) fn findings(
     findings
 }
 
+/// What is said of a bundle of `serve --bundle` that cannot be used.
+pub(crate) fn unused(why: &str) -> String {
+    format!("the bundle of --bundle cannot be used, so clients get the data that is here: {why}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,8 +178,8 @@ mod tests {
             (Use::Shield, unstored(1000), &["the last 1000 answers", "`Cache-Control: private`"]),
             (Use::Mirror, unstored(1000), none),
         ] {
-            let texts: Vec<String> =
-                findings(usage, &origin, (None, None)).into_iter().map(|finding| finding.text).collect();
+            let found = Found { origin: &origin, proxy: None, busy: None, unused_bundle: None, rival: None };
+            let texts: Vec<String> = findings(usage, found).into_iter().map(|finding| finding.text).collect();
             assert_eq!(texts.is_empty(), want.is_empty(), "{texts:?}");
             assert!(want.iter().all(|part| texts[0].contains(part)), "{texts:?}");
         }

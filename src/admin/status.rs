@@ -15,6 +15,7 @@ use crate::fleet::replica::status::ReplicaStatus;
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
+use crate::semantics::client_address::ClientIpConfig;
 use crate::serve::tls::certificate::Current;
 use crate::shared_limit::SharedLimit;
 use crate::snapshot::pointer::SnapshotPointer;
@@ -33,7 +34,7 @@ use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
 };
-use super::health::{self, NOTHING_TO_SERVE, Reason};
+use super::health::{self, Found, NOTHING_TO_SERVE, Reason};
 use super::process::Process;
 use super::reload::Reloads;
 
@@ -98,6 +99,8 @@ pub(crate) struct Status {
     pub publish: Option<PublishStatus>,
     /// The object store that a replica follows; `None` in other uses.
     pub replica: Option<ReplicaStatus>,
+    /// Why the bundle of `serve --bundle` was not imported, although it may be newer; `None`: it was, or is not.
+    pub unused_bundle: Option<String>,
 }
 
 impl TlsStatus {
@@ -145,11 +148,22 @@ impl Status {
     pub(crate) fn facts(&self) -> StatusFacts {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let facts = self.measured(&picture);
-        let refused = self.limiter.refused.found(self.clock.now_mono());
+        let now = self.clock.now_mono();
+        // A reload may have made it trusted.
+        let trusted_proxies = self.settings.load().client_ip.trusted_proxies.clone();
+        let client_ip = ClientIpConfig { trusted_proxies, ..ClientIpConfig::default() };
+        let (proxy, busy) = self.limiter.refused.found(now);
+        let found = Found {
+            origin: &picture,
+            proxy: proxy.filter(|proxy| !client_ip.trusts(proxy.peer)),
+            busy: busy.filter(|busy| !client_ip.trusts(busy.client)),
+            unused_bundle: self.unused_bundle.as_deref(),
+            rival: self.publish.as_ref().and_then(|publish| publish.lock().rival(now)),
+        };
         // Of the snapshot that the facts are of: another one may have come meanwhile.
         let is_ready = self.usage == Use::Shield || facts.snapshot.is_some();
         let reasons = health::reasons(&facts, (!is_ready).then(|| self.not_ready(&picture)));
-        let findings = health::findings(self.usage, &picture, refused);
+        let findings = health::findings(self.usage, found);
         let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
         let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
         StatusFacts {
@@ -293,6 +307,7 @@ impl Status {
         let stuck = stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing);
         // Without a pass, the state is that of the last refresh, however long ago.
         let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
+        let fails = fails || picture.disk.is_some();
         if stuck || (fails && (left > 0 || missing > 0)) {
             return None;
         }

@@ -85,6 +85,8 @@ pub struct Core {
     pub(crate) replica: ReplicaStatus,
     /// The last warnings and errors.
     pub(crate) recent: Recent,
+    /// Why the bundle of `serve --bundle` was not imported; `None`: there is nothing to say.
+    pub(crate) unused_bundle: Option<String>,
     /// The configuration in effect.
     pub(crate) settings: Settings,
 }
@@ -133,6 +135,7 @@ impl Core {
             follower: None,
             replica: ReplicaStatus::default(),
             recent: Recent::default(),
+            unused_bundle: None,
             settings,
         };
         if config.usage() == Use::Shield {

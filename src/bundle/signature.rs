@@ -58,14 +58,21 @@ pub enum SignatureError {
     )]
     Legacy,
     /// No trusted key signed it.
-    #[error("signed with the key {found}, which is not trusted; trusted keys: {}", trusted.join(", "))]
+    #[error(
+        "signed with the key {found}, which is not trusted; trusted keys: {}. To trust it, add its public key to \
+         bundle.trusted_keys; a running server takes that at its restart",
+        trusted.join(", ")
+    )]
     Untrusted {
         found: KeyId,
         /// The ids of the trusted keys.
         trusted: Vec<String>,
     },
     /// The file, the signature or its comment was altered.
-    #[error("the signature by the key {0} does not match: the bundle or the signature was altered")]
+    #[error(
+        "the signature by the key {0} does not match: the bundle or the signature was altered; copy both again, and if this \
+         stays, do not use them"
+    )]
     Wrong(KeyId),
     /// Signing failed.
     #[error("signing failed: {0}")]
@@ -277,26 +284,41 @@ impl Signer {
     /// # Errors
     /// When the key cannot be read, or the password is wrong.
     pub(crate) fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
+        let not_a_key = || SignatureError::NotASecretKey(path.to_owned());
+        let (key, is_encrypted) = Self::read(path)?;
+        if is_encrypted {
+            return key.into_secret_key(Some(password()?)).map(Self).map_err(|error| match error.kind() {
+                minisign::ErrorKind::Verify => SignatureError::WrongPassword(path.to_owned()),
+                _ => not_a_key(),
+            });
+        }
+        let key = key.clone().into_unencrypted_secret_key().ok().or_else(|| without_checksum(&key.into_string()));
+        key.map(Self).ok_or_else(not_a_key)
+    }
+
+    /// Whether the key of a file needs a password.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no secret key.
+    pub(crate) fn needs_password(path: &Path) -> Result<bool, SignatureError> {
+        match Self::read(path)? {
+            (_, true) => Ok(true),
+            (_, false) => Self::open(path, || Ok(String::new())).map(|_| false),
+        }
+    }
+
+    /// A secret key file, and whether the key is encrypted.
+    fn read(path: &Path) -> Result<(SecretKeyBox, bool), SignatureError> {
         const LONGEST: u64 = 4096;
         let mut text = String::new();
         let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
         read.map_err(|source| SignatureError::Io { path: path.to_owned(), source })?;
-        let not_a_key = || SignatureError::NotASecretKey(path.to_owned());
-        let key = text.lines().nth(1).ok_or_else(not_a_key)?;
-        let (encrypted, plain) = (key.starts_with(ENCRYPTED), key.starts_with(PLAIN));
-        let key = SecretKeyBox::from(text);
-        match (encrypted, plain) {
-            (_, true) => {
-                let key =
-                    key.clone().into_unencrypted_secret_key().ok().or_else(|| without_checksum(&key.into_string()));
-                key.map(Self).ok_or_else(not_a_key)
-            }
-            (true, _) => key.into_secret_key(Some(password()?)).map(Self).map_err(|error| match error.kind() {
-                minisign::ErrorKind::Verify => SignatureError::WrongPassword(path.to_owned()),
-                _ => not_a_key(),
-            }),
-            _ => Err(not_a_key()),
+        let key = text.lines().nth(1).unwrap_or_default();
+        let is_encrypted = key.starts_with(ENCRYPTED);
+        if !is_encrypted && !key.starts_with(PLAIN) {
+            return Err(SignatureError::NotASecretKey(path.to_owned()));
         }
+        Ok((SecretKeyBox::from(text), is_encrypted))
     }
 
     pub(crate) fn key(&self) -> KeyId {
@@ -375,7 +397,11 @@ pub(crate) enum TrustError {
         most: u64,
     },
     /// The required signature is missing.
-    #[error("{} is not signed, but bundle.trusted_keys requires a signature beside it (.minisig)", .0.display())]
+    #[error(
+        "{} is not signed, but bundle.trusted_keys requires a signature beside it (.minisig); what comes from standard input \
+         has none: save it to a file, beside its .minisig",
+        .0.display()
+    )]
     Unsigned(PathBuf),
     /// The signature is not accepted.
     #[error(transparent)]

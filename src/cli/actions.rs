@@ -15,10 +15,10 @@ use crate::admin::facts::ReloadFacts;
 use crate::words::counted;
 
 use super::status::{Chosen, Named};
-use super::terminal::say;
+use super::terminal::{say, tell};
 use super::{Failure, plain};
 
-/// Arguments of `grandstand reload` and `grandstand refresh`.
+/// Arguments of `grandstand reload`, and of the other actions.
 #[derive(Debug, Args)]
 pub(super) struct ServerCommand {
     #[command(flatten)]
@@ -51,9 +51,36 @@ struct Purged {
     all: bool,
 }
 
+/// Arguments of `grandstand refresh`.
+#[derive(Debug, Args)]
+pub(super) struct Refresh {
+    /// On a replica, forget the number of the last head: the next head is taken, whatever its number
+    ///
+    /// For a publisher that began its numbers again.
+    #[arg(long)]
+    forget_sequence: bool,
+    #[command(flatten)]
+    command: ServerCommand,
+}
+
+impl Refresh {
+    /// Has the server ask its origin, or its publisher, for changes.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let path = if self.forget_sequence { "/refresh?forget=sequence" } else { "/refresh" };
+        self.command.perform(Method::POST, path, |_| {
+            "the server refreshes now; `grandstand status` shows what it finds".to_owned()
+        })
+    }
+}
+
 impl ServerCommand {
     /// Has the server read its configuration again.
     pub(super) fn reload(&self) -> Result<ExitCode, Failure> {
+        if self.server.sets_more_than_an_address() {
+            tell(
+                "warning: --set does not reach the server, which reads its own file, environment and command line again",
+            );
+        }
         self.perform(Method::POST, "/reload", |answer| {
             let ReloadFacts { applied, needs_restart, .. } = ReloadFacts::deserialize(answer).unwrap_or_default();
             let lines = [("reloaded", applied), ("needs a restart", needs_restart)].into_iter();
@@ -63,15 +90,8 @@ impl ServerCommand {
         })
     }
 
-    /// Has the server ask its origin, or its publisher, for changes.
-    pub(super) fn refresh(&self) -> Result<ExitCode, Failure> {
-        self.perform(Method::POST, "/refresh", |_| {
-            "the server refreshes now; `grandstand status` shows what it finds".to_owned()
-        })
-    }
-
     fn perform(&self, method: Method, path: &str, told: impl Fn(&Value) -> String) -> Result<ExitCode, Failure> {
-        let chosen = Chosen::find(&self.server)?;
+        let chosen = Chosen::find(&self.server, path != "/reload")?;
         chosen.expect(&chosen.server.look()?.facts)?;
         let answer = chosen.server.json(method, path)?;
         let text = if self.json { answer.to_string() } else { told(&answer) };

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::terminal::{bytes_bar, facts, say, tell};
 use super::{Failure, Sources, load, plain};
 use crate::app::trusted_keys;
-use crate::bundle::signature::{self as trust, Opened, TrustError, TrustedKeys, Voucher};
+use crate::bundle::signature::{self as trust, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
 use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
@@ -130,6 +130,9 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
     match error {
         // These errors name the file themselves.
         TrustError::Io { .. } | TrustError::Unsigned(_) | TrustError::TooLarge { .. } => error.into(),
+        TrustError::Signature(SignatureError::NotASignature(_) | SignatureError::Legacy) => {
+            InFile { path: trust::path_of(path), source: error }.into()
+        }
         source => InFile { path: path.to_owned(), source }.into(),
     }
 }

@@ -44,6 +44,9 @@ const TURN: Duration = Duration::from_secs(1800);
 /// The HTTP status of an unhealthy server's whole status.
 const UNHEALTHY: u16 = 503;
 
+/// The HTTP status of a reload whose configuration has mistakes.
+const MISTAKES: u16 = 422;
+
 /// Who holds the data directory.
 pub(super) enum Holder {
     /// This process, while the first value lives.
@@ -88,6 +91,9 @@ enum ServerError {
         if *is_sent { "refuses the admin token of this command" } else { "does this only with its admin token" }
     )]
     Token { admin: String, is_sent: bool },
+    /// Its configuration has mistakes.
+    #[error("{0}")]
+    Mistakes(String),
     #[error("{why}")]
     Busy { why: String, again: Duration },
     #[error("the download ended after {done} of {of} bytes; try again")]
@@ -180,7 +186,10 @@ impl Server {
         let asked = asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {} s", patience.as_secs())));
         let (status, body) = asked.map_err(|reason| ServerError::NoAnswer { url: url.clone(), reason })?;
         if status >= 400 && status != UNHEALTHY {
-            return Err(self.refusal(&url, status, &body).into());
+            return Err(match self.refusal(&url, status, &body) {
+                mistakes @ ServerError::Mistakes(_) => Failure::usage(mistakes),
+                refusal => refusal.into(),
+            });
         }
         Ok((status != UNHEALTHY, body))
     }
@@ -266,6 +275,7 @@ impl Server {
             Some(detail) if detail == Refusal::Token.as_str() => {
                 ServerError::Token { admin: self.admin.clone(), is_sent: self.token.is_some() }
             }
+            Some(detail) if url.ends_with("/reload") && status == MISTAKES => ServerError::Mistakes(detail.to_owned()),
             Some(detail) => ServerError::Refused(detail.to_owned()),
             None => ServerError::Refused(format!("{url} answered {status}: {body}")),
         }

@@ -51,6 +51,22 @@ pub(super) struct Status {
     /// Repeat until Ctrl-C: one screen on a terminal without --json, else a line for each change
     #[arg(long)]
     watch: bool,
+    /// Only ask whether the server can answer clients: exit code 0 also if its data is old
+    ///
+    /// For health checks of containers: whoever gets old data is served better than by a restart.
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    ready: bool,
+}
+
+impl Named {
+    /// Whether `--set` has keys that do not say which server it is.
+    pub(super) fn sets_more_than_an_address(&self) -> bool {
+        let says_which = |set: &String| {
+            let key = set.split('=').next().unwrap_or_default().trim();
+            key == "data_dir" || key.starts_with("admin")
+        };
+        !self.sources.sets.iter().all(says_which)
+    }
 }
 
 /// Why no server is shown.
@@ -79,8 +95,9 @@ pub(super) struct Chosen {
 
 impl Chosen {
     /// An address wins. Without one, the data directory names its server, else it is the one at `admin.listen`.
-    pub(super) fn find(Named { sources, admin: address }: &Named) -> Result<Self, Failure> {
-        let examined = examine_to_ask(sources, address.is_some());
+    /// `warns`: as in [`examine_to_ask`].
+    pub(super) fn find(Named { sources, admin: address }: &Named, warns: bool) -> Result<Self, Failure> {
+        let examined = examine_to_ask(sources, address.is_some(), warns);
         let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
         let config = &examined.finish().map_err(Failure::Config)?.config;
         let path = &config.data_dir;
@@ -113,8 +130,12 @@ impl Chosen {
 impl Status {
     /// Prints the status; fails if no server answers, or it is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let chosen = Chosen::find(&self.server)?;
-        let is_healthy = if self.watch {
+        let chosen = Chosen::find(&self.server, true)?;
+        let is_healthy = if self.ready {
+            let (is_ready, text) = chosen.server.ask(Method::GET, "/readyz")?;
+            say(plain(text.trim_end()))?;
+            is_ready
+        } else if self.watch {
             let first = chosen.server.look()?;
             chosen.expect(&first.facts)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -264,7 +285,7 @@ fn painted(facts: &StatusFacts) -> String {
         let is_fact = line.starts_with("  ");
         let is_wrong = ["held", "disk", "publish", "limit", "finding", "last error"]
             .iter()
-            .any(|name| line.trim_start().starts_with(name));
+            .any(|name| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
         text.push_str(&match (is_fact, is_wrong) {
             (false, _) => paint.verdict(is_healthy, &line),
             (true, true) => paint.warning(&line),
@@ -309,6 +330,15 @@ fn origin(state: &str) -> String {
     words.to_owned()
 }
 
+fn behind_for(behind: u64) -> String {
+    format!("behind for {}", seconds(behind))
+}
+
+/// An object store with the number of its head.
+fn at_head(url: Option<String>, sequence: Option<u64>, behind: &str) -> String {
+    format!("{} (head {}, {behind})", or_dash(url), or_dash(sequence))
+}
+
 /// The status on one screen.
 fn screen(facts: &StatusFacts) -> String {
     let mut lines = Vec::new();
@@ -346,16 +376,25 @@ fn screen(facts: &StatusFacts) -> String {
     let replicates = facts.usage == "replica";
     if replicates {
         let replica = facts.replica.clone().unwrap_or_default();
-        let behind = match replica.behind_seconds {
-            None => "not followed yet".to_owned(),
-            Some(0) => "nothing is missing".to_owned(),
-            Some(behind) => format!("behind for {}", seconds(behind)),
+        let behind = match (replica.behind_seconds, replica.why) {
+            (None, None) => "not followed yet".to_owned(),
+            (None, Some(why)) => format!("not followed yet: {why}"),
+            (Some(0), None) => "nothing is missing".to_owned(),
+            (Some(0), Some(why)) => why,
+            (Some(behind), why) => behind_for(behind) + &why.map_or_else(String::new, |why| format!(": {why}")),
         };
-        let why = replica.why.map_or_else(String::new, |why| format!(": {why}"));
-        let (store, head) = (or_dash(replica.url), or_dash(replica.sequence));
-        line("follows", format!("{store} (head {head}, {behind}{why})"));
+        line("follows", at_head(replica.url, replica.sequence, &behind));
     } else {
-        line("origin", origin(&facts.origin.state));
+        let refreshes = mirrors && facts.origin.refreshed_at.is_some() && facts.origin.next_refresh_seconds == Some(0);
+        line("origin", origin(&facts.origin.state) + if refreshes { ", refreshing now" } else { "" });
+    }
+    let publish = facts.publish.clone().unwrap_or_default();
+    if publish.url.is_some() {
+        let behind = match publish.behind_seconds {
+            0 => "nothing is missing".to_owned(),
+            behind => behind_for(behind),
+        };
+        line("publishes", at_head(publish.url, publish.sequence, &behind));
     }
     if let Some(budget) = &facts.origin.budget {
         let free = match budget.limit {
@@ -385,7 +424,6 @@ fn screen(facts: &StatusFacts) -> String {
         }
     }
     let alone = facts.rate_limit.why.as_ref();
-    let publish = facts.publish.clone().unwrap_or_default();
     for (name, wrong) in [
         ("limit", alone.map(|why| format!("not shared, each machine counts clients by itself: {why}"))),
         ("https", tls.problem),
@@ -475,6 +513,26 @@ mod tests {
         let text = shown(&status);
         assert!(text.contains("follows    - (head -, behind for 15 min: no head)\n"), "{text}");
         assert!(!["parity", "origin", "budget"].iter().any(|word| text.contains(word)), "{text}");
+        status["replica"] = json!({ "sequence": 7, "behind_seconds": 0, "why": "the newest head is old" });
+        assert!(shown(&status).contains("follows    - (head 7, the newest head is old)\n"), "{}", shown(&status));
+    }
+
+    #[test]
+    fn a_publisher_tells_how_its_store_stands() {
+        let mut status = json!({ "state": "healthy", "use": "mirror",
+                                 "publish": { "url": "s3://venues/fleet", "sequence": 7, "behind_seconds": 0 } });
+        assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, nothing is missing)\n"));
+        status["publish"]["behind_seconds"] = 900.into();
+        assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, behind for 15 min)\n"));
+    }
+
+    #[test]
+    fn a_refresh_that_runs_is_told() {
+        let origin = json!({ "state": "changed", "refreshed_at": "2026-01-01T00:00:00Z", "next_refresh_seconds": 0 });
+        let mut status = json!({ "state": "healthy", "use": "mirror", "origin": origin });
+        assert!(shown(&status).contains("origin     answers, changes at the last refresh, refreshing now\n"));
+        status["origin"]["next_refresh_seconds"] = 7.into();
+        assert!(!shown(&status).contains("refreshing"));
     }
 
     #[test]

@@ -35,7 +35,9 @@ pub enum HeadError {
     #[error("the head has format {0}, which this version does not know; update this program")]
     Format(u64),
     /// The required signature is missing.
-    #[error("the head is not signed, but bundle.trusted_keys requires a signature")]
+    #[error(
+        "the head is not signed, but bundle.trusted_keys requires a signature (on a publisher, publish.sign_key does)"
+    )]
     Unsigned,
     /// The signature is not accepted.
     #[error("the head: {0}")]
@@ -57,6 +59,11 @@ pub enum HeadError {
 pub(crate) fn is_ahead(sequence: u64, clock: WallTime) -> bool {
     const DAY_MS: u64 = 86_400_000;
     sequence > u64::try_from(clock.as_millis()).unwrap_or(0).saturating_add(DAY_MS)
+}
+
+/// A message about a number, without the clock in it: the same reason has the same text.
+pub(crate) fn timeless(text: &str) -> &str {
+    text.split_once(" ahead of this machine's clock").map_or(text, |(before, _)| before)
 }
 
 /// The length and the hash of a file.

@@ -46,7 +46,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The pause after a failure, doubled after each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The pause after a key could not be opened: a try costs seconds of work and a GiB of memory.
+/// The pause after a wrong password: a try costs seconds of work and a GiB of memory.
 const KEY_PAUSE: Duration = Duration::from_secs(600);
 /// A plan has fewer steps than this: two publishers that write at once must not keep each other busy.
 const MOST_STEPS: u32 = 4;
@@ -165,13 +165,7 @@ impl Publisher {
             };
             if let Err(error) = done {
                 let growing = doubled(FIRST_PAUSE, failures, LONGEST_PAUSE);
-                let pause = match error {
-                    _ if error.is_of_key() => KEY_PAUSE,
-                    // To look whether it was released costs nothing.
-                    PublishError::Ahead { .. } => FIRST_PAUSE,
-                    _ => growing,
-                };
-                let pause = self.jitter.jittered(pause);
+                let pause = self.jitter.jittered(if error.is_costly() { KEY_PAUSE } else { growing });
                 failures = failures.saturating_add(1);
                 self.fail(&error, pause);
                 sleep(pause).await;

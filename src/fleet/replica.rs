@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use url::Url;
 
-use super::head::{self, Head};
+use super::head::{self, Head, timeless};
 use super::keys::Key;
 use super::place::{Place, PlaceError, UpdateVersion};
 use crate::bundle::signature::TrustedKeys;
@@ -136,7 +136,10 @@ impl Follower {
                 Err(error) => {
                     failures = if error.backs_off() { failures.saturating_add(1) } else { 0 };
                     let why = Excerpt(&error).to_string();
-                    if said.as_ref().is_none_or(|(last, at)| *last != why || now.since(*at) >= REPEATED) {
+                    if said
+                        .as_ref()
+                        .is_none_or(|(last, at)| timeless(last) != timeless(&why) || now.since(*at) >= REPEATED)
+                    {
                         let has_data = self.snapshots.newest().load().is_some();
                         let clients =
                             if has_data { "clients still get the data that is here" } else { "there is no data yet" };

@@ -83,6 +83,9 @@ impl From<SnapshotsError> for MirrorError {
     }
 }
 
+/// The module that a failure of the disk is logged for: what to do about it is said by module.
+const STORE: &str = "grandstand::store";
+
 impl MirrorError {
     const fn state(&self) -> OriginState {
         match self {
@@ -97,9 +100,12 @@ impl MirrorError {
         matches!(self, Self::Copy(CopyError::Ask(error)) if error.wants_no_pause())
     }
 
-    /// Whether the store is damaged: no fault of the origin.
-    const fn is_damage(&self) -> bool {
-        matches!(self, Self::Store(StoreError::Damaged(_)) | Self::Copy(CopyError::Store(StoreError::Damaged(_))))
+    /// The failure of the data directory, which is no fault of the origin; `None`: it is another failure.
+    const fn of_store(&self) -> Option<&StoreError> {
+        match self {
+            Self::Store(error) | Self::Copy(CopyError::Store(error)) => Some(error),
+            _ => None,
+        }
     }
 }
 
@@ -323,9 +329,11 @@ impl Mirror {
             self.schedule.hurry();
             self.work.hurry();
         }
-        if error.is_damage() {
-            // The keeper heals the store and sets `last_error`: this is no fault of the origin.
-            tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");
+        if let Some(error) = error.of_store() {
+            // Of a damaged store, the keeper heals the store and sets `last_error`.
+            let what = if matches!(error, StoreError::Damaged(_)) { "is damaged" } else { "fails" };
+            tracing::warn!(target: STORE, error = %Excerpt(error), failures, "the store {what}; trying again");
+            self.status.update(|picture| picture.disk = Some(error.to_string()));
         } else {
             let clients = if self.newest().is_some() {
                 "clients still get the current snapshot"
@@ -338,9 +346,6 @@ impl Mirror {
         }
         if let MirrorError::Copy(CopyError::Ask(error)) = &error {
             self.copies.client.name_url(error);
-        }
-        if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
-            self.status.update(|picture| picture.disk = Some(error.to_string()));
         }
     }
 
@@ -369,13 +374,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_in_the_store_is_told_from_a_disk_that_takes_no_writes() {
-        let damage = || StoreError::Damaged("wrong checksum of page 46".to_owned());
+    fn a_failure_of_the_store_is_no_fault_of_the_origin() {
         let full = || StoreError::ReadOnly { path: "grandstand.redb".into() };
-        assert!(MirrorError::Store(damage()).is_damage());
-        assert!(MirrorError::Copy(CopyError::Store(damage())).is_damage());
-        assert!(!MirrorError::Store(full()).is_damage());
-        assert!(!MirrorError::Copy(CopyError::Store(full())).is_damage());
-        assert!(!MirrorError::Moved.is_damage());
+        assert!(MirrorError::Store(full()).of_store().is_some());
+        assert!(MirrorError::Copy(CopyError::Store(full())).of_store().is_some());
+        assert!(MirrorError::Moved.of_store().is_none());
     }
 }

@@ -124,6 +124,8 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// The judgement on recent failures.
     pub health: Health,
+    /// Since when it fails, also between two tries; `None`: it answers.
+    pub failing_since: Option<Instant>,
     /// Whether it has given an answer since the start.
     pub has_answered: bool,
     /// Requests sent since the start, by class.
@@ -163,6 +165,13 @@ impl Picture {
     pub const fn is_failing(&self) -> bool {
         matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense) || self.health.failures() > 0
     }
+
+    /// Notes since when it fails. One failure alone says little.
+    fn note_failing(&mut self) {
+        let fails = matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense);
+        self.failing_since =
+            (fails || self.health.failures() > 1).then(|| self.failing_since.unwrap_or_else(Instant::now));
+    }
 }
 
 /// Shared and cheap to clone.
@@ -182,7 +191,10 @@ impl OriginStatus {
 
     /// Changes a part of it.
     pub fn update<T>(&self, change: impl FnOnce(&mut Picture) -> T) -> T {
-        change(&mut self.0.lock())
+        let mut picture = self.0.lock();
+        let changed = change(&mut picture);
+        picture.note_failing();
+        changed
     }
 
     /// A request is on the wire.
@@ -209,6 +221,7 @@ impl OriginStatus {
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }
+        picture.note_failing();
     }
 
     /// A request failed; returns what that says about the origin. `paused`: as in [`Health::failed`].
@@ -220,6 +233,7 @@ impl OriginStatus {
         if verdict.counts && picture.health.failures() > 1 && picture.state != OriginState::Crawling {
             picture.state = OriginState::CouldNotBeAsked;
         }
+        picture.note_failing();
         verdict
     }
 
@@ -314,6 +328,29 @@ mod tests {
         ] {
             assert_eq!(eta_seconds(left, per_minute, per_second), eta, "{left} {per_minute:?} {per_second:?}");
         }
+    }
+
+    #[test]
+    fn an_origin_fails_from_its_second_failure_until_it_is_known_to_answer() {
+        let (status, now) = (OriginStatus::default(), WallTime::from_seconds(1));
+        let since = || status.picture().failing_since;
+        let fail = |path: &str| {
+            let error = AskError::Connection { path: path.to_owned(), reason: "x".into(), reached: false };
+            status.failed(&error, Witness::mirror(Class::Crawl), false, now);
+        };
+        status.update(|picture| picture.state = OriginState::Unchanged);
+        fail("/a");
+        assert_eq!(since(), None, "one says little");
+        fail("/b");
+        let began = since().unwrap();
+        // Another answer, which the mirror does not use, ends no failure of the mirror.
+        status.succeeded();
+        fail("/c");
+        assert_eq!(since(), Some(began));
+        status.update(|picture| picture.state = OriginState::Unchanged);
+        assert_eq!(since(), None);
+        status.update(|picture| picture.state = OriginState::Nonsense);
+        assert!(since().is_some());
     }
 
     #[test]

@@ -69,6 +69,19 @@ async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
     server.refresh().await;
     let store = server.store_file().display().to_string();
     unhealthy_because(&server, &["no space left", &store, "bytes"]).await;
+    // It is no fault of the origin.
+    wait_until("the log says what to do", || async {
+        let status = server.admin(Method::GET, "/status").await.json();
+        let is_told = |note: &serde_json::Value| {
+            note["text"].as_str().is_some_and(|text| text.starts_with("The store fails; trying again"))
+                && note["todo"].as_str().is_some_and(|todo| todo.starts_with("Check the disk."))
+        };
+        let state = status["origin"]["state"].as_str().unwrap();
+        assert!(["unchanged", "changed"].contains(&state), "{state}");
+        assert!(!status["advice"].to_string().contains("Check that the origin works"), "{status:#}");
+        status["recent"].as_array().unwrap().iter().any(is_told)
+    })
+    .await;
     assert_eq!(server.ok(LIST).await.the("mirror-snapshot"), old);
     for id in ids.iter().take(20) {
         server.ok(&format!("/api/listings/{id}.json")).await;

@@ -412,8 +412,13 @@ async fn status_of_an_unhealthy_server_fails_and_says_why_in_its_first_line() {
     let (code, said) = run(&server.setup.arguments(&["status", "--json"], &server.data_dir())).await;
     assert_eq!(code, 1, "{said}");
     assert!(serde_json::from_str::<serde_json::Value>(&said).is_ok(), "{said}");
+    // It answers clients all the same.
+    let asked = run(&server.setup.arguments(&["status", "--ready"], &server.data_dir())).await;
+    assert_eq!(asked, (0, "ready\n".to_owned()));
     // Without data it cannot be healthy.
     let empty = Setup::offline().start().await;
+    let (code, said) = run(&words(&["status", "--ready", "--admin", &empty.admin.to_string()])).await;
+    assert!(code == 1 && said.starts_with("no snapshot has been imported yet, "), "{code} {said}");
     let (code, said) = run(&words(&["status", "--admin", &empty.admin.to_string()])).await;
     assert!(code == 1 && said.starts_with("unhealthy: no snapshot has been imported yet, "), "{code} {said}");
 }

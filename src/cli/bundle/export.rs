@@ -201,7 +201,7 @@ fn make(
     }
     if !is_exact {
         tell(
-            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export",
+            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export; if the other side needs them, export a full bundle",
         );
     }
     Ok(made)

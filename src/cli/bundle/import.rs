@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::{Sources, signature, signed, told, unread, verified};
 use crate::admin::bundle::ImportOutcome;
+use crate::admin::health::unused;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
 use crate::bundle::signature::text_beside;
@@ -22,8 +23,9 @@ use crate::cli::{Failure, load_for_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
-use crate::snapshots::KnownDetails;
-use crate::words::counted;
+use crate::snapshots::{KnownDetails, Snapshots};
+use crate::store::DataDir;
+use crate::words::{counted, with_causes};
 
 /// Data older than this is worth a word, in seconds.
 const OLD: u32 = 30 * 86_400;
@@ -61,6 +63,8 @@ impl Import {
         let config = load_for_snapshots(&self.sources)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         let (path, file, voucher) = unread(&self.file, &config)?;
+        let directory = std::path::absolute(&config.data_dir)?;
+        let is_new = if DataDir::has_snapshot(&directory) { "" } else { " (new)" };
         let outcome = if let Some(server) = Server::running(&config)? {
             self.upload(&server, &path, &file)?
         } else {
@@ -88,7 +92,8 @@ impl Import {
             return Ok(ExitCode::SUCCESS);
         }
         let (listings, details) = (counted(manifest.listings, "listing"), counted(manifest.details.present, "detail"));
-        say(format!("imported {}: snapshot {} with {listings} and {details}", path.display(), imported.snapshot))?;
+        let (file, directory, snapshot) = (path.display(), directory.display(), &imported.snapshot);
+        say(format!("imported {file} into {directory}{is_new}: snapshot {snapshot} with {listings} and {details}"))?;
         say(signed(&voucher))?;
         if let Some(before) = imported.before.as_ref().filter(|before| **before != imported.snapshot) {
             say(format!(
@@ -133,11 +138,23 @@ fn doubts(manifest: &Manifest, now: WallTime) -> Vec<String> {
     doubts
 }
 
-/// Imports a bundle before a server starts, unless the data directory is as new.
-pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), Failure> {
+/// Imports a bundle before a server starts, unless the data directory is as new. Returns why the bundle cannot be used, if
+/// an offline server has data to start with all the same.
+pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<Option<String>, Failure> {
     let Some(snapshots) = core.snapshots.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(Failure::shield());
     };
+    match import_first(config, core, snapshots, path) {
+        Err(Failure::Other(error)) if config.usage() == Use::Offline && snapshots.newest().load().is_some() => {
+            let why = with_causes(error.as_ref());
+            tracing::warn!("{}", unused(&why));
+            Ok(Some(why))
+        }
+        imported => imported.map(|()| None),
+    }
+}
+
+fn import_first(config: &Config, core: &Core, snapshots: &Snapshots, path: &Path) -> Result<(), Failure> {
     let (path, file, voucher) = unread(path, config)?;
     let opened = verified(&path, file, voucher.clone())?;
     for doubt in doubts(opened.bundle.manifest(), core.clock.now_wall()) {

@@ -10,6 +10,17 @@ use crate::semantics::excerpt::Excerpt;
 use crate::store::is_full;
 use crate::words::with_causes;
 
+/// What is said where the library finds no credentials.
+pub(crate) const NO_CREDENTIALS: &str = "no credentials are set (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY); set them, or give \
+                                         this machine a role";
+
+/// How the addresses of machines that tell of their role begin: the library asks them where no credentials are set.
+const METADATA: [&str; 2] = ["http://169.254.169.254/", "http://metadata.google.internal/"];
+
+/// What helps if a server shows the certificate of an authority as its own.
+const AUTHORITY: &str = "; the server shows a certificate that is itself an authority: let the authority sign another one for \
+                         the server, and make the authority known to this machine (update-ca-certificates, or SSL_CERT_FILE)";
+
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlaceError {
@@ -28,6 +39,15 @@ pub(crate) enum PlaceError {
     /// Credentials are missing, wrong, or not enough.
     #[error("the object store refuses access; check the credentials and what they may do: {0}")]
     Forbidden(String),
+    /// The directory of a `file://` address.
+    #[error("the directory cannot be used; make it writable for the user that grandstand runs as: {0}")]
+    Directory(String),
+    /// The machine was asked for a role, because no credentials are set.
+    #[error("{NO_CREDENTIALS}: {0}")]
+    NoCredentials(String),
+    /// There is no such bucket.
+    #[error("the bucket or container does not exist, or these credentials may not see it: {0}")]
+    NoBucket(String),
     /// The object store is full.
     #[error("the object store is full: {0}")]
     Full(String),
@@ -78,10 +98,10 @@ impl PlaceError {
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Options(_) => "options",
-            Self::Missing(_) => "missing",
             Self::Changed(_) => "changed",
             Self::Unsupported(_) => "unsupported",
-            Self::Forbidden(_) => "forbidden",
+            Self::Forbidden(_) | Self::Directory(_) | Self::NoCredentials(_) => "forbidden",
+            Self::Missing(_) | Self::NoBucket(_) => "missing",
             Self::Full(_) => "full",
             Self::Unreachable(_) => "unreachable",
             Self::Slow { .. } | Self::Drips { .. } => "slow",
@@ -99,6 +119,13 @@ impl PlaceError {
     pub(super) fn of(what: &str, error: &object_store::Error) -> Self {
         use object_store::Error as E;
         let text = chain(error);
+        let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        if says(&METADATA) {
+            return Self::NoCredentials(text);
+        }
+        if says(&["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"]) {
+            return Self::NoBucket(text);
+        }
         match error {
             E::NotFound { .. } => Self::Missing(what.to_owned()),
             E::AlreadyExists { .. } | E::Precondition { .. } => Self::Changed(what.to_owned()),
@@ -116,13 +143,19 @@ impl PlaceError {
             match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
                 Some(kind) if is_full(kind) => return Self::Full(text),
                 Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
-                    return Self::Forbidden(text);
+                    return if text.contains("LocalFileSystem") {
+                        Self::Directory(text)
+                    } else {
+                        Self::Forbidden(text)
+                    };
                 }
                 _ => {}
             }
             let http = cause.downcast_ref::<HttpError>();
             if let Some(H::Connect | H::Request | H::Interrupted | H::Timeout) = http.map(HttpError::kind) {
-                return Self::Unreachable(text);
+                // The word of the TLS library.
+                let hint = if text.contains("CaUsedAsEndEntity") { AUTHORITY } else { "" };
+                return Self::Unreachable(text + hint);
             }
         }
         // The library does not give the status of an answer, only its text.
@@ -183,5 +216,22 @@ mod tests {
         assert_eq!(of(std::io::ErrorKind::StorageFull), "full");
         assert_eq!(of(std::io::ErrorKind::ReadOnlyFilesystem), "forbidden");
         assert_eq!(of(std::io::ErrorKind::Other), "failed");
+    }
+
+    #[test]
+    fn an_error_says_what_helps() {
+        let told = |store, text: &str| {
+            let source = Box::new(std::io::Error::other(text.to_owned()));
+            PlaceError::of("full/x.gsb", &object_store::Error::Generic { store, source }).to_string()
+        };
+        let role = "Error performing PUT http://169.254.169.254/latest/api/token in 1s - Server returned 403";
+        assert!(told("S3", role).starts_with("no credentials are set (for S3: AWS_ACCESS_KEY_ID and"));
+        let bucket = "Error performing PUT http://h/venues/full/x.gsb in 1s - 404 Not Found: <Code>NoSuchBucket</Code>";
+        assert!(told("S3", bucket).starts_with("the bucket or container does not exist, or"));
+        let source = Box::new(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+        let error = object_store::Error::Generic { store: "LocalFileSystem", source };
+        let (told, word) = (PlaceError::of("x", &error).to_string(), PlaceError::of("x", &error).as_str());
+        assert!(told.contains("make it writable for the user that grandstand runs as"), "{told}");
+        assert_eq!(word, "forbidden");
     }
 }

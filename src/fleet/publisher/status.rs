@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bundle::signature::SignatureError;
 use crate::clock::{Monotonic, WallTime};
+use crate::fleet::head::timeless;
 use crate::fleet::place::PlaceError;
 use crate::snapshots::export::ExportError;
 use crate::store::StoreError;
@@ -34,6 +35,9 @@ pub(crate) struct PublishFacts {
     pub why: Option<String>,
 }
 
+/// How long another publisher is remembered.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
 /// The state of the publisher; cheap to clone.
 pub(crate) type PublishStatus = Arc<Mutex<PublishState>>;
 
@@ -45,6 +49,8 @@ pub(crate) struct PublishState {
     pub behind_since: Option<Monotonic>,
     /// What was found missing or altered, as a sentence, until everything was read back; `None`: nothing.
     pub(super) broken: Option<String>,
+    /// The last head of another program that came after ours, and when it was seen.
+    rival: Option<(u64, Monotonic)>,
     /// Objects written, by [`ObjectKind`].
     pub written: [u64; 3],
     /// Bytes of bundles.
@@ -95,7 +101,23 @@ impl PublishState {
             Some((_, count)) => *count += 1,
             None => self.failures.push((word, 1)),
         }
-        self.facts.why.replace(why.clone()) != Some(why)
+        let is_news = self.facts.why.as_deref().map(timeless) != Some(timeless(&why));
+        self.facts.why = Some(why);
+        is_news
+    }
+
+    /// Another program wrote this head after ours; returns whether that is news.
+    pub(super) fn saw_rival(&mut self, sequence: u64, now: Monotonic) -> bool {
+        let is_news = self.rival(now).is_none();
+        self.rival = Some((sequence, now));
+        is_news
+    }
+
+    /// What another program wrote, as a sentence; `None`: nothing lately.
+    pub(crate) fn rival(&self, now: Monotonic) -> Option<String> {
+        let (sequence, _) = self.rival.filter(|(_, at)| now.since(*at) < REMEMBERED)?;
+        let url = self.facts.url.as_deref().unwrap_or("the object store");
+        Some(format!("another program writes head.json to {url}: head {sequence} in it is not this server's"))
     }
 }
 
@@ -155,9 +177,9 @@ impl PublishError {
         }
     }
 
-    /// Whether the key cannot be opened.
-    pub(super) const fn is_of_key(&self) -> bool {
-        matches!(self, Self::Signature(_) | Self::NoPassword)
+    /// Whether a try costs seconds of work and a GiB of memory.
+    pub(super) const fn is_costly(&self) -> bool {
+        matches!(self, Self::Signature(SignatureError::WrongPassword(_)))
     }
 
     /// Whether another publisher has written the head meanwhile.
@@ -185,6 +207,26 @@ mod tests {
         let facts = state.facts(at(30));
         assert_eq!((facts.behind_seconds, facts.why), (0, None));
         assert_eq!(facts.last_success, WallTime::from_seconds(6).rfc3339());
+    }
+
+    #[test]
+    fn a_reason_that_stays_is_told_once_whatever_the_clock_shows() {
+        let mut state = PublishState::default();
+        let mut failed = |sequence, seconds| {
+            let clock = WallTime::from_seconds(seconds);
+            state.failed("head", PublishError::Ahead { sequence, clock }.to_string())
+        };
+        let told = [failed(7, 1), failed(7, 2), failed(7, 3), failed(8, 4)];
+        assert_eq!(told, [true, false, false, true]);
+    }
+
+    #[test]
+    fn another_publisher_is_news_once_and_forgotten_after_ten_minutes() {
+        let (mut state, at) = (PublishState::default(), Monotonic::from_seconds);
+        assert_eq!(state.rival(at(1)), None);
+        assert!(state.saw_rival(7, at(1)) && !state.saw_rival(8, at(2)));
+        assert!(state.rival(at(600)).unwrap().contains("head 8 in it is not this server's"));
+        assert_eq!(state.rival(at(602)), None);
     }
 
     #[test]

@@ -180,7 +180,19 @@ impl Publisher {
             Err(error) => return Err(error.into()),
         };
         self.stored = Some(found);
+        self.look_for_rival();
         Ok(())
+    }
+
+    /// Notes a later head of another program that came after ours was there: then two publishers write to one prefix.
+    fn look_for_rival(&self) {
+        let (Some(own), Some(found)) = (&self.chain, self.stored_head()) else { return };
+        let is_later = *found != own.head && found.sequence >= own.head.sequence;
+        let now = self.clock.now_mono();
+        if self.settled.is_some() && is_later && self.status.lock().saw_rival(found.sequence, now) {
+            let (url, sequence) = (&self.whose.url, found.sequence);
+            tracing::warn!(url, sequence, "another program writes head.json there; use one publisher for each prefix");
+        }
     }
 
     /// Says that the head in the object store is not believed. The plan replaces it.
@@ -275,7 +287,8 @@ pub(super) fn open_key(key: &Path, password_file: Option<&Path>) -> Result<Signe
     let opened = Signer::open(key, || {
         let Some(path) = password_file else {
             needs_password = true;
-            return Ok(String::new());
+            // Before a try that costs.
+            return Err(std::io::ErrorKind::InvalidInput.into());
         };
         let mut line = String::new();
         BufReader::new(File::open(path)?.take(LONGEST)).read_line(&mut line)?;

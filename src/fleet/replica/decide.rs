@@ -44,8 +44,8 @@ pub(crate) enum HeadRefused {
     /// An old copy of the object store was restored, or an attacker sends an old head.
     #[error(
         "the object store has head {found}, which is older than head {taken} that was taken here; an old copy of the object \
-         store was restored, or somebody sends an old one; if the publisher began its numbers again, send \
-         `POST /refresh?forget=sequence` to this replica"
+         store was restored, or somebody sends an old one; if the publisher began its numbers again, run \
+         `grandstand refresh --forget-sequence` on this replica"
     )]
     Older {
         /// The number of the head in the object store.

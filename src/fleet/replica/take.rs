@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Follower;
 use super::decide::{BadObject, FollowError, LONGEST, misfit, taken};
+use crate::clock::WallTime;
 use crate::fleet::head::{Head, NamedBundle};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
@@ -192,12 +193,21 @@ impl Follower {
         };
         let confirmed_ms = self.believed(confirmed_ms);
         let steps = steps.clone();
+        let before = self.snapshots.newest().load().as_ref().map(|newest| newest.meta.confirmed_ms);
         let imported = blocking(move || {
             let (steps, details) = (&steps[..usable], details.as_ref().map(|details| details as &dyn KnownDetails));
             let followed = Some(Followed { took, from, certificate, confirmed_ms, journal });
             snapshots.import_chain(&Chain { steps, allow_older: false, details, followed })?;
-            Ok(())
+            Ok::<_, FollowError>(())
         });
-        imported.await
+        imported.await?;
+        if let Some(before) = before.filter(|before| *before > confirmed_ms) {
+            let [before, confirmed] = [before, confirmed_ms].map(WallTime::from_millis);
+            tracing::warn!(
+                %confirmed, %before,
+                "the publisher's data went back in time: it was rolled back, or started from an older backup"
+            );
+        }
+        Ok(())
     }
 }

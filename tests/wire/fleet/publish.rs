@@ -253,7 +253,25 @@ async fn mistakes_in_the_configuration_are_found_by_check() {
         assert!(code == 64 && said.contains(expected), "{sets:?}: {code} {said}");
         assert!(!said.contains("hunter2"), "{said}");
     }
+    let key = dir.path().join("k.key");
+    let encrypted = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/encrypted.key");
+    for (text, expected) in [
+        ("no key\n".to_owned(), "is not a minisign secret key"),
+        (
+            std::fs::read_to_string(encrypted).unwrap(),
+            "publish.sign_key: needs a password: set publish.sign_password_file",
+        ),
+    ] {
+        std::fs::write(&key, text).unwrap();
+        let setup = Setup::offline().set("publish.url", "file:///x").set("publish.sign_key", key.to_str().unwrap());
+        let (code, said) = run(&setup.arguments(&["check"], &dir.path().join("data"))).await;
+        assert!(code == 64 && said.contains(expected), "{code} {said}");
+    }
     let good = Setup::offline().set("publish.url", "s3://b/x").set("publish.options.aws_region", "hunter2");
     let (code, said) = run(&good.arguments(&["check"], &dir.path().join("data"))).await;
     assert!(code == 0 && said.contains("aws_region") && !said.contains("hunter2"), "{code} {said}");
+    assert!(said.contains("warning: publish.url: no credentials are set"), "{said}");
+    let (code, said) =
+        run(&good.set("publish.options.allow_invalid_certificates", "true").arguments(&["check"], dir.path())).await;
+    assert!(code == 0 && said.contains("allow_invalid_certificates is set without keys"), "{code} {said}");
 }

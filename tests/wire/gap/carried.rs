@@ -117,6 +117,11 @@ async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
     .await;
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
     let new = everything(&mirror).await;
+    let directory = format!(" into {}", desk.data().display());
+    let said = desk.does(&Setup::offline(), &desk.data(), &["import"], "old.gsb").await;
+    assert!(said.contains(&format!("{directory} (new): snapshot ")), "{said}");
+    let said = desk.does(&Setup::offline(), &desk.data(), &["import"], "new.gsb").await;
+    assert!(said.contains(&format!("{directory}: snapshot ")), "{said}");
     let path = |name: &str| desk.path(name).to_str().unwrap().to_owned();
     let with = |name: &str| Setup::offline().serving(&["--bundle", &path(name)]);
     let mut server = with("old.gsb").start().await;
@@ -134,12 +139,15 @@ async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
         is_one_of(&everything(&server).await, &[&new]);
         assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), confirmed, "{name}");
     }
-    // The bundle is no longer needed; a missing one ends the process.
-    server.setup = Setup::offline();
-    server.restart().await;
-    is_one_of(&everything(&server).await, &[&new]);
-    server.process.kill();
-    let (code, said) = with("none.gsb").spawn(&server.data_dir()).end().await;
+    // The bundle is no longer needed: a missing one is told, and ends only a process without data.
+    for setup in [Setup::offline(), with("none.gsb")] {
+        server.setup = setup;
+        server.restart().await;
+        is_one_of(&everything(&server).await, &[&new]);
+    }
+    let findings = server.status().await["findings"].to_string();
+    assert!(findings.contains("the bundle of --bundle cannot be used") && findings.contains("none.gsb"), "{findings}");
+    let (code, said) = with("none.gsb").spawn(&desk.path("empty")).end().await;
     assert!(code == 1 && said.contains("none.gsb"), "{code} {said}");
     assert_eq!(PUBLIC, "http://mirror.test", "replica and mirror have one name here");
 }

@@ -110,13 +110,14 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
             named
         };
         desk.refuses(&lax, &server.data_dir(), &["import"], "case.gsb", &[named]).await;
-        let (code, said) = strict
-            .clone()
-            .serving(&["--bundle", desk.path("case.gsb").to_str().unwrap()])
-            .spawn(&desk.data())
-            .end()
-            .await;
+        let serving = strict.clone().serving(&["--bundle", desk.path("case.gsb").to_str().unwrap()]);
+        let (code, said) = serving.spawn(&desk.path("empty")).end().await;
         assert!(code == 1, "{case}: {code} {said}");
+        // With data it serves, without the bundle.
+        let mut process = serving.spawn(&desk.data());
+        crate::harness::wait_until("it serves", || async { process.said().contains("admin listener") }).await;
+        assert!(process.said().contains("the bundle of --bundle cannot be used"), "{case}: {}", process.said());
+        process.kill();
     }
     is_one_of(&everything(&server).await, &[&old]);
     assert_eq!(server.admin(http::Method::GET, "/snapshots").await.text(), snapshots);

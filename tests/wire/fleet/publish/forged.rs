@@ -106,6 +106,9 @@ async fn a_later_head_of_another_trusted_publisher_stays() {
     // The first one looks at it several times. A head that it does not believe would be gone within that time.
     tokio::time::sleep(std::time::Duration::from_secs(22)).await;
     assert_eq!(store.head().unwrap().outer, second.outer);
+    let findings = one.status().await["findings"].to_string();
+    assert!(findings.contains("another program writes head.json"), "{findings}");
+    assert_eq!(two.status().await["findings"], serde_json::json!([]), "an earlier head is no other publisher's work");
 }
 
 #[tokio::test]
@@ -125,9 +128,11 @@ async fn from_numbers_far_ahead_there_is_a_way_back_for_publisher_and_replicas()
         server.status().await[part]["why"].as_str().is_some_and(|why| why.contains(named))
     };
     wait_until("the publisher says so", || says(&server, "publish", "grandstand snapshot release")).await;
+    assert!(server.status().await["advice"].to_string().contains("grandstand snapshot release"));
     wait_until("the replica says so", || says(&replica, "replica", "more than a day ahead of this machine's clock"))
         .await;
     assert_eq!(store.head().unwrap().outer, ahead.outer, "it does not write");
+    assert_eq!(server.process.said().matches("is more than a day ahead").count(), 1, "told once while it stays");
     let (code, said) = run(&server.setup.arguments(&["snapshot", "release"], &server.data_dir())).await;
     assert!(code == 0 && said.contains("the publisher begins again at the clock"), "{code} {said}");
     let back = store.until("a head at the clock", |head| head.sequence() < ahead.sequence()).await;
@@ -135,9 +140,11 @@ async fn from_numbers_far_ahead_there_is_a_way_back_for_publisher_and_replicas()
     soon("nothing is wrong", || async { told(&server).await["why"].is_null() }).await;
     assert_eq!(server.admin(Method::POST, "/snapshots/release").await.status, 409, "there is nothing to release");
     assert_eq!(server.admin(Method::POST, "/refresh?forget=sequence").await.status, 409, "it is no replica");
-    wait_until("the replica tells what helps", || says(&replica, "replica", "POST /refresh?forget=sequence")).await;
+    wait_until("the replica tells what helps", || says(&replica, "replica", "grandstand refresh --forget-sequence"))
+        .await;
     assert_eq!(replica.admin(Method::POST, "/refresh?forget=sequences").await.status, 400);
-    assert_eq!(replica.admin(Method::POST, "/refresh?forget=sequence").await.status, 202);
+    let (code, said) = run(&replica.setup.arguments(&["refresh", "--forget-sequence"], &replica.data_dir())).await;
+    assert_eq!(code, 0, "{said}");
     wait_until("the replica follows", || async {
         let status = replica.status().await;
         status["replica"]["sequence"] == store.head().unwrap().sequence() && status["replica"]["why"].is_null()

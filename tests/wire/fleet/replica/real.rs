@@ -71,6 +71,8 @@ async fn replicas_follow_through_changes_rollbacks_restarts_and_the_loss_of_the_
     assert_eq!(publisher.admin(Method::POST, &format!("/snapshots/{back}/rollback")).await.status, 200);
     for replica in [&early, &late] {
         follows(replica, &publisher).await;
+        let said = replica.process.said();
+        assert_eq!(said.matches("the publisher's data went back in time").count(), 1, "{said}");
     }
     assert_eq!(publisher.admin(Method::POST, "/snapshots/release").await.status, 200);
     late.process.kill();
