@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::client::Reply;
 use crate::dumps::contents::{lines, mirror_of, origin_of};
 use crate::fleet::store::{Store, publishing};
-use crate::harness::{PUBLIC, Server, Setup, edit, mirrored, mirrored_by, origin, quiet, soon, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, edit, mirrored, mirrored_by, origin, quiet, soon, until, wait_until};
 
 const RECORDS: &str = "/changes.ndjson";
 
@@ -108,12 +108,22 @@ impl Mirrored {
 
     /// Follows until it has everything: a detail counts once it is durable.
     async fn catches_up(&mut self, server: &Server, what: &str) {
-        let this = std::cell::RefCell::new(self);
-        wait_until(what, || async {
+        self.follows_until(server, what, async |copy: &Self| {
             let [listings, details] = exported(server).await;
-            let mut this = this.borrow_mut();
-            this.follow(server).await;
-            this.listings == listings && this.details == details
+            copy.listings == listings && copy.details == details
+        })
+        .await;
+    }
+
+    /// Follows, each time from where it stood before, until `holds`.
+    async fn follows_until(&mut self, server: &Server, what: &str, holds: impl AsyncFn(&Self) -> bool) {
+        let (before, holds) = (self.clone(), &holds);
+        *self = until(what, || {
+            let mut copy = before.clone();
+            async move {
+                copy.follow(server).await;
+                holds(&copy).await.then_some(copy)
+            }
         })
         .await;
     }
@@ -309,13 +319,8 @@ async fn a_token_of_the_chain_is_valid_at_the_publisher_and_at_its_replicas() {
 
 /// Asks until the next token is a place in the chain: the publisher may still be writing the bundle.
 async fn in_the_chain(copy: &mut Mirrored, server: &Server) {
-    let copy = std::cell::RefCell::new(copy);
-    wait_until("the token is of the chain", || async {
-        let mut copy = copy.borrow_mut();
-        copy.follow(server).await;
-        copy.since.rsplit('-').next().is_some_and(|digest| digest.len() == 64)
-    })
-    .await;
+    let is_there = |copy: &Mirrored| copy.since.rsplit('-').next().is_some_and(|digest| digest.len() == 64);
+    copy.follows_until(server, "the token is of the chain", async |copy: &Mirrored| is_there(copy)).await;
 }
 
 #[tokio::test]
