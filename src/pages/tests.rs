@@ -270,7 +270,7 @@ fn what_the_data_says_is_text_on_a_page() {
 #[test]
 fn crawlers_are_kept_from_what_has_no_end() {
     let robots = text(&pages(true), &fixed(Document::Robots));
-    for endless in ["explore?", "embed?", "search.json?", "changes.json"] {
+    for endless in ["explore?", "embed?", "search.json?", "changes."] {
         assert!(robots.contains(&format!("Disallow: /venues/{endless}\n")), "{robots}");
     }
     assert!(!robots.contains("dumps"), "/llms.txt recommends the files: {robots}");
