@@ -41,11 +41,11 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] for a client's quota, [`upstream`] for the origin (`budget` for a slot, `health` for a pause), [`snapshots::loaded`] for an old snapshot. [`answer`] makes a problem of it, and writes the field |
-//! | Where is a page of a list rendered? | [`api`] has the page as a value, `snapshot::index` selects the listings, [`answer`] (`render`) copies their texts into a body |
-//! | What does a refresh write? | If nothing has changed: the copies' new validators ([`mirror::copies`]) and the certificate ([`snapshots`], `renew`). Else one transaction (`publish` in [`snapshots`] and [`store`]): new blocks, record, certificate, evidence, journal entry, sizes, and the switch. Details have transactions of their own |
+//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] and [`shared_limit`] for a client's quota, [`upstream`] for the origin (`budget::promise`), [`snapshots::loaded`] for an old snapshot, [`answer`] for what is not there yet. `answer::compose` makes a problem of it, and writes the field |
+//! | Where is a page of a list rendered? | `snapshot::index` selects the listings, [`answer`] (`render`) makes a page of them, `api::render` copies their texts into its body |
+//! | What does a refresh write? | The copies' new validators ([`mirror::copies`]). If nothing has changed, the certificate ([`snapshots`], `renew`). Else one transaction (`publish` in [`snapshots`] and [`store`]): new blocks, record, certificate, evidence, journal entry, mark, sizes, and the switch; what is not needed any more goes in a later one. Details have transactions of their own |
 //! | What changes the current snapshot? | Only [`snapshots`]: a publication, an import, a rollback, a release |
-//! | What does an import read? | The bundle, verified as a whole ([`bundle`], `open`), then its details once more, part by part ([`snapshots`], `import`). Beside a server a command only sends the file |
+//! | What does an import read? | The bundle, verified as a whole ([`bundle`], `open`), then its details once more, part by part ([`snapshots`], `import`). Beside a server a command sends the file, after a look at its signature where it knows keys |
 //! | What is asked of the origin, and when? | [`mirror::task`] (`schedule`) for the list, `mirror::details::worker` for details, [`proxy`] for clients; [`upstream::budget`] for when |
 //! | Where is a key of the configuration declared? | [`config`] (`keys`), once, with its bounds and its documentation |
 //!
