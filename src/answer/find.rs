@@ -188,7 +188,7 @@ impl Finder {
             | Target::PassThrough { .. } => None,
         };
         if let Some(pin) = pin {
-            return Problem::snapshot_gone("snapshot", pin, None).into();
+            return Problem::snapshot_gone(pin, None).into();
         }
         match target {
             Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
@@ -307,7 +307,7 @@ impl Finder {
         };
         match Box::pin(self.kept.get(pin)).await {
             Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
-            Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
+            Err(Missing::Gone) => Err(Problem::snapshot_gone(pin, Some(current)).into()),
             Err(Missing::Busy(wait)) => {
                 let why = "it is not in memory, and is being loaded or waits until another one makes room";
                 Err(not_at_hand(pin, why, ceil_seconds(wait)))

@@ -254,8 +254,8 @@ Try it:
   curl '{admin}/status'
 
 A client that already has the answer gets 304:
-  curl -o /dev/null --etag-save listings.etag '{url}/api/listings.json'
-  curl -i --etag-compare listings.etag '{url}/api/listings.json'
+  curl -sI --etag-save listings.etag '{url}/api/listings.json'
+  curl -sI --etag-compare listings.etag '{url}/api/listings.json'
 
 The demo limits no client, and its ttl is 30 s. With a limit, and on other ports:
   {} demo --set rate_limit.requests_per_minute=60 --set listen=127.0.0.1:8190 --set admin.listen=127.0.0.1:9191

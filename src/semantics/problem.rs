@@ -228,18 +228,13 @@ impl Problem {
         Self::new(ProblemKind::MethodNotAllowed, detail)
     }
 
-    /// 410: the parameter names a snapshot that is not kept; `current` is the current one, if any.
-    pub fn snapshot_gone(parameter: &str, id: impl AsRef<[u8]>, current: Option<&str>) -> Self {
+    /// 410: `snapshot` names one that is not kept; `current` is the current one, if any.
+    pub fn snapshot_gone(id: impl AsRef<[u8]>, current: Option<&str>) -> Self {
         let now = current.map_or_else(
             || "there is no current snapshot".to_owned(),
             |id| format!("the current snapshot is {}", quoted(id)),
         );
-        let todo = match (parameter, current) {
-            ("since", Some(id)) => format!(" To go on, read everything again, then ask with since={id}."),
-            _ => String::new(),
-        };
-        let (parameter, id) = (quoted(parameter), quoted(id));
-        let detail = format!("The snapshot {id} (parameter {parameter}) is not kept; {now}.{todo}");
+        let detail = format!("The snapshot {} (parameter \"snapshot\") is not kept; {now}.", quoted(id));
         Self::new(ProblemKind::SnapshotGone, detail)
     }
 
@@ -448,7 +443,7 @@ mod tests {
             (Problem::unknown_listing("007"), 404),
             (Problem::unknown_path("/nowhere"), 404),
             (Problem::method_not_allowed("POST", "GET, HEAD"), 405),
-            (Problem::snapshot_gone("snapshot", "old", Some("new")), 410),
+            (Problem::snapshot_gone("old", Some("new")), 410),
             (Problem::changes_unknown("old", "new"), 410),
             (Problem::precondition_failed(), 412),
             (Problem::content_too_large(1), 413),
@@ -474,11 +469,7 @@ mod tests {
 
     #[test]
     fn a_gone_snapshot_names_the_current_one() {
-        assert!(
-            Problem::snapshot_gone("snapshot", "old", Some("new")).detail().contains("the current snapshot is \"new\"")
-        );
-        let changes = Problem::snapshot_gone("since", "old", Some("new"));
-        assert!(changes.detail().ends_with("read everything again, then ask with since=new."), "{changes:?}");
+        assert!(Problem::snapshot_gone("old", Some("new")).detail().contains("the current snapshot is \"new\""));
     }
 
     #[test]

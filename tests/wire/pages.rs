@@ -497,7 +497,7 @@ async fn people_get_pages_of_errors_and_programs_get_documents() {
         ("/a/b/c?d=/e", 404, "There is nothing at"),
         ("/a//b", 400, "empty segment"),
         ("/explore?page=x", 400, "page"),
-        ("/changes.json?since=x", 410, "read everything again"),
+        ("/changes.json?since=x", 410, "Read everything again"),
         ("/dumps/listings.json", 404, "details.ndjson"),
         ("/listings.json", 404, "/api/listings.json"),
         ("/venues/999999999", 404, "href=\"../explore\""),
