@@ -177,7 +177,7 @@ const LOOKED_AT: usize = 1_000;
 /// About how many bytes the dump of a whole snapshot has, judged by some of its listings. Blocks.
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 pub(crate) fn size(kind: DumpKind, dataset: &Dataset, details: &Details) -> Result<u64, DumpError> {
     let all = dataset.len();
     let positions: Vec<u32> = (0..all as u32).step_by(all.div_ceil(LOOKED_AT).max(1)).collect();
