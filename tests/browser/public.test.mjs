@@ -306,7 +306,7 @@ test("another site frames the widget, and nothing else of ours", async () => {
   assert.deepEqual(await tooWide(frame.page), []);
   const { total } = await list("?state=texas");
   assert.equal(await frame.page.locator(".found li").count(), 10);
-  assert.match(await frame.page.locator("main").innerText(), new RegExp(`All ${total}, with filters`));
+  assert.match(await frame.page.locator("footer").innerText(), new RegExp(`All ${total}, with filters`));
   await assertClean(frame);
   await assertClean(opened);
 });
