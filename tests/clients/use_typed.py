@@ -9,8 +9,8 @@ from openapi_client import APIApi, ApiClient, ApiException, Configuration  # noq
 api = APIApi(ApiClient(Configuration(host=sys.argv[1])))
 page = api.listings(per_page=2)
 assert page.total == 400 and isinstance(page.items[0].id, int), page
-assert api.listing(page.items[0].id).actual_instance.phone, page
-assert api.sports().actual_instance.items[0].slug
+assert api.listing(page.items[0].id).phone, page
+assert api.sports().items[0].slug
 
 refusing = APIApi(ApiClient(Configuration(host=sys.argv[2])))
 for body in ["html", "object", "list", "problem", "text"]:
