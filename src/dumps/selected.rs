@@ -68,15 +68,15 @@ pub(super) struct Selection {
     pub details: Option<Details>,
     pub current: SnapshotPointer,
     pub clock: Clock,
-    /// The client's share of what may be held for downloads, if it takes one.
+    /// Counts as one of the client's downloads of changes, until it is dropped.
     pub _held: Option<Portion>,
 }
 
 /// Some listings, their snapshot, and a strong tag of what is sent.
 pub(crate) type Tagged = (Selected, Arc<Snapshot>, EntityTag);
 
-/// The positions that unsent parts of dumps need. Those of a snapshot with the same slugs share them: slow clients, however
-/// many, hold the positions of a listing a few times at most, once for each way to select it.
+/// The positions for parts of dumps that are being sent. Downloads of the same part of a snapshot share them: many slow
+/// clients hold no more memory than one.
 #[derive(Default)]
 pub(super) struct Selections(Mutex<HashMap<Part, Weak<[u32]>>>);
 

@@ -77,8 +77,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Where each venue of the snapshot that was sorted last comes in an order, by position; equal ones come at the same place.
-/// Reading and sorting all of them takes microseconds each, too much for every page.
+/// The rank of each venue in an order, by its position in the snapshot that was sorted last; equal ones have one rank.
+/// Reading and sorting takes microseconds for each venue, too much for every page.
 #[derive(Default)]
 pub(super) struct Ranks(Mutex<HashMap<Order, OfSnapshot>>);
 

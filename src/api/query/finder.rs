@@ -20,7 +20,7 @@ named! {
     }
 }
 
-/// The query of the finder, for people: like that of a search, but other parameters are ignored.
+/// The query of the finder. Other than in a search, unknown parameters are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FinderQuery {
     pub search: SearchQuery,
