@@ -6,7 +6,7 @@
 //! | published snapshots, as trees of content-addressed blocks | [`record`], `block`, `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
 //! | details by listing id; what has changed since when | [`details`], [`places`] |
-//! | small blobs by name, the evidence on terms among them | `state` |
+//! | small blobs by name, the evidence on terms among them; those in files of their own | `state`, `beside` |
 //! | the file: its tables, its pages, a handle that survives failures, the repair | `database`, `backend`, `handle`, `heal` |
 //!
 //! A snapshot is a tree of content-addressed blocks: summaries by ranges of listing ids, the origin's order in
@@ -15,7 +15,8 @@
 //! says why redb and not immutable packs.
 //!
 //! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
-//! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`].
+//! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`] and
+//! [`Store::put_states_soon`].
 //!
 //! **Damage.** Every page of the file is verified as it is read (`backend`), every value carries a checksum bound to
 //! its table and key, and every block is verified by its hash: a damaged file gives an error or nothing, never other
@@ -45,6 +46,7 @@ pub(crate) mod places;
 pub(crate) mod record;
 
 mod backend;
+mod beside;
 mod block;
 mod coding;
 mod database;

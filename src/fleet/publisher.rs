@@ -279,10 +279,10 @@ impl Publisher {
             && now_ms.abs_diff(chain.last_ms) >= PAUSE_MS.unsigned_abs()
         {
             let (snapshots, served, details) = (self.snapshots.clone(), served.clone(), self.details.clone());
-            let end = chain.head.end().digest;
+            let end = chain.place;
             let look = move || {
                 details.flush();
-                Ok::<_, PublishError>(snapshots.has_unsent_details(&served, &end)?)
+                Ok::<_, PublishError>(snapshots.has_unsent_details(&served, end)?)
             };
             has_more_details = blocking(look).await?;
             if !has_more_details {

@@ -1,7 +1,7 @@
 //! Exports the current snapshot with its details as a bundle, or as a link of a chain of bundles.
 //!
 //! In a chain each delta brings what a holder of the whole chain before it lacks: its base is the end of one known chain,
-//! and a mark says up to where that has the changes of details. [`crate::bundle`] knows the file. Everything here blocks.
+//! and a place says up to where that has the changes of details. [`crate::bundle`] knows the file. Everything here blocks.
 //! Callers: [`crate::admin`] in a running server, else the commands; [`crate::fleet`] for chains.
 
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::Snapshot;
-use crate::store::{DetailMeta, DetailRecord, ExportedDetail, StoreError};
+use crate::store::{DetailMeta, DetailRecord, EpochPlace, ExportedDetail, StoreError};
 
 /// Tries of an export while details change.
 const TRIES: u32 = 5;
@@ -248,15 +248,16 @@ fn counts<'a>(details: impl IntoIterator<Item = &'a ExportedDetail>) -> Counts {
 pub(crate) struct Link {
     /// The result of writing.
     pub written: Written,
-    /// The place when its details were listed: those that have changed since come with the next link.
-    pub place: u64,
+    /// The place when its details were listed: those that have changed since come with the next link. `None`: at the
+    /// beginning.
+    pub place: Option<EpochPlace>,
     /// Keeps the snapshot until the chain is recorded.
     _hold: Hold,
 }
 
 impl Snapshots {
     /// Writes a published snapshot into an empty file: all of it, or what a holder of the chain lacks, which ends with the
-    /// snapshot and the bundle of `base`. `keeps_evidence`: whether the chain already has the evidence. `coverage`: how many
+    /// snapshot of `base` and has the changes of details before its place. `keeps_evidence`: whether the chain already has the evidence. `coverage`: how many
     /// details of a data set there are, for a delta, whose cost follows the change.
     ///
     /// # Errors
@@ -265,22 +266,22 @@ impl Snapshots {
         &self,
         out: &mut File,
         served: &Snapshot,
-        base: Option<&(SnapshotId, Digest)>,
+        base: Option<(&SnapshotId, Option<EpochPlace>)>,
         keeps_evidence: bool,
         coverage: &dyn Fn(&Dataset) -> Counts,
     ) -> Result<Link, ExportError> {
         let hold = Hold::on(self, served.seq);
         let base = match base {
-            Some((snapshot, bundle)) => {
-                let mark = self.store().mark(bundle)?.ok_or(ExportError::Unfollowed)?;
-                Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, mark.place))
+            Some((snapshot, place)) => {
+                let since = self.known_place(place)?.ok_or(ExportError::Unfollowed)?;
+                Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, since))
             }
             None => None,
         };
-        let base = base.as_ref().map(|(base, place)| (&*base.dataset, *place));
-        let place = Cell::new(0);
+        let base = base.as_ref().map(|(base, since)| (&*base.dataset, *since));
+        let place = Cell::new(None);
         let select = |lost: &Lost| {
-            place.set(self.store().next_place()?);
+            place.set(self.store().epoch_place()?);
             let Some((base, since)) = base else {
                 let wanted = self.known(&served.dataset, lost)?;
                 return Ok(Selection { coverage: counts(&wanted), wanted });
@@ -319,18 +320,24 @@ impl Snapshots {
         Ok(found)
     }
 
-    /// Whether a holder of the chain lacks details of a published snapshot with which the chain ends, in this bundle.
+    /// Whether a holder of the chain lacks details of a published snapshot, with which the chain ends.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) fn has_unsent_details(&self, served: &Snapshot, bundle: &Digest) -> Result<bool, StoreError> {
-        let Some(mark) = self.store().mark(bundle)? else { return Ok(true) };
-        let changed = self.store().details_since(mark.place)?;
+    pub(crate) fn has_unsent_details(&self, served: &Snapshot, end: Option<EpochPlace>) -> Result<bool, StoreError> {
+        let Some(since) = self.known_place(end)? else { return Ok(true) };
+        let changed = self.store().details_since(since)?;
         Ok(changed.iter().any(|id| served.dataset.position(*id).is_some()))
     }
 
+    /// A remembered place of this file; `None`: the file was repaired, or replaced by an older copy.
+    fn known_place(&self, remembered: Option<EpochPlace>) -> Result<Option<u64>, StoreError> {
+        let Some(at) = remembered else { return Ok(Some(0)) };
+        Ok(self.store().knows_place(at)?.then_some(at.place))
+    }
+
     /// Keeps the newest stored copy of a snapshot and the mark of a bundle, from now on instead of those named before: the
-    /// next link builds on them.
+    /// next link builds on the snapshot, and copies elsewhere on the mark.
     pub(crate) fn keep_for_chain(&self, end: Option<(SnapshotId, Digest)>) {
         *self.0.chained.lock() = end;
     }

@@ -3,7 +3,7 @@
 //! The encodings of values are described by their users. A file is created completely or not at all; opening it finds
 //! another format and, without reading all, damage. Callers: the other modules of [`crate::store`].
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -118,31 +118,18 @@ pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // Under another name until it is complete, so an incomplete file with the right name is known to be damaged.
-            let unfinished = path.with_extension("new");
-            let created = guarded(|| create(&unfinished)).map_err(|fault| fault.into_store_error(path, 1 << 20));
-            let placed = created.and_then(|()| put_in_place(&unfinished, path).map_err(failed(path)));
+            let created = guarded(|| create(&files::unfinished(path)));
+            let created = created.map_err(|fault| fault.into_store_error(path, 1 << 20));
+            let placed = created.and_then(|()| files::put_in_place(path).map_err(failed(path)));
             placed.map_err(|error| OpenError::of_store(error, path))
         }
         Err(error) => Err(OpenError::of_io(error, path)),
     }
 }
 
-/// Renames a complete file to its final name.
-pub(super) fn put_in_place(unfinished: &Path, path: &Path) -> io::Result<()> {
-    fs::rename(unfinished, path)?;
-    // The rename is durable once the directory is; not every system can sync a directory.
-    if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
-        let _ = directory.sync_all();
-    }
-    Ok(())
-}
-
 /// Creates an empty store with this name, replacing any file.
 pub(super) fn create(path: &Path) -> Result<(), Fault> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(path)(error).into()),
-        _ => {}
-    }
+    files::remove(path).map_err(failed(path))?;
     fill(path).inspect_err(|_| drop(fs::remove_file(path)))
 }
 

@@ -6,7 +6,7 @@
 //! [`super`], [`crate::upstream`], [`crate::fleet`], [`crate::admin`] for bundles on their way, [`crate::dumps`].
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions, Permissions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
@@ -73,6 +73,47 @@ pub(crate) fn edit_or_create(path: &Path) -> io::Result<File> {
 /// When the name exists, or it cannot be created.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create_new(true))
+}
+
+/// Removes a file, if it is there.
+///
+/// # Errors
+/// When it is there and stays.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Replaces the content of a file: after a crash it has the old or the new one.
+///
+/// # Errors
+/// When it cannot be written. Then it has the old content.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let unfinished = unfinished(path);
+    remove(&unfinished)?;
+    let mut file = create_new(&unfinished)?;
+    file.write_all(content).and_then(|()| file.sync_data())?;
+    put_in_place(path)
+}
+
+/// The name of a file until it is complete.
+pub(super) fn unfinished(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
+/// Gives a file that is complete its final name.
+///
+/// # Errors
+/// When it cannot be renamed.
+pub(super) fn put_in_place(path: &Path) -> io::Result<()> {
+    fs::rename(unfinished(path), path)?;
+    // The rename is durable once the directory is; not every system can sync a directory.
+    if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
+        let _ = directory.sync_all();
+    }
+    Ok(())
 }
 
 /// Whether this is a regular file, not a link.
@@ -247,7 +288,7 @@ pub(crate) mod nameless {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read as _, Write as _};
+    use std::io::Read as _;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
     use std::process::Command;
@@ -291,6 +332,28 @@ mod tests {
             assert!(!is_file(path));
         }
         assert_eq!((fs::read(&target).unwrap().as_slice(), nowhere.exists()), (&b"mine"[..], false));
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_nothing_is_written_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, target] = ["file", "target"].map(|name| dir.path().join(name));
+        replace(&path, b"one").unwrap();
+        assert_eq!((fs::read(&path).unwrap().as_slice(), mode(&path)), (&b"one"[..], 0o600));
+        // As a crash leaves it, or somebody who could write to the directory once.
+        fs::write(unfinished(&path), "half").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!((fs::read(&path).unwrap().as_slice(), unfinished(&path).exists()), (&b"two"[..], false));
+        fs::write(&target, "mine").unwrap();
+        for link in [&unfinished(&path), &path] {
+            remove(link).unwrap();
+            symlink(&target, link).unwrap();
+            replace(&path, b"three").unwrap();
+            assert!(is_file(&path) && fs::read(&path).unwrap() == b"three" && fs::read(&target).unwrap() == b"mine");
+        }
+        fs::create_dir(unfinished(&path)).unwrap();
+        replace(&path, b"four").unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,14 +54,12 @@ fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
     let mut unfinished = aside.as_os_str().to_owned();
     unfinished.push(".new");
     let unfinished = PathBuf::from(unfinished);
-    let gone =
-        |removed: io::Result<()>| removed.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) });
-    gone(fs::remove_file(&unfinished))?;
+    files::remove(&unfinished)?;
     let kept = fs::hard_link(path, &unfinished)
         .or_else(|_| copy_bytes(path, &unfinished))
         .and_then(|()| fs::rename(&unfinished, aside));
     // If both names are of the same file, a rename does nothing, and both names stay.
-    gone(fs::remove_file(&unfinished)).and(kept)
+    files::remove(&unfinished).and(kept)
 }
 
 fn copy_bytes(path: &Path, new: &Path) -> io::Result<()> {
@@ -71,7 +69,7 @@ fn copy_bytes(path: &Path, new: &Path) -> io::Result<()> {
 }
 
 /// Puts the repaired file in place.
-fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError> {
+fn put_in_place(path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError> {
     let io = |error| StoreError::of_io(error, path, 0);
     let aside = files::aside_of(path);
     // The first damaged file of this run has the most data.
@@ -79,7 +77,7 @@ fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf
     if first {
         keep_aside(path, &aside).map_err(io)?;
     }
-    database::put_in_place(fresh, path).map_err(io)?;
+    files::put_in_place(path).map_err(io)?;
     lock.set_aside();
     Ok(first.then_some(aside))
 }
@@ -91,9 +89,9 @@ fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf
 /// damaged file is still in place.
 pub fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     let (path, lock) = (dir.store_file(), dir.lock());
-    let fresh = path.with_extension("new");
+    let fresh = files::unfinished(&path);
     let healed = copy(&path, &fresh, &lock, None)
-        .and_then(|(snapshots, details)| Ok(Healed { aside: put_in_place(&fresh, &path, &lock)?, snapshots, details }));
+        .and_then(|(snapshots, details)| Ok(Healed { aside: put_in_place(&path, &lock)?, snapshots, details }));
     healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
@@ -109,13 +107,13 @@ impl Store {
     pub fn heal(&self, current: Option<(u64, &Content, &SnapshotMeta)>) -> Result<Healed, StoreError> {
         let _publishing = self.publishing.lock();
         let path = self.path();
-        let fresh = path.with_extension("new");
+        let fresh = files::unfinished(path);
         let healed = self.handle.replacing(
             || copy(path, &fresh, &self.lock, current),
             |(snapshots, details)| {
                 // Its details have other places.
                 self.begin_another_epoch();
-                Ok(Healed { aside: put_in_place(&fresh, path, &self.lock)?, snapshots, details })
+                Ok(Healed { aside: put_in_place(path, &self.lock)?, snapshots, details })
             },
         );
         healed.inspect_err(|_| drop(fs::remove_file(&fresh)))

@@ -13,6 +13,7 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering;
 
 use redb::{ReadTransaction, ReadableTable, WriteTransaction};
+use serde::{Deserialize, Serialize};
 
 use super::coding::{self, damaged};
 use super::database::{self, Sealed};
@@ -39,7 +40,7 @@ pub(crate) struct Mark {
 }
 
 /// A place as it can be remembered elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EpochPlace {
     pub epoch: u64,
     pub place: u64,

@@ -111,6 +111,14 @@ impl Store {
         self.handle.write(states.bytes(), |transaction| states.write(transaction))
     }
 
+    /// The same, which a crash may undo until the next other write.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub(crate) fn put_states_soon(&self, states: &States) -> Result<(), StoreError> {
+        self.handle.write_soon(states.bytes(), |transaction| states.write(transaction))
+    }
+
     /// The blobs whose names have this prefix, by name; damaged ones are left out.
     ///
     /// # Errors

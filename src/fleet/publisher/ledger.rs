@@ -1,8 +1,9 @@
-//! The ledger: a record of the last head in this server's own store, so that a restart continues the chain, and head
+//! The ledger: a record of the last head in this server's data directory, so that a restart continues the chain, and head
 //! numbers never fall.
 //!
-//! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. The
-//! same transaction marks up to where the chain has the changes of details. Blocks. Callers: [`super`].
+//! It is written before the head: a crash in between leaves a ledger that is ahead of the object store, which is harmless.
+//! It also says up to where the chain has the changes of details. A file of its own: heads are written after each refresh.
+//! Blocks. Callers: [`super`].
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,8 @@ use crate::clock::WallTime;
 use crate::fleet::head::{Head, is_ahead};
 use crate::store::{States, Store, StoreError};
 
-const LEDGER: &str = "publish/ledger";
+/// The name of its file.
+const LEDGER: &str = "published";
 
 /// The JSON of the ledger.
 #[derive(Serialize, Deserialize)]
@@ -49,9 +51,17 @@ pub(super) mod head_file {
     }
 }
 
+fn text(store: &Store) -> Result<Option<LedgerText>, StoreError> {
+    Ok(store.beside(LEDGER)?.and_then(|json| {
+        let read = serde_json::from_slice(&json);
+        read.inspect_err(|error| tracing::warn!(%error, "the record of what is in the object store cannot be read"))
+            .ok()
+    }))
+}
+
 /// The last head for an object store, signed with any key.
 pub(super) fn last_head(store: &Store, url: &str) -> Option<Head> {
-    let text = store.state_json::<LedgerText>(LEDGER).ok().flatten()?;
+    let text = text(store).ok().flatten()?;
     (text.whose.url == url).then_some(text.chain.head)
 }
 
@@ -61,10 +71,10 @@ pub(super) fn last_head(store: &Store, url: &str) -> Option<Head> {
 /// # Errors
 /// When the store cannot be read or written.
 pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError> {
-    let text = store.state_json::<LedgerText>(LEDGER)?;
+    let text = text(store)?;
     let is_due = text.is_some_and(|text| is_ahead(text.chain.head.sequence, clock));
     if is_due {
-        store.remove_state(LEDGER)?;
+        store.remove_beside(LEDGER)?;
     }
     Ok(is_due)
 }
@@ -75,7 +85,7 @@ pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError
 /// # Errors
 /// When the store cannot be read.
 pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<Chain>), StoreError> {
-    let text = store.state_json::<LedgerText>(LEDGER)?.filter(|text| text.whose.url == whose.url);
+    let text = text(store)?.filter(|text| text.whose.url == whose.url);
     let Some(LedgerText { whose: theirs, chain }) = text else { return Ok((None, None)) };
     let sequence = Some(chain.head.sequence);
     // Without them, altered signatures could not be noticed.
@@ -83,35 +93,47 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
     if theirs != *whose || chain.signatures.len() != signatures {
         return Ok((sequence, None));
     }
-    // A repaired store does not know which details have changed.
-    let is_marked = store.mark(chain.head.end().digest)?.is_some();
-    Ok((sequence, is_marked.then_some(chain)))
+    mark(store, &chain)?;
+    Ok((sequence, Some(chain)))
 }
 
-/// Writes the ledger. `place`: with another bundle, the place when its details were listed.
+/// Writes the ledger.
 ///
 /// # Errors
 /// When the write fails.
-pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain, place: Option<u64>) -> Result<(), StoreError> {
-    let mut states = States::default();
-    states.put_json(LEDGER, &LedgerText { whose: whose.clone(), chain: chain.clone() })?;
-    if place.is_some() {
-        states.mark(chain.head.end().digest, place, chain.head.snapshot.clone());
+pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain) -> Result<(), StoreError> {
+    let text = LedgerText { whose: whose.clone(), chain: chain.clone() };
+    let json = serde_json::to_vec(&text);
+    store.put_beside(LEDGER, json.map_err(|error| StoreError::Io { path: LEDGER.into(), source: error.into() })?)?;
+    mark(store, chain)
+}
+
+/// Marks the end of the chain for copies elsewhere, with the next transaction: the ledger has it until then.
+fn mark(store: &Store, chain: &Chain) -> Result<(), StoreError> {
+    let end = &chain.head.end().digest;
+    if store.mark(end)?.is_some() {
+        return Ok(());
     }
-    store.put_states(&states)
+    let mut states = States::default();
+    states.mark(end, Some(chain.place.map_or(0, |at| at.place)), chain.head.snapshot.clone());
+    store.put_states_soon(&states)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;
+    use crate::api::hash::ContentHash;
+    use crate::api::listing::{DetailState, ListingId};
     use crate::fleet::head::{FORMAT, FileHash, NamedBundle, NamedJournal};
     use crate::snapshot::content::SnapshotId;
     use crate::snapshot::meta::Certificate;
+    use crate::store::{DataDir, DetailMeta, DetailRecord, EpochPlace};
 
-    #[test]
-    fn a_ledger_is_read_as_it_was_written_also_by_an_earlier_version() {
+    fn chain(place: Option<EpochPlace>) -> Chain {
         let file = FileHash::of(b"x");
         let snapshot = SnapshotId::parse(&"1".repeat(32)).unwrap();
         let head = Head {
@@ -126,13 +148,65 @@ mod tests {
             journal: NamedJournal::new(file),
         };
         let (content, evidence) = (file.blake3, Some(file.blake3));
-        let chain = Chain { head, content, evidence, full_ms: 1, last_ms: 2, signatures: vec![file] };
-        let whose = Whose { url: "s3://bucket".to_owned(), signed_by: Some("A".to_owned()) };
+        Chain { head, content, evidence, place, full_ms: 1, last_ms: 2, signatures: vec![file] }
+    }
+
+    fn whose(url: &str) -> Whose {
+        Whose { url: url.to_owned(), signed_by: Some("A".to_owned()) }
+    }
+
+    #[test]
+    fn a_ledger_is_read_as_it_was_written_also_by_an_earlier_version() {
+        let (file, chain, whose) = (FileHash::of(b"x"), chain(None), whose("s3://bucket"));
         let mut text = serde_json::to_value(LedgerText { whose: whose.clone(), chain: chain.clone() }).unwrap();
         for signatures in [text["signatures"].clone(), json!([[1, file.blake3.to_string()]])] {
             text["signatures"] = signatures;
             let read: LedgerText = serde_json::from_slice(&serde_json::to_vec(&text).unwrap()).unwrap();
             assert_eq!((&read.whose, &read.chain), (&whose, &chain));
         }
+    }
+
+    #[test]
+    fn a_restart_continues_the_chain_and_knows_which_details_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(&DataDir::open(dir.path()).unwrap()).unwrap();
+        let store = open();
+        let meta = DetailMeta {
+            state: DetailState::Present,
+            etag: None,
+            last_modified: None,
+            origin_time_ms: 1,
+            fetched_ms: 1,
+            summary_hash: ContentHash::default(),
+            hash: ContentHash::default(),
+        };
+        store.put_details(&[(ListingId(1), DetailRecord { meta, body: "{}".into() })]).unwrap();
+        let (ours, chain) = (whose("s3://bucket"), chain(store.epoch_place().unwrap()));
+        assert_eq!(read(&store, &ours).unwrap(), (None, None));
+        write(&store, &ours, &chain).unwrap();
+        drop(store);
+
+        let store = open();
+        assert_eq!(read(&store, &ours).unwrap(), (Some(7), Some(chain.clone())));
+        assert!(store.knows_place(chain.place.unwrap()).unwrap());
+        let mark = store.mark(chain.head.end().digest).unwrap().unwrap();
+        assert_eq!((mark.place, &mark.snapshot), (1, &chain.head.snapshot));
+        let other_key = Whose { signed_by: Some("B".to_owned()), ..ours.clone() };
+        assert_eq!(read(&store, &other_key).unwrap(), (Some(7), None));
+        assert_eq!(read(&store, &whose("s3://other")).unwrap(), (None, None));
+
+        let file = dir.path().join(LEDGER);
+        let whole = fs::read(&file).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(read(&store, &ours).unwrap(), (None, None), "{at}");
+        }
+        fs::write(&file, &whole).unwrap();
+        assert!(!release(&store, WallTime::from_seconds(0)).unwrap());
+        let ahead = Chain { head: Head { sequence: 1 << 50, ..chain.head.clone() }, ..chain };
+        write(&store, &ours, &ahead).unwrap();
+        assert!(release(&store, WallTime::from_seconds(0)).unwrap() && !file.exists());
     }
 }

@@ -15,6 +15,7 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::Snapshots;
+use crate::store::EpochPlace;
 
 /// Without another snapshot, a bundle follows the one before it after this time, in milliseconds.
 pub(super) const PAUSE_MS: i64 = 60_000;
@@ -108,6 +109,9 @@ pub(super) struct Chain {
     /// [`Offer::evidence`] there; `None`: not known.
     #[serde(default)]
     pub evidence: Option<Digest>,
+    /// Details that have changed since come with the next bundle. `None`: all.
+    #[serde(default)]
+    pub place: Option<EpochPlace>,
     /// When its full bundle was written, by our clock; milliseconds since the epoch.
     pub full_ms: i64,
     /// When its last bundle was written.
@@ -121,7 +125,7 @@ impl Chain {
     /// The same chain with another head, and with a bundle more: a delta after the others, or a new full bundle.
     pub(super) fn with(
         before: Option<&Self>,
-        bundle: Option<(NamedBundle, Option<FileHash>)>,
+        bundle: Option<(NamedBundle, Option<FileHash>, Option<EpochPlace>)>,
         offer: &Offer,
         sequence: u64,
         now_ms: i64,
@@ -131,16 +135,17 @@ impl Chain {
         match (before.cloned(), bundle) {
             (
                 Some(Self { head: Head { full, mut deltas, .. }, mut signatures, full_ms, .. }),
-                Some((named, signature)),
+                Some((named, signature, place)),
             ) if named.base.is_some() => {
                 deltas.push(named);
                 signatures.extend(signature);
-                Some(Self { head: head(full, deltas), content, evidence, full_ms, last_ms: now_ms, signatures })
+                Some(Self { head: head(full, deltas), content, evidence, place, full_ms, last_ms: now_ms, signatures })
             }
-            (_, Some((named, signature))) => Some(Self {
+            (_, Some((named, signature, place))) => Some(Self {
                 head: head(named, Vec::new()),
                 content,
                 evidence,
+                place,
                 full_ms: now_ms,
                 last_ms: now_ms,
                 signatures: signature.into_iter().collect(),

@@ -14,13 +14,11 @@ use super::Publisher;
 use super::ledger;
 use super::plan::{self, Chain, NextWrite, Stored, Why};
 use super::status::{ObjectKind, PublishError};
-use crate::api::hash::Digest;
 use crate::bundle::signature::Signer;
 use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
 use crate::fleet::keys::Key;
 use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::chain::{Link, lacks_base};
@@ -62,7 +60,7 @@ impl Publisher {
         let before = self.chain.as_ref();
         let sequence = plan::next_sequence(self.stored_head().map(|head| head.sequence), self.sequence, now_ms);
         let signature = |made: &Made| made.signature.as_ref().map(|text| FileHash::of(text.as_bytes()));
-        let bundle = made.as_ref().map(|made| (made.named.clone(), signature(made)));
+        let bundle = made.as_ref().map(|made| (made.named.clone(), signature(made), made.link.place));
         let Some(chain) = Chain::with(before, bundle, offer, sequence, now_ms) else { return Ok(()) };
         let is_anew = made.as_ref().is_some_and(|made| made.named.base.is_none());
         if is_anew || before.is_none_or(|before| before.head.journal != chain.head.journal) {
@@ -72,7 +70,9 @@ impl Publisher {
         if is_longer {
             self.snapshots.keep_for_chain(Some((chain.head.snapshot.clone(), chain.head.end().digest)));
         }
-        self.record(&chain, made.map(|made| made.link)).await;
+        self.record(&chain).await;
+        // The chain keeps its snapshot from now on.
+        drop(made);
         self.sequence = Some(sequence);
         if is_longer {
             self.is_broken = false;
@@ -87,9 +87,10 @@ impl Publisher {
 
     /// A delta, or a full bundle in its place.
     async fn delta(&self, served: &Arc<Snapshot>) -> Result<Made, PublishError> {
-        let Some(Chain { head, evidence, .. }) = &self.chain else { return self.full(served, Why::First).await };
+        let Some(chain) = &self.chain else { return self.full(served, Why::First).await };
+        let Chain { head, evidence, .. } = chain;
         let keeps_evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| Some(offer.evidence) == *evidence);
-        match self.make(served, Some((head.snapshot.clone(), head.end().digest)), keeps_evidence).await {
+        match self.make(served, Some(chain), keeps_evidence).await {
             Ok(made) if plan::takes_delta(head, made.named.bytes) => Ok(made),
             Ok(_too_large) => self.full(served, Why::Size).await,
             Err(PublishError::Export(error)) if lacks_base(&error) => self.full(served, Why::NoBase).await,
@@ -106,18 +107,20 @@ impl Publisher {
     async fn make(
         &self,
         served: &Arc<Snapshot>,
-        base: Option<(SnapshotId, Digest)>,
+        base: Option<&Chain>,
         keeps_evidence: bool,
     ) -> Result<Made, PublishError> {
         let (snapshots, served) = (self.snapshots.clone(), served.clone());
         let (signer, data_dir) = (self.signer.clone(), self.data_dir.clone());
         let details = self.details.clone();
+        let base = base.map(|Chain { head, place, .. }| (head.end().digest, head.snapshot.clone(), *place));
         blocking(move || {
             // So that they can be exported. Failures of the disk are reported elsewhere.
             details.flush();
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
             let count = |dataset: &Dataset| details.counts(dataset);
-            let link = snapshots.export_link(&mut file, &served, base.as_ref(), keeps_evidence, &count)?;
+            let after = base.as_ref().map(|(_, snapshot, place)| (snapshot, *place));
+            let link = snapshots.export_link(&mut file, &served, after, keeps_evidence, &count)?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
             hasher.update_reader(&file)?;
@@ -127,7 +130,7 @@ impl Publisher {
             file.rewind()?;
             let hash = FileHash { bytes: link.written.bytes, blake3: hasher.finalize().into() };
             let snapshot = served.dataset.id.clone();
-            let named = NamedBundle::new(base.map(|(_, digest)| digest), link.written.digest, snapshot, hash);
+            let named = NamedBundle::new(base.map(|(digest, ..)| digest), link.written.digest, snapshot, hash);
             Ok(Made { file, named, signature, link })
         })
         .await
@@ -148,10 +151,9 @@ impl Publisher {
     }
 
     /// Writes the ledger. Without it a restart begins a new chain, so a full disk does not stop the publisher.
-    async fn record(&self, chain: &Chain, link: Option<Link>) {
+    async fn record(&self, chain: &Chain) {
         let (store, whose, chain) = (self.store().clone(), self.whose.clone(), chain.clone());
-        // The link keeps its snapshot until then.
-        let write = move || ledger::write(&store, &whose, &chain, link.as_ref().map(|link| link.place));
+        let write = move || ledger::write(&store, &whose, &chain);
         let written = blocking(move || write().map_err(PublishError::from)).await;
         if let Err(error) = written {
             tracing::warn!(%error, "the record of what is in the object store could not be written; after a restart a full bundle is written");

@@ -12,6 +12,7 @@ use crate::snapshot::meta::Certificate;
 use crate::snapshots::export::Link;
 use crate::snapshots::follow::{Followed, Taken, Took};
 use crate::snapshots::import::{BundleFile, Chain};
+use crate::store::EpochPlace;
 
 fn put(rig: &Rig, id: u64, text: &str) {
     rig.snapshots.store().put_details(&[detail(id, &format!(r#"{{"is":"{text}"}}"#))]).unwrap();
@@ -87,18 +88,25 @@ fn marks_go_with_the_journal() {
 /// Writes a link as a publisher does, after `base`. `meanwhile` happens after its details were listed.
 fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> BundleFile {
     let (mut file, served) = (tempfile::tempfile().unwrap(), rig.snapshots.current().get().unwrap());
-    let base = base.map(|base| (rig.snapshots.store().mark(base).unwrap().unwrap().snapshot, *base));
+    let base = base.map(|base| after(rig, base));
+    let base = base.as_ref().map(|(snapshot, place)| (snapshot, *place));
     let coverage = |_: &Dataset| {
         meanwhile();
         Counts::default()
     };
-    let Link { written, place, .. } =
-        rig.snapshots.export_link(&mut file, &served, base.as_ref(), false, &coverage).unwrap();
+    let Link { written, place, .. } = rig.snapshots.export_link(&mut file, &served, base, false, &coverage).unwrap();
     let mut states = States::default();
-    states.mark(written.digest, Some(place), served.dataset.id.clone());
+    states.mark(written.digest, Some(place.map_or(0, |at| at.place)), served.dataset.id.clone());
     rig.snapshots.store().put_states(&states).unwrap();
     rig.snapshots.keep_for_chain(Some((served.dataset.id.clone(), written.digest)));
     opened(&file)
+}
+
+/// The snapshot and the place of a bundle that was published.
+fn after(rig: &Rig, bundle: &Digest) -> (SnapshotId, Option<EpochPlace>) {
+    let mark = rig.snapshots.store().mark(bundle).unwrap().unwrap();
+    let here = rig.snapshots.store().epoch_place().unwrap();
+    (mark.snapshot, here.map(|here| EpochPlace { place: mark.place, ..here }))
 }
 
 fn opened(file: &File) -> BundleFile {
@@ -171,7 +179,9 @@ fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
     (1..=3).for_each(|id| put(&rig, id, "old"));
     let full = publish(&rig, None, &|| {});
     let served = rig.snapshots.current().get().unwrap();
-    let has_more = |after: &BundleFile| rig.snapshots.has_unsent_details(&served, &after.bundle.digest()).unwrap();
+    let has_more = |bundle: &BundleFile| {
+        rig.snapshots.has_unsent_details(&served, after(&rig, &bundle.bundle.digest()).1).unwrap()
+    };
     put(&rig, 8, "of nobody");
     put(&rig, 2, "old");
     assert!(!has_more(&full));
@@ -185,14 +195,12 @@ fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
     let next = publish(&rig, Some(&delta.bundle.digest()), &|| {});
     assert!(!has_more(&next));
     assert_eq!([&full, &delta, &next].map(details), [vec![1, 2, 3], vec![1], vec![1, 3]]);
+    let (end, place) = after(&rig, &next.bundle.digest());
     rig.snapshots.heal().unwrap();
-    assert!(has_more(&next), "it is not known");
-    let unknown = rig.snapshots.export_link(
-        &mut tempfile::tempfile().unwrap(),
-        &served,
-        Some(&(served.dataset.id.clone(), next.bundle.digest())),
-        false,
-        &|_| Counts::default(),
-    );
+    assert!(rig.snapshots.has_unsent_details(&served, place).unwrap(), "it is not known");
+    let unknown =
+        rig.snapshots.export_link(&mut tempfile::tempfile().unwrap(), &served, Some((&end, place)), false, &|_| {
+            Counts::default()
+        });
     assert!(unknown.is_err_and(|error| export::lacks_base(&error)));
 }

@@ -38,7 +38,8 @@ fn chain(deltas: u8) -> Chain {
         journal: NamedJournal::new(journal(99)),
     };
     let (content, evidence) = (digest(50), Some(digest(60)));
-    Chain { head, content, evidence, full_ms: NOW - 3_600_000, last_ms: NOW - 3_600_000, signatures: Vec::new() }
+    let (full_ms, last_ms) = (NOW - 3_600_000, NOW - 3_600_000);
+    Chain { head, content, evidence, place: None, full_ms, last_ms, signatures: Vec::new() }
 }
 
 fn offer() -> Offer {

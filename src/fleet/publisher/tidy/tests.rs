@@ -49,7 +49,7 @@ fn listed(key: Key, bytes: u64, age: i64) -> Listed {
 fn chain(head: &Head, is_signed: bool) -> Chain {
     let signature = |at: usize| file(300, 90 + at as u8);
     let signatures = if is_signed { (0..head.chain().count()).map(signature).collect() } else { Vec::new() };
-    Chain { head: head.clone(), content: digest(0), evidence: None, full_ms: 0, last_ms: 0, signatures }
+    Chain { head: head.clone(), content: digest(0), evidence: None, place: None, full_ms: 0, last_ms: 0, signatures }
 }
 
 /// What is to be done where nothing was read back.
@@ -179,7 +179,7 @@ fn chain_of_texts(deltas: u8) -> Chain {
         journal: NamedJournal::new(journal),
     };
     let signatures = vec![signature];
-    Chain { head, content: digest(0), evidence: None, full_ms: 0, last_ms: 0, signatures }
+    Chain { head, content: digest(0), evidence: None, place: None, full_ms: 0, last_ms: 0, signatures }
 }
 
 /// An object store in a directory.
