@@ -222,7 +222,7 @@ impl Snapshots {
             allow_older,
             committed: &committed,
             // A full bundle repairs; a delta builds on what was verified when it came.
-            rewrites: followed.is_none() || first.base().is_none(),
+            rewrites: first.base().is_none(),
             followed: followed.as_ref(),
             feed,
             states,

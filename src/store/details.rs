@@ -445,7 +445,7 @@ impl<T> Iterator for InTurn<'_, T> {
     type Item = (ListingId, Result<Option<T>, StoreError>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.piece.len() == 0 {
+        if self.piece.len() == 0 && !self.left.is_empty() {
             self.read_ahead();
         }
         let (id, read) = self.piece.next()?;
