@@ -121,7 +121,6 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>, described: &De
             "listing" => Filling::Json(listing.to_string()),
             "fields_of_a_listing" => Filling::Json(described.listing.to_string()),
             "fields_of_a_detail" => Filling::Json(described.detail.to_string()),
-            "required_of_a_detail" => Filling::Json(described.required.to_string()),
             "detail" => Filling::Json(described.detail_body.to_string()),
             "taxonomy" => Filling::Json(described.taxonomy.to_string()),
             _ => return None,

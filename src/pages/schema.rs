@@ -136,8 +136,6 @@ pub(super) struct Described {
     /// The fields of a listing, and those of a detail.
     pub listing: Value,
     pub detail: Value,
-    /// The fields that every detail has.
-    pub required: Value,
     /// A detail: the object, or an array that holds it.
     pub detail_body: Value,
     /// The terms of a kind: an object that holds them, or an array.
@@ -156,7 +154,6 @@ impl Described {
         Self {
             listing: fields(listings, false),
             detail: fields(details, true),
-            required: if has_id(&of_details) { json!(["id"]) } else { json!([]) },
             detail_body: if has_arrays {
                 json!({"anyOf": [reference("Venue"), {"type": "array", "items": {}}]})
             } else {
@@ -319,16 +316,16 @@ mod tests {
         let terms = json!({"type": "array", "items": {"$ref": "#/components/schemas/Term"}});
         let object = json!({"$ref": "#/components/schemas/TermSet"});
         let usual = Described::of(None, Some(&seen(&[json!({"id": 1})])), &texts(["{}", "{}"]));
-        assert_eq!((&usual.detail_body, &usual.taxonomy, &usual.required), (&venue, &object, &json!(["id"])));
+        assert_eq!((&usual.detail_body, &usual.taxonomy), (&venue, &object));
         assert_eq!(usual.detail["id"], json!({"type": "integer"}));
         let odd = Described::of(None, Some(&seen(&[json!([{"id": 1}])])), &texts([" []", "[]"]));
         let in_array = json!({"anyOf": [venue, {"type": "array", "items": {}}]});
-        assert_eq!((&odd.detail_body, &odd.taxonomy, &odd.required), (&in_array, &terms, &json!([])));
+        assert_eq!((&odd.detail_body, &odd.taxonomy), (&in_array, &terms));
         let mixed = Described::of(None, Some(&seen(&[json!({"id": 1}), json!([{"id": 2}])])), &texts(["{}", "[]"]));
-        assert_eq!((&mixed.detail_body, &mixed.required), (&in_array, &json!([])));
+        assert_eq!(&mixed.detail_body, &in_array);
         assert_eq!(mixed.taxonomy, json!({"oneOf": [object, terms]}));
         let some = Described::of(None, Some(&seen(&[json!({"id": 1}), json!({"a": 2})])), &[]);
-        assert_eq!((&some.detail_body, &some.taxonomy, &some.required), (&venue, &object, &json!([])));
+        assert_eq!((&some.detail_body, &some.taxonomy), (&venue, &object));
         assert_eq!(some.detail["id"], json!({"type": ["integer", "null"]}));
     }
 
