@@ -4,7 +4,6 @@
 //! [`super`].
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,29 +15,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::clock::Clock;
-use crate::store::DataDir;
 use crate::tasks::blocking;
 use crate::upstream::status::OriginState;
 use crate::words::{bytes, counted, seconds, sentence};
 
 use super::server::{Server, ServerLook};
+use super::target::{Chosen, Named};
 use super::terminal::{Paint, Terminal, put, say};
-use super::{Failure, Sources, examine_to_ask, plain};
+use super::{Failure, plain};
 
 /// How long to wait between two looks.
 const EVERY: Duration = Duration::from_secs(2);
-
-/// Which server a command is about.
-#[derive(Debug, Args)]
-pub(super) struct Named {
-    #[command(flatten)]
-    sources: Sources,
-    /// Address of the admin listener
-    ///
-    /// Without it, the address is read from the data directory, or else from admin.listen.
-    #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
-    admin: Option<String>,
-}
 
 /// Arguments of `grandstand status`.
 #[derive(Debug, Args)]
@@ -56,75 +43,6 @@ pub(super) struct Status {
     /// For health checks of containers: whoever gets old data is served better than by a restart.
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     ready: bool,
-}
-
-impl Named {
-    /// Whether `--set` has keys that do not say which server it is.
-    pub(super) fn sets_more_than_an_address(&self) -> bool {
-        let says_which = |set: &String| {
-            let key = set.split('=').next().unwrap_or_default().trim();
-            key == "data_dir" || key.starts_with("admin")
-        };
-        !self.sources.sets.iter().all(says_which)
-    }
-}
-
-/// Why no server is shown.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StatusError {
-    #[error(
-        "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
-         the directory, or give the address of the server with --admin",
-        path.display()
-    )]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error(
-        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the server of \
-         this directory with --admin, or leave data_dir out",
-        ours.display()
-    )]
-    Another { admin: String, theirs: String, ours: PathBuf },
-}
-
-/// The server to ask.
-pub(super) struct Chosen {
-    pub server: Server,
-    /// The data directory that it must have, if it was not found by it.
-    data_dir: Option<PathBuf>,
-}
-
-impl Chosen {
-    /// An address wins. Without one, the data directory names its server, else it is the one at `admin.listen`.
-    /// `warns`: as in [`examine_to_ask`].
-    pub(super) fn find(Named { sources, admin: address }: &Named, warns: bool) -> Result<Self, Failure> {
-        let examined = examine_to_ask(sources, address.is_some(), warns);
-        let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
-        let config = &examined.finish().map_err(Failure::Config)?.config;
-        let path = &config.data_dir;
-        if address.is_none() {
-            if let Some(server) = Server::running(config)? {
-                return Ok(Self { server, data_dir: None });
-            }
-            if let (true, Err(source)) = (data_dir_is_set && !listen_is_set, DataDir::expect_readable(path)) {
-                return Err(StatusError::Unreadable { path: path.clone(), source }.into());
-            }
-        }
-        let admin = address.clone().unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        Ok(Self { server: Server::new(admin, config), data_dir: data_dir_is_set.then(|| path.clone()) })
-    }
-
-    /// Earlier versions do not tell their data directory.
-    pub(super) fn expect(&self, facts: &StatusFacts) -> Result<(), StatusError> {
-        let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-        let theirs = &facts.data_dir;
-        match &self.data_dir {
-            Some(ours) if !theirs.is_empty() && resolved(ours) != resolved(Path::new(theirs)) => {
-                let (admin, ours) = (self.server.admin.clone(), resolved(ours).unwrap_or_else(|| ours.clone()));
-                Err(StatusError::Another { admin, theirs: theirs.clone(), ours })
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Status {
@@ -151,17 +69,6 @@ impl Status {
             is_healthy
         };
         Ok(if is_healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-}
-
-/// The base address of an admin listener: a URL, or a host with a port.
-pub(super) fn admin_url(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let usable = url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    if usable {
-        Ok(url.trim_end_matches('/').to_owned())
-    } else {
-        Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090".to_owned())
     }
 }
 
@@ -448,22 +355,6 @@ mod tests {
 
     fn shown(status: &Value) -> String {
         screen(&StatusFacts::deserialize(status).unwrap())
-    }
-
-    #[test]
-    fn an_admin_listener_is_named_by_url_or_by_host_and_port() {
-        for (text, url) in [
-            ("127.0.0.1:9090", "http://127.0.0.1:9090"),
-            ("localhost:9090", "http://localhost:9090"),
-            ("[::1]:9090", "http://[::1]:9090"),
-            ("http://127.0.0.1:9090/", "http://127.0.0.1:9090"),
-            ("https://ops.example/venues/", "https://ops.example/venues"),
-        ] {
-            assert_eq!(admin_url(text).as_deref(), Ok(url), "{text}");
-        }
-        for text in ["", ":9090", "ftp://127.0.0.1:9090", "127.0.0.1:99999", "http://", "a b:1"] {
-            assert!(admin_url(text).is_err(), "{text}");
-        }
     }
 
     #[test]
