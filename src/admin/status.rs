@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, Use};
 use crate::fleet::publisher::status::PublishStatus;
-use crate::fleet::replica::status::ReplicaStatus;
+use crate::fleet::replica::status::{ReplicaFacts, ReplicaStatus};
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
@@ -240,7 +240,6 @@ impl Status {
             ttl_seconds: self.usage.is_confirmed().then(|| config.ttl.as_secs()),
             unhealthy_after_seconds: oldest.map(|oldest| oldest.as_secs()),
             origin: self.origin_facts(picture, details.as_ref(), mono),
-            details,
             terms: dataset.map(|dataset| TermFacts::of(dataset)),
             volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
             left_out: meta.map(|meta| meta.left_out.clone()),
@@ -256,13 +255,18 @@ impl Status {
             reload: self.reloads.last(),
             disk: self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone()),
             damage: self.store.as_ref().and_then(|store| store.damage()),
-            publish: self.publish.as_ref().map(|publish| publish.lock().facts(mono)),
+            publish: self.publish.as_ref().map(|publish| {
+                let details = details.as_ref().map(|details| (details.mirrored, details.in_advance()));
+                publish.lock().facts(mono, details)
+            }),
             edges: self.snapshots.as_ref().map(|snapshots| EdgeFacts::of(snapshots.edges())),
             last_error: picture.last_error.clone(),
             replica: self.replica.as_ref().map(|replica| {
                 let oldest = oldest.unwrap_or(config.ttl);
-                replica.lock().facts(mono, instants.wall, oldest)
+                let details_missing = details.as_ref().map(|details| details.of.saturating_sub(details.current()));
+                ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
             }),
+            details,
             recent: self.recent.notes().iter().map(RecentNote::of).collect(),
             ..StatusFacts::default()
         }

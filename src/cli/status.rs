@@ -241,9 +241,19 @@ fn behind_for(behind: u64) -> String {
     format!("behind for {}", seconds(behind))
 }
 
-/// An object store with the number of its head.
-fn at_head(url: Option<String>, sequence: Option<u64>, behind: &str) -> String {
-    format!("{} (head {}, {behind})", or_dash(url), or_dash(sequence))
+/// An object store with the number of its head, and who signed it.
+fn at_head(url: Option<String>, sequence: Option<u64>, signed_by: Option<String>, behind: &str) -> String {
+    let signed = signed_by.map_or_else(String::new, |key| format!("signed by {key}, "));
+    format!("{} (head {}, {signed}{behind})", or_dash(url), or_dash(sequence))
+}
+
+/// How an object store and a server that are level stand to each other.
+fn level(details_missing: Option<u64>) -> String {
+    match details_missing.unwrap_or(0) {
+        0 => "nothing is missing".to_owned(),
+        1 => "1 detail is on its way".to_owned(),
+        more => format!("{} are on their way", counted(more, "detail")),
+    }
 }
 
 /// The status on one screen.
@@ -286,11 +296,11 @@ fn screen(facts: &StatusFacts) -> String {
         let behind = match (replica.behind_seconds, replica.why) {
             (None, None) => "not followed yet".to_owned(),
             (None, Some(why)) => format!("not followed yet: {why}"),
-            (Some(0), None) => "nothing is missing".to_owned(),
+            (Some(0), None) => level(replica.details_missing),
             (Some(0), Some(why)) => why,
             (Some(behind), why) => behind_for(behind) + &why.map_or_else(String::new, |why| format!(": {why}")),
         };
-        line("follows", at_head(replica.url, replica.sequence, &behind));
+        line("follows", at_head(replica.url, replica.sequence, replica.signed_by, &behind));
     } else {
         let refreshes = mirrors && facts.origin.refreshed_at.is_some() && facts.origin.next_refresh_seconds == Some(0);
         line("origin", origin(&facts.origin.state) + if refreshes { ", refreshing now" } else { "" });
@@ -298,10 +308,10 @@ fn screen(facts: &StatusFacts) -> String {
     let publish = facts.publish.clone().unwrap_or_default();
     if publish.url.is_some() {
         let behind = match publish.behind_seconds {
-            0 => "nothing is missing".to_owned(),
+            0 => level(publish.details_missing),
             behind => behind_for(behind),
         };
-        line("publishes", at_head(publish.url, publish.sequence, &behind));
+        line("publishes", at_head(publish.url, publish.sequence, publish.signed_by, &behind));
     }
     if let Some(budget) = &facts.origin.budget {
         let free = match budget.limit {
@@ -400,6 +410,10 @@ mod tests {
         status["origin"]["state"] = "offline".into();
         let text = shown(&status);
         assert!(text.contains("follows    s3://venues/fleet (head 7, nothing is missing)\n"), "{text}");
+        (status["replica"]["details_missing"], status["replica"]["signed_by"]) = (60.into(), "8A90".into());
+        let text = shown(&status);
+        let line = "follows    s3://venues/fleet (head 7, signed by 8A90, 60 details are on their way)\n";
+        assert!(text.contains(line), "{text}");
         status["replica"] = json!({ "sequence": null, "behind_seconds": 900, "why": "no head" });
         let text = shown(&status);
         assert!(text.contains("follows    - (head -, behind for 15 min: no head)\n"), "{text}");
@@ -413,6 +427,8 @@ mod tests {
         let mut status = json!({ "state": "healthy", "use": "mirror",
                                  "publish": { "url": "s3://venues/fleet", "sequence": 7, "behind_seconds": 0 } });
         assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, nothing is missing)\n"));
+        status["publish"]["details_missing"] = 1.into();
+        assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, 1 detail is on its way)\n"));
         status["publish"]["behind_seconds"] = 900.into();
         assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, behind for 15 min)\n"));
     }

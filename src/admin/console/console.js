@@ -70,11 +70,13 @@ function snapshots({ held, rollback }, kept, now) {
 
 /** The object store that is followed, or written to. @param {string} title @param {Facts} store @param {number} now */
 function fleet(title, store, now) {
-  const { behind_seconds: behind } = store;
+  const { behind_seconds: behind, details_missing: missing } = store;
+  const level = missing > 0 ? `${counted(missing, "detail")} ${missing === 1 ? "is on its" : "are on their"} way` : "nothing is missing";
   const lines = {
     Address: store.url,
     Head: store.sequence ?? "none yet",
-    State: behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : "nothing is missing",
+    "Signed by": store.signed_by,
+    State: behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : level,
     "Last answer": when(store.last_poll ?? store.last_success, now),
     Problem: store.why,
   };
