@@ -271,6 +271,7 @@ fn status(
         history: History::default(),
         recent: core.recent.clone(),
         unused_bundle: core.unused_bundle.clone(),
+        promise: Mutex::default(),
     }
 }
 

@@ -176,6 +176,8 @@ pub(crate) struct OriginFacts {
     pub next_refresh_seconds: Option<u64>,
     /// Until everything is mirrored; `None`: unknown, also while nothing advances.
     pub eta_seconds: Option<u64>,
+    /// Why that is later than was told before; `None`: it is not.
+    pub eta_why: Option<String>,
     /// The running pass.
     pub pass: Option<Progress>,
     /// Whole passes that were completed.

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::{Clock, Monotonic, WallTime};
@@ -30,6 +32,7 @@ use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress, eta_
 use crate::words::counted;
 
 use super::advice::{self, RecentNote};
+use super::eta::{Estimate, Promise};
 use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
@@ -101,6 +104,8 @@ pub(crate) struct Status {
     pub replica: Option<ReplicaStatus>,
     /// Why the bundle of `serve --bundle` was not imported, although it may be newer; `None`: it was, or is not.
     pub unused_bundle: Option<String>,
+    /// The end of the copy that was told last.
+    pub promise: Mutex<Promise>,
 }
 
 impl TlsStatus {
@@ -275,6 +280,7 @@ impl Status {
     fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {
         let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
         let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
+        let eta = self.promise.lock().told(self.estimate(picture, details), now);
         OriginFacts {
             url: self.origin_url.clone(),
             proxy: self.origin_proxy.clone(),
@@ -282,7 +288,8 @@ impl Status {
             budget: self.budget.as_ref().map(|budget| BudgetFacts::of(&budget.view())),
             refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
             next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
-            eta_seconds: self.eta_seconds(picture, details),
+            eta_seconds: eta.map(|(seconds, _)| seconds),
+            eta_why: eta.and_then(|(_, why)| why).map(str::to_owned),
             pass: picture.pass,
             passes: picture.passes,
             failures: picture.health.failures(),
@@ -296,9 +303,9 @@ impl Status {
         self.details.as_ref().and_then(Details::all_wanted)
     }
 
-    /// Seconds until everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
+    /// When everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
     /// all are wanted. `None`: unknown, also while nothing advances.
-    fn eta_seconds(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<u64> {
+    fn estimate(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<Estimate> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {
             // The first page is not here yet.
@@ -316,6 +323,8 @@ impl Status {
             return None;
         }
         let left = if all { left.saturating_add(missing) } else { left };
-        eta_seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
+        let limit = self.budget.as_ref()?.view().limit;
+        let seconds = eta_seconds(left, limit, picture.pace.per_second(Instant::now()))?;
+        Some(Estimate { seconds, left })
     }
 }

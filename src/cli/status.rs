@@ -286,7 +286,9 @@ fn screen(facts: &StatusFacts) -> String {
         line("listings", or_dash(facts.listings));
         let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current()));
         let outdated = outdated.filter(|outdated| *outdated > 0).map(|outdated| format!(", {outdated} outdated"));
+        let later = facts.origin.eta_why.as_ref().map(|why| format!(" (later than before: {why})"));
         let eta = facts.origin.eta_seconds.filter(|left| *left > 0).map(|left| format!(", ETA {}", seconds(left)));
+        let eta = eta.map(|eta| eta + &later.unwrap_or_default());
         let mirrored = mirrored(facts.details.as_ref());
         line("details", mirrored + &outdated.unwrap_or_default() + &eta.unwrap_or_default());
     }
@@ -482,6 +484,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+        status["origin"]["eta_why"] = "requests take longer than before".into();
+        let line = "details    6 of 7, ETA 5 h 44 min (later than before: requests take longer than before)\n";
+        assert!(shown(&status).contains(line));
         (status["confirmed_at"], status["age_seconds"]) = ("2026-01-01T00:00:00Z".into(), 7_500.into());
         let text = shown(&status);
         assert!(text.contains("confirmed  2026-01-01T00:00:00Z (2 h 5 min ago)\n"), "{text}");

@@ -71,8 +71,8 @@ async fn whatever_a_server_can_carry_out_takes_its_address_and_token() {
     let dir = TempDir::new().unwrap();
     let at = async |server: &Server, words: &[&str], more: &[&str]| {
         let admin = server.admin.to_string();
-        let words = words.iter().chain(&["--admin", &admin]).chain(more).map(|&word| word.to_owned());
-        Process::spawn_in(&words.collect::<Vec<_>>(), dir.path()).end().await
+        let words = [words, &["--admin", &admin], more].concat();
+        Process::spawn_in(&words.into_iter().map(str::to_owned).collect::<Vec<_>>(), dir.path()).end().await
     };
     for (server, words, told) in [
         (&mirror, &["bundle", "export", "v.gsb"][..], "details: 40 of 40 listings mirrored"),

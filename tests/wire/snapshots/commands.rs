@@ -7,7 +7,7 @@ use sample_origin::World;
 use serde_json::Value;
 
 use super::{LIST, command, done, edit, grow, ids_of, kept, mirrored};
-use crate::harness::{Process, Server, Setup, run, wait_until};
+use crate::harness::{Process, Setup, run, wait_until};
 
 fn json(outcome: (i32, String)) -> Value {
     let said = done(outcome);
@@ -80,8 +80,8 @@ async fn the_commands_do_the_same_beside_a_server_and_without_one() {
     // An address needs neither directory nor configuration.
     let (admin, elsewhere) = (server.admin.to_string(), tempfile::tempdir().unwrap());
     let by_address = async |words: &[&str]| {
-        let words = ["snapshot"].iter().chain(words).chain(&["--admin", &admin]).map(|&word| word.to_owned());
-        Process::spawn_in(&words.collect::<Vec<_>>(), elsewhere.path()).end().await
+        let words = [&["snapshot"], words, &["--admin", &admin]].concat();
+        Process::spawn_in(&words.into_iter().map(str::to_owned).collect::<Vec<_>>(), elsewhere.path()).end().await
     };
     goes_through_all(by_address, &ids).await;
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
