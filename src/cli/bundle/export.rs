@@ -94,11 +94,56 @@ impl Format {
     }
 }
 
+/// What is in a file by the ending of its name; none: nothing that is written here.
+const ENDINGS: [(&[&str], &[Format]); 6] = [
+    (&["gsb"], &[Format::Bundle]),
+    (&["csv"], &[Format::Csv]),
+    (&["geojson"], &[Format::Geojson]),
+    (&["ndjson", "jsonl"], &[Format::Ndjson, Format::DetailsNdjson]),
+    (&["json"], &[Format::Geojson, Format::Ndjson, Format::DetailsNdjson]),
+    (
+        &[
+            "zip", "gz", "tgz", "tar", "zst", "br", "xz", "bz2", "7z", "parquet", "sqlite", "db", "redb", "sql", "tsv",
+            "xls", "xlsx", "xml", "html", "pdf", "toml", "minisig",
+        ],
+        &[],
+    ),
+];
+
+impl Format {
+    /// Its word on the command line, what people call it, and the ending of its files.
+    const fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Bundle => ("bundle", "a bundle", "gsb"),
+            Self::Ndjson => ("ndjson", "NDJSON", "ndjson"),
+            Self::DetailsNdjson => ("details-ndjson", "NDJSON", "ndjson"),
+            Self::Csv => ("csv", "CSV", "csv"),
+            Self::Geojson => ("geojson", "GeoJSON", "geojson"),
+        }
+    }
+
+    /// Refuses a file whose name ends like one of another format.
+    fn expect_ending(self, path: &Path) -> Result<(), ExportError> {
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        let known = ENDINGS.iter().find(|(endings, _)| endings.contains(&&*ending));
+        let Some((_, formats)) = known.filter(|(_, formats)| !formats.contains(&self)) else { return Ok(()) };
+        let (_, what, own) = self.names();
+        let meant: Vec<_> = formats.iter().map(|format| format!("`--format {}`", format.names().0)).collect();
+        let meant = if meant.is_empty() { String::new() } else { format!("write {}, or ", meant.join(" or ")) };
+        Err(ExportError::Ending { path: path.to_owned(), ending, what, meant, own })
+    }
+}
+
 /// Why no bundle was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
     #[error("{} was not written: {source}", path.display())]
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error(
+        "{}: .{ending} is not the ending of {what}; {meant}end the name in .{own}",
+        path.display()
+    )]
+    Ending { path: PathBuf, ending: String, what: &'static str, meant: String, own: &'static str },
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
     #[error("--since, --sign and --require-complete are for bundles: leave --format out")]
@@ -109,6 +154,7 @@ pub(super) enum ExportError {
 
 impl Export {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        self.format.expect_ending(&self.file).map_err(Failure::usage)?;
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {
@@ -293,4 +339,35 @@ fn base(since: &str) -> Result<String, Failure> {
         return Ok(bundle.manifest().snapshot.to_string());
     }
     Ok(since.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_does_not_end_like_one_of_another_format() {
+        let refused =
+            |format: Format, name: &str| format.expect_ending(Path::new(name)).err().map(|why| why.to_string());
+        for (format, name, todo) in [
+            (Format::Bundle, "v.csv", "`--format csv`, or end the name in .gsb"),
+            (Format::Bundle, "v.ndjson", "`--format ndjson` or `--format details-ndjson`, or end the name in .gsb"),
+            (Format::Bundle, "v.JSON", "write `--format geojson` or `--format ndjson`"),
+            (Format::Bundle, "v.gsb.zip", ".zip is not the ending of a bundle; end the name in .gsb"),
+            (Format::Csv, "v.gsb", "`--format bundle`, or end the name in .csv"),
+            (Format::Csv, "v.geojson", "`--format geojson`"),
+        ] {
+            let why = refused(format, name).unwrap();
+            assert!(why.starts_with(name) && why.contains(todo), "{why}");
+        }
+        for (format, names) in [
+            (Format::Bundle, &["v.gsb", "V.GSB", "v", "v.2026-11-26", "v.bundle", "dir.csv/v", ".csv"][..]),
+            (Format::Csv, &["v.csv", "-", "v.txt"]),
+            (Format::Geojson, &["v.geojson", "v.json"]),
+            (Format::Ndjson, &["v.ndjson", "v.jsonl", "v.json"]),
+            (Format::DetailsNdjson, &["v.ndjson"]),
+        ] {
+            names.iter().for_each(|name| assert_eq!(refused(format, name), None, "{name}"));
+        }
+    }
 }
