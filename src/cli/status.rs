@@ -13,6 +13,7 @@ use http::Method;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admin::advice::Remedy;
 use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::clock::Clock;
 use crate::tasks::blocking;
@@ -190,7 +191,7 @@ fn painted(facts: &StatusFacts) -> String {
     let mut text = String::new();
     for line in screen(facts).lines().map(plain) {
         let is_fact = line.starts_with("  ");
-        let is_wrong = ["held", "disk", "publish", "limit", "finding", "last error"]
+        let is_wrong = ["problem", "held", "disk", "publish", "limit", "finding", "last error"]
             .iter()
             .any(|name| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
         text.push_str(&match (is_fact, is_wrong) {
@@ -336,24 +337,27 @@ fn screen(facts: &StatusFacts) -> String {
         });
         line("parity", or_dash(parity));
     }
-    for finding in &facts.findings {
-        line("finding", finding.clone());
-        if let Some(advice) = facts.advice.iter().find(|advice| advice.what == sentence(finding)) {
-            line("to do", advice.todo.clone());
+    let mut wrong: Vec<(&str, String)> = facts.findings.iter().map(|finding| ("finding", finding.clone())).collect();
+    let held = facts.held.as_ref().map(|held| held.reason.clone());
+    let known = [("limit", facts.rate_limit.why.clone()), ("https", tls.problem), ("held", held)];
+    let more = [("disk", facts.disk.clone()), ("publish", publish.why)];
+    wrong.extend(known.into_iter().chain(more).filter_map(|(name, what)| Some((name, what?))));
+    // A rollback, which somebody asked for, has a line of its own.
+    let mut advice: Vec<_> = facts.advice.iter().filter(|advice| advice.action != Some(Remedy::Release)).collect();
+    for (name, what) in wrong {
+        let alone = if name == "limit" { "not shared, each machine counts clients by itself: " } else { "" };
+        line(name, format!("{alone}{what}"));
+        let whole = sentence(&what);
+        if let Some(at) = advice.iter().position(|advice| advice.what.contains(&what) || advice.what.contains(&whole)) {
+            line("to do", advice.remove(at).todo.clone());
         }
     }
-    let alone = facts.rate_limit.why.as_ref();
-    for (name, wrong) in [
-        ("limit", alone.map(|why| format!("not shared, each machine counts clients by itself: {why}"))),
-        ("https", tls.problem),
-        ("held", facts.held.as_ref().map(|held| held.reason.clone())),
-        ("disk", facts.disk.clone()),
-        ("publish", publish.why),
-        ("last error", facts.last_error.as_ref().map(|error| error.message.clone())),
-    ] {
-        if let Some(wrong) = wrong {
-            line(name, wrong);
-        }
+    for advice in advice {
+        line(if advice.unhealthy { "problem" } else { "finding" }, advice.what.clone());
+        line("to do", advice.todo.clone());
+    }
+    if let Some(error) = &facts.last_error {
+        line("last error", error.message.clone());
     }
     lines.join("\n") + "\n"
 }
@@ -388,6 +392,24 @@ mod tests {
         let advice = json!({ "unhealthy": false, "what": "One thing.", "todo": "Mend it.", "action": null });
         let text = shown(&json!({ "state": "healthy", "findings": ["one thing", "another"], "advice": [advice] }));
         assert!(text.contains("  finding    one thing\n  to do      Mend it.\n  finding    another\n"), "{text}");
+        // Also to what makes a server unhealthy; a rollback is no problem.
+        let one = |unhealthy: bool, what: &str, todo: &str, action: Option<&str>| json!({ "unhealthy": unhealthy, "what": what, "todo": todo, "action": action });
+        let text = shown(&json!({
+            "state": "unhealthy", "disk": "no space left for /data",
+            "held": { "reason": "it lost half" },
+            "advice": [
+                one(true, "No space left for /data.", "Make room.", None),
+                one(true, "Data not confirmed for 29 s (limit 3 s).", "Check the origin.", None),
+                one(true, "A snapshot is held back: it lost half.", "Accept it.", Some("accept")),
+                one(false, "A rollback is in effect.", "Release it.", Some("release")),
+            ],
+        }));
+        let lines = [
+            "  held       it lost half\n  to do      Accept it.\n",
+            "  disk       no space left for /data\n  to do      Make room.\n",
+            "  problem    Data not confirmed for 29 s (limit 3 s).\n  to do      Check the origin.\n",
+        ];
+        assert!(text.ends_with(&lines.concat()), "{text}");
         let alone = json!({ "store": "local", "why": "Redis did not answer within 50 ms" });
         let text = shown(&json!({ "state": "healthy", "rate_limit": alone }));
         let line =

@@ -2,7 +2,7 @@
 // What the console says, as functions of /status and /history.json: numbers with units, the state, the tiles.
 
 /** @typedef {{ unhealthy: boolean, what: string, todo: string, action: string | null }} Advice */
-/** @typedef {{ level: string, at: string | null, count: number, text: string, todo: string }} Note */
+/** @typedef {{ level: string, at: string | null, count: number, text: string, todo: string | null }} Note */
 /** @typedef {Record<string, any> & { advice: Advice[], recent: Note[] }} Facts  of /status */
 /**
  * @typedef {{ id: string, listings: number, bytes: number | null, certificate: string, confirmed_at: string | null, published_at: string | null,
