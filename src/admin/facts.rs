@@ -46,6 +46,8 @@ pub(crate) struct StatusFacts {
     /// A word of [`crate::config::Use`].
     #[serde(rename = "use")]
     pub usage: String,
+    /// Whether this is `grandstand demo`, whose data is invented.
+    pub demo: bool,
     /// `healthy` or `unhealthy`.
     pub state: String,
     /// Why the server is unhealthy, in sentences; empty: it is healthy.

@@ -104,6 +104,8 @@ pub(crate) struct Status {
     pub replica: Option<ReplicaStatus>,
     /// Why the bundle of `serve --bundle` was not imported, although it may be newer; `None`: it was, or is not.
     pub unused_bundle: Option<String>,
+    /// Whether this is a demo.
+    pub is_demo: bool,
     /// The end of the copy that was told last.
     pub promise: Mutex<Promise>,
 }
@@ -218,6 +220,7 @@ impl Status {
             uptime_seconds: mono.as_nanos() / 1_000_000_000,
             memory_bytes: Process::now().resident_bytes,
             usage: self.usage.as_str().to_owned(),
+            demo: self.is_demo,
             public_url: config.public_url.as_str().to_owned(),
             listen: self.listen.clone(),
             data_dir: self.data_dir.clone(),

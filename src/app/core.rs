@@ -87,6 +87,8 @@ pub struct Core {
     pub(crate) recent: Recent,
     /// Why the bundle of `serve --bundle` was not imported; `None`: there is nothing to say.
     pub(crate) unused_bundle: Option<String>,
+    /// Whether this is a demo: its data is invented.
+    pub(crate) is_demo: bool,
     /// The configuration in effect.
     pub(crate) settings: Settings,
 }
@@ -136,6 +138,7 @@ impl Core {
             replica: ReplicaStatus::default(),
             recent: Recent::default(),
             unused_bundle: None,
+            is_demo: false,
             settings,
         };
         if config.usage() == Use::Shield {

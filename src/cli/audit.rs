@@ -15,11 +15,11 @@ use crate::config::{LogConfig, LogLevel};
 use crate::upstream::status::Picture;
 use crate::words::counted;
 
+use super::Failure;
 use super::server::Server;
 use super::sync::{INTERVAL, needs_mirror, no_origin};
 use super::target::Named;
 use super::terminal::{Align, Display, Paint, say, start_log, table, tell};
-use super::Failure;
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
 const PATIENCE: Duration = Duration::from_secs(150);

@@ -21,10 +21,10 @@ use crate::snapshot::pointer::SnapshotPointer;
 use crate::upstream::status::{LastError, OriginState, OriginStatus, Progress};
 use crate::words::counted;
 
+use super::Failure;
 use super::server::Server;
 use super::target::Named;
 use super::terminal::{Display, say, start_log};
-use super::Failure;
 
 /// How often to look.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);

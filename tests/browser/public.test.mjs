@@ -382,8 +382,11 @@ test("the map around a place shows the circle and little else, and comes and goe
   assert.notEqual(await page.locator("#around").getAttribute("d"), drawn);
   await page.goBack();
   await ready(page);
+  const order = () => page.locator("#sort option").first().innerText();
+  assert.equal(await order(), "Nearest");
   await page.click("#locate");
   await until("the circle is gone", async () => (await page.locator("#around").getAttribute("d")) === "");
+  await until("another order is named", async () => (await order()) === "Best match");
   await page.goBack();
   await until("the circle is back", async () => (await page.locator("#around").getAttribute("d")) === drawn);
   await assertClean(opened);

@@ -505,6 +505,15 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
         let answer = paste(command).await;
         assert!(!answer.contains("\"status\": 4") && !answer.starts_with("HTTP/1.1 4"), "{command}: {answer}");
     }
+    let open = said.lines().find(|line| line.starts_with("open ")).unwrap();
+    let [public, operators] = open.split(' ').filter(|word| word.starts_with("http")).collect::<Vec<_>>()[..] else {
+        panic!("{open}");
+    };
+    for target in ["", "explore", "venues/1"] {
+        let shown = paste(&format!("curl --silent --header 'Accept: text/html' {public}{target}")).await;
+        assert!(shown.contains("This is a demo: its data is invented."), "{target}: {shown}");
+    }
+    assert!(paste(&format!("curl --silent {operators}status")).await.contains("\"demo\":true"));
     paste(with("kill ")[0]).await;
     assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "the mirror stays");
     demo.signal("INT");
