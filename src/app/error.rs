@@ -31,8 +31,9 @@ pub enum AppError {
     Dataset(#[from] DatasetError),
     /// There is no data directory.
     #[error(
-        "data_dir: {} does not exist; set the data directory of the server (--config FILE, or --set data_dir=DIR), or run \
-         `grandstand serve`, `sync` or `bundle import` first",
+        "data_dir: {} does not exist; set the data directory of the server (--config FILE, or --set data_dir=DIR), or give \
+         the address of its admin listener with --admin. For a new directory, run `grandstand serve`, `sync` or `bundle \
+         import` first",
         .0.display()
     )]
     NoDirectory(PathBuf),

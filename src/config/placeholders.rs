@@ -46,7 +46,7 @@ fn found_in(text: &str) -> Option<String> {
     if text == STORE {
         return Some(STORE.to_owned());
     }
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-'));
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '-'));
     let name_in = |word: &str| {
         let word = word.trim_end_matches('.').to_ascii_lowercase();
         NAMES.into_iter().find(|name| {
@@ -54,13 +54,13 @@ fn found_in(text: &str) -> Option<String> {
             before.is_some_and(|before| before.is_empty() || name.starts_with('.') || before.ends_with('.'))
         })
     };
-    let named = words.filter_map(name_in).next().map(str::to_owned);
+    let named = words.find_map(name_in).map(str::to_owned);
     named.or_else(|| {
         let words = text.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, '.' | ':'));
-        let addresses = words
+        let mut addresses = words
             .filter_map(|word| word.parse::<IpAddr>().ok().or_else(|| Some(word.parse::<SocketAddr>().ok()?.ip())));
         let network = |address: IpAddr| NETWORKS.into_iter().find(|network| network.contains(&address.to_canonical()));
-        addresses.filter_map(network).next().map(|network| format!("an address of {network}"))
+        addresses.find_map(network).map(|network| format!("an address of {network}"))
     })
 }
 

@@ -479,6 +479,18 @@ test("the documentation shows every operation of the description, and opens one"
   await assertClean(opened);
 });
 
+test("groups of operations have their names in words, and not letter by letter, 375 pixels wide", async () => {
+  const opened = await open(chromium, { viewport: { width: 375, height: 800 } });
+  const { page } = opened;
+  await page.goto(`${mirror.url}/docs`);
+  await page.waitForSelector(".opblock-tag");
+  for (const name of await page.locator(".opblock-tag > span").all()) {
+    const box = await name.boundingBox();
+    assert.ok(box && box.width > 190, `${await name.innerText()} is ${box?.width} wide`);
+  }
+  await assertClean(opened);
+});
+
 test("the viewer has the page's font and edge, and tries a request without filters, under any name of the server", async () => {
   const opened = await open(chromium);
   const { page, noticed } = opened;

@@ -154,13 +154,14 @@ pub(super) enum ExportError {
 
 impl Export {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let is_for_bundles = self.since.is_some() || self.sign.is_some() || self.require_complete;
+        if self.format.dump().is_some() && is_for_bundles {
+            return Err(Failure::usage(ExportError::NotForDumps));
+        }
         self.format.expect_ending(&self.file).map_err(Failure::usage)?;
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {
-            if self.since.is_some() || self.sign.is_some() || self.require_complete {
-                return Err(Failure::usage(ExportError::NotForDumps));
-            }
             return self.export_dump(&config, kind);
         }
         if self.file.as_os_str() == "-" {
@@ -367,7 +368,9 @@ mod tests {
             (Format::Ndjson, &["v.ndjson", "v.jsonl", "v.json"]),
             (Format::DetailsNdjson, &["v.ndjson"]),
         ] {
-            names.iter().for_each(|name| assert_eq!(refused(format, name), None, "{name}"));
+            for name in names {
+                assert_eq!(refused(format, name), None, "{name}");
+            }
         }
     }
 }
