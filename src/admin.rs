@@ -6,6 +6,7 @@ pub(crate) mod advice;
 pub(crate) mod audit;
 pub(crate) mod bundle;
 pub(crate) mod console;
+pub(crate) mod eta;
 pub(crate) mod facts;
 pub(crate) mod front;
 pub(crate) mod guard;

@@ -204,7 +204,7 @@ fn server() -> Server {
 fn fixed(core: &Core, has_dumps: bool) -> Fixed {
     let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
     let edges = core.snapshots.as_ref().is_some_and(|snapshots| snapshots.edges().are_used());
-    Fixed::new(&core.settings, name, has_dumps, edges, &core.clock)
+    Fixed { is_demo: core.is_demo, ..Fixed::new(&core.settings, name, has_dumps, edges, &core.clock) }
 }
 
 /// The keeper of the data directory.
@@ -271,6 +271,8 @@ fn status(
         history: History::default(),
         recent: core.recent.clone(),
         unused_bundle: core.unused_bundle.clone(),
+        is_demo: core.is_demo,
+        promise: Mutex::default(),
     }
 }
 
@@ -326,7 +328,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
             Some(snapshots) => Box::new(move || snapshots.journal()),
             None => Box::new(Arc::default),
         },
-        pages: ArcSwap::from_pointee(reload::pages(config)),
+        pages: ArcSwap::from_pointee(fixed.pages_of(config)),
         rendering: Shares::new(2, 1),
         kept: core.snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
         searches: core.searches.clone(),

@@ -12,6 +12,7 @@ mod server;
 mod snapshot;
 mod status;
 mod sync;
+mod target;
 mod terminal;
 
 use std::path::PathBuf;
@@ -320,10 +321,9 @@ fn examine_to_ask(sources: &Sources, has_address: bool, warns: bool) -> Examined
     examined
 }
 
-/// A configuration under which snapshots are kept.
-fn load_for_snapshots(sources: &Sources) -> Result<Config, Failure> {
-    let config = load(sources)?.config;
-    if config.usage() == Use::Shield { Err(Failure::shield()) } else { Ok(config) }
+/// Checks that snapshots are kept under a configuration.
+fn needs_snapshots(config: &Config) -> Result<(), Failure> {
+    if config.usage() == Use::Shield { Err(Failure::shield()) } else { Ok(()) }
 }
 
 fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {

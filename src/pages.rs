@@ -59,6 +59,8 @@ pub(crate) struct Pages {
     dots: Dots,
     ranks: Ranks,
     shapes: Shapes,
+    /// Whether pages say that the data is invented.
+    is_demo: bool,
 }
 
 /// The most venues of a search that the finder shows.
@@ -102,7 +104,13 @@ const SCHEMA: Kind = kind("application/schema+json", Confinement::None, Lifetime
 
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
-        Self { site, assets: Assets::new(), dots: Dots::default(), ranks: Ranks::default(), shapes: Shapes::default() }
+        let (assets, shapes) = (Assets::new(), Shapes::default());
+        Self { site, assets, dots: Dots::default(), ranks: Ranks::default(), shapes, is_demo: false }
+    }
+
+    /// Whether pages say that the data is invented.
+    pub(crate) fn of_demo(self, is_demo: bool) -> Self {
+        Self { is_demo, ..self }
     }
 
     /// An asset that is compiled in with this coding.

@@ -43,7 +43,8 @@ pub(crate) struct RecentNote {
     /// How many times.
     pub count: u64,
     pub text: String,
-    pub todo: String,
+    /// `None`: nothing is to be done, because somebody asked for it.
+    pub todo: Option<String>,
 }
 
 impl RecentNote {
@@ -53,7 +54,7 @@ impl RecentNote {
             at: note.at.rfc3339(),
             count: note.count,
             text: sentence(&note.text),
-            todo: about(&note.text, note.module).to_owned(),
+            todo: about(&note.text, note.module).map(str::to_owned),
         }
     }
 }
@@ -255,9 +256,18 @@ fn is_of_key(text: &str) -> bool {
     text.contains("which is not trusted")
 }
 
+/// Warnings about what somebody has asked for: how they begin.
+const ASKED_FOR: [&str; 4] = [
+    "rolled back",
+    "rollback ended",
+    "a snapshot that lost many listings was accepted",
+    "the number of the last head was forgotten",
+];
+
 /// What to do about a warning or an error of the log, by what it says or by the module that logged it.
-fn about(text: &str, module: &str) -> &'static str {
-    if is_of_key(text) { TRUST } else { about_module(module) }
+fn about(text: &str, module: &str) -> Option<&'static str> {
+    let is_asked_for = ASKED_FOR.iter().any(|begin| text.starts_with(begin));
+    (!is_asked_for).then(|| if is_of_key(text) { TRUST } else { about_module(module) })
 }
 
 /// What to do about a warning or an error of the log, by the module that logged it.
@@ -296,10 +306,7 @@ const ADVICE: [(&str, &str); 26] = [
     ),
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
     ("store", "Check the disk. Run `grandstand snapshot verify`; missing data is fetched again."),
-    (
-        "snapshots",
-        "If you gave a command just now, do nothing. Otherwise check the disk, and that the data directory is writable.",
-    ),
+    ("snapshots", "Check the disk, and that the data directory is writable."),
     (
         "serve::connections",
         "Raise limits.connections and the limit of open files, or find out which client opens so many.",

@@ -174,7 +174,12 @@ impl Bundles {
 
     async fn export(&self, query: Option<&str>) -> Result<Sent, Failed> {
         let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
-        let (since, complete) = match wanted(query)? {
+        let wanted = wanted(query)?;
+        if let Some(details) = self.details.clone() {
+            // So that all that have arrived can be exported. Failures of the disk are reported elsewhere.
+            blocking(move || Ok::<_, Failed>(details.flush())).await?;
+        }
+        let (since, complete) = match wanted {
             Wanted::Bundle { since, complete } => (since, complete),
             Wanted::Dump(kind) => {
                 let dumps = self.dumps.as_ref().ok_or(Failed::Shield)?;

@@ -46,6 +46,8 @@ pub(crate) struct StatusFacts {
     /// A word of [`crate::config::Use`].
     #[serde(rename = "use")]
     pub usage: String,
+    /// Whether this is `grandstand demo`, whose data is invented.
+    pub demo: bool,
     /// `healthy` or `unhealthy`.
     pub state: String,
     /// Why the server is unhealthy, in sentences; empty: it is healthy.
@@ -176,6 +178,8 @@ pub(crate) struct OriginFacts {
     pub next_refresh_seconds: Option<u64>,
     /// Until everything is mirrored; `None`: unknown, also while nothing advances.
     pub eta_seconds: Option<u64>,
+    /// Why that is later than was told before; `None`: it is not.
+    pub eta_why: Option<String>,
     /// The running pass.
     pub pass: Option<Progress>,
     /// Whole passes that were completed.

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, Use};
 use crate::fleet::publisher::status::PublishStatus;
-use crate::fleet::replica::status::ReplicaStatus;
+use crate::fleet::replica::status::{ReplicaFacts, ReplicaStatus};
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
@@ -30,6 +32,7 @@ use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress, eta_
 use crate::words::counted;
 
 use super::advice::{self, RecentNote};
+use super::eta::{Estimate, Promise};
 use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
@@ -101,6 +104,10 @@ pub(crate) struct Status {
     pub replica: Option<ReplicaStatus>,
     /// Why the bundle of `serve --bundle` was not imported, although it may be newer; `None`: it was, or is not.
     pub unused_bundle: Option<String>,
+    /// Whether this is a demo.
+    pub is_demo: bool,
+    /// The end of the copy that was told last.
+    pub promise: Mutex<Promise>,
 }
 
 impl TlsStatus {
@@ -213,6 +220,7 @@ impl Status {
             uptime_seconds: mono.as_nanos() / 1_000_000_000,
             memory_bytes: Process::now().resident_bytes,
             usage: self.usage.as_str().to_owned(),
+            demo: self.is_demo,
             public_url: config.public_url.as_str().to_owned(),
             listen: self.listen.clone(),
             data_dir: self.data_dir.clone(),
@@ -240,7 +248,6 @@ impl Status {
             ttl_seconds: self.usage.is_confirmed().then(|| config.ttl.as_secs()),
             unhealthy_after_seconds: oldest.map(|oldest| oldest.as_secs()),
             origin: self.origin_facts(picture, details.as_ref(), mono),
-            details,
             terms: dataset.map(|dataset| TermFacts::of(dataset)),
             volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
             left_out: meta.map(|meta| meta.left_out.clone()),
@@ -256,13 +263,18 @@ impl Status {
             reload: self.reloads.last(),
             disk: self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone()),
             damage: self.store.as_ref().and_then(|store| store.damage()),
-            publish: self.publish.as_ref().map(|publish| publish.lock().facts(mono)),
+            publish: self.publish.as_ref().map(|publish| {
+                let details = details.as_ref().map(|details| (details.mirrored, details.in_advance()));
+                publish.lock().facts(mono, details)
+            }),
             edges: self.snapshots.as_ref().map(|snapshots| EdgeFacts::of(snapshots.edges())),
             last_error: picture.last_error.clone(),
             replica: self.replica.as_ref().map(|replica| {
                 let oldest = oldest.unwrap_or(config.ttl);
-                replica.lock().facts(mono, instants.wall, oldest)
+                let details_missing = details.as_ref().map(|details| details.of.saturating_sub(details.current()));
+                ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
             }),
+            details,
             recent: self.recent.notes().iter().map(RecentNote::of).collect(),
             ..StatusFacts::default()
         }
@@ -271,6 +283,7 @@ impl Status {
     fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {
         let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
         let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
+        let eta = self.promise.lock().told(self.estimate(picture, details), now);
         OriginFacts {
             url: self.origin_url.clone(),
             proxy: self.origin_proxy.clone(),
@@ -278,7 +291,8 @@ impl Status {
             budget: self.budget.as_ref().map(|budget| BudgetFacts::of(&budget.view())),
             refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
             next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
-            eta_seconds: self.eta_seconds(picture, details),
+            eta_seconds: eta.map(|(seconds, _)| seconds),
+            eta_why: eta.and_then(|(_, why)| why).map(str::to_owned),
             pass: picture.pass,
             passes: picture.passes,
             failures: picture.health.failures(),
@@ -292,9 +306,9 @@ impl Status {
         self.details.as_ref().and_then(Details::all_wanted)
     }
 
-    /// Seconds until everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
+    /// When everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
     /// all are wanted. `None`: unknown, also while nothing advances.
-    fn eta_seconds(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<u64> {
+    fn estimate(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<Estimate> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {
             // The first page is not here yet.
@@ -312,6 +326,8 @@ impl Status {
             return None;
         }
         let left = if all { left.saturating_add(missing) } else { left };
-        eta_seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
+        let limit = self.budget.as_ref()?.view().limit;
+        let seconds = eta_seconds(left, limit, picture.pace.per_second(Instant::now()))?;
+        Some(Estimate { seconds, left })
     }
 }

@@ -87,6 +87,8 @@ pub struct Core {
     pub(crate) recent: Recent,
     /// Why the bundle of `serve --bundle` was not imported; `None`: there is nothing to say.
     pub(crate) unused_bundle: Option<String>,
+    /// Whether this is a demo: its data is invented.
+    pub(crate) is_demo: bool,
     /// The configuration in effect.
     pub(crate) settings: Settings,
 }
@@ -136,6 +138,7 @@ impl Core {
             replica: ReplicaStatus::default(),
             recent: Recent::default(),
             unused_bundle: None,
+            is_demo: false,
             settings,
         };
         if config.usage() == Use::Shield {
@@ -229,15 +232,27 @@ impl Core {
     }
 }
 
+/// Looks whether there may be data. Of a directory that cannot be read, whoever opens it says why.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn expect_data(config: &Config) -> Result<(), AppError> {
+    let path = &config.data_dir;
+    if DataDir::has_store(path) || DataDir::expect_readable(path).is_err() {
+        return Ok(());
+    }
+    // A relative path says nothing to somebody in another working directory.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    Err(if path.exists() { AppError::NoData(path) } else { AppError::NoDirectory(path) })
+}
+
 /// The snapshots of a data directory without a server, for commands. The first value keeps it locked. If the current
 /// snapshot cannot be read, the others still can.
 ///
 /// # Errors
 /// When it is held, broken, or there is none.
 pub(crate) fn open_snapshots(config: &Config) -> Result<(DataDir, Snapshots), AppError> {
-    if !DataDir::has_store(&config.data_dir) {
-        return Err(AppError::NoData(config.data_dir.display().to_string()));
-    }
+    expect_data(config)?;
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
     restored(config, data_dir, false)
 }

@@ -2,6 +2,8 @@
 //!
 //! Callers: [`super`] and [`crate::cli`], which prints it.
 
+use std::path::PathBuf;
+
 use crate::bundle::signature::SignatureError;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::DatasetError;
@@ -27,9 +29,17 @@ pub enum AppError {
     /// The stored snapshot cannot be served.
     #[error("the stored snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
-    /// There is no data directory yet.
-    #[error("there is no data in {0} yet; run `grandstand serve`, `sync` or `bundle import` first")]
-    NoData(String),
+    /// There is no data directory.
+    #[error(
+        "data_dir: {} does not exist; set the data directory of the server (--config FILE, or --set data_dir=DIR), or give \
+         the address of its admin listener with --admin. For a new directory, run `grandstand serve`, `sync` or `bundle \
+         import` first",
+        .0.display()
+    )]
+    NoDirectory(PathBuf),
+    /// Nothing is in the data directory yet.
+    #[error("there is no data in {} yet; run `grandstand serve`, `sync` or `bundle import` first", .0.display())]
+    NoData(PathBuf),
     /// A key of `bundle.trusted_keys` is invalid.
     #[error("bundle.trusted_keys: {0}")]
     Key(#[from] SignatureError),

@@ -132,7 +132,7 @@ impl Reload {
         answers.constant_headers.store(Arc::new(constant_headers(&config)));
         if running.rate_limit.requests_per_minute != next.rate_limit.requests_per_minute {
             // They name the limit.
-            answers.finder.pages.store(Arc::new(pages(&config)));
+            answers.finder.pages.store(Arc::new(self.fixed.pages_of(&config)));
             self.cache.forget_documents();
         }
         if running.limits != next.limits || running.rate_limit.ipv6_prefix != next.rate_limit.ipv6_prefix {
@@ -225,6 +225,8 @@ pub(super) struct Fixed {
     pub has_dumps: bool,
     /// Whether learned answers of the origin to odd requests are used.
     pub edges: bool,
+    /// Whether pages say that the data is invented.
+    pub is_demo: bool,
 }
 
 impl Fixed {
@@ -239,7 +241,7 @@ impl Fixed {
         let (api, pages) = limits(&settings.load());
         let limiter = Arc::new(Limiter::new(&api));
         let shared = fleet_limit::shared(settings, &limiter, clock);
-        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges }
+        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges, is_demo: false }
     }
 
     /// The rules of a configuration.
@@ -259,6 +261,17 @@ impl Fixed {
             dumps: config.pages.enabled && self.has_dumps,
             edges: self.edges,
         }
+    }
+
+    /// What renders pages.
+    pub(super) fn pages_of(&self, config: &Config) -> Pages {
+        let site = Site {
+            public_url: config.public_url.as_str().to_owned(),
+            usage: config.usage().as_str(),
+            has_snapshots: config.usage() != Use::Shield,
+            requests_per_minute: config.rate_limit.requests_per_minute.map_or(0, NonZeroU32::get),
+        };
+        Pages::new(site).of_demo(self.is_demo)
     }
 
     /// Sets new quotas; the windows stay.
@@ -282,16 +295,6 @@ pub(super) fn constant_headers(config: &Config) -> ConstantHeaders {
         config.usage() != Use::Offline,
         if passes { &config.passthrough.methods[..] } else { &[] },
     )
-}
-
-/// What renders pages.
-pub(super) fn pages(config: &Config) -> Pages {
-    Pages::new(Site {
-        public_url: config.public_url.as_str().to_owned(),
-        usage: config.usage().as_str(),
-        has_snapshots: config.usage() != Use::Shield,
-        requests_per_minute: config.rate_limit.requests_per_minute.map_or(0, NonZeroU32::get),
-    })
 }
 
 /// The path of `public_url`, if any.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::admin::facts::ReloadFacts;
 use crate::words::counted;
 
-use super::status::{Chosen, Named};
+use super::target::{Chosen, Named};
 use super::terminal::{say, tell};
 use super::{Failure, plain};
 
@@ -91,9 +91,7 @@ impl ServerCommand {
     }
 
     fn perform(&self, method: Method, path: &str, told: impl Fn(&Value) -> String) -> Result<ExitCode, Failure> {
-        let chosen = Chosen::find(&self.server, path != "/reload")?;
-        chosen.expect(&chosen.server.look()?.facts)?;
-        let answer = chosen.server.json(method, path)?;
+        let answer = Chosen::find(&self.server, path != "/reload")?.expected()?.json(method, path)?;
         let text = if self.json { answer.to_string() } else { told(&answer) };
         say(text.lines().map(plain).collect::<Vec<_>>().join("\n"))?;
         Ok(ExitCode::SUCCESS)

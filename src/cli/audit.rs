@@ -9,16 +9,17 @@ use clap::Args;
 
 use http::Method;
 
-use crate::app::core::Core;
+use crate::app::core::{Core, expect_data};
 use crate::audit::job::{Job, Report};
-use crate::config::{Loaded, LogConfig, LogLevel};
+use crate::config::{LogConfig, LogLevel};
 use crate::upstream::status::Picture;
 use crate::words::counted;
 
+use super::Failure;
 use super::server::Server;
 use super::sync::{INTERVAL, needs_mirror, no_origin};
+use super::target::Named;
 use super::terminal::{Align, Display, Paint, say, start_log, table, tell};
-use super::{Failure, Sources, load};
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 #[derive(Debug, Args)]
 pub(super) struct Audit {
     #[command(flatten)]
-    sources: Sources,
+    server: Named,
     /// Number of requests to compare
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
     samples: u64,
@@ -48,12 +49,14 @@ enum AuditError {
 impl Audit {
     /// Audits, in this process or in the server that holds the data directory; succeeds at parity.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let Loaded { mut config, .. } = load(&self.sources)?;
-        needs_mirror(&config, "audit")?;
+        let mut config = self.server.config(|config| {
+            needs_mirror(config, "audit")?;
+            Ok(expect_data(config)?)
+        })?;
         // No background samples.
         config.mirror.audit_per_hour = 0;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let job = match Server::or_core(&config)? {
+        let job = match self.server.core_or_server(&config)? {
             Ok(core) => self.alone(core, &config.data_dir.display().to_string())?,
             Err(server) => self.through(&server)?,
         };

@@ -100,7 +100,7 @@ impl Demo {
         say(format!("sample origin  {url} ({venues}, pid {})", child.id()))?;
         let goes = if is_named { "" } else { ", until the demo ends; --set data_dir=DIR keeps it" };
         say(format!("data           {}{goes}", config.data_dir.display()))?;
-        let core = Core { recent: log.recent, ..Core::open(&config)? };
+        let core = Core { recent: log.recent, is_demo: true, ..Core::open(&config)? };
         if let Some(watched) = Watched::of(&core) {
             let lines = Pasted {
                 program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),

@@ -1,6 +1,7 @@
-//! The running server: whether it holds the data directory, and requests to its admin listener.
+//! A running server: requests to its admin listener.
 //!
-//! It does not know what the commands ask for. Callers: the commands that a running server can execute.
+//! It does not know what the commands ask for. Callers: [`super::target`], which finds it, and the commands that a running
+//! server can execute.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -22,11 +23,7 @@ use tokio_util::io::ReaderStream;
 use crate::admin::bundle::SIGNATURE;
 use crate::admin::facts::StatusFacts;
 use crate::admin::guard::Refusal;
-use crate::app::core::Core;
-use crate::app::error::AppError;
 use crate::config::{Config, Proxy, Secret};
-use crate::snapshots::Snapshots;
-use crate::store::{DataDir, Holder as LockHolder, OpenError};
 use crate::upstream::connector::{Connector, Trust, tls};
 use crate::upstream::wire::reason;
 use crate::words::with_causes;
@@ -36,8 +33,6 @@ use super::terminal::{bytes_bar, spinner, tell};
 
 /// How long to wait for a connection.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// How long to wait for another command to end, or for a starting server to announce its admin listener.
-const HELD: Duration = Duration::from_secs(10);
 /// How long a server may be busy with other uploads.
 const TURN: Duration = Duration::from_secs(1800);
 
@@ -46,13 +41,6 @@ const UNHEALTHY: u16 = 503;
 
 /// The HTTP status of a reload whose configuration has mistakes.
 const MISTAKES: u16 = 422;
-
-/// Who holds the data directory.
-pub(super) enum Holder {
-    /// This process, while the first value lives.
-    Here(DataDir, Snapshots),
-    There(Server),
-}
 
 /// The admin listener of a running server.
 pub(super) struct Server {
@@ -73,10 +61,6 @@ pub(super) struct ServerLook {
 /// Why a server does not do what it should.
 #[derive(Debug, thiserror::Error)]
 enum ServerError {
-    #[error(
-        "{0} is locked by process {1} (another grandstand command, or a server that is still starting); try again later"
-    )]
-    Silent(String, String),
     #[error(
         "no server answers at {url}: {reason}; start `grandstand serve`, or give the address of its admin listener with --admin"
     )]
@@ -100,64 +84,9 @@ enum ServerError {
     BrokenOff { done: u64, of: u64 },
 }
 
-impl Holder {
-    /// Opens the directory with `open` once another command is done, or finds the server that holds it.
-    ///
-    /// # Errors
-    /// When it cannot be opened, or its holder does not announce itself.
-    pub(super) fn find(
-        config: &Config,
-        open: fn(&Config) -> Result<(DataDir, Snapshots), AppError>,
-    ) -> Result<Self, Failure> {
-        let began = Instant::now();
-        loop {
-            return match open(config) {
-                Ok((data_dir, snapshots)) => Ok(Self::Here(data_dir, snapshots)),
-                Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                    Ok(Self::There(Server::new(format!("http://{admin}"), config)))
-                }
-                Err(AppError::Open(OpenError::Held { untrusted: None, .. })) if began.elapsed() < HELD => {
-                    std::thread::sleep(Duration::from_millis(50));
-                    continue;
-                }
-                Err(AppError::Open(OpenError::Held { path, pid, untrusted: None, .. })) => {
-                    let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-                    Err(ServerError::Silent(path.display().to_string(), pid).into())
-                }
-                Err(error) => Err(error.into()),
-            };
-        }
-    }
-}
-
 impl Server {
     pub(super) fn new(admin: String, config: &Config) -> Self {
         Self { admin, token: config.admin.secret().cloned() }
-    }
-
-    /// The server that holds the data directory; `None`: there is none, or it has not announced its address.
-    ///
-    /// # Errors
-    /// When the directory belongs to a user that is not trusted.
-    pub(super) fn running(config: &Config) -> Result<Option<Self>, OpenError> {
-        match DataDir::holder(&config.data_dir) {
-            Some(LockHolder { pid, admin, untrusted: untrusted @ Some(_) }) => {
-                Err(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
-            }
-            holder => Ok(holder.and_then(|holder| Some(Self::new(format!("http://{}", holder.admin?), config)))),
-        }
-    }
-
-    /// Opens everything, or finds the server that holds the data directory.
-    pub(super) fn or_core(config: &Config) -> Result<Result<Core, Self>, Failure> {
-        match Core::open(config) {
-            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                let data_dir = config.data_dir.display();
-                tell(format!("{data_dir} is in use by a running server; using its admin listener {admin}"));
-                Ok(Err(Self::new(format!("http://{admin}"), config)))
-            }
-            core => Ok(Ok(core?)),
-        }
     }
 
     /// Asks how the server is.

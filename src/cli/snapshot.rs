@@ -17,10 +17,10 @@ use crate::config::{LogConfig, LogLevel};
 use crate::upstream::status::Held;
 use crate::words::{bytes, counted, seconds};
 
-use super::server::{Holder, Server};
 use super::status::or_dash;
+use super::target::{Holder, Named};
 use super::terminal::{Align, Paint, say, start_log, table, tell};
-use super::{Failure, Sources, load_for_snapshots, plain};
+use super::{Failure, needs_snapshots, plain};
 
 /// What is said of a published snapshot during a rollback.
 pub(super) const NOT_CURRENT: &str =
@@ -48,17 +48,17 @@ struct One {
     /// Snapshot id, or its first characters
     id: String,
     #[command(flatten)]
-    sources: Sources,
+    server: Named,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the kept snapshots, newest first
-    List(Sources),
+    List(Named),
     /// Check the hashes of every kept snapshot and its details
     ///
     /// Exit code 1 means that something is damaged.
-    Verify(Sources),
+    Verify(Named),
     /// Make a kept snapshot current until `release`
     ///
     /// A restart does not end this. Refreshes continue in the background.
@@ -67,12 +67,12 @@ enum Command {
     ///
     /// On a publisher whose last head has a number more than a day ahead of the clock, this also makes the publisher begin
     /// again at the clock, with a full bundle.
-    Release(Sources),
+    Release(Named),
     /// Publish the snapshot that is held back because it lost many listings
     ///
     /// A snapshot is held back if it lost more listings than mirror.max_shrink allows. This command publishes it; the
     /// limit still applies to later ones.
-    Accept(Sources),
+    Accept(Named),
     /// Keep a snapshot until `unpin`
     Pin(One),
     /// Let normal retention apply to a snapshot again
@@ -88,7 +88,10 @@ enum SnapshotError {
     Nameless,
     #[error("{0} matches several kept snapshots ({1}); give more characters")]
     Ambiguous(String, String),
-    #[error("no server is running on {0}; start `grandstand serve` first")]
+    #[error(
+        "no server is running on {0}; start `grandstand serve` first, or give the address of the server's admin listener \
+         with --admin"
+    )]
     NoServer(String),
     #[error("no snapshot is held back")]
     NothingHeld,
@@ -103,18 +106,18 @@ enum SnapshotError {
 impl Snapshot {
     /// Carries it out.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let on = |One { id, sources }: &One, action: fn(String) -> Action| {
-            let holder = holder(sources)?;
+        let on = |One { id, server }: &One, action: fn(String) -> Action| {
+            let holder = holder(server)?;
             holder.perform(&action(holder.resolve(id)?))
         };
         let told = match &self.command {
-            Command::List(sources) => {
-                self.print_list(&holder(sources)?.list()?, Clock::system().now_wall())?;
+            Command::List(server) => {
+                self.print_list(&holder(server)?.list()?, Clock::system().now_wall())?;
                 return Ok(ExitCode::SUCCESS);
             }
-            Command::Accept(sources) => return accept(sources, self.json),
-            Command::Verify(sources) => holder(sources)?.perform(&Action::VerifyAll)?,
-            Command::Release(sources) => holder(sources)?.perform(&Action::Release)?,
+            Command::Accept(server) => return accept(server, self.json),
+            Command::Verify(server) => holder(server)?.perform(&Action::VerifyAll)?,
+            Command::Release(server) => holder(server)?.perform(&Action::Release)?,
             Command::Rollback(one) => on(one, Action::Rollback)?,
             Command::Pin(one) => on(one, Action::Pin)?,
             Command::Unpin(one) => on(one, Action::Unpin)?,
@@ -168,11 +171,11 @@ impl Command {
     }
 }
 
-/// Who executes commands: the server that holds the data directory, or this process.
-fn holder(sources: &Sources) -> Result<Holder, Failure> {
-    let config = load_for_snapshots(sources)?;
+/// Who executes commands: the server that is named or has the data directory, or this process.
+fn holder(server: &Named) -> Result<Holder, Failure> {
+    let config = server.config(needs_snapshots)?;
     start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-    Holder::find(&config, open_snapshots)
+    Holder::find(server, &config, open_snapshots)
 }
 
 impl Holder {
@@ -272,10 +275,10 @@ fn list_table(list: &Value, now: WallTime) -> String {
 }
 
 /// Publishes the held-back snapshot.
-fn accept(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
-    let config = load_for_snapshots(sources)?;
-    let Some(server) = Server::running(&config)? else {
-        return Err(SnapshotError::NoServer(config.data_dir.display().to_string()).into());
+fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
+    let server = match holder(named)? {
+        Holder::There(server) => server,
+        Holder::Here(data_dir, _) => return Err(SnapshotError::NoServer(data_dir.absolute()).into()),
     };
     let then = server.look()?.facts;
     let before = newest(&then);

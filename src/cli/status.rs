@@ -4,7 +4,6 @@
 //! [`super`].
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,31 +13,20 @@ use http::Method;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admin::advice::Remedy;
 use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::clock::Clock;
-use crate::store::DataDir;
 use crate::tasks::blocking;
 use crate::upstream::status::OriginState;
 use crate::words::{bytes, counted, seconds, sentence};
 
 use super::server::{Server, ServerLook};
+use super::target::{Chosen, Named};
 use super::terminal::{Paint, Terminal, put, say};
-use super::{Failure, Sources, examine_to_ask, plain};
+use super::{Failure, plain};
 
 /// How long to wait between two looks.
 const EVERY: Duration = Duration::from_secs(2);
-
-/// Which server a command is about.
-#[derive(Debug, Args)]
-pub(super) struct Named {
-    #[command(flatten)]
-    sources: Sources,
-    /// Address of the admin listener
-    ///
-    /// Without it, the address is read from the data directory, or else from admin.listen.
-    #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
-    admin: Option<String>,
-}
 
 /// Arguments of `grandstand status`.
 #[derive(Debug, Args)]
@@ -56,75 +44,6 @@ pub(super) struct Status {
     /// For health checks of containers: whoever gets old data is served better than by a restart.
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     ready: bool,
-}
-
-impl Named {
-    /// Whether `--set` has keys that do not say which server it is.
-    pub(super) fn sets_more_than_an_address(&self) -> bool {
-        let says_which = |set: &String| {
-            let key = set.split('=').next().unwrap_or_default().trim();
-            key == "data_dir" || key.starts_with("admin")
-        };
-        !self.sources.sets.iter().all(says_which)
-    }
-}
-
-/// Why no server is shown.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StatusError {
-    #[error(
-        "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
-         the directory, or give the address of the server with --admin",
-        path.display()
-    )]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error(
-        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the server of \
-         this directory with --admin, or leave data_dir out",
-        ours.display()
-    )]
-    Another { admin: String, theirs: String, ours: PathBuf },
-}
-
-/// The server to ask.
-pub(super) struct Chosen {
-    pub server: Server,
-    /// The data directory that it must have, if it was not found by it.
-    data_dir: Option<PathBuf>,
-}
-
-impl Chosen {
-    /// An address wins. Without one, the data directory names its server, else it is the one at `admin.listen`.
-    /// `warns`: as in [`examine_to_ask`].
-    pub(super) fn find(Named { sources, admin: address }: &Named, warns: bool) -> Result<Self, Failure> {
-        let examined = examine_to_ask(sources, address.is_some(), warns);
-        let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
-        let config = &examined.finish().map_err(Failure::Config)?.config;
-        let path = &config.data_dir;
-        if address.is_none() {
-            if let Some(server) = Server::running(config)? {
-                return Ok(Self { server, data_dir: None });
-            }
-            if let (true, Err(source)) = (data_dir_is_set && !listen_is_set, DataDir::expect_readable(path)) {
-                return Err(StatusError::Unreadable { path: path.clone(), source }.into());
-            }
-        }
-        let admin = address.clone().unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        Ok(Self { server: Server::new(admin, config), data_dir: data_dir_is_set.then(|| path.clone()) })
-    }
-
-    /// Earlier versions do not tell their data directory.
-    pub(super) fn expect(&self, facts: &StatusFacts) -> Result<(), StatusError> {
-        let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-        let theirs = &facts.data_dir;
-        match &self.data_dir {
-            Some(ours) if !theirs.is_empty() && resolved(ours) != resolved(Path::new(theirs)) => {
-                let (admin, ours) = (self.server.admin.clone(), resolved(ours).unwrap_or_else(|| ours.clone()));
-                Err(StatusError::Another { admin, theirs: theirs.clone(), ours })
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Status {
@@ -151,17 +70,6 @@ impl Status {
             is_healthy
         };
         Ok(if is_healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-}
-
-/// The base address of an admin listener: a URL, or a host with a port.
-pub(super) fn admin_url(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let usable = url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    if usable {
-        Ok(url.trim_end_matches('/').to_owned())
-    } else {
-        Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090".to_owned())
     }
 }
 
@@ -283,7 +191,7 @@ fn painted(facts: &StatusFacts) -> String {
     let mut text = String::new();
     for line in screen(facts).lines().map(plain) {
         let is_fact = line.starts_with("  ");
-        let is_wrong = ["held", "disk", "publish", "limit", "finding", "last error"]
+        let is_wrong = ["problem", "held", "disk", "publish", "limit", "finding", "last error"]
             .iter()
             .any(|name| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
         text.push_str(&match (is_fact, is_wrong) {
@@ -334,9 +242,19 @@ fn behind_for(behind: u64) -> String {
     format!("behind for {}", seconds(behind))
 }
 
-/// An object store with the number of its head.
-fn at_head(url: Option<String>, sequence: Option<u64>, behind: &str) -> String {
-    format!("{} (head {}, {behind})", or_dash(url), or_dash(sequence))
+/// An object store with the number of its head, and who signed it.
+fn at_head(url: Option<String>, sequence: Option<u64>, signed_by: Option<String>, behind: &str) -> String {
+    let signed = signed_by.map_or_else(String::new, |key| format!("signed by {key}, "));
+    format!("{} (head {}, {signed}{behind})", or_dash(url), or_dash(sequence))
+}
+
+/// How an object store and a server that are level stand to each other.
+fn level(details_missing: Option<u64>) -> String {
+    match details_missing.unwrap_or(0) {
+        0 => "nothing is missing".to_owned(),
+        1 => "1 detail is on its way".to_owned(),
+        more => format!("{} are on their way", counted(more, "detail")),
+    }
 }
 
 /// The status on one screen.
@@ -369,7 +287,9 @@ fn screen(facts: &StatusFacts) -> String {
         line("listings", or_dash(facts.listings));
         let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current()));
         let outdated = outdated.filter(|outdated| *outdated > 0).map(|outdated| format!(", {outdated} outdated"));
+        let later = facts.origin.eta_why.as_ref().map(|why| format!(" (later than before: {why})"));
         let eta = facts.origin.eta_seconds.filter(|left| *left > 0).map(|left| format!(", ETA {}", seconds(left)));
+        let eta = eta.map(|eta| eta + &later.unwrap_or_default());
         let mirrored = mirrored(facts.details.as_ref());
         line("details", mirrored + &outdated.unwrap_or_default() + &eta.unwrap_or_default());
     }
@@ -379,11 +299,11 @@ fn screen(facts: &StatusFacts) -> String {
         let behind = match (replica.behind_seconds, replica.why) {
             (None, None) => "not followed yet".to_owned(),
             (None, Some(why)) => format!("not followed yet: {why}"),
-            (Some(0), None) => "nothing is missing".to_owned(),
+            (Some(0), None) => level(replica.details_missing),
             (Some(0), Some(why)) => why,
             (Some(behind), why) => behind_for(behind) + &why.map_or_else(String::new, |why| format!(": {why}")),
         };
-        line("follows", at_head(replica.url, replica.sequence, &behind));
+        line("follows", at_head(replica.url, replica.sequence, replica.signed_by, &behind));
     } else {
         let refreshes = mirrors && facts.origin.refreshed_at.is_some() && facts.origin.next_refresh_seconds == Some(0);
         line("origin", origin(&facts.origin.state) + if refreshes { ", refreshing now" } else { "" });
@@ -391,10 +311,10 @@ fn screen(facts: &StatusFacts) -> String {
     let publish = facts.publish.clone().unwrap_or_default();
     if publish.url.is_some() {
         let behind = match publish.behind_seconds {
-            0 => "nothing is missing".to_owned(),
+            0 => level(publish.details_missing),
             behind => behind_for(behind),
         };
-        line("publishes", at_head(publish.url, publish.sequence, &behind));
+        line("publishes", at_head(publish.url, publish.sequence, publish.signed_by, &behind));
     }
     if let Some(budget) = &facts.origin.budget {
         let free = match budget.limit {
@@ -417,24 +337,27 @@ fn screen(facts: &StatusFacts) -> String {
         });
         line("parity", or_dash(parity));
     }
-    for finding in &facts.findings {
-        line("finding", finding.clone());
-        if let Some(advice) = facts.advice.iter().find(|advice| advice.what == sentence(finding)) {
-            line("to do", advice.todo.clone());
+    let mut wrong: Vec<(&str, String)> = facts.findings.iter().map(|finding| ("finding", finding.clone())).collect();
+    let held = facts.held.as_ref().map(|held| held.reason.clone());
+    let known = [("limit", facts.rate_limit.why.clone()), ("https", tls.problem), ("held", held)];
+    let more = [("disk", facts.disk.clone()), ("publish", publish.why)];
+    wrong.extend(known.into_iter().chain(more).filter_map(|(name, what)| Some((name, what?))));
+    // A rollback, which somebody asked for, has a line of its own.
+    let mut advice: Vec<_> = facts.advice.iter().filter(|advice| advice.action != Some(Remedy::Release)).collect();
+    for (name, what) in wrong {
+        let alone = if name == "limit" { "not shared, each machine counts clients by itself: " } else { "" };
+        line(name, format!("{alone}{what}"));
+        let whole = sentence(&what);
+        if let Some(at) = advice.iter().position(|advice| advice.what.contains(&what) || advice.what.contains(&whole)) {
+            line("to do", advice.remove(at).todo.clone());
         }
     }
-    let alone = facts.rate_limit.why.as_ref();
-    for (name, wrong) in [
-        ("limit", alone.map(|why| format!("not shared, each machine counts clients by itself: {why}"))),
-        ("https", tls.problem),
-        ("held", facts.held.as_ref().map(|held| held.reason.clone())),
-        ("disk", facts.disk.clone()),
-        ("publish", publish.why),
-        ("last error", facts.last_error.as_ref().map(|error| error.message.clone())),
-    ] {
-        if let Some(wrong) = wrong {
-            line(name, wrong);
-        }
+    for advice in advice {
+        line(if advice.unhealthy { "problem" } else { "finding" }, advice.what.clone());
+        line("to do", advice.todo.clone());
+    }
+    if let Some(error) = &facts.last_error {
+        line("last error", error.message.clone());
     }
     lines.join("\n") + "\n"
 }
@@ -448,22 +371,6 @@ mod tests {
 
     fn shown(status: &Value) -> String {
         screen(&StatusFacts::deserialize(status).unwrap())
-    }
-
-    #[test]
-    fn an_admin_listener_is_named_by_url_or_by_host_and_port() {
-        for (text, url) in [
-            ("127.0.0.1:9090", "http://127.0.0.1:9090"),
-            ("localhost:9090", "http://localhost:9090"),
-            ("[::1]:9090", "http://[::1]:9090"),
-            ("http://127.0.0.1:9090/", "http://127.0.0.1:9090"),
-            ("https://ops.example/venues/", "https://ops.example/venues"),
-        ] {
-            assert_eq!(admin_url(text).as_deref(), Ok(url), "{text}");
-        }
-        for text in ["", ":9090", "ftp://127.0.0.1:9090", "127.0.0.1:99999", "http://", "a b:1"] {
-            assert!(admin_url(text).is_err(), "{text}");
-        }
     }
 
     #[test]
@@ -485,6 +392,24 @@ mod tests {
         let advice = json!({ "unhealthy": false, "what": "One thing.", "todo": "Mend it.", "action": null });
         let text = shown(&json!({ "state": "healthy", "findings": ["one thing", "another"], "advice": [advice] }));
         assert!(text.contains("  finding    one thing\n  to do      Mend it.\n  finding    another\n"), "{text}");
+        // Also to what makes a server unhealthy; a rollback is no problem.
+        let one = |unhealthy: bool, what: &str, todo: &str, action: Option<&str>| json!({ "unhealthy": unhealthy, "what": what, "todo": todo, "action": action });
+        let text = shown(&json!({
+            "state": "unhealthy", "disk": "no space left for /data",
+            "held": { "reason": "it lost half" },
+            "advice": [
+                one(true, "No space left for /data.", "Make room.", None),
+                one(true, "Data not confirmed for 29 s (limit 3 s).", "Check the origin.", None),
+                one(true, "A snapshot is held back: it lost half.", "Accept it.", Some("accept")),
+                one(false, "A rollback is in effect.", "Release it.", Some("release")),
+            ],
+        }));
+        let lines = [
+            "  held       it lost half\n  to do      Accept it.\n",
+            "  disk       no space left for /data\n  to do      Make room.\n",
+            "  problem    Data not confirmed for 29 s (limit 3 s).\n  to do      Check the origin.\n",
+        ];
+        assert!(text.ends_with(&lines.concat()), "{text}");
         let alone = json!({ "store": "local", "why": "Redis did not answer within 50 ms" });
         let text = shown(&json!({ "state": "healthy", "rate_limit": alone }));
         let line =
@@ -509,6 +434,10 @@ mod tests {
         status["origin"]["state"] = "offline".into();
         let text = shown(&status);
         assert!(text.contains("follows    s3://venues/fleet (head 7, nothing is missing)\n"), "{text}");
+        (status["replica"]["details_missing"], status["replica"]["signed_by"]) = (60.into(), "8A90".into());
+        let text = shown(&status);
+        let line = "follows    s3://venues/fleet (head 7, signed by 8A90, 60 details are on their way)\n";
+        assert!(text.contains(line), "{text}");
         status["replica"] = json!({ "sequence": null, "behind_seconds": 900, "why": "no head" });
         let text = shown(&status);
         assert!(text.contains("follows    - (head -, behind for 15 min: no head)\n"), "{text}");
@@ -522,6 +451,8 @@ mod tests {
         let mut status = json!({ "state": "healthy", "use": "mirror",
                                  "publish": { "url": "s3://venues/fleet", "sequence": 7, "behind_seconds": 0 } });
         assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, nothing is missing)\n"));
+        status["publish"]["details_missing"] = 1.into();
+        assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, 1 detail is on its way)\n"));
         status["publish"]["behind_seconds"] = 900.into();
         assert!(shown(&status).contains("publishes  s3://venues/fleet (head 7, behind for 15 min)\n"));
     }
@@ -575,6 +506,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+        status["origin"]["eta_why"] = "requests take longer than before".into();
+        let line = "details    6 of 7, ETA 5 h 44 min (later than before: requests take longer than before)\n";
+        assert!(shown(&status).contains(line));
         (status["confirmed_at"], status["age_seconds"]) = ("2026-01-01T00:00:00Z".into(), 7_500.into());
         let text = shown(&status);
         assert!(text.contains("confirmed  2026-01-01T00:00:00Z (2 h 5 min ago)\n"), "{text}");

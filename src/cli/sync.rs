@@ -21,9 +21,10 @@ use crate::snapshot::pointer::SnapshotPointer;
 use crate::upstream::status::{LastError, OriginState, OriginStatus, Progress};
 use crate::words::counted;
 
+use super::Failure;
 use super::server::Server;
+use super::target::Named;
 use super::terminal::{Display, say, start_log};
-use super::{Failure, Sources, load};
 
 /// How often to look.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
@@ -74,7 +75,7 @@ pub(super) fn no_origin(command: &str) -> Failure {
 #[derive(Debug, Args)]
 pub(super) struct Sync {
     #[command(flatten)]
-    sources: Sources,
+    server: Named,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
@@ -89,10 +90,9 @@ pub(super) struct Sync {
 impl Sync {
     /// Copies everything, in this process or in the server that holds the data directory.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let config = load(&self.sources)?.config;
-        needs_mirror(&config, "sync")?;
+        let config = self.server.config(|config| needs_mirror(config, "sync"))?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        let (told, text) = match Server::or_core(&config)? {
+        let (told, text) = match self.server.core_or_server(&config)? {
             Ok(core) => alone(core, &config.data_dir.display().to_string(), self.wait)?,
             Err(server) => through(&server, self.wait)?,
         };

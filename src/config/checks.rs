@@ -12,6 +12,7 @@ use super::declaration::DeclaresKeys as _;
 use super::errors::{Finding, Place};
 use super::keys::{ClientIpConfig, TlsConfig};
 use super::object_store::{ObjectStoreUrl, StoreKind};
+use super::placeholders::placeholders;
 use super::proxy::ProxyVariables;
 use super::reader::{KeyReader, join};
 use super::secret::StoreUrl;
@@ -27,6 +28,7 @@ const RESOLVING: Duration = Duration::from_secs(2);
 /// Reads the whole tree.
 pub(super) fn resolve(merged: Merged) -> Examined {
     let Merged { root, errors: unread, unread: strays, proxies, incomplete } = merged;
+    let placeholders = placeholders("", &root);
     let mut reader = KeyReader::new(incomplete);
     let mut config = read(root.into_table().unwrap_or_default(), &mut reader);
     read_proxies(&mut config, &proxies, &mut reader);
@@ -37,7 +39,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_stores(&mut config, &mut reader);
     check_admin(&config, &mut reader);
     reader.report_unknown();
-    let warnings = strays.into_iter().chain(warnings(&config, &reader)).collect();
+    let warnings = strays.into_iter().chain(warnings(&config, &reader)).chain(placeholders).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
     let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
     let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();

@@ -188,6 +188,7 @@ impl Publisher {
             self.status.lock().lacks(self.clock.now_mono());
             let signer = blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
             self.whose.signed_by = Some(signer.key().to_string());
+            self.status.lock().facts.signed_by.clone_from(&self.whose.signed_by);
             self.trusted = self.others.and(&signer)?;
             self.signer = Some(Arc::new(signer));
         }

@@ -212,7 +212,8 @@ impl Follower {
             (None, Some(before)) => before,
             (None, None) => return Err(FollowError::NoHead),
             (Some((file, version)), before) => {
-                let (head, _key) = Head::read(&file, &self.trusted, self.clock.now_wall())?;
+                let (head, key) = Head::read(&file, &self.trusted, self.clock.now_wall())?;
+                self.status.lock().facts.signed_by = key.map(|key| key.to_string());
                 let now = self.clock.now_mono();
                 let since = before.filter(|before| *before.head == head).map_or(now, |before| before.since);
                 let is_settled = now.since(since) >= SETTLED;

@@ -194,6 +194,7 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                             }
                         }
                     }
+                    @if shown.venues.is_empty() { p .small { (unknown_terms(shown, facts)) "No venue matches." } }
                 }
                 footer {
                     p {
@@ -230,6 +231,7 @@ fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>, states: &[TermFact<'_>]) ->
                 span { "Order" }
                 select #sort name="sort" {
                     @for (order, text) in ORDERS {
+                        @let text = if order == Order::Usual && search.near.is_some() { "Nearest" } else { text };
                         option value=(order.as_str()) selected[order == query.order] { (text) }
                     }
                 }

@@ -55,6 +55,7 @@ pub(super) fn page_below(
             body {
                 a .skip href="#main" { "Skip to the content" }
                 (header(pages, up, place))
+                @if pages.is_demo { p .demo { "This is a demo: its data is invented." } }
                 main #main tabindex="-1" { (main) }
                 footer { (credit_line(credit)) p .small { "Served by grandstand, a mirror of this API." } }
             }

@@ -382,8 +382,11 @@ test("the map around a place shows the circle and little else, and comes and goe
   assert.notEqual(await page.locator("#around").getAttribute("d"), drawn);
   await page.goBack();
   await ready(page);
+  const order = () => page.locator("#sort option").first().innerText();
+  assert.equal(await order(), "Nearest");
   await page.click("#locate");
   await until("the circle is gone", async () => (await page.locator("#around").getAttribute("d")) === "");
+  await until("another order is named", async () => (await order()) === "Best match");
   await page.goBack();
   await until("the circle is back", async () => (await page.locator("#around").getAttribute("d")) === drawn);
   await assertClean(opened);
@@ -473,6 +476,18 @@ test("the documentation shows every operation of the description, and opens one"
   await page.locator(".opblock-body .responses-inner").first().waitFor();
   assert.deepEqual(await violations(page), []);
   assert.deepEqual(await tooWide(page), []);
+  await assertClean(opened);
+});
+
+test("groups of operations have their names in words, and not letter by letter, 375 pixels wide", async () => {
+  const opened = await open(chromium, { viewport: { width: 375, height: 800 } });
+  const { page } = opened;
+  await page.goto(`${mirror.url}/docs`);
+  await page.waitForSelector(".opblock-tag");
+  for (const name of await page.locator(".opblock-tag > span").all()) {
+    const box = await name.boundingBox();
+    assert.ok(box && box.width > 190, `${await name.innerText()} is ${box?.width} wide`);
+  }
   await assertClean(opened);
 });
 

@@ -3,7 +3,7 @@
 use http::Method;
 use tempfile::TempDir;
 
-use crate::harness::{PUBLIC, Server, Setup, edit, origin, run, wait_until};
+use crate::harness::{PUBLIC, Process, Server, Setup, edit, origin, run, wait_until};
 
 const TOKEN: &str = "0123456789abcdef0123";
 
@@ -60,6 +60,39 @@ async fn refresh_and_purge_are_commands() {
     assert!(code == 1 && said.contains("this action needs a mirror"), "{said}");
     let (code, said) = run(&["refresh", "--admin", "127.0.0.1:1"].map(str::to_owned)).await;
     assert!(code == 1 && said.contains("http://127.0.0.1:1/"), "{said}");
+}
+
+#[tokio::test]
+async fn whatever_a_server_can_carry_out_takes_its_address_and_token() {
+    let origin = origin(40).await;
+    let (mirror, token) = (Setup::mirror_of(&origin).set("admin.token", TOKEN), format!("admin.token={TOKEN}"));
+    let (mirror, offline) = (mirror.start().await, Setup::offline().set("admin.token", TOKEN).start().await);
+    mirror.settled(&origin).await;
+    let dir = TempDir::new().unwrap();
+    let at = async |server: &Server, words: &[&str], more: &[&str]| {
+        let admin = server.admin.to_string();
+        let words = [words, &["--admin", &admin], more].concat();
+        Process::spawn_in(&words.into_iter().map(str::to_owned).collect::<Vec<_>>(), dir.path()).end().await
+    };
+    for (server, words, told) in [
+        (&mirror, &["bundle", "export", "v.gsb"][..], "details: 40 of 40 listings mirrored"),
+        (&mirror, &["bundle", "export", "v.csv", "--format", "csv"], "v.csv: snapshot "),
+        (&offline, &["bundle", "import", "v.gsb"], "imported v.gsb into the server at http://"),
+        (&mirror, &["sync"], "complete: 40 listings with details"),
+        (&mirror, &["audit", "--samples", "3"], "RESULT"),
+        (&mirror, &["snapshot", "list"], "current, newest"),
+    ] {
+        let (code, said) = at(server, words, &["--set", &token]).await;
+        assert!(code == 0 && said.contains(told), "{words:?}: {code} {said}");
+        if !words.contains(&"list") {
+            let (code, said) = at(server, words, &[]).await;
+            assert!(code == 1 && said.contains("only with its admin token"), "{words:?}: {code} {said}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "only the exports");
+    // A data directory that is named must be that server's.
+    let (code, said) = at(&mirror, &["snapshot", "release"], &["--set", &token, "--set", "data_dir=here"]).await;
+    assert!(code == 1 && said.contains("has the data directory") && said.contains("here"), "{code} {said}");
 }
 
 #[tokio::test]

@@ -286,7 +286,7 @@ async fn where_nothing_is_mirrored_there_is_nothing_to_audit() {
     for (setup, why) in [
         (Setup::offline(), (64, "origin.url: is not set")),
         (Setup::shield_of(&origin), (64, "mirror.enabled: is false, but `audit` needs a mirror")),
-        (Setup::mirror_of(&origin), (1, "nothing has been mirrored")),
+        (Setup::mirror_of(&origin), (1, "data does not exist; set ")),
     ] {
         let (code, said) = run(&setup.arguments(&["audit"], &dir.path().join("data"))).await;
         assert!(code == why.0 && said.contains(why.1), "{code} {said}");

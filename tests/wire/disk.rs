@@ -82,6 +82,9 @@ async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
         status["recent"].as_array().unwrap().iter().any(is_told)
     })
     .await;
+    let (code, said) = run(&["status", "--admin", &server.admin.to_string()].map(str::to_owned)).await;
+    assert!(code == 1 && said.contains("\n  disk       no space left"), "{said}");
+    assert!(said.contains("\n  to do      Make room on the disk"), "{said}");
     assert_eq!(server.ok(LIST).await.the("mirror-snapshot"), old);
     for id in ids.iter().take(20) {
         server.ok(&format!("/api/listings/{id}.json")).await;

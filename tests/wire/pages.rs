@@ -441,6 +441,8 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
         assert!(is_shown(usual.text(), hit), "{hit:?} is not on the first page");
     }
     assert!(usual.text().contains(" km<"), "with their distances");
+    assert!(usual.text().contains(">Nearest</option>") && !usual.text().contains("Best match"), "the order is named");
+    assert!(page(&server, "/explore?q=golf").await.text().contains(">Best match</option>"));
     let best = page(&server, &format!("/explore?{near}&sort=rating&q=")).await;
     let first = values(best.text(), "href").into_iter().find(|link| link.starts_with("venues/")).unwrap();
     let id = first.trim_start_matches("venues/");
@@ -450,6 +452,15 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
     assert!(detail["rating"].as_f64().unwrap_or(-1.0) >= most, "{first} is not the best");
     let widget = page(&server, &format!("/embed?{near}")).await;
     assert!(widget.text().contains("CC BY") && !widget.text().contains("<script"), "{}", widget.text());
+    assert!(!widget.text().contains("No venue matches."), "{}", widget.text());
+    // A name in the place of a slug: whoever made the frame sees why it is empty.
+    for (query, link) in [
+        ("state=Texas", "<a href=\"explore?state=texas\" target=\"_blank\" rel=\"noopener\">Texas</a>?"),
+        ("state=Atlantis", "There is no state with the slug \u{201c}Atlantis\u{201d}. No venue matches."),
+    ] {
+        let empty = page(&server, &format!("/embed?{query}")).await;
+        assert!(empty.text().contains(link) && empty.text().contains("No venue matches."), "{}", empty.text());
+    }
     for (query, named) in [("near=x", "near"), ("bbox=1", "bbox"), ("q=%21", "q"), ("sort=price", "sort")] {
         for target in ["explore", "embed"] {
             server.get(&format!("/{target}?{query}")).await.assert_problem(400, &[named]);

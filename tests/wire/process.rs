@@ -467,7 +467,10 @@ async fn paste(command: &str) -> String {
     let start = Instant::now();
     loop {
         let shell = ["-c".to_owned(), command.to_owned()];
-        let output = tokio::task::spawn_blocking(|| std::process::Command::new("sh").args(shell).output().unwrap());
+        // Some save a file where they run.
+        let mut pasted = std::process::Command::new("sh");
+        pasted.args(shell).current_dir(std::env::temp_dir());
+        let output = tokio::task::spawn_blocking(move || pasted.output().unwrap());
         let output = output.await.unwrap();
         let quiet = command.starts_with("kill ");
         if output.status.success() && (quiet || !output.stdout.is_empty()) {
@@ -505,6 +508,16 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
         let answer = paste(command).await;
         assert!(!answer.contains("\"status\": 4") && !answer.starts_with("HTTP/1.1 4"), "{command}: {answer}");
     }
+    let open = said.lines().find(|line| line.starts_with("open ")).unwrap();
+    let [public, operators] = open.split(' ').filter(|word| word.starts_with("http")).collect::<Vec<_>>()[..] else {
+        panic!("{open}");
+    };
+    for target in ["", "explore", "venues/1"] {
+        let shown = paste(&format!("curl --silent --header 'Accept: text/html' {public}{target}")).await;
+        assert!(shown.contains("This is a demo: its data is invented."), "{target}: {shown}");
+    }
+    let status = paste(&format!("curl --silent {operators}status")).await;
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&status).unwrap()["demo"], true);
     paste(with("kill ")[0]).await;
     assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "the mirror stays");
     demo.signal("INT");

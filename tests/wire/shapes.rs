@@ -94,7 +94,10 @@ async fn each_part_has_its_fields_and_is_null_where_there_is_nothing_to_tell() {
     assert_eq!(told["snapshot"]["certificate"], "full");
     assert_eq!((&told["details"]["mirrored"], &told["details"]["of"]), (&40.into(), &40.into()));
     let published = &told["publish"];
-    assert_eq!(fields(published), ["behind_seconds", "last_success", "proxy", "sequence", "url", "why"]);
+    assert_eq!(
+        fields(published),
+        ["behind_seconds", "details_missing", "last_success", "proxy", "sequence", "signed_by", "url", "why"]
+    );
     assert!(published["sequence"].is_u64() && published["why"].is_null(), "{published}");
     assert!(published["last_success"].as_str().is_some_and(|at| at.ends_with('Z')), "{published}");
     let edges = &told["edges"];
@@ -113,7 +116,10 @@ async fn each_part_has_its_fields_and_is_null_where_there_is_nothing_to_tell() {
     are_null(&told, &["publish", "reload", "held", "parity"]);
     assert_eq!(told["use"], "replica");
     let followed = &told["replica"];
-    assert_eq!(fields(followed), ["behind_seconds", "last_poll", "proxy", "sequence", "url", "why"]);
+    assert_eq!(
+        fields(followed),
+        ["behind_seconds", "details_missing", "last_poll", "proxy", "sequence", "signed_by", "url", "why"]
+    );
     assert!(followed["sequence"].is_u64() && followed["why"].is_null(), "{followed}");
     assert!(followed["last_poll"].as_str().is_some_and(|at| at.ends_with('Z')), "{followed}");
 

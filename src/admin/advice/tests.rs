@@ -157,3 +157,15 @@ fn every_module_that_warns_has_an_advice() {
     assert!(about_module("grandstand::upstream::client").contains("origin"));
     assert!(about_module("somewhere::else").contains("log"));
 }
+
+#[test]
+fn nothing_is_to_be_done_about_what_somebody_asked_for() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let files = ["snapshots.rs", "mirror/task/publish.rs", "fleet/replica.rs"].map(|name| root.join(name));
+    let code: String = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    for text in ASKED_FOR {
+        assert!(code.contains(&format!("\"{text}")), "nothing warns of it: {text}");
+        assert_eq!(about(text, "grandstand::snapshots"), None, "{text}");
+    }
+    assert!(about("the snapshot of the rollback is lost", "grandstand::snapshots").unwrap().contains("disk"));
+}

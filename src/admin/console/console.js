@@ -70,11 +70,13 @@ function snapshots({ held, rollback }, kept, now) {
 
 /** The object store that is followed, or written to. @param {string} title @param {Facts} store @param {number} now */
 function fleet(title, store, now) {
-  const { behind_seconds: behind } = store;
+  const { behind_seconds: behind, details_missing: missing } = store;
+  const level = missing > 0 ? `${counted(missing, "detail")} ${missing === 1 ? "is on its" : "are on their"} way` : "nothing is missing";
   const lines = {
     Address: store.url,
     Head: store.sequence ?? "none yet",
-    State: behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : "nothing is missing",
+    "Signed by": store.signed_by,
+    State: behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : level,
     "Last answer": when(store.last_poll ?? store.last_success, now),
     Problem: store.why,
   };
@@ -86,7 +88,7 @@ function fleet(title, store, now) {
 function notes(recent, now) {
   const items = recent.map(({ level, at, count: times, text, todo }) => h("li", {},
     h("p.when", {}, h(`span.tag.${level}`, {}, level), when(at, now), times > 1 && ` · ${count(times)} times`),
-    h("p", {}, rich(text)), h("p.soft", {}, rich(todo))));
+    h("p", {}, rich(text)), todo && h("p.soft", {}, rich(todo))));
   return section("notes", "Recent warnings and errors", items.length > 0 ? h("ol.notes", {}, items) : h("p", {}, "None since the start."));
 }
 
@@ -132,6 +134,7 @@ function render(status, kept, job, now) {
   const up = h("span", { title: status.started_at && utc(status.started_at) }, seconds(status.uptime_seconds));
   morph(need("about", HTMLElement), h("p", { id: "about" }, `version ${status.version} · up `, up, ` · ${addresses}`));
   need("clock", HTMLElement).textContent = `Updated ${time()}`;
+  need("demo", HTMLElement).hidden = !status.demo;
 
   const findings = status.advice.map(({ unhealthy, what, todo, action }) => h(`li.${unhealthy ? "unwell" : "attention"}`, {},
     h("p", {}, h("b", {}, rich(what))), h("p", {}, rich(todo)), action && button(action, "", "top")));

@@ -2,7 +2,7 @@
 // What the console says, as functions of /status and /history.json: numbers with units, the state, the tiles.
 
 /** @typedef {{ unhealthy: boolean, what: string, todo: string, action: string | null }} Advice */
-/** @typedef {{ level: string, at: string | null, count: number, text: string, todo: string }} Note */
+/** @typedef {{ level: string, at: string | null, count: number, text: string, todo: string | null }} Note */
 /** @typedef {Record<string, any> & { advice: Advice[], recent: Note[] }} Facts  of /status */
 /**
  * @typedef {{ id: string, listings: number, bytes: number | null, certificate: string, confirmed_at: string | null, published_at: string | null,
@@ -163,7 +163,7 @@ export function inMinute(column, step) {
  * @returns {Tile | null}
  */
 function progress(status, now) {
-  const { pass, eta_seconds: eta } = status.origin;
+  const { pass, eta_seconds: eta, eta_why: why } = status.origin;
   const details = status.details;
   const texts = [];
   if (details) texts.push(`${count(details.mirrored)} of ${counted(details.of, "detail")}`);
@@ -172,7 +172,7 @@ function progress(status, now) {
   if (pass && !pass.of) texts.push("waits for the first page");
   if (texts.length === 0) return null;
   const at = new Date(now + eta * 1000).toLocaleTimeString([], { hour12: false, timeStyle: "short" });
-  const end = eta > 0 ? `ends in about ${seconds(eta)}, at ${at}` : "";
+  const end = eta > 0 ? `ends in about ${seconds(eta)}, at ${at}${why ? `, later than before: ${why}` : ""}` : "";
   const isMissing = details?.mirrored < details?.of;
   const share = isMissing ? details.mirrored / details.of : pass?.of > 0 ? pass.done / pass.of : pass ? 0 : 1;
   const isWhole = !pass && details && details.current === details.of;

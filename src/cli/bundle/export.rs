@@ -15,16 +15,16 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::unfinished::{FileError, Unfinished, remove};
-use super::{Sources, in_file, told, what};
+use super::{in_file, told, what};
 use crate::admin::bundle::{EXACT, WHOLE};
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
 use crate::app::core::open_snapshots;
 use crate::bundle::signature::{self, Signer, open_file};
 use crate::bundle::{Bundle, Manifest};
-use crate::cli::server::Holder;
+use crate::cli::target::{Holder, Named};
 use crate::cli::terminal::{Output, bytes_bar, counting, say, start_log, tell};
-use crate::cli::{Failure, load_for_snapshots};
+use crate::cli::{Failure, needs_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
 use crate::dumps::{DumpError, write};
@@ -37,7 +37,7 @@ use crate::words::counted;
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
-    sources: Sources,
+    server: Named,
     /// File to write; an existing file is replaced
     ///
     /// `-` is standard output; not possible for a bundle.
@@ -94,11 +94,56 @@ impl Format {
     }
 }
 
+/// What is in a file by the ending of its name; none: nothing that is written here.
+const ENDINGS: [(&[&str], &[Format]); 6] = [
+    (&["gsb"], &[Format::Bundle]),
+    (&["csv"], &[Format::Csv]),
+    (&["geojson"], &[Format::Geojson]),
+    (&["ndjson", "jsonl"], &[Format::Ndjson, Format::DetailsNdjson]),
+    (&["json"], &[Format::Geojson, Format::Ndjson, Format::DetailsNdjson]),
+    (
+        &[
+            "zip", "gz", "tgz", "tar", "zst", "br", "xz", "bz2", "7z", "parquet", "sqlite", "db", "redb", "sql", "tsv",
+            "xls", "xlsx", "xml", "html", "pdf", "toml", "minisig",
+        ],
+        &[],
+    ),
+];
+
+impl Format {
+    /// Its word on the command line, what people call it, and the ending of its files.
+    const fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Bundle => ("bundle", "a bundle", "gsb"),
+            Self::Ndjson => ("ndjson", "NDJSON", "ndjson"),
+            Self::DetailsNdjson => ("details-ndjson", "NDJSON", "ndjson"),
+            Self::Csv => ("csv", "CSV", "csv"),
+            Self::Geojson => ("geojson", "GeoJSON", "geojson"),
+        }
+    }
+
+    /// Refuses a file whose name ends like one of another format.
+    fn expect_ending(self, path: &Path) -> Result<(), ExportError> {
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        let known = ENDINGS.iter().find(|(endings, _)| endings.contains(&&*ending));
+        let Some((_, formats)) = known.filter(|(_, formats)| !formats.contains(&self)) else { return Ok(()) };
+        let (_, what, own) = self.names();
+        let meant: Vec<_> = formats.iter().map(|format| format!("`--format {}`", format.names().0)).collect();
+        let meant = if meant.is_empty() { String::new() } else { format!("write {}, or ", meant.join(" or ")) };
+        Err(ExportError::Ending { path: path.to_owned(), ending, what, meant, own })
+    }
+}
+
 /// Why no bundle was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
     #[error("{} was not written: {source}", path.display())]
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error(
+        "{}: .{ending} is not the ending of {what}; {meant}end the name in .{own}",
+        path.display()
+    )]
+    Ending { path: PathBuf, ending: String, what: &'static str, meant: String, own: &'static str },
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
     #[error("--since, --sign and --require-complete are for bundles: leave --format out")]
@@ -109,13 +154,15 @@ pub(super) enum ExportError {
 
 impl Export {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let config = load_for_snapshots(&self.sources)?;
+        let is_for_bundles = self.since.is_some() || self.sign.is_some() || self.require_complete;
+        if self.format.dump().is_some() && is_for_bundles {
+            return Err(Failure::usage(ExportError::NotForDumps));
+        }
+        self.format.expect_ending(&self.file).map_err(Failure::usage)?;
+        let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {
-            if self.since.is_some() || self.sign.is_some() || self.require_complete {
-                return Err(Failure::usage(ExportError::NotForDumps));
-            }
-            return export_dump(&config, kind, &self.file, self.json);
+            return self.export_dump(&config, kind);
         }
         if self.file.as_os_str() == "-" {
             return Err(Failure::usage(ExportError::NoFile));
@@ -125,13 +172,10 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        let made =
-            make(&config, unfinished.file(), since.as_deref(), self.require_complete).map_err(
-                |failure| match failure {
-                    Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
-                    wrong => wrong,
-                },
-            )?;
+        let made = self.make(&config, unfinished.file(), since.as_deref()).map_err(|failure| match failure {
+            Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
+            wrong => wrong,
+        })?;
         // Verified as an import will do it.
         let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
@@ -171,40 +215,99 @@ impl Export {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
 
-/// Writes a bundle. If this process does, it holds the data directory until the export is recorded; a server records it.
-fn make(
-    config: &Config,
-    out: &mut File,
-    since: Option<&str>,
-    complete: bool,
-) -> Result<Option<(DataDir, Snapshots, Exported)>, Failure> {
-    let (made, is_exact, is_whole) = match Holder::find(config, open_snapshots)? {
-        Holder::Here(data_dir, snapshots) => {
-            let exported = snapshots.export(out, since, complete, &mut counting("details"))?;
-            let (is_exact, is_whole) = (exported.is_exact, exported.is_whole);
-            (Some((data_dir, snapshots, exported)), is_exact, is_whole)
+    /// Writes a bundle. If this process does, it holds the data directory until the export is recorded; a server records it.
+    fn make(
+        &self,
+        config: &Config,
+        out: &mut File,
+        since: Option<&str>,
+    ) -> Result<Option<(DataDir, Snapshots, Exported)>, Failure> {
+        let complete = self.require_complete;
+        let (made, is_exact, is_whole) = match Holder::find(&self.server, config, open_snapshots)? {
+            Holder::Here(data_dir, snapshots) => {
+                let exported = snapshots.export(out, since, complete, &mut counting("details"))?;
+                let (is_exact, is_whole) = (exported.is_exact, exported.is_whole);
+                (Some((data_dir, snapshots, exported)), is_exact, is_whole)
+            }
+            Holder::There(server) => {
+                let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+                let query = format!(
+                    "?format=bundle{}{}",
+                    since.unwrap_or_default(),
+                    if complete { "&complete=true" } else { "" }
+                );
+                out.set_len(0).and_then(|()| out.rewind())?;
+                let head = server.download(&query, "the server is writing the bundle", out)?;
+                let unless_denied = |name| head.get(name).is_none_or(|told| told != "false");
+                (None, unless_denied(EXACT), unless_denied(WHOLE))
+            }
+        };
+        if !is_whole {
+            tell("warning: the store is damaged; details that cannot be read are missing in the bundle");
         }
-        Holder::There(server) => {
-            let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
-            let query =
-                format!("?format=bundle{}{}", since.unwrap_or_default(), if complete { "&complete=true" } else { "" });
-            out.set_len(0).and_then(|()| out.rewind())?;
-            let head = server.download(&query, "the server is writing the bundle", out)?;
-            let unless_denied = |name| head.get(name).is_none_or(|told| told != "false");
-            (None, unless_denied(EXACT), unless_denied(WHOLE))
+        if !is_exact {
+            tell(
+                "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export; if the other side needs them, export a full bundle",
+            );
         }
-    };
-    if !is_whole {
-        tell("warning: the store is damaged; details that cannot be read are missing in the bundle");
+        Ok(made)
     }
-    if !is_exact {
-        tell(
-            "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export; if the other side needs them, export a full bundle",
-        );
+
+    /// Writes a dump into a file, which has its name when it is whole, or to standard output.
+    fn export_dump(&self, config: &Config, kind: DumpKind) -> Result<ExitCode, Failure> {
+        let path = &self.file;
+        if path.as_os_str() == "-" {
+            let mut out = Output::default();
+            return match self.make_dump(config, kind, &mut out) {
+                // The reader has ended, as `head` does: the exit code that a shell gives for that.
+                Err(_) if out.is_closed => Ok(ExitCode::from(128 + 13)),
+                made => made.map(|_snapshot| ExitCode::SUCCESS),
+            };
+        }
+        let mut unfinished = Unfinished::beside(path)?;
+        let snapshot = self.make_dump(config, kind, unfinished.file())?;
+        let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
+        if self.json {
+            let told =
+                json!({ "exported": true, "file": file, "format": format, "snapshot": snapshot, "bytes": bytes });
+            say(told)?;
+        } else {
+            say(format!("{file}: snapshot {snapshot} as {format}, {bytes} bytes"))?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
-    Ok(made)
+
+    /// Writes a dump; returns the id of its snapshot.
+    fn make_dump(&self, config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<String, Failure> {
+        let (_data_dir, snapshots) = match Holder::find(&self.server, config, open_snapshots)? {
+            Holder::Here(data_dir, snapshots) => (data_dir, snapshots),
+            Holder::There(server) => {
+                let head = server.download(&format!("?format={}", kind.as_str()), "the server writes the dump", out)?;
+                let snapshot = head.get("mirror-snapshot").and_then(|id| id.to_str().ok());
+                return Ok(snapshot.unwrap_or("-").to_owned());
+            }
+        };
+        let published = snapshots.current().get().ok_or(DumpError::Nothing)?;
+        let damaged = Cell::new(0);
+        let body = |(_, read): (ListingId, Result<Option<Bytes>, StoreError>)| match read {
+            Err(StoreError::Damaged(_)) => {
+                damaged.set(damaged.get() + 1);
+                Ok(None)
+            }
+            // The origin has none.
+            read => Ok(read?.filter(|body| !body.is_empty())),
+        };
+        let ids = write::detailed(kind, &published.dataset);
+        let details = Box::new(snapshots.store().bodies_in_turn(&ids).map(body));
+        let mut out = BufWriter::with_capacity(1 << 18, out);
+        write::write(kind, &published.dataset, details, &mut out, &mut counting("listings"))?;
+        out.flush()?;
+        if damaged.get() > 0 {
+            tell(format!("warning: {} stored details are damaged and were left out", damaged.get()));
+        }
+        Ok(published.dataset.id.to_string())
+    }
 }
 
 /// A line about its details.
@@ -239,55 +342,35 @@ fn base(since: &str) -> Result<String, Failure> {
     Ok(since.to_owned())
 }
 
-/// Writes a dump into a file, which has its name when it is whole, or to standard output.
-fn export_dump(config: &Config, kind: DumpKind, path: &Path, json: bool) -> Result<ExitCode, Failure> {
-    if path.as_os_str() == "-" {
-        let mut out = Output::default();
-        return match make_dump(config, kind, &mut out) {
-            // The reader has ended, as `head` does: the exit code that a shell gives for that.
-            Err(_) if out.is_closed => Ok(ExitCode::from(128 + 13)),
-            made => made.map(|_snapshot| ExitCode::SUCCESS),
-        };
-    }
-    let mut unfinished = Unfinished::beside(path)?;
-    let snapshot = make_dump(config, kind, unfinished.file())?;
-    let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
-    if json {
-        let told = json!({ "exported": true, "file": file, "format": format, "snapshot": snapshot, "bytes": bytes });
-        say(told)?;
-    } else {
-        say(format!("{file}: snapshot {snapshot} as {format}, {bytes} bytes"))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Writes a dump; returns the id of its snapshot.
-fn make_dump(config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<String, Failure> {
-    let (_data_dir, snapshots) = match Holder::find(config, open_snapshots)? {
-        Holder::Here(data_dir, snapshots) => (data_dir, snapshots),
-        Holder::There(server) => {
-            let head = server.download(&format!("?format={}", kind.as_str()), "the server writes the dump", out)?;
-            let snapshot = head.get("mirror-snapshot").and_then(|id| id.to_str().ok());
-            return Ok(snapshot.unwrap_or("-").to_owned());
+    #[test]
+    fn a_name_does_not_end_like_one_of_another_format() {
+        let refused =
+            |format: Format, name: &str| format.expect_ending(Path::new(name)).err().map(|why| why.to_string());
+        for (format, name, todo) in [
+            (Format::Bundle, "v.csv", "`--format csv`, or end the name in .gsb"),
+            (Format::Bundle, "v.ndjson", "`--format ndjson` or `--format details-ndjson`, or end the name in .gsb"),
+            (Format::Bundle, "v.JSON", "write `--format geojson` or `--format ndjson`"),
+            (Format::Bundle, "v.gsb.zip", ".zip is not the ending of a bundle; end the name in .gsb"),
+            (Format::Csv, "v.gsb", "`--format bundle`, or end the name in .csv"),
+            (Format::Csv, "v.geojson", "`--format geojson`"),
+        ] {
+            let why = refused(format, name).unwrap();
+            assert!(why.starts_with(name) && why.contains(todo), "{why}");
         }
-    };
-    let published = snapshots.current().get().ok_or(DumpError::Nothing)?;
-    let damaged = Cell::new(0);
-    let body = |(_, read): (ListingId, Result<Option<Bytes>, StoreError>)| match read {
-        Err(StoreError::Damaged(_)) => {
-            damaged.set(damaged.get() + 1);
-            Ok(None)
+        for (format, names) in [
+            (Format::Bundle, &["v.gsb", "V.GSB", "v", "v.2026-11-26", "v.bundle", "dir.csv/v", ".csv"][..]),
+            (Format::Csv, &["v.csv", "-", "v.txt"]),
+            (Format::Geojson, &["v.geojson", "v.json"]),
+            (Format::Ndjson, &["v.ndjson", "v.jsonl", "v.json"]),
+            (Format::DetailsNdjson, &["v.ndjson"]),
+        ] {
+            for name in names {
+                assert_eq!(refused(format, name), None, "{name}");
+            }
         }
-        // The origin has none.
-        read => Ok(read?.filter(|body| !body.is_empty())),
-    };
-    let ids = write::detailed(kind, &published.dataset);
-    let details = Box::new(snapshots.store().bodies_in_turn(&ids).map(body));
-    let mut out = BufWriter::with_capacity(1 << 18, out);
-    write::write(kind, &published.dataset, details, &mut out, &mut counting("listings"))?;
-    out.flush()?;
-    if damaged.get() > 0 {
-        tell(format!("warning: {} stored details are damaged and were left out", damaged.get()));
     }
-    Ok(published.dataset.id.to_string())
 }

@@ -10,16 +10,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Sources, signature, signed, told, unread, verified};
+use super::{signature, signed, told, unread, verified};
 use crate::admin::bundle::ImportOutcome;
 use crate::admin::health::unused;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
 use crate::bundle::signature::text_beside;
-use crate::cli::server::{Holder, Server};
+use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
+use crate::cli::target::{Holder, Named};
 use crate::cli::terminal::{say, start_log, tell};
-use crate::cli::{Failure, load_for_snapshots, plain};
+use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
@@ -34,7 +35,7 @@ const OLD: u32 = 30 * 86_400;
 #[derive(Debug, Args)]
 pub(super) struct Import {
     #[command(flatten)]
-    sources: Sources,
+    server: Named,
     /// Import even if newer data was imported before
     ///
     /// Later imports are compared with this bundle, and no longer with the newer data. A mirror still refuses data
@@ -60,16 +61,20 @@ struct NotImported {
 
 impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let config = load_for_snapshots(&self.sources)?;
+        let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         let (path, file, voucher) = unread(&self.file, &config)?;
-        let directory = std::path::absolute(&config.data_dir)?;
-        let is_new = if DataDir::has_snapshot(&directory) { "" } else { " (new)" };
-        let outcome = if let Some(server) = Server::running(&config)? {
+        let running = self.server.running(&config)?;
+        let place = match &running {
+            Some(server) => format!("the server at {}", server.admin),
+            None => std::path::absolute(&config.data_dir)?.display().to_string(),
+        };
+        let is_new = running.is_none() && !DataDir::has_snapshot(&config.data_dir);
+        let outcome = if let Some(server) = running {
             self.upload(&server, &path, &file)?
         } else {
             let opened = verified(&path, file, voucher.clone())?;
-            match Holder::find(&config, open_snapshots_anew)? {
+            match Holder::find(&self.server, &config, open_snapshots_anew)? {
                 Holder::Here(_data_dir, snapshots) => ImportOutcome::of(&snapshots, opened, self.allow_older, None)?,
                 // It has started meanwhile.
                 Holder::There(server) => self.upload(&server, &path, &opened.file)?,
@@ -92,8 +97,8 @@ impl Import {
             return Ok(ExitCode::SUCCESS);
         }
         let (listings, details) = (counted(manifest.listings, "listing"), counted(manifest.details.present, "detail"));
-        let (file, directory, snapshot) = (path.display(), directory.display(), &imported.snapshot);
-        say(format!("imported {file} into {directory}{is_new}: snapshot {snapshot} with {listings} and {details}"))?;
+        let (file, snapshot, is_new) = (path.display(), &imported.snapshot, if is_new { " (new)" } else { "" });
+        say(format!("imported {file} into {place}{is_new}: snapshot {snapshot} with {listings} and {details}"))?;
         say(signed(&voucher))?;
         if let Some(before) = imported.before.as_ref().filter(|before| **before != imported.snapshot) {
             say(format!(

@@ -194,11 +194,11 @@ fn what_is_probably_not_meant_is_a_warning() {
         ("admin = {listen = \"0.0.0.0:9090\", token = \"0123456789abcdef\"}", vec![]),
         ("admin.token = \"short\"", vec!["admin.token"]),
         ("listen = [\"0.0.0.0:8080\"]", vec!["public_url"]),
-        ("listen = [\"0.0.0.0:8080\"]\npublic_url = \"http://m.example\"", vec![]),
-        ("listen = [\"192.0.2.1:8080\"]", vec![]),
+        ("listen = [\"0.0.0.0:8080\"]\npublic_url = \"http://m.internal\"", vec![]),
+        ("listen = [\"10.9.8.7:8080\"]", vec![]),
         ("listen = [\"127.0.0.1:20010\"]\npublic_url = \"http://127.0.0.1:8080\"", vec!["public_url"]),
         ("listen = [\"127.0.0.1:20010\"]\npublic_url = \"http://localhost\"", vec!["public_url"]),
-        ("listen = [\"192.0.2.1:8080\"]\npublic_url = \"http://[::1]:8080\"", vec!["public_url"]),
+        ("listen = [\"10.9.8.7:8080\"]\npublic_url = \"http://[::1]:8080\"", vec!["public_url"]),
         ("listen = [\"127.0.0.1:0\"]\npublic_url = \"http://127.0.0.1:8080\"", vec!["public_url"]),
         ("listen = [\"127.0.0.1:20010\"]\npublic_url = \"http://localhost:20010/x\"", vec![]),
         ("listen = [\"[::]:20010\"]\npublic_url = \"http://127.0.0.1:20010\"", vec![]),
@@ -215,6 +215,15 @@ fn what_is_probably_not_meant_is_a_warning() {
         ("origin.url = \"http://a/base/api/\"", vec!["origin.url"]),
         ("origin.url = \"http://a/apis\"", vec![]),
         ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),
+        ("origin.url = \"https://api.example.org\"", vec!["origin.url"]),
+        (
+            "public_url = \"https://mirror.example.org\"\norigin.aliases = [\"http://a\", \"http://192.0.2.1\"]",
+            vec!["origin.aliases", "public_url"],
+        ),
+        (
+            "replica.url = \"s3://bucket/prefix\"\nreplica.options = { aws_endpoint = \"http://s3.example.net\" }",
+            vec!["replica.options.aws_endpoint", "replica.url"],
+        ),
     ];
     for (text, want) in cases {
         let loaded = Config::from_text(text).unwrap();

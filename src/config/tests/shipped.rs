@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::super::values::Written;
-use super::super::{Config, Loaded, Use};
+use super::super::{Config, Finding, Loaded, Use};
 use super::{declarations, needed, set, with_another};
 
 /// Every key with a default, as the manual gives it.
@@ -230,7 +230,30 @@ fn each_shipped_file_loads_and_has_its_use() {
         let Loaded { config, warnings } = loaded.unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(config.usage(), want, "{name}");
         assert_eq!(want.as_str(), name.strip_suffix(".toml").unwrap());
-        assert!(warnings.is_empty(), "{warnings:?}");
+        // Each says that its value is only an example.
+        let key = match want {
+            Use::Mirror | Use::Shield => Some("origin.url"),
+            Use::Replica => Some("replica.url"),
+            Use::Offline => None,
+        };
+        assert_eq!(warnings.iter().map(Finding::key).collect::<Vec<_>>(), Vec::from_iter(key), "{warnings:?}");
+    }
+}
+
+#[test]
+fn every_file_that_names_a_version_names_this_one() {
+    let version = env!("CARGO_PKG_VERSION");
+    let read = |name| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let changes = read("CHANGELOG.md");
+    let newest = changes.lines().find(|line| line.starts_with("## [")).unwrap();
+    assert!(newest.starts_with(&format!("## [{version}] - ")), "{newest}");
+    for (name, text) in [
+        ("config/kubernetes/mirror/mirror.yaml", format!("/grandstand:{version}\n")),
+        ("config/kubernetes/replicas/replicas.yaml", format!("/grandstand:{version}\n")),
+        ("config/kubernetes/fleet/kustomization.yaml", format!("newTag: {version} }}")),
+        ("docs/images/demo.svg", format!("{version},&#160;up&#160;for")),
+    ] {
+        assert!(read(name).contains(&text), "{name}: {text}");
     }
 }
 

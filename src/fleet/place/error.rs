@@ -177,7 +177,31 @@ impl PlaceError {
 /// What an error says, and what caused it: each sentence once, cut.
 fn chain(error: &object_store::Error) -> String {
     let text = with_causes(error);
-    Excerpt(timeless(&text.split_whitespace().collect::<Vec<_>>().join(" "))).to_string()
+    Excerpt(unmarked(&timeless(&text.split_whitespace().collect::<Vec<_>>().join(" ")))).to_string()
+}
+
+/// The text with the document of a server as plain text: code and message of an error in XML, else the words between tags.
+fn unmarked(text: &str) -> String {
+    let Some(begin) =
+        ["<?xml", "<Error", "<!DOCTYPE", "<!doctype", "<html"].iter().filter_map(|tag| text.find(tag)).min()
+    else {
+        return text.to_owned();
+    };
+    let (before, document) = text.split_at(begin);
+    let field = |name: &str| {
+        let (_, rest) = document.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once('<')?.0.trim())
+    };
+    let plain = match (field("Code"), field("Message")) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (Some(one), None) | (None, Some(one)) => one.to_owned(),
+        (None, None) => {
+            let words = document.split('<').filter_map(|piece| Some(piece.split_once('>')?.1.trim()));
+            words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        }
+    };
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&#39;", "'"), ("&amp;", "&")];
+    before.to_owned() + &entities.iter().fold(plain, |text, (entity, letter)| text.replace(entity, letter))
 }
 
 /// Without the time and the number of tries of the library: the same failure has the same text.
@@ -208,6 +232,26 @@ mod tests {
     }
 
     #[test]
+    fn the_document_of_an_error_is_told_as_plain_text() {
+        for (document, told) in [
+            (
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?> <Error><Code>AccessDenied</Code><Message>Access &lt;x&gt; \
+                 &amp;amp; Denied.</Message><Resource>/venues</Resource><RequestId>7</RequestId></Error>",
+                "AccessDenied: Access <x> &amp; Denied.",
+            ),
+            ("<Error><Code>SlowDown</Code></Error>", "SlowDown"),
+            (
+                "<html><head><title>502 Bad Gateway</title></head> <body><h1>nginx</h1></body></html>",
+                "502 Bad Gateway nginx",
+            ),
+            ("no document", "no document"),
+            ("<Error", ""),
+        ] {
+            assert_eq!(unmarked(&format!("403 Forbidden: {document}")), format!("403 Forbidden: {told}"));
+        }
+    }
+
+    #[test]
     fn causes_in_the_system_are_told_apart() {
         let of = |kind: std::io::ErrorKind| {
             let source = Box::new(std::io::Error::from(kind));
@@ -226,8 +270,10 @@ mod tests {
         };
         let role = "Error performing PUT http://169.254.169.254/latest/api/token in 1s - Server returned 403";
         assert!(told("S3", role).starts_with("no credentials are set (for S3: AWS_ACCESS_KEY_ID and"));
-        let bucket = "Error performing PUT http://h/venues/full/x.gsb in 1s - 404 Not Found: <Code>NoSuchBucket</Code>";
+        let bucket = "Error performing PUT http://h/venues/full/x.gsb in 1s - 404 Not Found: <?xml version=\"1.0\"?>\n\
+                      <Error><Code>NoSuchBucket</Code><Message>It is not there</Message></Error>";
         assert!(told("S3", bucket).starts_with("the bucket or container does not exist, or"));
+        assert!(told("S3", bucket).ends_with("404 Not Found: NoSuchBucket: It is not there"), "{}", told("S3", bucket));
         let source = Box::new(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
         let error = object_store::Error::Generic { store: "LocalFileSystem", source };
         let (told, word) = (PlaceError::of("x", &error).to_string(), PlaceError::of("x", &error).as_str());

@@ -26,10 +26,14 @@ pub(crate) struct PublishFacts {
     pub proxy: Option<String>,
     /// The number of the last head in the object store.
     pub sequence: Option<u64>,
+    /// The key that signs; `None`: nothing is signed, or the key is not open yet.
+    pub signed_by: Option<String>,
     /// When the object store last had everything.
     pub last_success: Option<String>,
     /// For how long the object store has not been known to have everything.
     pub behind_seconds: u64,
+    /// Details of the current snapshot that follow in a later bundle; `None`: there is no snapshot.
+    pub details_missing: Option<u64>,
     /// Why the object store lacks something, or may lack something, as a sentence; `None`: it is being written, or
     /// nothing is missing.
     pub why: Option<String>,
@@ -49,6 +53,8 @@ pub(crate) struct PublishState {
     pub behind_since: Option<Monotonic>,
     /// What was found missing or altered, as a sentence, until everything was read back; `None`: nothing.
     pub(super) broken: Option<String>,
+    /// How many details the object store has of the snapshot there; `None`: no bundle was written since the start.
+    pub(super) details: Option<u64>,
     /// The last head of another program that came after ours, and when it was seen.
     rival: Option<(u64, Monotonic)>,
     /// Objects written, by [`ObjectKind`].
@@ -70,11 +76,13 @@ named! {
 }
 
 impl PublishState {
-    /// The facts at this instant.
-    pub(crate) fn facts(&self, now: Monotonic) -> PublishFacts {
+    /// The facts at this instant. `details`: how many are here, and how many there should be; `None` without a snapshot.
+    pub(crate) fn facts(&self, now: Monotonic, details: Option<(u64, u64)>) -> PublishFacts {
         let facts = self.facts.clone();
+        let missing = |(here, wanted): (u64, u64)| wanted.max(here).saturating_sub(self.details.unwrap_or(here));
         let behind_seconds = self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs();
-        PublishFacts { behind_seconds, why: facts.why.or_else(|| self.broken.clone()), ..facts }
+        let why = facts.why.or_else(|| self.broken.clone());
+        PublishFacts { behind_seconds, details_missing: details.map(missing), why, ..facts }
     }
 
     /// Something is to be written, or the object store cannot be asked.
@@ -196,17 +204,30 @@ mod tests {
     fn the_store_is_behind_from_the_first_lack_to_the_success() {
         let mut state = PublishState::default();
         let at = Monotonic::from_seconds;
-        assert_eq!(state.facts(at(9)).behind_seconds, 0);
+        assert_eq!(state.facts(at(9), None).behind_seconds, 0);
         state.lacks(at(10));
         state.lacks(at(15));
         assert!(state.failed("full", "the store is full".to_owned()));
         assert!(!state.failed("full", "the store is full".to_owned()));
-        assert_eq!((state.facts(at(20)).behind_seconds, state.failures.clone()), (10, vec![("full", 2)]));
+        assert_eq!((state.facts(at(20), None).behind_seconds, state.failures.clone()), (10, vec![("full", 2)]));
         assert!(state.succeeded(WallTime::from_seconds(5)));
         assert!(!state.succeeded(WallTime::from_seconds(6)));
-        let facts = state.facts(at(30));
+        let facts = state.facts(at(30), None);
         assert_eq!((facts.behind_seconds, facts.why), (0, None));
         assert_eq!(facts.last_success, WallTime::from_seconds(6).rfc3339());
+    }
+
+    #[test]
+    fn details_are_missing_until_a_bundle_has_them() {
+        let mut state = PublishState::default();
+        let missing = |state: &PublishState, details| state.facts(Monotonic::from_seconds(1), details).details_missing;
+        assert_eq!(missing(&state, None), None);
+        // What a process before this one sent is not known.
+        assert_eq!((missing(&state, Some((7, 7))), missing(&state, Some((5, 7)))), (Some(0), Some(2)));
+        state.details = Some(3);
+        for (here, wanted, left) in [(3, 0, 0), (5, 0, 2), (5, 7, 4), (7, 7, 4), (2, 2, 0)] {
+            assert_eq!(missing(&state, Some((here, wanted))), Some(left), "{here} {wanted}");
+        }
     }
 
     #[test]
@@ -232,7 +253,7 @@ mod tests {
     #[test]
     fn a_broken_store_is_told_until_everything_was_read_back() {
         let mut state = PublishState::default();
-        let why = |state: &PublishState| state.facts(Monotonic::from_seconds(1)).why;
+        let why = |state: &PublishState| state.facts(Monotonic::from_seconds(1), None).why;
         state.broken = Some("an object is missing".to_owned());
         assert_eq!(why(&state).as_deref(), Some("an object is missing"));
         state.failed("full", "the store is full".to_owned());

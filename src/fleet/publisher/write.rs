@@ -70,6 +70,7 @@ impl Publisher {
         if is_longer {
             self.snapshots.keep_for_chain(Some((chain.head.snapshot.clone(), chain.head.end().digest)));
         }
+        let details = made.as_ref().map(|made| made.link.written.manifest.coverage.all());
         self.record(&chain).await;
         // The chain keeps its snapshot from now on.
         drop(made);
@@ -81,7 +82,9 @@ impl Publisher {
         self.chain = Some(chain.clone());
         self.put_head(&chain.head).await?;
         self.status.lock().wrote(ObjectKind::Head, 0);
-        self.status.lock().facts.sequence = Some(sequence);
+        let mut status = self.status.lock();
+        status.facts.sequence = Some(sequence);
+        status.details = details.or(status.details);
         Ok(())
     }
 

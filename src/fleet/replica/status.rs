@@ -20,10 +20,14 @@ pub(crate) struct ReplicaFacts {
     pub proxy: Option<String>,
     /// The highest head that was taken.
     pub sequence: Option<u64>,
+    /// The trusted key that signed the last head that was read; `None`: no key is required, or none was read.
+    pub signed_by: Option<String>,
     /// When the store last answered.
     pub last_poll: Option<String>,
     /// For how long something is missing that the store has, or the store is not known; 0: nothing is missing.
     pub behind_seconds: Option<u64>,
+    /// Listings without an up-to-date detail: the publisher has not sent it yet; `None`: there is no snapshot.
+    pub details_missing: Option<u64>,
     /// Why the data is not the newest, in plain words; `None`: nothing is wrong.
     pub why: Option<String>,
 }

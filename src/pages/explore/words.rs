@@ -70,17 +70,19 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
         meant.search.list.slugs[kind.index()] = Some(slug.into());
         meant.link("explore", 1)
     };
+    // What is beside the widget has no form, and its frame takes no page.
+    let is_embedded = shown.query.is_embedded;
     html! {
         @for (kind, slug) in unknown {
             @let meant = facts.meant(kind, slug);
             "There is no " (kind.parameter()) " with the slug \u{201c}" (slug) "\u{201d}. "
             @if meant.is_empty() {
-                "Choose one in the form above. "
+                @if !is_embedded { "Choose one in the form above. " }
             } @else {
                 "Do you mean "
                 @for (nth, term) in meant.iter().enumerate() {
                     @if nth > 0 { " or " }
-                    a href=(link(kind, &term.slug)) { (term_name(shown, facts, kind, &term.slug)) }
+                    a href=(link(kind, &term.slug)) target=[is_embedded.then_some("_blank")] rel=[is_embedded.then_some("noopener")] { (term_name(shown, facts, kind, &term.slug)) }
                 }
                 "? "
             }
@@ -95,7 +97,8 @@ pub(super) fn off_map(shown: &Shown<'_>) -> String {
         near.map_or_else(String::new, |near| format!("The circle has a radius of {}. ", kilometres(near.radius)));
     let missing = shown.total.unwrap_or(0).saturating_sub(shown.drawn.shown as u64);
     if shown.total > Some(u64::from(MOST_SHOWN)) && shown.query.searches() {
-        return format!("{circle}The best {} are shown.", grouped(MOST_SHOWN.into()));
+        let first = if shown.query.search.near.is_some() { "nearest" } else { "best" };
+        return format!("{circle}The {first} {} are shown.", grouped(MOST_SHOWN.into()));
     }
     if missing == 0 { circle } else { format!("{circle}{} of them are not on this map.", grouped(missing)) }
 }

@@ -311,7 +311,7 @@ function start() {
       const parts = [...(page.getElementById(id)?.childNodes ?? [])];
       element(id, HTMLElement).replaceChildren(...parts.map((part) => document.importNode(part, true)));
     }
-    for (const select of selects) {
+    for (const select of [...selects, sort]) {
       const options = [...page.getElementById(select.id)?.querySelectorAll("option") ?? []];
       // Choices are laid out at length, and mostly stay.
       if (options.map(choiceOf).join() === [...select.options].map(choiceOf).join()) continue;

@@ -28,6 +28,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("NoCertificate.0", ": it is empty"),
     ("NoContainer.0", "\"soon\""),
     ("NoData.0", "/var/lib/grandstand"),
+    ("NoDirectory.0", "/var/lib/grandstand"),
     ("NoFile.0", "/dev/null"),
     ("NoKey.0", ", but certificates"),
     ("NoProgress.0", "http://127.0.0.1:9090"),

@@ -189,3 +189,17 @@ async fn imports_and_exports_at_once_are_done_one_after_the_other() {
     let server = desk.serve_copy(offline).await;
     is_one_of(&everything(&server).await, &[&new.1]);
 }
+
+#[tokio::test]
+async fn an_export_has_every_detail_that_a_client_has_got() {
+    let origin = crate::harness::origin(40).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    let desk = Desk::new();
+    for id in origin.world(World::ids) {
+        server.ok(&format!("/api/listings/{id}.json")).await;
+    }
+    // Details are made durable together, within a second.
+    let said = desk.does(&server.setup, &server.data_dir(), &["export"], "venues.gsb").await;
+    assert!(said.contains("details: 40 of 40 listings mirrored"), "{said}");
+}

@@ -57,6 +57,26 @@ async fn a_data_directory_that_cannot_be_read_is_told_of() {
         let told = format!("grandstand: data_dir {} cannot be read", data.display());
         assert!(code == 1 && said.starts_with(&told) && said.contains("--admin"), "{code} {said}");
     }
+    // Other commands say what `serve` says.
+    let out = tempfile::tempdir().unwrap();
+    let export = out.path().join("x.gsb");
+    for data in [locked.path(), file.path()] {
+        let commands = [
+            &["serve"][..],
+            &["snapshot", "list"],
+            &["snapshot", "accept"],
+            &["bundle", "export", export.to_str().unwrap()],
+            &["bundle", "export", "-", "--format", "csv"],
+        ];
+        let mut sentences = Vec::new();
+        for words in commands {
+            let (code, said) = bound(Setup::offline()).command(words, data).end().await;
+            let last = said.lines().last().unwrap_or_default().to_owned();
+            assert!(code == 1 && last.contains(data.to_str().unwrap()), "{words:?}: {code} {said}");
+            sentences.push(last.trim_start_matches("grandstand: ").to_owned());
+        }
+        assert!(sentences.iter().all(|told| told.ends_with(&sentences[0])), "{sentences:#?}");
+    }
     // An address that is given is asked, and says that it is another one.
     let admin = format!("http://{}", server.admin);
     let words: Vec<String> = Setup::offline().arguments(&["status", "--admin", &admin], locked.path());

@@ -7,7 +7,7 @@ use sample_origin::World;
 use serde_json::Value;
 
 use super::{LIST, command, done, edit, grow, ids_of, kept, mirrored};
-use crate::harness::{Server, Setup, run, wait_until};
+use crate::harness::{Process, Setup, run, wait_until};
 
 fn json(outcome: (i32, String)) -> Value {
     let said = done(outcome);
@@ -20,10 +20,10 @@ fn shortened<'a>(id: &'a str, others: &[String]) -> &'a str {
     &id[..(1..id.len()).find(is_alone).unwrap()]
 }
 
-/// The commands, as used beside a server and without one.
-async fn goes_through_all(server: &Server, ids: &[String]) {
+/// The commands, as used beside a server, without one, and with an address.
+async fn goes_through_all(does: impl AsyncFn(&[&str]) -> (i32, String), ids: &[String]) {
     let (new, old) = (&ids[0], ids.last().unwrap());
-    let list = json(command(server, &["list", "--json"]).await);
+    let list = json(does(&["list", "--json"]).await);
     assert_eq!(ids_of(&list), ids);
     assert_eq!(
         (&list["served"], &list["newest"], &list["rolled_back"]),
@@ -33,37 +33,37 @@ async fn goes_through_all(server: &Server, ids: &[String]) {
         assert_eq!(one["certificate"].as_str().map(str::is_empty), Some(false), "{one}");
         assert!(one["confirmed_at"].as_str().unwrap().ends_with('Z'), "{one}");
     }
-    let table = done(command(server, &["list"]).await);
+    let table = done(does(&["list"]).await);
     assert!(ids.iter().all(|id| table.contains(id.as_str())) && table.contains("current, newest"), "{table}");
-    let verified = done(command(server, &["verify"]).await);
+    let verified = done(does(&["verify"]).await);
     assert!(ids.iter().all(|id| verified.contains(&format!("{id}  intact"))), "{verified}");
 
-    let (code, said) = command(server, &["release"]).await;
+    let (code, said) = does(&["release"]).await;
     assert!(code == 1 && said.contains("no rollback is in effect"), "{said}");
     for action in ["rollback", "pin", "unpin"] {
-        let (code, said) = command(server, &[action, "xyz"]).await;
+        let (code, said) = does(&[action, "xyz"]).await;
         assert!(code == 1 && said.contains("xyz") && said.contains("snapshot list"), "{said}");
-        let (code, said) = command(server, &[action, ""]).await;
+        let (code, said) = does(&[action, ""]).await;
         assert!(code == 64 && said.contains("the id is empty"), "{said}");
     }
     let short = shortened(old, ids);
-    let said = done(command(server, &["rollback", short]).await);
+    let said = done(does(&["rollback", short]).await);
     assert!(said.contains(old.as_str()) && said.contains(&format!("{new} waits")), "{said}");
-    let table = done(command(server, &["list"]).await);
+    let table = done(does(&["list"]).await);
     assert!(table.contains("rollback in effect") && table.contains("snapshot release"), "{table}");
-    let list = json(command(server, &["list", "--json"]).await);
+    let list = json(does(&["list", "--json"]).await);
     assert_eq!(
         (&list["served"], &list["newest"], &list["rolled_back"]),
         (&old[..].into(), &new[..].into(), &true.into())
     );
-    done(command(server, &["pin", short]).await);
-    let list = json(command(server, &["list", "--json"]).await);
+    done(does(&["pin", short]).await);
+    let list = json(does(&["list", "--json"]).await);
     assert_eq!(list["snapshots"].as_array().unwrap().last().unwrap()["pinned"], true);
-    done(command(server, &["unpin", short]).await);
-    done(command(server, &["unpin", short]).await);
-    let list = json(command(server, &["list", "--json"]).await);
+    done(does(&["unpin", short]).await);
+    done(does(&["unpin", short]).await);
+    let list = json(does(&["list", "--json"]).await);
     assert_eq!(list["snapshots"].as_array().unwrap().last().unwrap()["pinned"], false);
-    let said = done(command(server, &["release"]).await);
+    let said = done(does(&["release"]).await);
     assert!(said.contains(new.as_str()), "{said}");
 }
 
@@ -76,9 +76,24 @@ async fn the_commands_do_the_same_beside_a_server_and_without_one() {
     server.settled(&origin).await;
     let ids = kept(&server).await;
     assert_eq!(ids.len(), 3);
-    goes_through_all(&server, &ids).await;
+    goes_through_all(async |words| command(&server, words).await, &ids).await;
+    let recent = server.status().await["recent"].clone();
+    let (asked_for, others): (Vec<_>, Vec<_>) = recent.as_array().unwrap().iter().partition(|note| {
+        let text = note["text"].as_str().unwrap();
+        text.starts_with("Rolled back") || text.starts_with("Rollback ended")
+    });
+    assert!(asked_for.len() >= 2 && asked_for.iter().all(|note| note["todo"].is_null()), "{recent:#}");
+    assert!(others.iter().all(|note| note["todo"].is_string()), "{recent:#}");
+    // An address needs neither directory nor configuration.
+    let (admin, elsewhere) = (server.admin.to_string(), tempfile::tempdir().unwrap());
+    let by_address = async |words: &[&str]| {
+        let words = [&["snapshot"], words, &["--admin", &admin]].concat();
+        Process::spawn_in(&words.into_iter().map(str::to_owned).collect::<Vec<_>>(), elsewhere.path()).end().await
+    };
+    goes_through_all(by_address, &ids).await;
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     server.process.kill();
-    goes_through_all(&server, &ids).await;
+    goes_through_all(async |words| command(&server, words).await, &ids).await;
     done(command(&server, &["rollback", &ids[1]]).await);
     server.restart().await;
     assert_eq!(server.ok(LIST).await.the("mirror-snapshot"), ids[1]);
@@ -99,14 +114,24 @@ async fn a_shield_and_a_place_without_data_are_told_apart() {
     let origin = crate::harness::origin(20).await;
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("none");
-    for words in [vec!["list"], vec!["verify"], vec!["rollback", "a"], vec!["release"], vec!["pin", "a"]] {
+    for words in
+        [vec!["list"], vec!["verify"], vec!["rollback", "a"], vec!["release"], vec!["pin", "a"], vec!["accept"]]
+    {
         let words = [vec!["snapshot"], words].concat();
         let (code, said) = run(&Setup::offline().arguments(&words, &data)).await;
-        assert!(code == 1 && said.contains("no data in") && said.contains("none"), "{said}");
+        assert!(code == 1 && said.contains(&format!("{} does not exist; set ", data.display())), "{said}");
         assert!(!data.exists(), "none is made");
         let (code, said) = run(&Setup::shield_of(&origin).arguments(&words, &data)).await;
         assert!(code == 64 && said.contains("mirror.enabled: is false, and a shield"), "{said}");
     }
+    // A relative directory is looked for where the command runs.
+    let words = ["snapshot", "list"].map(str::to_owned);
+    let (code, said) = Process::spawn_in(&words, dir.path()).end().await;
+    let there = dir.path().canonicalize().unwrap().join("grandstand-data");
+    assert!(code == 1 && said.contains(&format!("{} does not exist", there.display())), "{said}");
+    let audit = ["audit", "--set", &format!("origin.url={}", origin.url())].map(str::to_owned);
+    let (code, said) = Process::spawn_in(&audit, dir.path()).end().await;
+    assert!(code == 1 && said.contains("does not exist") && !there.exists(), "{said}");
     let shield = Setup::shield_of(&origin).start().await;
     shield.ready().await;
     let (code, said) = command(&shield, &["list"]).await;
@@ -119,6 +144,7 @@ async fn a_shield_and_a_place_without_data_are_told_apart() {
     for words in [
         &["bundle", "export", "-"][..],
         &["bundle", "export", "x.gsb", "--since", ""],
+        &["bundle", "export", "x.csv"],
         &["bundle", "export", "x.csv", "--format", "csv", "--since", "ab"],
     ] {
         let (code, said) = run(&Setup::offline().arguments(words, shield.data_dir().parent().unwrap())).await;

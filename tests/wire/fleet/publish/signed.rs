@@ -4,9 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use sample_origin::World;
+
 use super::change;
 use crate::fleet::store::{Store, publishing, told};
-use crate::harness::{Setup, wait_until};
+use crate::harness::{Setup, origin, run, wait_until};
 
 /// The password of a fixture, whose key costs little: the tool's own keys take a second and a gigabyte.
 const PASSWORD: &str = "correct horse";
@@ -72,6 +74,39 @@ async fn the_head_and_every_bundle_are_signed() {
             assert!(verifies(dir.path(), &store.root().join(key), &signature), "{key}");
         }
         assert!(!fs::read_to_string(&text).unwrap().contains(PASSWORD), "no password travels");
+    }
+}
+
+#[tokio::test]
+async fn status_names_the_key_and_counts_the_details_on_their_way() {
+    let (store, dir, origin) = (Store::new(), tempfile::tempdir().unwrap(), origin(60).await);
+    key(dir.path());
+    let setup = signing(dir.path())(Setup::mirror_of(&origin)).set("publish.url", &store.url());
+    let server = setup.set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    store.until("the certificate", |head| head.inner["certificate"] == "full").await;
+    store.has(&server).await;
+    let trusted = format!("[\"{}\"]", public(dir.path()));
+    let setup = Setup::offline().set("replica.url", &store.url()).set("replica.poll", "200ms");
+    let replica = setup.set("bundle.trusted_keys", &trusted).start().await;
+    wait_until("it has the head", || async { replica.status().await["replica"]["behind_seconds"] == 0 }).await;
+    let named = fs::read_to_string(dir.path().join("k.pub")).unwrap();
+    let mut ids = origin.world(World::ids).into_iter();
+    for (server, part) in [(&server, "publish"), (&replica, "replica")] {
+        wait_until("details are on their way", || {
+            let id = ids.next().unwrap();
+            let (named, words) = (&named, ["status", "--admin", &server.admin.to_string()].map(str::to_owned));
+            async move {
+                // A bundle with details follows after a minute.
+                let detail = server.get(&format!("/api/listings/{id}.json")).await;
+                let (told, said) = (server.status().await[part].clone(), run(&words).await.1);
+                let key = told["signed_by"].as_str().unwrap();
+                assert!(named.contains(key) && said.contains(&format!(", signed by {key}, ")), "{named} {said}");
+                let is_said = said.contains("detail is on its way)") || said.contains("details are on their way)");
+                (detail.status == 200 || part == "replica") && told["details_missing"].as_u64() > Some(0) && is_said
+            }
+        })
+        .await;
     }
 }
 

@@ -1,0 +1,242 @@
+//! Which server a command is about, and who carries the command out: that server, or this process.
+//!
+//! Not what is asked of it. Callers: the commands that a running server can execute.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::admin::facts::StatusFacts;
+use crate::app::core::Core;
+use crate::app::error::AppError;
+use crate::config::Config;
+use crate::snapshots::Snapshots;
+use crate::store::{DataDir, Holder as LockHolder, OpenError};
+
+use super::server::Server;
+use super::terminal::tell;
+use super::{Failure, Sources, examine_to_ask, load};
+
+/// How long to wait for another command to end, or for a starting server to announce its admin listener.
+const HELD: Duration = Duration::from_secs(10);
+
+/// Which server a command is about.
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    #[command(flatten)]
+    sources: Sources,
+    /// Address of the server's admin listener
+    ///
+    /// Without it, the server is the one that has the data directory; `status`, `reload`, `refresh` and `purge` then try
+    /// admin.listen.
+    #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
+    admin: Option<String>,
+}
+
+impl Named {
+    /// Whether `--set` has keys that do not say which server it is.
+    pub(super) fn sets_more_than_an_address(&self) -> bool {
+        let says_which = |set: &String| {
+            let key = set.split('=').next().unwrap_or_default().trim();
+            key == "data_dir" || key.starts_with("admin")
+        };
+        !self.sources.sets.iter().all(says_which)
+    }
+
+    /// The configuration. With an address, it only has to say how to ask that server; else it must be one for which this
+    /// process can carry the command out: it is without mistakes, and `fits`.
+    pub(super) fn config(&self, fits: impl FnOnce(&Config) -> Result<(), Failure>) -> Result<Config, Failure> {
+        if self.admin.is_some() {
+            return Ok(examine_to_ask(&self.sources, true, true).finish().map_err(Failure::Config)?.config);
+        }
+        let config = load(&self.sources)?.config;
+        fits(&config)?;
+        Ok(config)
+    }
+
+    /// The server at the address of the command line; `None`: the command line has none.
+    fn remote(&self) -> Result<Option<Server>, Failure> {
+        self.admin.as_ref().map(|_| Chosen::find(self, false)?.expected()).transpose()
+    }
+
+    /// The server at the address of the command line, or else the one that has the data directory; `None`: there is none,
+    /// or it has not announced its address.
+    pub(super) fn running(&self, config: &Config) -> Result<Option<Server>, Failure> {
+        Ok(match self.remote()? {
+            None => running(config)?,
+            server => server,
+        })
+    }
+
+    /// Opens everything, unless a server has it.
+    pub(super) fn core_or_server(&self, config: &Config) -> Result<Result<Core, Server>, Failure> {
+        if let Some(server) = self.remote()? {
+            return Ok(Err(server));
+        }
+        match Core::open(config) {
+            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+                let data_dir = config.data_dir.display();
+                tell(format!("{data_dir} is in use by a running server; using its admin listener {admin}"));
+                Ok(Err(Server::new(format!("http://{admin}"), config)))
+            }
+            core => Ok(Ok(core?)),
+        }
+    }
+}
+
+/// The server that has the data directory; `None`: there is none, or it has not announced its address.
+///
+/// # Errors
+/// When the directory belongs to a user that is not trusted.
+fn running(config: &Config) -> Result<Option<Server>, OpenError> {
+    match DataDir::holder(&config.data_dir) {
+        Some(LockHolder { pid, admin, untrusted: untrusted @ Some(_) }) => {
+            Err(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
+        }
+        holder => Ok(holder.and_then(|holder| Some(Server::new(format!("http://{}", holder.admin?), config)))),
+    }
+}
+
+/// Why it is not known who carries a command out.
+#[derive(Debug, thiserror::Error)]
+enum TargetError {
+    #[error(
+        "{0} is locked by process {1} (another grandstand command, or a server that is still starting); try again later"
+    )]
+    Silent(String, String),
+    #[error(
+        "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
+         the directory, or give the address of the server with --admin",
+        path.display()
+    )]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the server of \
+         this directory with --admin, or leave data_dir out",
+        ours.display()
+    )]
+    Another { admin: String, theirs: String, ours: PathBuf },
+}
+
+/// Who carries out commands on snapshots.
+pub(super) enum Holder {
+    /// This process, while the first value lives.
+    Here(DataDir, Snapshots),
+    There(Server),
+}
+
+impl Holder {
+    /// Opens the directory with `open` once another command is done, or finds the server that has it. An address on the
+    /// command line wins.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or its holder does not announce itself.
+    pub(super) fn find(
+        named: &Named,
+        config: &Config,
+        open: fn(&Config) -> Result<(DataDir, Snapshots), AppError>,
+    ) -> Result<Self, Failure> {
+        if let Some(server) = named.remote()? {
+            return Ok(Self::There(server));
+        }
+        let began = Instant::now();
+        loop {
+            return match open(config) {
+                Ok((data_dir, snapshots)) => Ok(Self::Here(data_dir, snapshots)),
+                Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+                    Ok(Self::There(Server::new(format!("http://{admin}"), config)))
+                }
+                Err(AppError::Open(OpenError::Held { untrusted: None, .. })) if began.elapsed() < HELD => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+                Err(AppError::Open(OpenError::Held { path, pid, untrusted: None, .. })) => {
+                    let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+                    Err(TargetError::Silent(path.display().to_string(), pid).into())
+                }
+                Err(error) => Err(error.into()),
+            };
+        }
+    }
+}
+
+/// The server to ask.
+pub(super) struct Chosen {
+    pub server: Server,
+    /// The data directory that it must have, if it was not found by it.
+    data_dir: Option<PathBuf>,
+}
+
+impl Chosen {
+    /// An address wins. Without one, the data directory names its server, else it is the one at `admin.listen`.
+    /// `warns`: as in [`examine_to_ask`].
+    pub(super) fn find(Named { sources, admin: address }: &Named, warns: bool) -> Result<Self, Failure> {
+        let examined = examine_to_ask(sources, address.is_some(), warns);
+        let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
+        let config = &examined.finish().map_err(Failure::Config)?.config;
+        let path = &config.data_dir;
+        if address.is_none() {
+            if let Some(server) = running(config)? {
+                return Ok(Self { server, data_dir: None });
+            }
+            if let (true, Err(source)) = (data_dir_is_set && !listen_is_set, DataDir::expect_readable(path)) {
+                return Err(TargetError::Unreadable { path: path.clone(), source }.into());
+            }
+        }
+        let admin = address.clone().unwrap_or_else(|| format!("http://{}", config.admin.listen));
+        Ok(Self { server: Server::new(admin, config), data_dir: data_dir_is_set.then(|| path.clone()) })
+    }
+
+    /// The server, asked first whether it has the expected data directory.
+    pub(super) fn expected(self) -> Result<Server, Failure> {
+        self.expect(&self.server.look()?.facts)?;
+        Ok(self.server)
+    }
+
+    /// Whether the server has the expected data directory. Earlier versions do not tell it.
+    pub(super) fn expect(&self, facts: &StatusFacts) -> Result<(), Failure> {
+        let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+        let theirs = &facts.data_dir;
+        match &self.data_dir {
+            Some(ours) if !theirs.is_empty() && resolved(ours) != resolved(Path::new(theirs)) => {
+                let (admin, ours) = (self.server.admin.clone(), resolved(ours).unwrap_or_else(|| ours.clone()));
+                Err(TargetError::Another { admin, theirs: theirs.clone(), ours }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The base address of an admin listener: a URL, or a host with a port.
+fn admin_url(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let usable = url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if usable {
+        Ok(url.trim_end_matches('/').to_owned())
+    } else {
+        Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_listener_is_named_by_url_or_by_host_and_port() {
+        for (text, url) in [
+            ("127.0.0.1:9090", "http://127.0.0.1:9090"),
+            ("localhost:9090", "http://localhost:9090"),
+            ("[::1]:9090", "http://[::1]:9090"),
+            ("http://127.0.0.1:9090/", "http://127.0.0.1:9090"),
+            ("https://ops.example/venues/", "https://ops.example/venues"),
+        ] {
+            assert_eq!(admin_url(text).as_deref(), Ok(url), "{text}");
+        }
+        for text in ["", ":9090", "ftp://127.0.0.1:9090", "127.0.0.1:99999", "http://", "a b:1"] {
+            assert!(admin_url(text).is_err(), "{text}");
+        }
+    }
+}
