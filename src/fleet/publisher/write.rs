@@ -23,7 +23,7 @@ use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
-use crate::snapshots::chain::{Link, lacks_base};
+use crate::snapshots::export::{Link, lacks_base};
 use crate::store::nameless;
 use crate::tasks::blocking;
 
