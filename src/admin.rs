@@ -14,7 +14,6 @@ pub(crate) mod health;
 pub(crate) mod history;
 pub mod metrics;
 mod process;
-pub(crate) mod purge;
 pub(crate) mod reload;
 pub(crate) mod snapshots;
 pub(crate) mod status;
@@ -27,6 +26,7 @@ use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::http::ServerSession;
 use serde_json::json;
 
+use crate::answer::purge::Purger;
 use crate::clock;
 use crate::config::Settings;
 use crate::mirror::commands::Commands;
@@ -35,7 +35,6 @@ use crate::snapshots::Snapshots;
 
 use bundle::Bundles;
 use console::Console;
-use purge::Purger;
 use reload::Reloader;
 use snapshots::Action;
 use status::Status;
@@ -134,39 +133,22 @@ impl Admin {
             Some(allow) if !allow.split(", ").any(|name| name == method.as_str()) => return not_allowed(allow),
             Some(_) => {}
         }
-        let action = Action::of_path(path);
-        let config = self.settings.load().admin.clone();
-        match (method, path) {
-            _ if action.is_some() => match (guard::may_write(&config, headers), action) {
-                (Ok(()), Some(action)) => {
-                    snapshots::perform(self.snapshots.as_ref(), action, self.status.clock.now_wall()).await
-                }
-                (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
-                (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
+        let perform = |action| snapshots::perform(self.snapshots.as_ref(), action, self.status.clock.now_wall());
+        if matches!(*method, Method::GET | Method::HEAD) {
+            return if path == "/snapshots" { perform(Action::List).await } else { self.read(path, query, headers) };
+        }
+        if let Err(refusal) = guard::may_write(&self.settings.load().admin, headers) {
+            return error(StatusCode::FORBIDDEN, refusal.as_str());
+        }
+        match (path, Action::of_path(path)) {
+            (_, Some(action)) => perform(action).await,
+            ("/audit", _) => audit::ask(self.status.audits.as_ref(), query),
+            ("/reload", _) => self.reloader.answer().await,
+            ("/cache", _) => match self.purger.purge(query) {
+                Ok(count) => json_reply(StatusCode::OK, &json!({ "purged": count })),
+                Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
             },
-            (&Method::GET | &Method::HEAD, "/snapshots") => {
-                snapshots::perform(self.snapshots.as_ref(), Action::List, self.status.clock.now_wall()).await
-            }
-            (&Method::GET | &Method::HEAD, _) => self.read(path, query, headers),
-            (&Method::POST, "/audit") => match guard::may_write(&config, headers) {
-                Ok(()) => audit::ask(self.status.audits.as_ref(), query),
-                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
-            },
-            (&Method::POST, "/reload") => match guard::may_write(&config, headers) {
-                Ok(()) => self.reloader.answer().await,
-                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
-            },
-            (&Method::DELETE, "/cache") => match guard::may_write(&config, headers) {
-                Ok(()) => match self.purger.purge(query) {
-                    Ok(count) => json_reply(StatusCode::OK, &json!({ "purged": count })),
-                    Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
-                },
-                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
-            },
-            _ => match guard::may_write(&config, headers) {
-                Ok(()) => self.write(path, query),
-                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
-            },
+            _ => self.write(path, query),
         }
     }
 

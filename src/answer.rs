@@ -131,19 +131,18 @@ impl Responder {
         };
         let plain = || asked(Coding::Identity, now);
         let constant_headers = || self.constant_headers.load();
-        let no_file = |(problem, retry_after): (Problem, Option<u64>)| {
-            constant_headers().problem(asked(Coding::Identity, self.clock.now()), &problem, retry_after)
-        };
+        let no_file =
+            |problem: Problem| constant_headers().problem(asked(Coding::Identity, self.clock.now()), &problem);
         let mut answer = match admission {
             Admission::Preflight(methods) => constant_headers().preflight(plain(), methods),
             Admission::Options(methods) => constant_headers().options(plain(), methods),
-            Admission::Refused(problem) => constant_headers().problem(plain(), &problem, None),
+            Admission::Refused(problem) => constant_headers().problem(plain(), &problem),
             Admission::Admitted { target, coding } => match target {
                 Target::PassThrough { target } => match &self.proxy {
                     Some(proxy) => {
                         return Decided::Passes { proxy: proxy.clone(), target: target.into(), info, limit };
                     }
-                    None => constant_headers().problem(plain(), &Problem::unknown_path(&target[..]), None),
+                    None => constant_headers().problem(plain(), &Problem::unknown_path(&target[..])),
                 },
                 Target::Moved(to) => documents::moved(plain(), to),
                 Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
@@ -194,7 +193,7 @@ impl Responder {
                 constant_headers.document(asked, &document, published.as_deref())
             }
             Found::Learned(learned) => constant_headers.learned(asked, learned),
-            Found::Problem { problem, retry_after } => constant_headers.problem(asked, &problem, retry_after),
+            Found::Problem(problem) => constant_headers.problem(asked, &problem),
             Found::Provisional(ours) => self.compose(Asked { provisional: true, ..asked }, *ours),
         }
     }
@@ -217,8 +216,8 @@ impl Responder {
             Ok(Passed::Streamed { head, body, outcome }) => {
                 constant_headers.streamed(asked, head.status, &head.fields, body, outcome)
             }
-            Err(PassError::OnlyIfCached) => constant_headers.problem(asked, &Problem::only_if_cached(), None),
-            Err(PassError::Ask(error)) => self.compose(asked, failed(&error)),
+            Err(PassError::OnlyIfCached) => constant_headers.problem(asked, &Problem::only_if_cached()),
+            Err(PassError::Ask(error)) => constant_headers.problem(asked, &failed(&error)),
         };
         for name in [LOCATION, CONTENT_LOCATION] {
             answer.fields.replace(&name, |value| proxy.leads_here(value));
@@ -234,20 +233,20 @@ impl Responder {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
         };
-        self.unasked(peer, limit, &problem, None)
+        self.unasked(peer, limit, &problem)
     }
 
     /// The answer to a client for whom there is no room; it is recorded. `most`: how many connections its household may
     /// have, where that is the bound.
     pub(crate) async fn turn_away(&self, peer: IpAddr, most: Option<usize>) -> Answer {
         let limit = admit::decide_unread(peer, Wish::Peek, &self.rules.load_full(), self.clock.now_mono()).await;
-        self.unasked(peer, limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR))
+        self.unasked(peer, limit, &Problem::too_many_connections(most).after(NO_ROOM_FOR))
     }
 
-    fn unasked(&self, client: IpAddr, limit: Decision, problem: &Problem, retry_after: Option<u64>) -> Answer {
+    fn unasked(&self, client: IpAddr, limit: Decision, problem: &Problem) -> Answer {
         let (method, headers) = (Method::GET, HeaderMap::new());
         let asked = Asked::of(&method, &headers, limit, self.clock.now());
-        let mut answer = self.constant_headers.load().problem(asked, problem, retry_after);
+        let mut answer = self.constant_headers.load().problem(asked, problem);
         let id = self.ids.made().text(&headers);
         let (status, outcome, bytes) = (answer.status.as_u16(), answer.outcome, answer.body.bytes().len());
         self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status, bytes);

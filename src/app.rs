@@ -7,7 +7,6 @@
 
 pub mod core;
 pub(crate) mod error;
-mod fleet_limit;
 pub(crate) mod keeper;
 pub(crate) mod publisher;
 pub(crate) mod reload;
@@ -33,11 +32,11 @@ use crate::admin::console::Console;
 use crate::admin::front::AdminFront;
 use crate::admin::health::NOTHING_TO_SERVE;
 use crate::admin::history::Sampler;
-use crate::admin::purge::Purger;
 use crate::admin::reload::{Reloader, Reloads};
 use crate::admin::status::Status;
 use crate::answer::Responder;
 use crate::answer::find::{Absent, Finder};
+use crate::answer::purge::Purger;
 use crate::audit::Auditor;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, MOST_DRAIN, Settings, Use};

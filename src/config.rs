@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::words::named;
 pub(crate) use address::BaseUrl;
 use declaration::{DeclaresKeys as _, written};
 pub(crate) use errors::{ConfigErrors, Finding, Place};
@@ -44,7 +45,7 @@ pub use reload::Settings;
 pub(crate) use reload::{Changes, merge};
 pub(crate) use secret::{Secret, StoreUrl};
 pub(crate) use units::parse_duration;
-use values::{Word, Written, words};
+use values::Written;
 
 /// A configuration, and its legal but suspicious values.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,9 +126,10 @@ impl Examined {
     }
 }
 
-words! {
+named! {
     /// The four uses of grandstand, chosen by the configuration.
-    pub enum Use {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Use, as_str {
         /// Crawls the origin into a local snapshot and answers from it.
         Mirror = "mirror",
         /// Crawls nothing: a caching reverse proxy in front of the origin.

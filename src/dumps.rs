@@ -35,7 +35,6 @@ use crate::store::{StoreError, nameless};
 use crate::tasks::{Aborted, blocking};
 
 pub(crate) use built::{Built, DumpPart};
-pub(crate) use changes::NoChanges;
 use selected::Selections;
 pub(crate) use selected::{NotSelected, Selected, Slugs};
 pub(crate) use write::size;

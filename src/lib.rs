@@ -41,7 +41,7 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] and [`shared_limit`] for a client's quota, [`upstream`] for the origin (`budget::promise`), [`snapshots::loaded`] for an old snapshot, [`answer`] for what is not there yet. `answer::compose` makes a problem of it, and writes the field |
+//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] and [`shared_limit`] for a client's quota, [`upstream`] for the origin (`budget::promise`), [`snapshots::loaded`] for an old snapshot, [`answer`] for what is not there yet. The problem carries it (`Problem::after`), and `answer::compose` writes the field |
 //! | Where is a page of a list rendered? | `snapshot::index` selects the listings, [`answer`] (`render`) makes a page of them, `api::render` copies their texts into its body |
 //! | What does a refresh write? | The copies' new validators ([`mirror::copies`]). If nothing has changed, the certificate ([`snapshots`], `renew`). Else one transaction (`publish` in [`snapshots`] and [`store`]): new blocks, record, certificate, evidence, journal entry, mark, sizes, and the switch; what is not needed any more goes in a later one. Details have transactions of their own |
 //! | What changes the current snapshot? | Only [`snapshots`]: a publication, an import, a rollback, a release |

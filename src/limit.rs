@@ -225,50 +225,27 @@ fn write(out: &mut Vec<u8>, name: &[u8], value: u32) {
 struct Quotas {
     default: u32,
     ipv6_prefix: u8,
-    overrides: Vec<Override>,
-}
-
-#[derive(Debug)]
-struct Override {
-    is_ipv4: bool,
-    network: u128,
-    /// Of 128 bits, for IPv4 too.
-    prefix: u8,
-    quota: u32,
+    overrides: Vec<(IpNet, u32)>,
 }
 
 impl Quotas {
     fn new(config: &LimitConfig) -> Self {
-        let mut overrides: Vec<Override> =
-            config.overrides.iter().map(|&(net, quota)| Override::new(net, quota)).collect();
+        let overrides = config.overrides.iter().map(|(net, quota)| (client_address::canonical(*net), *quota));
+        let mut overrides: Vec<(IpNet, u32)> = overrides.collect();
         // Stable: of equal networks the first stays first.
-        overrides.sort_by_key(|candidate| std::cmp::Reverse(candidate.prefix));
+        overrides.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
         Self { default: config.requests_per_minute, ipv6_prefix: config.ipv6_prefix.min(128), overrides }
     }
 
     /// The address's quota (0: none) and the client that it is counted as.
     fn look_up(&self, address: IpAddr) -> (u32, ClientKey) {
         let address = address.to_canonical();
-        let (bits, is_ipv4) = (ClientKey::bits(address), address.is_ipv4());
-        let group = if is_ipv4 { 128 } else { self.ipv6_prefix };
-        match self.overrides.iter().find(|candidate| candidate.covers(bits, is_ipv4)) {
+        let (bits, group) = (ClientKey::bits(address), if address.is_ipv4() { 128 } else { self.ipv6_prefix });
+        match self.overrides.iter().find(|(net, _)| net.contains(&address)) {
             // A network narrower than a client keeps its longer prefix; otherwise two quotas would share one window.
-            Some(found) => (found.quota, ClientKey::new(bits, group.max(found.prefix))),
+            Some((net, quota)) => (*quota, ClientKey::new(bits, group.max(net.prefix_len()))),
             None => (self.default, ClientKey::new(bits, group)),
         }
-    }
-}
-
-impl Override {
-    fn new(net: IpNet, quota: u32) -> Self {
-        let net = client_address::canonical(net);
-        let is_ipv4 = matches!(net, IpNet::V4(_));
-        let prefix = net.prefix_len() + if is_ipv4 { 96 } else { 0 };
-        Self { is_ipv4, network: ClientKey::bits(net.network()), prefix, quota }
-    }
-
-    fn covers(&self, bits: u128, is_ipv4: bool) -> bool {
-        self.is_ipv4 == is_ipv4 && bits & mask(self.prefix) == self.network
     }
 }
 

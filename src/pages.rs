@@ -20,6 +20,8 @@ mod venue;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::api::listing::ListingId;
 use crate::api::route::{Document, WantedDocument};
 use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
@@ -50,6 +52,26 @@ pub(crate) struct Site {
     pub has_snapshots: bool,
     /// Requests that one client may send to the API in 60 s; 0: no limit.
     pub requests_per_minute: u32,
+}
+
+/// What was made last, and of what; it is made again of something else.
+struct Last<K, V>(Mutex<Option<(K, V)>>);
+
+impl<K, V> Default for Last<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: PartialEq, V: Clone> Last<K, V> {
+    /// What is made of `key`. Concurrent callers wait instead of making it again.
+    fn get_or_make(&self, key: K, make: impl FnOnce() -> V) -> V {
+        let mut last = self.0.lock();
+        if let Some((_, made)) = last.as_ref().filter(|(known, _)| *known == key) {
+            return made.clone();
+        }
+        last.insert((key, make())).1.clone()
+    }
 }
 
 /// Renders documents.

@@ -183,37 +183,24 @@ impl Proxy {
         ours.and_then(|ours| HeaderValue::try_from(ours).ok())
     }
 
-    /// Reads a canonical path and query of a known endpoint. `rewrites`: the document holds `api_url`s.
+    /// Reads a canonical path and query of a known endpoint. `rewrites`: the document holds `api_url`s. `spare`: the client
+    /// chose their bytes, so they are read within a tenth of the budget, without waiting for it, and never in the
+    /// background.
     ///
     /// # Errors
-    /// When the origin gives no answer and no stored answer may stand in.
+    /// When the origin gives no answer and no stored answer may stand in; for a spare one also when there is no slot now.
     pub async fn read(
         &self,
         path: &str,
         rewrites: bool,
+        spare: bool,
         client: &Caller,
     ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        self.read_known(Question::known(path, rewrites, false, client)).await
-    }
-
-    /// Reads the path and query of a known endpoint in bytes that the client chose: within a tenth of the budget,
-    /// without waiting for it, and never in the background.
-    ///
-    /// # Errors
-    /// As for [`Proxy::read`], and when there is no slot now.
-    pub async fn read_spare(&self, path: &str, client: &Caller) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        self.read_known(Question::known(path, false, true, client)).await
-    }
-
-    async fn read_known(&self, question: Question) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        let target = question.target.clone();
-        match self.ask(question, None).await {
+        match self.ask(Question::known(path, rewrites, spare, client), None).await {
             Ok(Passed::Stored { stored, outcome }) => Ok((stored, outcome)),
             Err(PassError::Ask(error)) => Err(error),
             // Never: an answer of a known endpoint is read whole, and a client's directives do not count there.
-            Ok(Passed::Streamed { .. }) | Err(PassError::OnlyIfCached) => {
-                Err(AskError::nonsense(&String::from_utf8_lossy(&target), "a stream"))
-            }
+            Ok(Passed::Streamed { .. }) | Err(PassError::OnlyIfCached) => Err(AskError::nonsense(path, "a stream")),
         }
     }
 

@@ -11,5 +11,3 @@ pub mod journal;
 pub mod membership;
 pub mod meta;
 pub mod pointer;
-
-pub(crate) use meta as coverage;

@@ -39,13 +39,15 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::api::hash::Digest;
-use crate::clock::Clock;
+use crate::clock::{Clock, WallTime};
 use crate::config::Settings;
+use crate::semantics::freshness;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::snapshot::edges::Edges;
@@ -55,8 +57,6 @@ use crate::snapshot::meta::SnapshotMeta;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{States, Store, StoreError, WrittenAlong};
 
-pub(crate) use export as chain;
-pub(crate) use import as bundle;
 pub use import::{Imported, KnownDetails};
 pub(crate) use import::{ORIGIN, SIZES};
 pub use places::Since;
@@ -205,6 +205,15 @@ fn current_text(current: Option<&str>) -> String {
     current.map_or_else(String::new, |current| format!(" (current: {current})"))
 }
 
+/// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was
+/// ahead) is ignored: then the data is as old as its publication, or too old to be fresh.
+fn believable(meta: &SnapshotMeta, now: WallTime, ttl: Duration) -> i64 {
+    let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
+    let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));
+    let long_ago = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).saturating_mul(3).saturating_add(1000);
+    known.unwrap_or_else(|| now.as_millis().saturating_sub(long_ago)).min(now.as_millis())
+}
+
 impl Snapshots {
     /// The current snapshot.
     pub fn current(&self) -> &SnapshotPointer {
@@ -319,6 +328,19 @@ impl Snapshots {
     fn take(&self, notes: &mut Notes, written: Notes) {
         *notes = written;
         self.0.is_rolled_back.store(notes.rolled_back.is_some(), Ordering::Release);
+    }
+
+    /// The same, with a possible instant of confirmation if the stored one is in the future.
+    fn shown(&self, meta: SnapshotMeta) -> SnapshotMeta {
+        let confirmed = WallTime::from_millis(meta.confirmed_ms);
+        if freshness::is_from_the_future(confirmed, self.0.clock.now_wall()) { self.believed(meta) } else { meta }
+    }
+
+    fn believed(&self, mut meta: SnapshotMeta) -> SnapshotMeta {
+        let (now, stamp) = (self.0.clock.now_wall(), meta.confirmed_ms);
+        meta.claimed_ms = freshness::is_from_the_future(WallTime::from_millis(stamp), now).then_some(stamp);
+        meta.confirmed_ms = believable(&meta, now, self.0.policy.settings.load().ttl);
+        meta
     }
 
     /// Makes a durable snapshot current; the one before stays in memory for clients that page through it.

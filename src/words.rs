@@ -15,6 +15,7 @@ macro_rules! named {
 
         impl $name {
             /// All values, in order.
+            #[allow(dead_code, reason = "some are never walked")]
             $vis const ALL: [Self; [$($text),+].len()] = [$(Self::$value),+];
 
             /// The word of this value.
@@ -38,6 +39,13 @@ pub fn counted(count: u64, noun: &str) -> String {
         Some(stem) if !stem.ends_with(['a', 'e', 'o']) => format!("{count} {stem}ies"),
         _ => format!("{count} {noun}s"),
     }
+}
+
+/// A number as people write it: `12,345`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// A time of so many seconds: `42 s`, `3 min`, `2 h 5 min`, `3 days`.
@@ -116,6 +124,10 @@ mod tests {
             (sentence("really?"), "Really?"),
             (short("0123456789abcdef").to_owned(), "0123456789ab"),
             (short("é").to_owned(), "é"),
+            (grouped(0), "0"),
+            (grouped(999), "999"),
+            (grouped(1000), "1,000"),
+            (grouped(1_234_567), "1,234,567"),
         ] {
             assert_eq!(got, want);
         }

@@ -13,23 +13,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use percent_encoding::percent_decode_str;
+use pingora::ErrorType;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
-use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use crate::api::route::DumpKind;
-use crate::bundle::signature::{self, Opened, Signature, SignatureError, TrustedKeys, Voucher};
-use crate::bundle::{BundleError, Manifest};
-use crate::dumps::{DumpError, Dumps, Freshness, Ready};
+use crate::bundle::BundleError;
+use crate::bundle::signature::{self, Signature, SignatureError, TrustedKeys, Voucher};
+use crate::dumps::{DumpError, DumpPart, Dumps, Freshness, Ready};
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::bundle::{BundleFile, Chain, ImportError};
 use crate::snapshots::export::{ExportError, Exported};
-use crate::snapshots::{Imported, KnownDetails, Snapshots};
+use crate::snapshots::import::ImportError;
+use crate::snapshots::{KnownDetails, Snapshots};
 use crate::store::{StoreError, is_full};
 use crate::tasks::{Aborted, blocking};
 
@@ -141,7 +143,7 @@ impl Failed {
     fn reply(&self) -> Reply {
         let mut reply = error(self.status(), &self.to_string());
         if matches!(self, Self::Busy) {
-            reply.headers_mut().insert(http::header::RETRY_AFTER, AGAIN.into());
+            reply.headers_mut().insert(header::RETRY_AFTER, AGAIN.into());
         }
         reply
     }
@@ -151,10 +153,8 @@ impl Failed {
 pub(crate) enum Sent {
     /// A whole answer.
     Reply(Reply),
-    /// A bundle.
-    File(File, Box<Exported>),
-    /// A dump.
-    Dump(DumpKind, Ready),
+    /// A bundle, or a dump.
+    File(Box<Download>),
 }
 
 impl Bundles {
@@ -184,7 +184,7 @@ impl Bundles {
             Wanted::Dump(kind) => {
                 let dumps = self.dumps.as_ref().ok_or(Failed::Shield)?;
                 let ready = dumps.get(kind, Coding::Identity, Freshness::Now).await?;
-                return Ok(Sent::Dump(kind, ready));
+                return Ok(Sent::File(Box::new(Download::of_dump(kind, ready))));
             }
         };
         let _turn = self.turn.lock().await;
@@ -193,7 +193,7 @@ impl Bundles {
             let mut file = upload::nameless(&directory)?;
             let exported = snapshots.export(&mut file, since.as_deref(), complete, &mut |_, _| {})?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
-            Ok(Sent::File(file, Box::new(exported)))
+            Ok(Sent::File(Box::new(Download::of_bundle(file, exported))))
         })
         .await
     }
@@ -221,7 +221,7 @@ impl Bundles {
             let opened = signature::open(file, voucher, known.as_deref(), &mut |_, _| {})?;
             drop(known);
             let details = details.as_ref().map(|details| details as &dyn KnownDetails);
-            let outcome = ImportOutcome::of(&snapshots, opened, allow_older, details)?;
+            let outcome = snapshots.import_opened(opened, allow_older, details)?;
             if let Some(warning) = &outcome.imported.foreign {
                 tracing::warn!("{warning}");
             }
@@ -230,80 +230,76 @@ impl Bundles {
         .await
     }
 
-    /// Records a delivered export.
-    pub(crate) async fn remember(&self, exported: Exported) {
-        let Some(snapshots) = self.snapshots.clone() else { return };
+    /// Sends a file, and records an export that was delivered.
+    ///
+    /// # Errors
+    /// When the client is gone, or the file cannot be read: then the connection must be closed.
+    pub(crate) async fn send(&self, session: &mut ServerSession, mut download: Download) -> pingora::Result<()> {
+        let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
+        for (name, value) in download.fields {
+            head.insert_header(name, value)?;
+        }
+        super::has_time()?;
+        session.write_response_header(Box::new(head)).await?;
+        while let Some(piece) = download.pieces.next().await {
+            let piece = piece.map_err(|error| pingora::Error::explain(ErrorType::FileReadError, error.to_string()));
+            session.write_response_body(piece?, false).await?;
+        }
+        session.write_response_body(Bytes::new(), true).await?;
+        let Some((exported, snapshots)) = download.exported.zip(self.snapshots.clone()) else { return Ok(()) };
         let remembered = tokio::task::spawn_blocking(move || snapshots.remember(exported)).await;
         if let Ok(Err(error)) = remembered {
             tracing::warn!(%error, "an export could not be recorded; a delta from it may be impossible");
         }
+        Ok(())
     }
 }
 
-/// The outcome of an import: the answer to an upload, and what a command tells.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ImportOutcome {
-    #[serde(flatten)]
-    pub imported: Imported,
-    pub manifest: Manifest,
-    /// The trusted key; `None`: no signature is required.
-    pub signed_by: Option<String>,
+/// A file that is sent: its head, and its pieces.
+pub(crate) struct Download {
+    fields: Vec<(HeaderName, String)>,
+    pieces: BoxStream<'static, io::Result<Bytes>>,
+    /// What is recorded once it is delivered.
+    exported: Option<Exported>,
 }
 
-impl ImportOutcome {
-    /// Imports a bundle that was opened. `details`: `None` where no server runs.
-    ///
-    /// # Errors
-    /// As for [`Snapshots::import_chain`].
-    pub(crate) fn of(
-        snapshots: &Snapshots,
-        opened: Opened,
-        allow_older: bool,
-        details: Option<&dyn KnownDetails>,
-    ) -> Result<Self, ImportError> {
-        let Opened { file, bundle, voucher } = opened;
-        let steps = [BundleFile { bundle, file }];
-        let imported = snapshots.import_chain(&Chain { steps: &steps, allow_older, details, followed: None })?;
-        let signed_by = match voucher {
-            Voucher::Signed(signed) => Some(signed.key.to_string()),
-            _ => None,
-        };
-        Ok(Self { imported, manifest: steps[0].bundle.manifest().clone(), signed_by })
-    }
-}
-
-/// Sends a bundle.
-///
-/// # Errors
-/// When the client is gone, or the file cannot be read: then the connection must be closed.
-pub(crate) async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
-    let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
-    let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
-    head.insert_header(http::header::CONTENT_TYPE, "application/octet-stream")?;
-    head.insert_header(http::header::CONTENT_LENGTH, length)?;
-    head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
-    head.insert_header(http::header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
-    head.insert_header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{snapshot}.gsb\""))?;
-    head.insert_header("mirror-snapshot", snapshot)?;
-    head.insert_header(EXACT, exported.is_exact.to_string())?;
-    head.insert_header(WHOLE, exported.is_whole.to_string())?;
-    super::has_time()?;
-    session.write_response_header(Box::new(head)).await?;
-    let mut left = length;
-    while left > 0 {
-        let want = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-        let read = blocking(move || {
+impl Download {
+    fn of_bundle(file: File, exported: Exported) -> Self {
+        let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
+        let mut fields =
+            fields("application/octet-stream", length, &format!("attachment; filename=\"{snapshot}.gsb\""), snapshot);
+        let marks = [(EXACT, exported.is_exact), (WHOLE, exported.is_whole)];
+        fields.extend(marks.map(|(name, holds)| (HeaderName::from_static(name), holds.to_string())));
+        let pieces = stream::try_unfold((file, length), |(mut file, left)| async move {
+            let want = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
+            if want == 0 {
+                return Ok(None);
+            }
             let mut piece = vec![0; want];
-            file.read_exact(&mut piece).map(|()| (file, piece))
+            blocking(move || file.read_exact(&mut piece).map(|()| Some((piece.into(), (file, left - want as u64)))))
+                .await
         });
-        let unreadable =
-            |error: io::Error| pingora::Error::explain(pingora::ErrorType::FileReadError, error.to_string());
-        let (again, piece) = read.await.map_err(unreadable)?;
-        file = again;
-        left -= want as u64;
-        session.write_response_body(Bytes::from(piece), left == 0).await?;
+        Self { fields, pieces: Box::pin(pieces), exported: Some(exported) }
     }
-    Ok(())
+
+    fn of_dump(kind: DumpKind, (built, _published): Ready) -> Self {
+        let fields = fields(kind.media_type(), built.length, kind.disposition(), built.snapshot.as_str());
+        let length = built.length;
+        let pieces =
+            stream::unfold(DumpPart::new(built, 0, length), |mut part| async { Some((part.next().await?, part)) });
+        Self { fields, pieces: Box::pin(pieces), exported: None }
+    }
+}
+
+fn fields(media_type: &str, length: u64, disposition: &str, snapshot: &str) -> Vec<(HeaderName, String)> {
+    vec![
+        (header::CONTENT_TYPE, media_type.to_owned()),
+        (header::CONTENT_LENGTH, length.to_string()),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (header::CONTENT_DISPOSITION, disposition.to_owned()),
+        (HeaderName::from_static("mirror-snapshot"), snapshot.to_owned()),
+    ]
 }
 
 /// Whether an import may be older than an earlier one.

@@ -28,7 +28,7 @@ use crate::serve::connections::InFlight;
 use crate::serve::request_head::{self, HeadBounds, Unread};
 use crate::serve::write;
 
-use super::bundle::{self, Sent};
+use super::bundle::Sent;
 use super::snapshots::Action;
 use super::{Admin, Reply, error, guard, has_time};
 
@@ -165,11 +165,7 @@ impl AdminFront {
                     write(&mut session, reply).await.ok()?;
                     linger(&mut session).await;
                 }
-                Sent::Dump(kind, ready) => bundle::dump::send(&mut session, kind, ready).await.ok()?,
-                Sent::File(file, exported) => {
-                    bundle::send(&mut session, file, &exported).await.ok()?;
-                    self.admin.bundles.remember(*exported).await;
-                }
+                Sent::File(download) => self.admin.bundles.send(&mut session, *download).await.ok()?,
             }
         } else {
             // A command on snapshots waits for an import, and its result is sent, however late.

@@ -326,7 +326,7 @@ impl ConstantHeaders {
         let mut answer = Answer::new(StatusCode::OK, asked, Outcome::Cache(outcome));
         let mut length = None;
         match asked.precondition(reply.tag.as_ref()) {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed()),
             Precondition::NotModified => (answer.status, answer.shape) = (StatusCode::NOT_MODIFIED, Shape::NotModified),
             Precondition::Proceed => {
                 let (coding, variant) = reply.body.variant(asked.coding);
@@ -367,13 +367,12 @@ impl ConstantHeaders {
     }
 
     /// An error of our own.
-    pub fn problem(&self, asked: Asked<'_>, problem: &Problem, retry_after: Option<u64>) -> Answer {
+    pub fn problem(&self, asked: Asked<'_>, problem: &Problem) -> Answer {
         let outcome = if asked.limit.is_admitted() { Outcome::Problem } else { Outcome::Refused };
         let mut answer = Answer::new(problem.status(), asked, outcome);
         let fields = &mut answer.fields;
-        let seconds = asked.limit.retry_after_seconds().map(u64::from).or(retry_after).map(|seconds| seconds.max(1));
         let body = if let Some(pages) = asked.pages.filter(ErrorPages::are_offered) {
-            pages.problem(asked.headers, problem, seconds, fields)
+            pages.problem(asked.headers, problem, fields)
         } else {
             fields.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
             problem.to_json()
@@ -382,7 +381,7 @@ impl ConstantHeaders {
         fields.put_number(&fields::CONTENT_LENGTH, body.len() as u64);
         let cache_control = if asked.provisional { NO_STORE } else { problem.cache_control() };
         fields.put_static(&fields::CACHE_CONTROL, cache_control);
-        if let Some(seconds) = seconds {
+        if let Some(seconds) = problem.retry_after() {
             fields.put_number(&fields::RETRY_AFTER, seconds);
         }
         if problem.kind() == ProblemKind::MethodNotAllowed {
@@ -427,7 +426,7 @@ impl ConstantHeaders {
         let Learned { status, media_type, sandbox, body } = learned;
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
         if status == StatusCode::OK && asked.precondition(None) == Precondition::Failed {
-            return self.problem(asked, &Problem::precondition_failed(), None);
+            return self.problem(asked, &Problem::precondition_failed());
         }
         let mut answer = Answer::new(status, asked, Outcome::Problem);
         let fields = &mut answer.fields;

@@ -77,14 +77,8 @@ impl<'a> ErrorPages<'a> {
         self.finder.settings.load().pages.enabled && memmem::find(self.path(), b"/api/").is_none()
     }
 
-    /// The body of an error, with its type in `fields`; `again`: the seconds of `Retry-After`.
-    pub(super) fn problem(
-        &self,
-        headers: &HeaderMap,
-        problem: &Problem,
-        again: Option<u64>,
-        fields: &mut Fields,
-    ) -> Bytes {
+    /// The body of an error, with its type in `fields`.
+    pub(super) fn problem(&self, headers: &HeaderMap, problem: &Problem, fields: &mut Fields) -> Bytes {
         fields.put_static(&fields::VARY, "accept");
         if !coding::prefers_html(headers) {
             fields.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
@@ -93,23 +87,28 @@ impl<'a> ErrorPages<'a> {
         fields.put_static(&fields::CONTENT_TYPE, "text/html; charset=utf-8");
         fields.put_static(&fields::REFERRER_POLICY, "same-origin");
         fields.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY);
-        if let Some(seconds) = again {
+        if let Some(seconds) = problem.retry_after() {
             fields.put_number(&fields::REFRESH, seconds);
         }
         let is_missing = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
         let first_copy = if is_missing { self.finder.first_copy() } else { None };
-        self.finder.pages.load().problem(problem, self.path(), again, first_copy).into()
+        self.finder.pages.load().problem(problem, self.path(), first_copy).into()
     }
 }
 
 impl Finder {
     /// Finds a document for a client that likes `coding` best.
-    pub(super) async fn document(&self, mut wanted: WantedDocument, coding: Coding, client: IpAddr) -> Found {
+    pub(super) async fn document(
+        &self,
+        mut wanted: WantedDocument,
+        coding: Coding,
+        client: IpAddr,
+    ) -> Result<Found, Problem> {
         let pages = self.pages.load_full();
         if let WantedDocument::Asset(name) = &wanted
             && let Some(packed) = pages.packed(name, coding)
         {
-            return Found::Document { document: packed, published: None };
+            return Ok(Found::Document { document: packed, published: None });
         }
         let mut published = if wanted.shows_data() { self.current.get() } else { None };
         if let (WantedDocument::Explore(query), Some(published)) = (&mut wanted, &published)
@@ -126,17 +125,16 @@ impl Finder {
         let kept = self.cache.rendered(&key);
         if let Some(document) = kept.clone().filter(|kept| kept.epoch() == epoch) {
             document.prepare(coding).await;
-            return Found::Document { document, published };
+            return Ok(Found::Document { document, published });
         }
         let mut hits = None;
         if let (WantedDocument::Explore(query), Some(current), Some(searches)) =
             (&wanted, &mut published, &self.searches)
             && query.searches()
         {
-            match searches.find(current.clone(), &query.search.whole(MOST_SHOWN), client).await {
-                Ok((found, searched)) => (hits, *current) = (Some(found), searched),
-                Err(why) => return unsearched(why),
-            }
+            let whole = query.search.whole(MOST_SHOWN);
+            let (found, searched) = searches.find(current.clone(), &whole, client).await.map_err(unsearched)?;
+            (hits, *current) = (Some(found), searched);
         }
         let revision = self.details.as_ref().map(Details::revision);
         let detail = match (&wanted, &published) {
@@ -167,20 +165,20 @@ impl Finder {
                     self.cache.forget(&key);
                 }
                 document.prepare(coding).await;
-                Found::Document { document, published }
+                Ok(Found::Document { document, published })
             }
-            Ok(Err(Unrendered::NoSuchAsset(name))) => Problem::unknown_path(&*name).into(),
-            Ok(Err(Unrendered::UnknownVenue(id))) => Problem::unknown_listing(id.to_string()).into(),
+            Ok(Err(Unrendered::NoSuchAsset(name))) => Err(Problem::unknown_path(&*name)),
+            Ok(Err(Unrendered::UnknownVenue(id))) => Err(Problem::unknown_listing(id.to_string())),
             Ok(Err(Unrendered::NoSnapshot)) => {
                 let (why, retry_after) = match &self.details {
                     Some(_) => ("There is no snapshot yet", NO_SNAPSHOT_FOR),
                     None => ("A shield keeps no snapshot", 86_400),
                 };
-                Found::Problem { problem: Problem::unavailable(why), retry_after: Some(retry_after) }
+                Err(Problem::unavailable(why).after(retry_after))
             }
             Err(error) => {
                 tracing::error!(%error, "a page could not be rendered");
-                Problem::internal().into()
+                Err(Problem::internal())
             }
         }
     }
@@ -246,7 +244,7 @@ impl ConstantHeaders {
         let mut answer = Answer::new(StatusCode::OK, asked, Outcome::Document);
         let fields = &mut answer.fields;
         match asked.precondition(tag) {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed()),
             Precondition::NotModified => answer.status = StatusCode::NOT_MODIFIED,
             Precondition::Proceed => {
                 about_body(fields, document.kind.content_type, coding);

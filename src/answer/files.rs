@@ -13,7 +13,7 @@ use http::{Method, StatusCode};
 
 use crate::api::links;
 use crate::api::route::DumpKind;
-use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness, NoChanges, NotSelected, Selected, Slugs};
+use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::{EntityTag, Precondition};
@@ -48,14 +48,17 @@ type Kind = (&'static str, &'static str);
 const RECORDS: Kind = (DumpKind::Ndjson.media_type(), "attachment; filename=\"changes.ndjson\"");
 
 impl Responder {
-    /// The answer from a dump, or the problem with the seconds after which another try makes sense.
+    /// The answer from a dump.
+    ///
+    /// # Errors
+    /// What the client is told if there is none.
     pub(super) async fn dump(
         &self,
         mut asked: Asked<'_>,
         (kind, slugs): (DumpKind, Slugs),
         client: IpAddr,
-    ) -> Result<Answer, (Problem, Option<u64>)> {
-        let Some(dumps) = &self.dumps else { return Err((Problem::unknown_path(kind.path()), None)) };
+    ) -> Result<Answer, Problem> {
+        let dumps = self.dumps.as_ref().ok_or_else(|| Problem::unknown_path(kind.path()))?;
         let (coding, source, published) = if slugs.iter().any(Option::is_some) {
             let (selected, published, tag) = dumps.select(kind, slugs, client).await.map_err(not_selected)?;
             (Coding::Identity, Source::Selected(selected, tag), published)
@@ -67,7 +70,7 @@ impl Responder {
                 Ok(Ok((built, published))) => (coding, Source::File(built), published),
                 Ok(Err(error)) => return Err(told(&error)),
                 Err(_elapsed) => {
-                    return Err((Problem::dump_unavailable("The dump is being written"), Some(STILL_WRITING)));
+                    return Err(Problem::dump_unavailable("The dump is being written").after(STILL_WRITING));
                 }
             }
         };
@@ -76,17 +79,19 @@ impl Responder {
         Ok(self.constant_headers.load().file(asked, kind, coding, source, &published))
     }
 
-    /// What has changed since a snapshot, with the records, or the problem as from [`Responder::dump`].
+    /// What has changed since a snapshot, with the records.
+    ///
+    /// # Errors
+    /// As for [`Responder::dump`].
     pub(super) async fn change_records(
         &self,
         mut asked: Asked<'_>,
         since: Result<Box<str>, Problem>,
         client: IpAddr,
-    ) -> Result<Answer, (Problem, Option<u64>)> {
+    ) -> Result<Answer, Problem> {
         let dumps = self.dumps.as_ref().filter(|_| self.finder.current.load().is_some());
-        let Some(dumps) = dumps else { return Err((Problem::unknown_path("/changes.ndjson"), None)) };
-        let since = since.map_err(|problem| (problem, None))?;
-        let (selected, published, tag) = dumps.changes(since, client).await.map_err(unchanged)?;
+        let dumps = dumps.ok_or_else(|| Problem::unknown_path("/changes.ndjson"))?;
+        let (selected, published, tag) = dumps.changes(since?, client).await.map_err(unchanged)?;
         asked.now = self.clock.now();
         let source = Source::Selected(selected, tag);
         Ok(self.constant_headers.load().file(asked, RECORDS, Coding::Identity, source, &published))
@@ -94,42 +99,38 @@ impl Responder {
 }
 
 /// Why the changes cannot be told.
-fn unchanged(why: NoChanges) -> (Problem, Option<u64>) {
-    match why {
-        NoChanges::Unknown { since, current } => (Problem::changes_unknown(&*since, current.as_str()), None),
-        NoChanges::Many => {
-            (Problem::unavailable("Other downloads of changes by this client go on"), Some(STILL_WRITING))
-        }
-        NoChanges::Dump(error) => {
-            tracing::warn!(%error, "the changes since a snapshot cannot be read");
-            (Problem::unavailable("The changes cannot be read; the server's log says why"), Some(FAILED))
-        }
-    }
+fn unchanged(why: NotSelected) -> Problem {
+    let NotSelected::Dump(error) = why else { return not_selected(why) };
+    tracing::warn!(%error, "the changes since a snapshot cannot be read");
+    Problem::unavailable("The changes cannot be read; the server's log says why").after(FAILED)
 }
 
 /// Why a part of the snapshot cannot be sent.
-fn not_selected(why: NotSelected) -> (Problem, Option<u64>) {
+fn not_selected(why: NotSelected) -> Problem {
     match why {
         NotSelected::Dump(error) => told(&error),
         NotSelected::Unselected(why) => unselected(&why, Problem::dump_unavailable),
+        NotSelected::Unknown { since, current } => Problem::changes_unknown(&*since, current.as_str()),
+        NotSelected::Many => {
+            Problem::unavailable("Other downloads of changes by this client go on").after(STILL_WRITING)
+        }
     }
 }
 
 /// The error for the client; the log has the details.
-fn told(error: &DumpError) -> (Problem, Option<u64>) {
-    let (problem, after) = match error {
-        DumpError::Nothing => (Problem::dump_unavailable("There is no snapshot yet"), NO_SNAPSHOT),
+fn told(error: &DumpError) -> Problem {
+    match error {
+        DumpError::Nothing => Problem::dump_unavailable("There is no snapshot yet").after(NO_SNAPSHOT),
         DumpError::Columns(most) => {
             let why = format!(
                 "The listings have more than {most} different fields, too many for a table; /dumps/listings.ndjson has all"
             );
-            (Problem::dump_unavailable(&why), 86_400)
+            Problem::dump_unavailable(&why).after(86_400)
         }
         DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Aborted(_) => {
-            (Problem::dump_unavailable("The dump cannot be written; the server's log says why"), FAILED)
+            Problem::dump_unavailable("The dump cannot be written; the server's log says why").after(FAILED)
         }
-    };
-    (problem, Some(after))
+    }
 }
 
 impl ConstantHeaders {
@@ -142,7 +143,7 @@ impl ConstantHeaders {
         let state = precondition::evaluate(asked.method, asked.headers, Some(tag));
         // RFC 9110 §13.2.2: the range counts after the conditions; §14.2: of GET only.
         let ranged = match state {
-            Precondition::Failed => return self.problem(asked, &Problem::file_changed(), None),
+            Precondition::Failed => return self.problem(asked, &Problem::file_changed()),
             Precondition::Proceed if *asked.method == Method::GET => length.map_or(Ranged::Whole, |length| {
                 let tag = HeaderMap::from_iter([(ETAG, tag.to_header_value())]);
                 ranges::select(asked.headers, StatusCode::OK, &tag, length)
@@ -152,7 +153,7 @@ impl ConstantHeaders {
         let all = length.unwrap_or(0);
         let (status, from, to, content_range) = match (state, ranged) {
             (_, Ranged::Unsatisfiable { content_range }) => {
-                let mut answer = self.problem(asked, &Problem::range_not_satisfiable(all), None);
+                let mut answer = self.problem(asked, &Problem::range_not_satisfiable(all));
                 answer.fields.put(&fields::CONTENT_RANGE, content_range);
                 return answer;
             }

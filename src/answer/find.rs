@@ -8,7 +8,6 @@ mod odd;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::StatusCode;
 
 use crate::api::links::Rewrite;
 use crate::cache::Cache;
@@ -56,35 +55,15 @@ pub(crate) enum Found {
     /// What was learned of the origin's answers to such requests.
     Learned(Learned),
     /// An error.
-    Problem {
-        problem: Problem,
-        /// Seconds after which another try makes sense.
-        retry_after: Option<u64>,
-    },
+    Problem(Problem),
     /// Our own answer where only the origin knows the right one, and gave none: nobody may keep it.
     Provisional(Box<Found>),
-}
-
-impl From<Problem> for Found {
-    fn from(problem: Problem) -> Self {
-        Self::Problem { problem, retry_after: None }
-    }
 }
 
 impl Found {
     /// What the snapshot answers without the origin. `pinned`: the client named it.
     fn of_snapshot(reply: Arc<Reply>, published: Arc<Snapshot>, pinned: bool) -> Self {
         Self::Snapshot(FromSnapshot { reply, published, forwarded: None, pinned })
-    }
-
-    /// With a further reason, if the answer is not at hand.
-    fn because(self, why: impl FnOnce() -> String) -> Self {
-        match self {
-            Self::Problem { problem, retry_after } if problem.status() == StatusCode::SERVICE_UNAVAILABLE => {
-                Self::Problem { problem: problem.because(&why()), retry_after }
-            }
-            found => found,
-        }
     }
 }
 
@@ -129,18 +108,18 @@ impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best. What is slow anyway is in boxes: each connection,
     /// and each stream, would have room for it otherwise.
     pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller) -> Found {
-        let found = self.look_up(target, coding, &client).await;
+        let found = self.look_up(target, coding, &client).await.unwrap_or_else(Found::Problem);
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
         let shown = if let Found::Provisional(ours) = &found { ours } else { &found };
         match shown {
             Found::Snapshot(FromSnapshot { reply, .. }) => reply.body.prepare(coding).await,
             Found::Through { stored, .. } => stored.body.prepare(coding).await,
-            Found::Document { .. } | Found::Learned(_) | Found::Problem { .. } | Found::Provisional(_) => {}
+            Found::Document { .. } | Found::Learned(_) | Found::Problem(_) | Found::Provisional(_) => {}
         }
         found
     }
 
-    async fn look_up(&self, target: Target, coding: Coding, client: &Caller) -> Found {
+    async fn look_up(&self, target: Target, coding: Coding, client: &Caller) -> Result<Found, Problem> {
         if let Target::Document(wanted) = target {
             return Box::pin(self.document(wanted, coding, client.address)).await;
         }
@@ -148,86 +127,63 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin, raw } => match self.named(published, pin.as_deref()).await {
-                Ok(named) => self.list(named, query, raw.as_deref(), false, client).await,
-                Err(none) => none,
-            },
-            Target::Taxonomy { kind, pin } => match self.named(published, pin.as_deref()).await {
-                Ok(named) => self.taxonomy(named, kind).await,
-                Err(none) => none,
-            },
+            Target::List { query, pin, raw } => {
+                let named = self.named(published, pin.as_deref()).await?;
+                self.list(named, query, raw.as_deref(), false, client).await
+            }
+            Target::Taxonomy { kind, pin } => self.taxonomy(self.named(published, pin.as_deref()).await?, kind).await,
             Target::Detail(id) => self.detail(published, id, client).await,
             Target::NoListing(id) => self.no_listing(&id, client).await,
             Target::OddList(asked) => self.odd(published, *asked, client).await,
             Target::Search(query) => self.search(published, query, client).await,
-            Target::Changes { since: Ok(since) } => self.changes(published, since).await,
-            Target::Changes { since: Err(problem) } => problem.into(),
+            Target::Changes { since } => self.changes(published, since?).await,
             Target::Document(_)
             | Target::Dump(..)
             | Target::ChangeRecords { .. }
             | Target::Moved(_)
             | Target::Probe(_)
-            | Target::PassThrough { .. } => Problem::internal().into(),
+            | Target::PassThrough { .. } => Err(Problem::internal()),
         }
     }
 
     /// Before the first publication, or in shield use.
-    async fn uncovered(&self, target: Target, client: &Caller) -> Found {
+    async fn uncovered(&self, target: Target, client: &Caller) -> Result<Found, Problem> {
         let pin = match &target {
             Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
             Target::OddList(asked) => asked.odd.pin.as_deref(),
-            Target::Detail(_)
-            | Target::NoListing(_)
-            | Target::Changes { .. }
-            | Target::Search(_)
-            | Target::Document(_)
-            | Target::Dump(..)
-            | Target::ChangeRecords { .. }
-            | Target::Moved(_)
-            | Target::Probe(_)
-            | Target::PassThrough { .. } => None,
+            _ => None,
         };
         if let Some(pin) = pin {
-            return Problem::snapshot_gone(pin, None).into();
+            return Err(Problem::snapshot_gone(pin, None));
         }
         match target {
             Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
             Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
-            Target::NoListing(id) => Problem::unknown_listing(&id[..]).into(),
-            Target::OddList(asked) => match asked.ours {
-                Ok(query) => self.through(&query.path_and_query(), false, client).await,
-                Err(problem) => problem.into(),
-            },
-            Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
-            Target::Search(_) => Self::no_snapshot(),
+            Target::NoListing(id) => Err(Problem::unknown_listing(&id[..])),
+            Target::OddList(asked) => self.through(&asked.ours?.path_and_query(), false, client).await,
+            Target::Changes { .. } => Err(Problem::unknown_path("/changes.json")),
+            Target::Search(_) => Err(Problem::unavailable("There is no snapshot yet").after(30)),
             Target::Document(_)
             | Target::Dump(..)
             | Target::ChangeRecords { .. }
             | Target::Moved(_)
             | Target::Probe(_)
-            | Target::PassThrough { .. } => Problem::internal().into(),
+            | Target::PassThrough { .. } => Err(Problem::internal()),
         }
     }
 
-    /// For what only shows a snapshot, before the first one.
-    fn no_snapshot() -> Found {
-        Found::Problem { problem: Problem::unavailable("There is no snapshot yet"), retry_after: Some(30) }
-    }
-
-    async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Found {
+    async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Result<Found, Problem> {
         let Some(proxy) = &self.proxy else {
-            if self.current.load().is_some() {
-                let problem = Problem::unavailable(self.absent.query);
-                return Found::Problem { problem, retry_after: Some(self.absent.retry_after) };
-            }
-            let problem = Problem::unavailable(self.absent.data);
-            return Found::Problem { problem, retry_after: Some(30) };
+            let problem = if self.current.load().is_some() {
+                Problem::unavailable(self.absent.query).after(self.absent.retry_after)
+            } else {
+                Problem::unavailable(self.absent.data).after(30)
+            };
+            return Err(problem);
         };
-        match Box::pin(proxy.read(path, rewrites, client)).await {
-            Ok((stored, outcome)) => Found::Through { stored, outcome },
-            Err(error) => failed(&error),
-        }
+        let read = Box::pin(proxy.read(path, rewrites, false, client)).await;
+        read.map(|(stored, outcome)| Found::Through { stored, outcome }).map_err(|error| failed(&error))
     }
 }
 
@@ -263,7 +219,7 @@ impl Absent {
 }
 
 /// The error for a client when the origin gives no answer.
-pub(crate) fn failed(error: &AskError) -> Found {
+pub(crate) fn failed(error: &AskError) -> Problem {
     // The log and `/status` have the details. Clients need not know addresses of the origin.
     if error.is_nonsense() {
         let what = match error {
@@ -272,7 +228,7 @@ pub(crate) fn failed(error: &AskError) -> Found {
             AskError::Status { status, .. } => format!("has the status {status}"),
             _ => "is not a valid answer to this request".to_owned(),
         };
-        return Problem::bad_origin_answer(&what).into();
+        return Problem::bad_origin_answer(&what);
     }
     let why = match error {
         AskError::Spent(spent) if spent.paused => {
@@ -283,9 +239,7 @@ pub(crate) fn failed(error: &AskError) -> Found {
         AskError::Timeout { .. } => "The origin did not answer in time".to_owned(),
         _ => "The origin is unreachable".to_owned(),
     };
-    let retry_after = error.retry_after();
-    let seconds = ceil_seconds(retry_after);
-    Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
+    Problem::unavailable(&why).after(ceil_seconds(error.retry_after()))
 }
 
 /// The snapshot that answers a request.
@@ -298,28 +252,22 @@ struct NamedSnapshot {
 }
 
 impl Finder {
-    /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why
-    /// not.
-    async fn named(&self, served: Arc<Snapshot>, pin: Option<&str>) -> Result<NamedSnapshot, Found> {
+    /// The snapshot that a client names: the current one, at once, or a kept one.
+    async fn named(&self, served: Arc<Snapshot>, pin: Option<&str>) -> Result<NamedSnapshot, Problem> {
         let current = served.dataset.id.as_str();
         let Some(pin) = pin.filter(|pin| *pin != current) else {
             return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
         };
         match Box::pin(self.kept.get(pin)).await {
             Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
-            Err(Missing::Gone) => Err(Problem::snapshot_gone(pin, Some(current)).into()),
+            Err(Missing::Gone) => Err(Problem::snapshot_gone(pin, Some(current))),
             Err(Missing::Busy(wait)) => {
                 let why = "it is not in memory, and is being loaded or waits until another one makes room";
-                Err(not_at_hand(pin, why, ceil_seconds(wait)))
+                Err(Problem::snapshot_unavailable(pin, why).after(ceil_seconds(wait)))
             }
-            Err(Missing::Failed) => Err(not_at_hand(pin, "its stored data cannot be read", 30)),
+            Err(Missing::Failed) => Err(Problem::snapshot_unavailable(pin, "its stored data cannot be read").after(30)),
         }
     }
-}
-
-/// The 503 for a kept snapshot that cannot answer now.
-fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
-    Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
 }
 
 #[cfg(test)]

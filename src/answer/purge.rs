@@ -1,6 +1,6 @@
-//! Turns an operator's purge request into keys of the cache.
+//! `DELETE /cache`: turns an operator's purge request into keys of the cache, and forgets them.
 //!
-//! Pure; it forgets nothing itself. Callers: [`crate::admin`].
+//! Callers: [`crate::admin`].
 
 use std::borrow::Cow;
 
@@ -8,13 +8,23 @@ use crate::api::query::finder::FinderQuery;
 use crate::api::query::search::SearchQuery;
 use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::{Document, Route, WantedDocument};
-use crate::cache::Key;
+use crate::cache::{Cache, Key};
+use crate::proxy::Proxy;
 use crate::semantics::target;
 use crate::semantics::target::BasePath;
 
+/// Purges answers.
+pub(crate) struct Purger {
+    pub cache: Cache,
+    /// Reads from the origin; `None` offline.
+    pub proxy: Option<Proxy>,
+    /// The path of `public_url`, if any.
+    pub base_path: Option<BasePath>,
+}
+
 /// What is to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Purge {
+enum Purge {
     /// Everything.
     All,
     /// Every answer at these paths, whatever their query.
@@ -37,13 +47,33 @@ pub(crate) enum PurgeError {
     Query(#[from] QueryError),
 }
 
+impl Purger {
+    /// Purges the answers that the query names, and returns the number of resources. Answers on their way are not
+    /// cached either.
+    ///
+    /// # Errors
+    /// When the query names nothing.
+    pub(crate) fn purge(&self, query: Option<&str>) -> Result<u64, PurgeError> {
+        let purge = Purge::parse(query, self.base_path.as_ref())?;
+        let count = match &purge {
+            Purge::All => self.cache.purge_all(),
+            Purge::Paths(paths) => self.cache.purge_paths(paths),
+            Purge::Keys(keys) => keys.iter().map(|key| u64::from(self.cache.purge(key))).sum(),
+        };
+        // New requests must not get answers to earlier ones.
+        self.proxy.iter().for_each(Proxy::purged);
+        tracing::info!(query = query.unwrap_or("everything"), count, "purged");
+        Ok(count)
+    }
+}
+
 impl Purge {
     /// Reads the query of `DELETE /cache`: nothing for everything, or `path=` and all that follows. A path without a
     /// query means every answer at it; with one, the answer to that query alone. Escapes are decoded once.
     ///
     /// # Errors
     /// When it names nothing.
-    pub(crate) fn parse(query: Option<&str>, base: Option<&BasePath>) -> Result<Self, PurgeError> {
+    fn parse(query: Option<&str>, base: Option<&BasePath>) -> Result<Self, PurgeError> {
         let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Self::All) };
         let raw = query.strip_prefix("path=").filter(|path| !path.is_empty()).ok_or(PurgeError::Usage)?;
         let decoded: Cow<'_, [u8]> = percent_encoding::percent_decode_str(raw).into();

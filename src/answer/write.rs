@@ -187,7 +187,7 @@ mod tests {
         let limit = Decision::Refused { quota: 60, retry_after_seconds: 7 };
         let (method, headers) = (Method::GET, HeaderMap::new());
         let asked = Asked::of(&method, &headers, limit, now.into());
-        let mut answer = constant_headers.problem(asked, &Problem::rate_limited(60, 7), None);
+        let mut answer = constant_headers.problem(asked, &Problem::rate_limited(60, 7));
         answer.id = Some("an-id".to_owned());
         (constant_headers, answer)
     }

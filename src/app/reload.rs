@@ -34,7 +34,6 @@ use crate::telemetry::access::{AccessLog, InEffect};
 use crate::upstream::client::OriginClient;
 
 use super::error::AppError;
-use super::fleet_limit;
 use super::signals::{Handover, Systemd};
 use super::sockets::{files, raise_descriptors, share_descriptors};
 
@@ -238,9 +237,13 @@ impl Fixed {
         edges: bool,
         clock: &Clock,
     ) -> Self {
-        let (api, pages) = limits(&settings.load());
+        let config = settings.load();
+        let (api, pages) = limits(&config);
         let limiter = Arc::new(Limiter::new(&api));
-        let shared = fleet_limit::shared(settings, &limiter, clock);
+        let store = config.rate_limit.store.clone();
+        // Not connected yet.
+        let shared = store.map(|store| SharedLimit::new(limiter.clone(), store, settings.clone(), clock.clone()));
+        let shared = shared.map(Arc::new);
         Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges, is_demo: false }
     }
 

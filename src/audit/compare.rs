@@ -11,41 +11,29 @@ use serde_json::Value;
 use crate::api::json::{self, Field, JsonError, Picked};
 use crate::api::modified;
 use crate::api::taxonomy::VolatileKeys;
+use crate::words::named;
 
 /// The most reported differences of one answer.
 const MOST: usize = 8;
 
-/// The differing part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DifferenceKind {
-    Status,
-    /// A field at the top level.
-    Field,
-    /// The order of the fields at the top level.
-    FieldOrder,
-    /// The ids on a page, or their order.
-    Ids,
-    /// The text of one listing on a page.
-    Listing,
-    /// The text of a whole document.
-    Text,
-    /// A header that clients act on.
-    Header,
-}
-
-impl DifferenceKind {
-    /// The word for people and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Status => "status",
-            Self::Field => "field",
-            Self::FieldOrder => "field-order",
-            Self::Ids => "ids",
-            Self::Listing => "listing",
-            Self::Text => "text",
-            Self::Header => "header",
-        }
+named! {
+    /// The differing part.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum DifferenceKind, as_str {
+        Status = "status",
+        /// A field at the top level.
+        Field = "field",
+        /// The order of the fields at the top level.
+        FieldOrder = "field-order",
+        /// The ids on a page, or their order.
+        Ids = "ids",
+        /// The text of one listing on a page.
+        Listing = "listing",
+        /// The text of a whole document.
+        Text = "text",
+        /// A header that clients act on.
+        Header = "header",
     }
 }
 

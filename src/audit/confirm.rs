@@ -85,13 +85,8 @@ impl Auditor {
         let began = self.shared.clock.now_mono();
         let mut asked: Option<Monotonic> = None;
         loop {
-            if self
-                .shared
-                .newest
-                .load()
-                .as_ref()
-                .is_some_and(|published| published.meta.confirmed_ms >= at_ms + SURELY_LATER)
-            {
+            let is_later = |published: &Snapshot| published.meta.confirmed_ms >= at_ms + SURELY_LATER;
+            if self.shared.newest.get().as_deref().is_some_and(is_later) {
                 return true;
             }
             let (now, picture) = (self.shared.clock.now_mono(), self.shared.copies.client.status().picture());

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::clock::WallTime;
-use crate::words::counted;
+use crate::words::{counted, named};
 
 use super::compare::Difference;
 
@@ -257,33 +257,22 @@ impl Score {
     }
 }
 
-/// Where an audit is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// No audit was requested.
-    #[default]
-    None,
-    /// It starts after the running background sample.
-    Waiting,
-    /// Samples are asked and compared.
-    Sampling,
-    /// Differences are compared again, after a refresh.
-    Confirming,
-    /// The report is complete.
-    Done,
-}
-
-impl Phase {
-    /// The word for people.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Waiting => "waiting",
-            Self::Sampling => "sampling",
-            Self::Confirming => "confirming",
-            Self::Done => "done",
-        }
+named! {
+    /// Where an audit is.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Phase, as_str {
+        /// No audit was requested.
+        #[default]
+        None = "none",
+        /// It starts after the running background sample.
+        Waiting = "waiting",
+        /// Samples are asked and compared.
+        Sampling = "sampling",
+        /// Differences are compared again, after a refresh.
+        Confirming = "confirming",
+        /// The report is complete.
+        Done = "done",
     }
 }
 

@@ -184,7 +184,7 @@ impl PartHead {
 /// |---|---|---|---|---|---|---|
 /// | kB | 1281 | 1147 | 1089 | 1043 | 981 | 931 |
 /// | time | 1 | 1.3 | 1.5 | 1.8 | 4.7 | 28 |
-pub(super) const LEVEL: i32 = 12;
+pub(crate) const LEVEL: i32 = 12;
 
 /// The size of the encoder's table, as a power of two. The level's own is 21: 11 MiB of memory in place of 1.8 MiB, for
 /// bundles that are 1 % smaller.

@@ -13,7 +13,7 @@ use std::io::Cursor;
 use bytes::Bytes;
 
 use super::manifest::Base;
-use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
+use super::{Bundle, BundleError, Counts, Detail, Export, LEVEL, WriteError, Written, write};
 use crate::api::edges::Case;
 use crate::api::edges::lesson::{Effect, Learned, LearnedAnswer, Lesson, Template};
 use crate::api::hash::ContentHash;
@@ -96,6 +96,7 @@ impl World {
             base: base.map(|base| &base.content),
             coverage: Self::counts(&self.details),
             details: Self::counts(details),
+            level: LEVEL,
         }
     }
 

@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use super::manifest::{self, Base, Counts, Manifest};
-use super::part::{self, PartKind, most_memory, most_unpacked};
+use super::part::{PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
 use super::{
@@ -38,6 +38,8 @@ pub(crate) struct Export<'a> {
     pub coverage: Counts,
     /// How many of them are to be written: all, but for a delta.
     pub details: Counts,
+    /// Of compression.
+    pub level: i32,
 }
 
 /// The result of writing.
@@ -59,18 +61,8 @@ pub(crate) fn write<W: Write, E>(
     details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
     progress: Progress<'_>,
 ) -> Result<Written, WriteError<E>> {
-    write_with(out, export, details, progress, part::LEVEL)
-}
-
-pub(super) fn write_with<W: Write, E>(
-    out: W,
-    export: &Export<'_>,
-    details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
-    progress: Progress<'_>,
-    level: i32,
-) -> Result<Written, WriteError<E>> {
     let format = lowest_format(export);
-    let mut parts = PartWriter::begin(out, level, format, export.base.is_none())?;
+    let mut parts = PartWriter::begin(out, export.level, format, export.base.is_none())?;
     let before = export.base.map(Hashes::of);
     let manifest = manifest_of(export, before.as_ref());
     manifest.check().map_err(|why| unwritable("the manifest", why))?;

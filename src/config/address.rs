@@ -5,9 +5,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use url::Url;
 
+use crate::semantics::client_address::canonical;
 use crate::semantics::target;
 
 use super::errors::quoted;
@@ -178,8 +179,7 @@ fn parse_network(node: &Node) -> Result<IpNet, String> {
         single.ok().or_else(|| text.parse().ok())
     });
     match network {
-        Some(IpNet::V6(network)) => Ok(unmapped(network)),
-        Some(IpNet::V4(network)) => Ok(IpNet::V4(network.trunc())),
+        Some(network) => Ok(canonical(network)),
         None => expected(node, "a network or an address, such as \"10.0.0.0/8\" or \"2001:db8::1\""),
     }
 }
@@ -195,15 +195,6 @@ pub(super) fn own_name() -> Values<String> {
         }
     };
     Values::single("host name", parse, String::clone)
-}
-
-fn unmapped(network: Ipv6Net) -> IpNet {
-    let mapped = network.addr().to_ipv4_mapped();
-    let prefix = network.prefix_len().checked_sub(96);
-    match mapped.zip(prefix).map(|(address, prefix)| Ipv4Net::new(address, prefix)) {
-        Some(Ok(network)) => IpNet::V4(network.trunc()),
-        _ => IpNet::V6(network.trunc()),
-    }
 }
 
 /// Whether two listeners need the same port of the same address. Port 0 never collides; an unspecified address includes

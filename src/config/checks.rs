@@ -41,14 +41,10 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     reader.report_unknown();
     let warnings = strays.into_iter().chain(warnings(&config, &reader)).chain(placeholders).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
-    let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
+    let is_of_line = |finding: &&Finding| matches!(finding.place(), Place::File { line: 1.., .. });
+    let guessed = |error: &Finding| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());
     let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
     Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.places }
-}
-
-/// Whether a finding is about a source as a whole, and not about a line.
-fn is_source(finding: &Finding) -> bool {
-    !matches!(finding.place(), Place::File { line: 1.., .. })
 }
 
 /// Every key. A key with a mistake has its default.

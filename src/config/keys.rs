@@ -14,6 +14,7 @@ use http::{HeaderName, Method};
 use ipnet::IpNet;
 
 use crate::semantics::caching::Allowed;
+use crate::words::named;
 
 use super::Use::{self, Mirror, Offline, Replica, Shield};
 use super::address::{BaseUrl, base_url, network, own_name, public_url, socket};
@@ -24,8 +25,8 @@ use super::proxy::{Proxy, proxy};
 use super::secret::{Secret, StoreUrl, TokenFile, store_url, token, token_file};
 use super::units::{DAY, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, SECOND, TIB};
 use super::values::{
-    Word, boolean, duration, file, header, header_text, method, path, path_prefix, rate, request_headers, share, size,
-    tables, trusted_key, whole, word, words,
+    boolean, duration, file, header, header_text, method, path, path_prefix, rate, request_headers, share, size,
+    tables, trusted_key, whole, word,
 };
 
 const ALL: &[Use] = &[Mirror, Shield, Offline, Replica];
@@ -46,9 +47,10 @@ const WITH_PROXIES: Reload = If(|old, new| !old.client_ip.proxy_protocol || !new
 /// The upper bound of `drain`.
 pub(crate) const MOST_DRAIN: Duration = HOUR;
 
-words! {
+named! {
     /// Which details are fetched ahead of being asked for.
-    pub enum Details {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Details, as_str {
         /// The details of all listings.
         All = "all",
         /// A detail is fetched when a client requests it.
@@ -56,9 +58,10 @@ words! {
     }
 }
 
-words! {
+named! {
     /// How requests are answered that the documentation leaves open.
-    pub enum Edges {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Edges, as_str {
         /// As the origin answers them, once that is learned.
         Origin = "origin",
         /// As our own documentation says.
@@ -66,9 +69,10 @@ words! {
     }
 }
 
-words! {
+named! {
     /// The form of a log line.
-    pub enum LogFormat {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum LogFormat, as_str {
         /// For people.
         Text = "text",
         /// One JSON object per line.
@@ -76,9 +80,10 @@ words! {
     }
 }
 
-words! {
+named! {
     /// Severity of log lines; the words are also directives of `tracing`'s filter.
-    pub enum LogLevel {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum LogLevel, as_str {
         /// Unexpected failures.
         Error = "error",
         /// Something is wrong and was dealt with.
@@ -178,7 +183,7 @@ keys! {
         enabled: bool = true, boolean(), ONLINE, Restart;
         /// `"all"`: the details of all listings are fetched. `"on-demand"`: a detail is fetched when a client asks for
         /// it, and kept current from then on.
-        details: Details = Details::All, word(), MIRROR, Restart;
+        details: Details = Details::All, word(Details::ALL, Details::as_str), MIRROR, Restart;
         /// How often every page is revalidated even when nothing seems to have changed.
         sweep_every: Duration = 6 * HOUR, duration(100 * MILLISECOND..=365 * DAY), MIRROR, Live;
         /// Each detail is revalidated at least this often, if a tenth of the budget is enough for it: at 60 requests a
@@ -187,7 +192,7 @@ keys! {
         /// How odd requests are answered, such as `page=0` or an unknown slug: the API's documentation leaves them
         /// open. `"origin"`: as the origin answers them, once a mirror has learned it. `"own"`: as [HTTP
         /// behaviour](http.md#odd-requests) says.
-        edges: Edges = Edges::Origin, word(), KEPT, Restart;
+        edges: Edges = Edges::Origin, word(Edges::ALL, Edges::as_str), KEPT, Restart;
         /// How many requests per hour are compared with the origin in the background. 0: none.
         audit_per_hour: u32 = 6, whole("samples", 0..=3600), MIRROR, Live;
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
@@ -339,9 +344,9 @@ keys! {
     #[derive(Copy)]
     pub struct LogConfig {
         /// The form of a line, in the access log too.
-        format: LogFormat = LogFormat::Text, word(), ALL, Live;
+        format: LogFormat = LogFormat::Text, word(LogFormat::ALL, LogFormat::as_str), ALL, Live;
         /// The least severe level that is logged. `"debug"` logs each request.
-        level: LogLevel = LogLevel::Info, word(), ALL, Live;
+        level: LogLevel = LogLevel::Info, word(LogLevel::ALL, LogLevel::as_str), ALL, Live;
     }
 }
 

@@ -100,22 +100,19 @@ impl KeyReader {
     }
 
     /// The known key that was probably meant: a similar one nearby, else one with the same name elsewhere.
-    fn suggestion(&self, key: &str) -> Option<&str> {
+    fn suggestion<'a>(&'a self, key: &str) -> Option<&'a str> {
         let (parent, name) = split(key);
         if name.len() > 64 {
             return None;
         }
         let allowed = (name.len() / 3).clamp(1, 3);
-        self.places
-            .keys()
-            .map(|known| (split(known), known))
-            .filter_map(|((known_parent, known_name), known)| {
-                let distance = edit_distance(name, known_name);
-                let near = known_parent == parent && distance <= allowed;
-                (near || distance == 0).then_some((known_parent != parent, distance, known))
-            })
-            .min()
-            .map(|(_, _, known)| known.as_str())
+        let near = |known: &'a String| {
+            let (known_parent, known_name) = split(known);
+            let distance = edit_distance(name, known_name);
+            let is_near = known_parent == parent && distance <= allowed;
+            (is_near || distance == 0).then_some((known_parent != parent, distance, known))
+        };
+        self.places.keys().filter_map(near).min().map(|(_, _, known)| known.as_str())
     }
 
     fn siblings(&self, key: &str) -> Vec<&str> {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::Config;
@@ -133,7 +134,7 @@ fn convert_table(table: &DeTable<'_>, place: &dyn Fn(usize) -> Place, depth: usi
     if depth >= MAX_DEPTH {
         return Table::new();
     }
-    let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<_>)| {
+    let entry = |(key, value): (&Spanned<_>, &Spanned<_>)| {
         let key_text: &std::borrow::Cow<'_, str> = key.get_ref();
         (key_text.to_string(), convert(value.get_ref(), key.span().start, place, depth + 1))
     };
@@ -152,12 +153,8 @@ fn convert(value: &DeValue<'_>, offset: usize, place: &dyn Fn(usize) -> Place, d
         DeValue::Datetime(time) => (Raw::Datetime, time.to_string()),
         DeValue::Array(items) => {
             let kept = if depth < MAX_DEPTH { items.len() } else { 0 };
-            let items = items
-                .iter()
-                .take(kept)
-                .map(|item| convert(item.get_ref(), item.span().start, place, depth + 1))
-                .collect();
-            (Raw::Array(items), String::new())
+            let item = |item: &Spanned<_>| convert(item.get_ref(), item.span().start, place, depth + 1);
+            (Raw::Array(items.iter().take(kept).map(item).collect()), String::new())
         }
         DeValue::Table(table) => (Raw::Table(convert_table(table, place, depth)), String::new()),
     };
@@ -291,10 +288,6 @@ fn nest(levels: &[&str], place: &Place, value: Node) -> Option<Node> {
     if levels.len() > MAX_DEPTH || !levels.iter().all(sound) {
         return None;
     }
-    Some(
-        levels
-            .iter()
-            .rev()
-            .fold(value, |node, level| Node::table(Table::from([((*level).to_owned(), node)]), place.clone())),
-    )
+    let within = |node, level: &&str| Node::table(Table::from([((*level).to_owned(), node)]), place.clone());
+    Some(levels.iter().rev().fold(value, within))
 }

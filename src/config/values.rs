@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use crate::semantics::caching::{Allowed, is_never_onward};
+use crate::words::grouped;
 
 use super::declaration::{About, DeclaresKeys, written};
 use super::reader::KeyReader;
@@ -54,33 +55,6 @@ pub(super) enum Written {
     /// There is no such key.
     Nothing,
 }
-
-/// An enum whose values are words in the configuration.
-pub(super) trait Word: Copy + 'static {
-    const VALUES: &'static [Self];
-
-    fn word(self) -> &'static str;
-}
-
-/// Declares an enum and its words.
-macro_rules! words {
-    ($(#[doc = $about:literal])+ pub enum $Name:ident { $($values:tt)+ }) => {
-        crate::words::named! {
-            $(#[doc = $about])+
-            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-            pub enum $Name, as_str { $($values)+ }
-        }
-
-        impl Word for $Name {
-            const VALUES: &'static [Self] = &Self::ALL;
-
-            fn word(self) -> &'static str {
-                self.as_str()
-            }
-        }
-    };
-}
-pub(super) use words;
 
 impl<T: 'static> Values<T> {
     /// Values of any form.
@@ -201,7 +175,7 @@ pub(super) fn boolean() -> Values<bool> {
 /// A whole number of something.
 pub(super) fn whole<N>(what: &'static str, bounds: RangeInclusive<N>) -> Values<N>
 where
-    N: TryFrom<i128> + PartialOrd + Copy + Display + Into<u32> + Into<toml::Value> + 'static,
+    N: TryFrom<i128> + PartialOrd + Copy + Display + Into<u64> + Into<toml::Value> + 'static,
 {
     let words = format!("whole number, {} to {}", bounds.start(), grouped((*bounds.end()).into()));
     let parse = move |node: &Node| {
@@ -224,7 +198,7 @@ pub(super) fn rate(zero_means: &'static str) -> Values<Option<NonZeroU32>> {
         Raw::Integer(_) => expected(node, &format!("a whole number of requests from 0 to {MAX} (0: {zero_means})")),
         _ => expected(node, &format!("a whole number of requests (0: {zero_means})")),
     };
-    let words = format!("whole number, 0 to {}", grouped(MAX));
+    let words = format!("whole number, 0 to {}", grouped(MAX.into()));
     Values::single(words, parse, |rate| rate.map_or(0, NonZeroU32::get))
 }
 
@@ -284,21 +258,18 @@ pub(super) fn size(bounds: RangeInclusive<u64>) -> Values<u64> {
 }
 
 /// One of a few words.
-pub(super) fn word<T: Word>() -> Values<T> {
-    let quoted = |mark: &str| -> Vec<String> {
-        T::VALUES.iter().map(|value| format!("{mark}\"{}\"{mark}", value.word())).collect()
-    };
+pub(super) fn word<T: Copy + 'static, const N: usize>(all: [T; N], word: fn(T) -> &'static str) -> Values<T> {
+    let quoted = |mark: &str| all.map(|value| format!("{mark}\"{}\"{mark}", word(value)));
     let listed = quoted("").join(", ");
     let words = match &quoted("`")[..] {
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
         [] => String::new(),
     };
     let parse = move |node: &Node| {
-        let found = node.as_text().and_then(|text| T::VALUES.iter().find(|value| value.word() == text));
-        found.map_or_else(|| expected(node, &format!("one of {listed}")), |value| Ok(*value))
+        let found = node.as_text().and_then(|text| all.into_iter().find(|value| word(*value) == text));
+        found.map_or_else(|| expected(node, &format!("one of {listed}")), Ok)
     };
-    let to_toml = |value: &T| value.word();
-    Values::single(words, parse, to_toml)
+    Values::single(words, parse, move |value| word(*value))
 }
 
 /// A path in the file system.
@@ -438,11 +409,4 @@ pub(super) fn trusted_key() -> Values<String> {
         }
     };
     Values::single("minisign public key", parse, String::clone)
-}
-
-/// A number with commas between thousands.
-fn grouped(number: u32) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
-    groups.collect::<Vec<_>>().join(",")
 }

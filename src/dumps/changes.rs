@@ -5,48 +5,28 @@
 
 use std::net::IpAddr;
 
-use super::selected::{Selection, Tagged};
+use super::selected::{NotSelected, Selection, Tagged};
 use super::write::Form;
 use super::{DumpError, Dumps};
 use crate::semantics::client_address::household;
-use crate::snapshot::content::SnapshotId;
-use crate::tasks::{Aborted, blocking};
-
-/// Why it cannot be told what has changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoChanges {
-    /// The journal does not reach back so far, or the details do not.
-    #[error("what has changed since {since} is not known")]
-    Unknown { since: Box<str>, current: SnapshotId },
-    /// For each, four bytes for each changed listing are held until it is sent.
-    #[error("the client downloads the changes many times at once")]
-    Many,
-    #[error(transparent)]
-    Dump(#[from] DumpError),
-}
-
-impl From<Aborted> for NoChanges {
-    fn from(aborted: Aborted) -> Self {
-        Self::Dump(aborted.into())
-    }
-}
+use crate::tasks::blocking;
 
 impl Dumps {
     /// What has changed between `since`, a snapshot id or a token, and the current snapshot.
     ///
     /// # Errors
     /// When there is no snapshot, `since` is not known, the client downloads many at once, or the store cannot be read.
-    pub(crate) async fn changes(&self, since: Box<str>, client: IpAddr) -> Result<Tagged, NoChanges> {
+    pub(crate) async fn changes(&self, since: Box<str>, client: IpAddr) -> Result<Tagged, NotSelected> {
         let state = self.0.clone();
         let household = household(client, state.settings.load().rate_limit.ipv6_prefix);
-        let held = state.changes.try_take(Some(household), 1).ok_or(NoChanges::Many)?;
+        let held = state.changes.try_take(Some(household), 1).ok_or(NotSelected::Many)?;
         // Never closed.
         let turn = state.selecting.take(Some(household), 1).await;
         blocking(move || {
             let _until_done = turn;
             let published = state.current.get().ok_or(DumpError::Nothing)?;
             let (dataset, snapshots) = (&published.dataset, &state.snapshots);
-            let unknown = || NoChanges::Unknown { since: since.clone(), current: dataset.id.clone() };
+            let unknown = || NotSelected::Unknown { since: since.clone(), current: dataset.id.clone() };
             let place = snapshots.place_of(&since).map_err(DumpError::from)?.ok_or_else(unknown)?;
             // Before the details are listed: the next time, those that arrive in between are sent again.
             let next = snapshots.next_token(&published).map_err(DumpError::from)?;
@@ -67,12 +47,11 @@ impl Dumps {
                 positions: positions.into(),
                 removed: changes.removed,
                 form,
-                details: Some(state.details.clone()),
-                current: state.current.clone(),
-                clock: state.clock.clone(),
+                has_details: true,
+                state,
                 _held: Some(held),
             };
-            Ok(all.tagged(&what, state.process)?)
+            Ok(all.tagged(&what)?)
         })
         .await
     }

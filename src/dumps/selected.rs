@@ -12,17 +12,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::write::Form;
-use super::{DumpError, Dumps, strong_tag};
+use super::{DumpError, Dumps, DumpsState, strong_tag};
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
-use crate::clock::{Clock, Monotonic};
+use crate::clock::Monotonic;
 use crate::limit::shares::Portion;
-use crate::mirror::details::Details;
 use crate::semantics::client_address::household;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::{Dataset, Unselected};
-use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshot::pointer::Snapshot;
 use crate::tasks::{Aborted, blocking};
 
 /// About how much is rendered at once, in bytes, and how many details are read for it.
@@ -42,6 +41,12 @@ pub(crate) enum NotSelected {
     Dump(#[from] DumpError),
     #[error(transparent)]
     Unselected(#[from] Unselected),
+    /// The journal does not reach back so far, or the details do not.
+    #[error("what has changed since {since} is not known")]
+    Unknown { since: Box<str>, current: SnapshotId },
+    /// For each, four bytes for each changed listing are held until it is sent.
+    #[error("the client downloads the changes many times at once")]
+    Many,
 }
 
 impl From<Aborted> for NotSelected {
@@ -65,9 +70,8 @@ pub(super) struct Selection {
     /// Listings that are not in the snapshot any more; they come after the others.
     pub removed: Vec<ListingId>,
     pub form: Form,
-    pub details: Option<Details>,
-    pub current: SnapshotPointer,
-    pub clock: Clock,
+    pub has_details: bool,
+    pub state: Arc<DumpsState>,
     /// Counts as one of the client's downloads of changes, until it is dropped.
     pub _held: Option<Portion>,
 }
@@ -112,19 +116,10 @@ impl Dumps {
             let dataset = &published.dataset;
             let positions = state.selections.of(dataset, &slugs)?;
             let form = Form::of(kind, dataset, &positions)?;
-            let details = (kind == DumpKind::Details).then(|| state.details.clone());
-            let (current, clock, removed) = (state.current.clone(), state.clock.clone(), Vec::new());
-            let all = Selection {
-                published: published.clone(),
-                positions,
-                removed,
-                form,
-                details,
-                current,
-                clock,
-                _held: None,
-            };
-            Ok(all.tagged(&format!("{kind:?} {slugs:?}"), state.process)?)
+            let (removed, has_details) = (Vec::new(), kind == DumpKind::Details);
+            let all =
+                Selection { published: published.clone(), positions, removed, form, has_details, state, _held: None };
+            Ok(all.tagged(&format!("{kind:?} {slugs:?}"))?)
         })
         .await
     }
@@ -138,8 +133,8 @@ impl Selected {
     pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let (from, all) = (self.sent?, self.all.clone());
         // A confirmed snapshot is the same one.
-        if all.current.get().is_none_or(|current| current.dataset.id != all.published.dataset.id) {
-            let now = all.clock.now_mono();
+        if all.state.current.get().is_none_or(|current| current.dataset.id != all.published.dataset.id) {
+            let now = all.state.clock.now_mono();
             if now.since(*self.replaced.get_or_insert(now)) > PATIENCE {
                 return Some(Err(io::Error::other("another snapshot was published meanwhile")));
             }
@@ -156,9 +151,9 @@ impl Selected {
 
 impl Selection {
     /// All of it. `what`: what was asked for.
-    pub(super) fn tagged(self, what: &str, process: u64) -> Result<Tagged, DumpError> {
+    pub(super) fn tagged(self, what: &str) -> Result<Tagged, DumpError> {
         // What changes while it is sent changes the tag of the next answer. Revisions begin anew with each process.
-        let revision = self.details.as_ref().map(|details| (process, details.revision()));
+        let revision = self.has_details.then(|| (self.state.process, self.state.details.revision()));
         let of = format!("{what} {} {revision:?} {}", self.published.dataset.id, env!("CARGO_PKG_VERSION"));
         let tag = strong_tag(&blake3::hash(of.as_bytes()).to_hex()[..32])?;
         let published = self.published.clone();
@@ -171,14 +166,12 @@ impl Selection {
         if from == 0 {
             self.form.begin(dataset, &mut out);
         }
-        let most = if self.details.is_some() { MOST_DETAILS } else { usize::MAX };
+        let most = if self.has_details { MOST_DETAILS } else { usize::MAX };
         let left = self.positions.get(from..).unwrap_or_default();
         let left = &left[..left.len().min(most)];
-        let ids: Vec<ListingId> = match &self.details {
-            Some(_) => left.iter().map(|position| dataset.content.summaries[*position as usize].id).collect(),
-            None => Vec::new(),
-        };
-        let mut details = self.details.as_ref().map(|details| details.bodies(&ids));
+        let ids = left.iter().filter(|_| self.has_details);
+        let ids: Vec<ListingId> = ids.map(|position| dataset.content.summaries[*position as usize].id).collect();
+        let mut details = self.has_details.then(|| self.state.details.bodies(&ids));
         let mut sent = from;
         for position in left {
             let detail = details.as_mut().and_then(Iterator::next).transpose()?.flatten();
@@ -208,18 +201,20 @@ impl Selection {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use super::super::{MOST_CHANGES, NoChanges};
+    use super::super::MOST_CHANGES;
     use super::*;
     use crate::api::hash::ContentHash;
     use crate::api::listing::Summary;
     use crate::api::page::{Envelope, EnvelopeField};
     use crate::cache::Cache;
-    use crate::clock::{FakeClock, WallTime};
+    use crate::clock::{Clock, FakeClock, WallTime};
     use crate::config::{Config, Settings};
+    use crate::mirror::details::Details;
     use crate::snapshot::content::Content;
     use crate::snapshot::dataset::Dataset;
     use crate::snapshot::membership::Evidence;
     use crate::snapshot::meta::SnapshotMeta;
+    use crate::snapshot::pointer::SnapshotPointer;
     use crate::snapshots::{Policy, Snapshots};
     use crate::store::{DataDir, States, Store};
 
@@ -329,7 +324,7 @@ mod tests {
         for _ in 0..MOST_CHANGES {
             begun.push(asked(CLIENT).await.unwrap());
         }
-        assert!(matches!(asked(CLIENT).await, Err(NoChanges::Many)));
+        assert!(matches!(asked(CLIENT).await, Err(NotSelected::Many)));
         assert!(asked(IpAddr::V4(Ipv4Addr::BROADCAST)).await.is_ok());
         begun.pop();
         assert!(asked(CLIENT).await.is_ok());

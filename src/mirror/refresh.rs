@@ -15,6 +15,7 @@ use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
+use crate::words::named;
 
 use super::copies::Copy;
 
@@ -35,29 +36,22 @@ pub(super) struct Probe {
     pub path: String,
 }
 
-/// The probe's parameter: a timestamp; a date if the origin understands no timestamp; no probe if it understands
-/// neither.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) enum ProbeShape {
-    /// `2026-01-31T12:00:00Z`
-    #[default]
-    Timestamp,
-    /// `2026-01-31`, the documented shape.
-    Date,
-    /// No probe: every refresh looks at every page.
-    None,
+named! {
+    /// The probe's parameter: a timestamp; a date if the origin understands no timestamp; no probe if it understands
+    /// neither.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub(super) enum ProbeShape, as_str {
+        /// `2026-01-31T12:00:00Z`
+        #[default]
+        Timestamp = "timestamp",
+        /// `2026-01-31`, the documented shape.
+        Date = "date",
+        /// No probe: every refresh looks at every page.
+        None = "none",
+    }
 }
 
 impl ProbeShape {
-    /// The word for the log.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timestamp => "timestamp",
-            Self::Date => "date",
-            Self::None => "none",
-        }
-    }
-
     /// The fallback.
     #[must_use]
     pub(super) const fn next(self) -> Self {

@@ -72,13 +72,7 @@ impl From<SnapshotsError> for MirrorError {
             SnapshotsError::Store(error) => Self::Store(error),
             SnapshotsError::Dataset(error) => Self::Dataset(error),
             // A publication returns no other error.
-            SnapshotsError::Moved
-            | SnapshotsError::Unknown { .. }
-            | SnapshotsError::Ambiguous(_)
-            | SnapshotsError::NotRolledBack
-            | SnapshotsError::Backwards { .. }
-            | SnapshotsError::Older { .. }
-            | SnapshotsError::Foreign { .. } => Self::Moved,
+            _ => Self::Moved,
         }
     }
 }

@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use crate::api::json::quote;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::words::grouped;
 
 use super::Site;
-use super::facts::{PageFacts, TermFact, grouped};
+use super::facts::{PageFacts, TermFact};
 use super::front::{DUMPS, file_name};
 use super::map::escaped;
 use super::schema::{Described, Seen};

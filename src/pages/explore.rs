@@ -7,22 +7,22 @@
 mod words;
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use maud::{DOCTYPE, Markup, html};
-use parking_lot::Mutex;
 
 use crate::api::listing::Venue;
 use crate::api::query::finder::{FinderQuery, Order};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
+use crate::words::grouped;
 
-use super::Pages;
-use super::facts::{Namesakes, PageFacts, TermFact, grouped};
+use super::facts::{Namesakes, PageFacts, TermFact};
 use super::layout::{self, NavigationItem, instant};
 use super::map::{Drawn, draw_around, map};
+use super::{Last, Pages};
 
 use words::{distance, name_of, off_map, rating, summary_of, unknown_terms};
 
@@ -80,40 +80,30 @@ impl<'a> Shown<'a> {
 /// The rank of each venue in an order, by its position in the snapshot that was sorted last; equal ones have one rank.
 /// Reading and sorting takes microseconds for each venue, too much for every page.
 #[derive(Default)]
-pub(super) struct Ranks(Mutex<HashMap<Order, OfSnapshot>>);
-
-/// The id of a snapshot, and its ranks.
-type OfSnapshot = (String, Arc<[u32]>);
+pub(super) struct Ranks([Last<SnapshotId, Arc<[u32]>>; Order::ALL.len()]);
 
 impl Ranks {
     /// Equal ones stay in the usual order.
     fn sort(&self, found: &mut [Hit], dataset: &Dataset, order: Order) {
         if order != Order::Usual {
-            let ranks = self.of(dataset, order);
+            let ranks = self.0[order as usize].get_or_make(dataset.id.clone(), || of_order(dataset, order));
             found.sort_by_key(|hit| ranks.get(hit.position as usize).copied());
         }
     }
+}
 
-    /// Concurrent callers wait instead of making them again.
-    fn of(&self, dataset: &Dataset, order: Order) -> Arc<[u32]> {
-        let mut last = self.0.lock();
-        if let Some((_, ranks)) = last.get(&order).filter(|(id, _)| id == dataset.id.as_str()) {
-            return ranks.clone();
-        }
-        let venues = dataset.content.summaries.iter().map(|summary| Venue::read(&summary.raw));
-        let ranks = match order {
-            Order::Usual | Order::Name => ranked(venues.map(|venue| {
-                let name = venue.name.map(|name| name.to_lowercase());
-                (name.is_none(), name)
-            })),
-            Order::Rating => ranked(venues.map(|venue| {
-                // To a hundredth; who has none comes last.
-                Reverse(venue.rating.map(|rating| (rating * 100.0).clamp(0.0, 1e9) as u32))
-            })),
-            Order::Reviews => ranked(venues.map(|venue| Reverse(venue.review_count))),
-        };
-        last.insert(order, (dataset.id.to_string(), ranks.clone()));
-        ranks
+fn of_order(dataset: &Dataset, order: Order) -> Arc<[u32]> {
+    let venues = dataset.content.summaries.iter().map(|summary| Venue::read(&summary.raw));
+    match order {
+        Order::Usual | Order::Name => ranked(venues.map(|venue| {
+            let name = venue.name.map(|name| name.to_lowercase());
+            (name.is_none(), name)
+        })),
+        Order::Rating => ranked(venues.map(|venue| {
+            // To a hundredth; who has none comes last.
+            Reverse(venue.rating.map(|rating| (rating * 100.0).clamp(0.0, 1e9) as u32))
+        })),
+        Order::Reviews => ranked(venues.map(|venue| Reverse(venue.review_count))),
     }
 }
 

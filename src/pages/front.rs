@@ -9,9 +9,9 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::dumps;
 use crate::mirror::details::Details;
 use crate::upstream::status::Progress;
-use crate::words::bytes;
+use crate::words::{bytes, grouped};
 
-use super::facts::{PageFacts, TermFact, grouped};
+use super::facts::{PageFacts, TermFact};
 use super::layout::{self, NavigationItem, bar, example, instant, page};
 use super::map::{escaped, tiles};
 use super::{Material, Pages, Site};

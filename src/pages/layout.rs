@@ -5,9 +5,10 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::upstream::status::Progress;
+use crate::words::grouped;
 
 use super::Pages;
-use super::facts::{Credit, PageFacts, grouped};
+use super::facts::{Credit, PageFacts};
 
 /// Scripts with imports, with exports for tests, or with names of their own.
 const MODULES: [&str; 3] = ["age.js", "copy.js", "explore.js"];

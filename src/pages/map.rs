@@ -13,12 +13,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use maud::{Markup, html};
-use parking_lot::Mutex;
 
 use crate::api::listing::Venue;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
+use crate::words::grouped;
 
-use super::facts::{TermFact, grouped};
+use super::Last;
+use super::facts::TermFact;
 
 pub(super) use around::draw_around;
 
@@ -244,7 +246,7 @@ type Places = Arc<[(u16, u16)]>;
 
 /// The places of the snapshot that was explored last.
 #[derive(Default)]
-pub(super) struct Dots(Mutex<Option<(String, Places)>>);
+pub(super) struct Dots(Last<SnapshotId, Places>);
 
 /// A drawing of some listings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -287,22 +289,13 @@ impl Drawn {
 impl Dots {
     /// Draws the listings at some positions.
     pub(super) fn draw(&self, dataset: &Dataset, positions: &[u32]) -> Drawn {
-        let places = self.of(dataset);
+        let places = self.0.get_or_make(dataset.id.clone(), || {
+            let drawn = |venue: Venue<'_>| place(venue.lat?, venue.lng?);
+            let summaries = dataset.content.summaries.iter();
+            summaries.map(|summary| drawn(Venue::read(&summary.raw)).unwrap_or(NOWHERE)).collect()
+        });
         let places = positions.iter().filter_map(|position| places.get(*position as usize));
         draw(places.copied().filter(|place| *place != NOWHERE))
-    }
-
-    /// The places of a snapshot. Concurrent callers wait instead of reading them again.
-    fn of(&self, dataset: &Dataset) -> Places {
-        let mut last = self.0.lock();
-        if let Some((_, places)) = last.as_ref().filter(|(id, _)| id == dataset.id.as_str()) {
-            return places.clone();
-        }
-        let drawn = |venue: Venue<'_>| place(venue.lat?, venue.lng?);
-        let summaries = dataset.content.summaries.iter();
-        let places: Places = summaries.map(|summary| drawn(Venue::read(&summary.raw)).unwrap_or(NOWHERE)).collect();
-        *last = Some((dataset.id.to_string(), places.clone()));
-        places
     }
 }
 

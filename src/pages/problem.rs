@@ -15,15 +15,8 @@ use super::layout::{self, page_below};
 const DEEPEST: usize = 32;
 
 impl Pages {
-    /// The page for a request with this path. `again`: seconds after which it is loaded again. `first_copy`: how far that
-    /// is; `None`: there is a copy, or none is made.
-    pub(crate) fn problem(
-        &self,
-        problem: &Problem,
-        path: &[u8],
-        again: Option<u64>,
-        first_copy: Option<Progress>,
-    ) -> String {
+    /// The page for a request with this path. `first_copy`: how far that is; `None`: there is a copy, or none is made.
+    pub(crate) fn problem(&self, problem: &Problem, path: &[u8], first_copy: Option<Progress>) -> String {
         let slashes = memchr_iter(b'/', path).count();
         let up = "../".repeat(slashes.saturating_sub(1).min(DEEPEST));
         let title = problem.kind().title();
@@ -33,7 +26,7 @@ impl Pages {
                 h1 { (title) }
                 p { (problem.detail()) }
                 @if let Some(progress) = first_copy { (layout::first_copy(progress)) }
-                @if let Some(seconds) = again { (layout::again(seconds)) }
+                @if let Some(seconds) = problem.retry_after() { (layout::again(seconds)) }
                 p .actions {
                     a .button href={ (up) "./" } { "Overview" }
                     @if is_missing { a .button .quiet href={ (up) "explore" } { "Find a venue" } }

@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::api::listing::ListingId;
 use crate::api::schema::Shape;
 use crate::mirror::details::Details;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
+
+use super::Last;
 
 /// The most listings, and the most details, that are read for a schema.
 const MOST_READ: usize = 50_000;
@@ -64,42 +66,28 @@ impl Seen {
 /// The shapes of the last snapshot.
 #[derive(Default)]
 pub(super) struct Shapes {
-    listings: Last<String>,
-    details: Last<(String, u64)>,
-}
-
-/// The last shape, and what it was made of.
-type Last<K> = Mutex<Option<(K, Arc<Seen>)>>;
-
-/// What `last` has for this key, else what `read` makes. Concurrent callers wait.
-fn kept<K: PartialEq>(last: &Last<K>, key: K, read: impl FnOnce() -> Seen) -> Arc<Seen> {
-    let mut last = last.lock();
-    if let Some((_, seen)) = last.as_ref().filter(|(known, _)| *known == key) {
-        return seen.clone();
-    }
-    let seen = Arc::new(read());
-    *last = Some((key, seen.clone()));
-    seen
+    listings: Last<SnapshotId, Arc<Seen>>,
+    details: Last<(SnapshotId, u64), Arc<Seen>>,
 }
 
 impl Shapes {
     /// The shape of the listings of a snapshot.
     pub(super) fn of_listings(&self, dataset: &Dataset) -> Arc<Seen> {
-        kept(&self.listings, dataset.id.to_string(), || {
+        self.listings.get_or_make(dataset.id.clone(), || {
             let all = &dataset.content.summaries;
             let some = all.iter().step_by(step(all.len()));
-            Seen { shape: some.filter_map(|summary| value(&summary.raw)).collect(), of: all.len() }
+            Seen { shape: some.filter_map(|summary| value(&summary.raw)).collect(), of: all.len() }.into()
         })
     }
 
     /// The shape of the details that are mirrored. Blocks.
     pub(super) fn of_details(&self, dataset: &Dataset, details: &Details) -> Arc<Seen> {
-        kept(&self.details, (dataset.id.to_string(), details.revision()), || {
+        self.details.get_or_make((dataset.id.clone(), details.revision()), || {
             let all = &dataset.content.summaries;
             let ids: Vec<ListingId> = all.iter().step_by(step(all.len())).map(|summary| summary.id).collect();
             // An unreadable detail is missing here; the store says so where details are served.
             let bodies = ids.chunks(AT_ONCE).flat_map(|ids| details.bodies(ids)).filter_map(|body| body.ok().flatten());
-            Seen { shape: bodies.filter_map(|body| value(&body)).collect(), of: all.len() }
+            Seen { shape: bodies.filter_map(|body| value(&body)).collect(), of: all.len() }.into()
         })
     }
 }

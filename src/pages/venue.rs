@@ -12,10 +12,11 @@ use crate::api::listing::{Summary, Venue};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::excerpt;
 use crate::snapshot::pointer::Snapshot;
+use crate::words::grouped;
 
 use super::Pages;
 use super::detail::{Recognised, Topic, Value, plain, recognise};
-use super::facts::{PageFacts, grouped, is_address};
+use super::facts::{PageFacts, is_address};
 use super::layout::{instant, page_below};
 use super::map::{Drawn, dot, map};
 

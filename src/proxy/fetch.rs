@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderName;
 
 use crate::cache::Key;
@@ -14,7 +13,6 @@ use crate::cache::reply::Stored;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Purpose, end_to_end, invalidated, onward};
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::forward::Sending;
 use crate::upstream::wire::Listener;
 
 use super::question::{
@@ -78,15 +76,7 @@ impl Proxy {
                 Err(error) => error,
             },
             Endpoint::Unknown => {
-                let sending = Sending {
-                    method: question.method.clone(),
-                    target: question.target.clone(),
-                    fields: sent.clone(),
-                    body: Bytes::new(),
-                    received: question.version,
-                    asker: asker.clone(),
-                };
-                match inner.upstream.send(sending, interim).await {
+                match inner.upstream.send(question.sending(sent.clone(), asker.clone()), interim).await {
                     Ok(arrived) => return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await),
                     Err(error) => error,
                 }
@@ -114,15 +104,7 @@ impl Proxy {
     async fn forwarded(&self, question: &Question, interim: Option<Listener>) -> Result<Passed, AskError> {
         let inner = &*self.0;
         let sent = onward(&question.fields, Purpose::Pass, &Allowed::All, |_| true);
-        let sending = Sending {
-            method: question.method.clone(),
-            target: question.target.clone(),
-            fields: sent,
-            body: question.body.clone(),
-            received: question.version,
-            asker: self.asker_of(question),
-        };
-        let arrived = inner.upstream.send(sending, interim).await?;
+        let arrived = inner.upstream.send(question.sending(sent, self.asker_of(question)), interim).await?;
         let fields = end_to_end(&arrived.headers, false);
         let target = String::from_utf8_lossy(&question.target);
         for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.config.bases) {

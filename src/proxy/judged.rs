@@ -92,7 +92,9 @@ impl Proxy {
             (200, _) => {
                 Representation::document(path, answer, rewrites.then_some(&config.rewrite), &config.public_url)?
             }
-            (404 | 410, _) if is_detail(path) => Representation::missing(path, &answer.headers),
+            (404 | 410, _) if matches!(Route::of(path), Route::Detail(_)) => {
+                Representation::missing(path, &answer.headers)
+            }
             (status @ 400..=499, _) => {
                 let status = StatusCode::from_u16(status).map_err(|error| AskError::nonsense(path, error))?;
                 Representation::refusal(status, answer)
@@ -136,11 +138,6 @@ impl Proxy {
             may_keep,
         ))
     }
-}
-
-/// Whether a path is that of a detail.
-fn is_detail(path: &str) -> bool {
-    matches!(Route::of(path), Route::Detail(_))
 }
 
 /// Fields about a body that is recoded, and those that get a value of ours.

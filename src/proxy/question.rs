@@ -19,7 +19,8 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::caching::{Allowed, Purpose, RequestDirectives, Selecting, Vary, is_bare, onward};
 use crate::semantics::hops::{CDN_LOOP, Caller, Trail};
 use crate::tasks::single_flight::Leader;
-use crate::upstream::client::AskError;
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::forward::Sending;
 
 use super::spool::{Reader, Tap};
 
@@ -71,6 +72,12 @@ impl Question {
             version: Version::HTTP_11,
             endpoint: Endpoint::Known { rewrites, trail: client.trail.clone(), spare },
         }
+    }
+
+    /// It as it is sent, with these fields.
+    pub(super) fn sending(&self, fields: HeaderMap, asker: Asker) -> Sending {
+        let (method, target, body) = (self.method.clone(), self.target.clone(), self.body.clone());
+        Sending { method, target, fields, body, received: self.version, asker }
     }
 
     /// Whether it is about a known endpoint.

@@ -68,7 +68,8 @@ impl SearchIndex {
             let venue = Venue::read(raw);
             let fields = [(&venue.name, true), (&venue.city, false), (&venue.state, false), (&venue.sport, false)];
             for (text, in_name) in fields {
-                let text = text.as_deref().map(start_of).map(folded).unwrap_or_default();
+                let start = text.as_deref().map(|text| excerpt::start(text, MOST_OF_A_FIELD));
+                let text = start.map(folded).unwrap_or_default();
                 each_word(&text, true, |word| collector.add(word, in_name));
             }
             collector.end_listing();
@@ -217,11 +218,6 @@ fn each_match(ranks: &[u8], mut see: impl FnMut(u32, u8)) {
             see((number * EACH + at) as u32, *rank);
         }
     }
-}
-
-/// The start of a field, cut between two letters.
-fn start_of(text: &str) -> &str {
-    excerpt::start(text, MOST_OF_A_FIELD)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Problem documents (RFC 9457): every error that a client sees.
 //!
-//! The list of errors and their JSON. Not the headers around them (`Allow`, `Retry-After`, CORS), which `answer` adds
-//! to every answer alike.
+//! The list of errors, their JSON, and when another try makes sense. Not the headers around them (`Allow`, CORS), which
+//! `answer` adds to every answer alike.
 //! Callers: `answer`, wherever a request ends in an error.
 
 use bytes::Bytes;
@@ -120,12 +120,13 @@ impl ProblemKind {
 pub struct Problem {
     kind: ProblemKind,
     detail: String,
+    retry_after: Option<u64>,
 }
 
 impl Problem {
     /// A problem without a constructor below.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), retry_after: None }
     }
 
     /// 400: the request is not HTTP as it should be.
@@ -293,7 +294,7 @@ impl Problem {
     pub fn rate_limited(quota: u32, retry_after_seconds: u32) -> Self {
         let quota = counted(u64::from(quota), "request");
         let detail = format!("Limit of {quota} in 60 seconds reached; try again in {retry_after_seconds} s.");
-        Self::new(ProblemKind::RateLimited, detail)
+        Self::new(ProblemKind::RateLimited, detail).after(retry_after_seconds.into())
     }
 
     /// 500: our fault; the log says what happened.
@@ -358,8 +359,19 @@ impl Problem {
         Self { detail: format!("{} {}.", self.detail, bounded(why)), ..self }
     }
 
+    /// The same; another try makes sense after so many seconds.
+    #[must_use]
+    pub fn after(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds.max(1)), ..self }
+    }
+
     pub const fn kind(&self) -> ProblemKind {
         self.kind
+    }
+
+    /// For `Retry-After`, at least 1.
+    pub const fn retry_after(&self) -> Option<u64> {
+        self.retry_after
     }
 
     /// The status code to answer with.

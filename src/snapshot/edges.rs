@@ -16,6 +16,7 @@ use crate::api::edges::lesson::{Learned, LearnedAnswer, Lesson};
 use crate::api::edges::{How, Odd, OddQuery};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::words::named;
 
 use super::dataset::Dataset;
 use super::membership::Membership;
@@ -39,25 +40,16 @@ struct EdgesState {
     wake: Notify,
 }
 
-/// Where learning stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Every answer is ours.
-    Own,
-    /// The origin is being asked.
-    Learning,
-    /// Lessons are used.
-    Learned,
-}
-
-impl State {
-    /// The word for `/status`.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Own => "own",
-            Self::Learning => "learning",
-            Self::Learned => "learned",
-        }
+named! {
+    /// Where learning stands.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum State, as_str {
+        /// Every answer is ours.
+        Own = "own",
+        /// The origin is being asked.
+        Learning = "learning",
+        /// Lessons are used.
+        Learned = "learned",
     }
 }
 

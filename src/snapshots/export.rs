@@ -173,6 +173,7 @@ impl Snapshots {
                 base: base.map(|base| &base.content),
                 coverage,
                 details: counts(&wanted),
+                level: bundle::LEVEL,
             };
             out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
             let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);

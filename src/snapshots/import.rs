@@ -22,7 +22,8 @@ use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
-use crate::bundle::{Bundle, BundleError, Detail, DetailHash};
+use crate::bundle::signature::{Opened, Voucher};
+use crate::bundle::{Bundle, BundleError, Detail, DetailHash, Manifest};
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
@@ -91,7 +92,34 @@ pub(crate) struct Chain<'a> {
 /// The hashes of the summaries of a bundle's details.
 type SummaryHashes = HashMap<ListingId, ContentHash, RandomState>;
 
+/// What an operator's import did: the answer to an upload, and what a command tells.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ImportOutcome {
+    #[serde(flatten)]
+    pub imported: Imported,
+    pub manifest: Manifest,
+    /// The trusted key; `None`: no signature is required.
+    pub signed_by: Option<String>,
+}
+
 impl Snapshots {
+    /// Imports an operator's bundle that was opened. `details`: `None` where no server runs.
+    ///
+    /// # Errors
+    /// As for [`Snapshots::import_chain`].
+    pub(crate) fn import_opened(
+        &self,
+        opened: Opened,
+        allow_older: bool,
+        details: Option<&dyn KnownDetails>,
+    ) -> Result<ImportOutcome, ImportError> {
+        let Opened { file, bundle, voucher } = opened;
+        let steps = [BundleFile { bundle, file }];
+        let imported = self.import_chain(&Chain { steps: &steps, allow_older, details, followed: None })?;
+        let signed_by = if let Voucher::Signed(signed) = voucher { Some(signed.key.to_string()) } else { None };
+        Ok(ImportOutcome { imported, manifest: steps[0].bundle.manifest().clone(), signed_by })
+    }
+
     /// Makes the snapshot of the last bundle the newest one, with the details of all, and drops data that nothing needs any
     /// more. Serves it unless a rollback is in effect. A damaged store is repaired first.
     ///
@@ -194,10 +222,8 @@ impl Snapshots {
                 && (has_origin && known.origin_time_ms > confirmed_ms
                     || is_its && new.meta.summary_hash != known.summary_hash)
         };
-        let mut details_bytes = 0;
-        for BundleFile { file, .. } in steps {
-            details_bytes += file.metadata()?.len().saturating_mul(2);
-        }
+        let length = |step: &BundleFile| step.file.metadata().map(|file| file.len().saturating_mul(2));
+        let details_bytes = steps.iter().map(length).sum::<io::Result<u64>>()?;
         let committed = || {
             for BundleFile { bundle, .. } in steps {
                 let ids: Vec<ListingId> = bundle.detail_hashes().iter().map(|detail| detail.id).collect();
@@ -212,20 +238,24 @@ impl Snapshots {
             followed.write(steps, before, &mut states).map_err(SnapshotsError::from)?;
             feed = followed.feed(last, entries);
         }
+        let details = Arriving { stream: &details, stays: &stays };
         let import = Import {
             content,
             meta,
             evidence,
             learned: last.learned().cloned(),
-            details: &Arriving { stream: &details, stays: &stays },
-            details_bytes,
+            along: WrittenAlong {
+                // A full bundle repairs; a delta builds on what was verified when it came.
+                rewrites: first.base().is_none(),
+                details: Some(&details),
+                details_bytes,
+                states,
+                ..WrittenAlong::default()
+            },
             allow_older,
             committed: &committed,
-            // A full bundle repairs; a delta builds on what was verified when it came.
-            rewrites: first.base().is_none(),
             followed: followed.as_ref(),
             feed,
-            states,
         };
         Ok(self.import(import)?)
     }
@@ -316,22 +346,17 @@ pub(super) struct Import<'a> {
     /// The origin's lists for doubtful terms.
     pub evidence: Evidence,
     /// What was learned of the origin's answers to odd requests; `None`: what is known stays.
-    pub(crate) learned: Option<Learned>,
-    pub details: &'a Arriving<'a>,
-    /// Their approximate size in bytes.
-    pub details_bytes: u64,
+    pub learned: Option<Learned>,
+    /// The details, and what is written with them.
+    pub along: WrittenAlong<'a>,
     /// Whether it may be older than earlier imports.
     pub allow_older: bool,
     /// Called when the import is durable but not yet visible, to update details in memory.
     pub committed: &'a dyn Fn(),
-    /// Whether blocks are written although they are stored.
-    pub rewrites: bool,
     /// What a replica takes from the head; `None`: an operator imports.
     pub followed: Option<&'a Followed>,
     /// What the journal gets.
-    pub(super) feed: Feed,
-    /// Blobs that are written with it.
-    pub states: States,
+    pub feed: Feed,
 }
 
 /// The result of an import, and its form in JSON.
@@ -361,8 +386,7 @@ impl Snapshots {
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
     pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
-        let Import { content, meta, evidence, learned, details, details_bytes, committed, rewrites, .. } = import;
-        let (followed, feed, mut states) = (import.followed, import.feed, import.states);
+        let Import { content, meta, evidence, learned, mut along, committed, followed, feed, .. } = import;
         let mut notes = self.0.notes.lock();
         // Nobody else has imported since it was decided what to fetch.
         if let Some(followed) = followed
@@ -392,19 +416,18 @@ impl Snapshots {
         // Its sequence number says that a head is newer, also one that takes the data back.
         let allow_older = import.allow_older || followed.is_some();
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
-        states.put_evidence(None, &all_evidence)?;
-        states.put(HIGHEST, highest.to_string().into_bytes())?;
+        along.states.put_evidence(None, &all_evidence)?;
+        along.states.put(HIGHEST, highest.to_string().into_bytes())?;
         // What was learned of the present origin itself counts more.
         let learned = learned.filter(|_| !self.0.policy.has_origin || self.0.edges.known().is_none());
         if let Some(learned) = &learned {
-            states.put_json(LEARNED, learned)?;
+            along.states.put_json(LEARNED, learned)?;
         }
         // Earlier sizes say nothing about the imported list.
-        states.remove(SIZES);
+        along.states.remove(SIZES);
         if followed.is_none() {
-            follow::forget_in(&mut states);
+            follow::forget_in(&mut along.states);
         }
-        let along = WrittenAlong { activate: true, rewrites, details: Some(details), details_bytes, states };
         self.put(&mut notes, &dataset, meta, along, feed, committed)?;
         if let Some(learned) = learned {
             self.0.edges.set(Some(Arc::new(learned)));

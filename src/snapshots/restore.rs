@@ -4,7 +4,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -14,13 +13,11 @@ use super::loaded::LoadedSnapshots;
 use super::{KeptSnapshot, Policy, RolledBack, Snapshots, SnapshotsError, SnapshotsState};
 use crate::api::edges::lesson::Learned;
 use crate::clock::{Clock, WallTime};
-use crate::semantics::freshness;
 use crate::snapshot::columns::{Names, Traits};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::SnapshotMeta;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{LEARNED, SnapshotRecord, States, Store, StoreError, Verification};
 
@@ -135,19 +132,6 @@ impl Snapshots {
             Evidence::new()
         })
     }
-
-    /// The same, with a possible instant of confirmation if the stored one is in the future.
-    pub(super) fn shown(&self, meta: SnapshotMeta) -> SnapshotMeta {
-        let confirmed = WallTime::from_millis(meta.confirmed_ms);
-        if freshness::is_from_the_future(confirmed, self.0.clock.now_wall()) { self.believed(meta) } else { meta }
-    }
-
-    fn believed(&self, mut meta: SnapshotMeta) -> SnapshotMeta {
-        let (now, stamp) = (self.0.clock.now_wall(), meta.confirmed_ms);
-        meta.claimed_ms = freshness::is_from_the_future(WallTime::from_millis(stamp), now).then_some(stamp);
-        meta.confirmed_ms = believable(&meta, now, self.0.policy.settings.load().ttl);
-        meta
-    }
 }
 
 /// Kept snapshots, loaded through [`Snapshots`] while that exists.
@@ -156,15 +140,6 @@ fn loaded(snapshots: Weak<SnapshotsState>) -> LoadedSnapshots {
         Some(inner) => Snapshots(inner).load(id),
         None => Err(SnapshotsError::Unknown { id: id.to_owned(), current: None }),
     })
-}
-
-/// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was
-/// ahead) is ignored: then the data is as old as its publication, or too old to be fresh.
-fn believable(meta: &SnapshotMeta, now: WallTime, ttl: Duration) -> i64 {
-    let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
-    let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));
-    let long_ago = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).saturating_mul(3).saturating_add(1000);
-    known.unwrap_or_else(|| now.as_millis().saturating_sub(long_ago)).min(now.as_millis())
 }
 
 impl Snapshots {
@@ -259,26 +234,5 @@ impl Snapshots {
             }
         }
         Ok(found)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stamp_from_the_future_confirms_nothing() {
-        let ttl = Duration::from_secs(300);
-        let now = WallTime::from_seconds(1_000_000);
-        let meta = |confirmed: i64, published: i64| SnapshotMeta {
-            published_ms: published * 1000,
-            ..SnapshotMeta::full(confirmed * 1000)
-        };
-        for (confirmed, published, age) in
-            [(999_990, 999_000, 10), (1_000_003, 999_000, 0), (1_003_600, 999_000, 1000), (1_003_600, 1_003_500, 901)]
-        {
-            let believed = believable(&meta(confirmed, published), now, ttl);
-            assert_eq!(now.seconds_since(WallTime::from_millis(believed)), age, "{confirmed} {published}");
-        }
     }
 }

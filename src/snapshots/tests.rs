@@ -3,8 +3,6 @@
 mod imports;
 mod places;
 
-use std::time::Duration;
-
 use bytes::Bytes;
 
 use imports::import;
@@ -277,5 +275,21 @@ fn a_stamp_from_the_future_confirms_once_the_clock_has_passed_it() {
     for (after, age) in [(-3600, None), (-60, None), (0, Some(0)), (10, Some(10))] {
         assert_eq!(served.age_seconds(stamp.plus_seconds(after)), age, "{after}");
         assert_eq!(served.is_unconfirmed(stamp.plus_seconds(after)), age.is_none());
+    }
+}
+
+#[test]
+fn a_stamp_from_the_future_confirms_nothing() {
+    let ttl = Duration::from_secs(300);
+    let now = WallTime::from_seconds(1_000_000);
+    let meta = |confirmed: i64, published: i64| SnapshotMeta {
+        published_ms: published * 1000,
+        ..SnapshotMeta::full(confirmed * 1000)
+    };
+    for (confirmed, published, age) in
+        [(999_990, 999_000, 10), (1_000_003, 999_000, 0), (1_003_600, 999_000, 1000), (1_003_600, 1_003_500, 901)]
+    {
+        let believed = believable(&meta(confirmed, published), now, ttl);
+        assert_eq!(now.seconds_since(WallTime::from_millis(believed)), age, "{confirmed} {published}");
     }
 }

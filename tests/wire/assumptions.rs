@@ -5,8 +5,8 @@ use std::time::Duration;
 use sample_origin::{Cdn, Combine, ItemOrder, Origin, Reading, Since, Switches, World};
 use serde_json::{Value, json};
 
-use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, each, edit, origin, origin_with, run, wait_until};
+use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
+use crate::harness::{Server, Setup, each, edit, origin, origin_with, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -269,9 +269,7 @@ async fn an_offline_replica_answers_everything_from_what_was_mirrored() {
     server.setup = Setup::offline();
     server.restart().await;
     list_is_the_origins(&server, &origin, &format!("{LIST}?per_page=100&page=2")).await;
-    for name in ["sports", "states", "cities"] {
-        taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
-    }
+    taxonomies_are_the_origins(&server, &origin).await;
     for id in origin.world(World::ids) {
         detail_is_the_origins(&server, &origin, id).await;
     }

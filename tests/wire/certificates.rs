@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sample_origin::{Cdn, ItemOrder, Origin, Switches, World};
 
-use crate::compare::{list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, each, origin_with, wait_until};
+use crate::compare::{list_is_the_origins, taxonomies_are_the_origins};
+use crate::harness::{Server, Setup, each, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -49,9 +49,7 @@ async fn is_the_origins(server: &Server, origin: &Origin) {
     for page in 1..=origin.world(World::len).div_ceil(100) {
         list_is_the_origins(server, origin, &format!("{LIST}?per_page=100&page={page}")).await;
     }
-    for name in ["sports", "states", "cities"] {
-        taxonomy_is_the_origins(server, origin, name, PUBLIC).await;
-    }
+    taxonomies_are_the_origins(server, origin).await;
 }
 
 #[tokio::test]

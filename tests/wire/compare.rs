@@ -11,7 +11,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::harness::Server;
+use crate::harness::{PUBLIC, Server};
 
 /// Fields whose value means nothing.
 const VOLATILE: [&str; 2] = ["generated_at", "request_id"];
@@ -111,6 +111,13 @@ pub async fn taxonomy_is_the_origins(server: &Server, origin: &Origin, name: &st
     let origins = replace(&blank(&origin.expected_text(&target).1), &["api_url"], here);
     assert_eq!(ours, origins, "{target}");
     assert!(ours.contains(&format!("{public_url}/api/listings.json?")), "{target} leads elsewhere");
+}
+
+/// Asserts the same of all taxonomies.
+pub async fn taxonomies_are_the_origins(server: &Server, origin: &Origin) {
+    for name in ["sports", "states", "cities"] {
+        taxonomy_is_the_origins(server, origin, name, PUBLIC).await;
+    }
 }
 
 /// All slugs of a taxonomy, whatever its shape.

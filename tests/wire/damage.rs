@@ -189,11 +189,7 @@ async fn a_file_that_is_damaged_under_a_running_server_changes_no_answer_and_is_
     wait_until("it is healthy", || async { server.admin(http::Method::GET, "/status").await.status == 200 }).await;
     everything_is_the_origins(&server, &origin).await;
     server.process.signal("TERM");
-    wait_until("it ends", || {
-        let ended = server.process.ended().is_some();
-        async move { ended }
-    })
-    .await;
+    server.process.exit().await;
     // Everything is durable again.
     origin.shutdown().await;
     server.restart().await;

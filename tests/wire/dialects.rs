@@ -5,7 +5,9 @@ use sample_origin::{
     TermFields, World,
 };
 
-use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
+use crate::compare::{
+    detail_is_the_origins, list_is_the_origins, slugs, taxonomies_are_the_origins, taxonomy_is_the_origins,
+};
 use crate::harness::{PUBLIC, Setup, origin_with};
 
 /// The name of another base address of the origin.
@@ -24,9 +26,7 @@ async fn is_understood(change: impl FnOnce(&mut Switches)) {
     let server = Setup::mirror_of(&origin).set("origin.aliases", &format!("[{ALIAS:?}]")).start().await;
     server.settled(&origin).await;
 
-    for name in ["sports", "states", "cities"] {
-        taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
-    }
+    taxonomies_are_the_origins(&server, &origin).await;
     for id in origin.world(World::ids).into_iter().step_by(23) {
         detail_is_the_origins(&server, &origin, id).await;
     }

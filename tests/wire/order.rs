@@ -2,8 +2,8 @@
 
 use sample_origin::{ItemOrder, Origin, Switches, World};
 
-use crate::compare::{list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, origin_with, wait_until};
+use crate::compare::{list_is_the_origins, taxonomies_are_the_origins};
+use crate::harness::{Server, Setup, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
 /// Enough pages for a whole reading to show in the counts.
@@ -43,9 +43,7 @@ async fn everything_is_the_origins(server: &Server, origin: &Origin) {
     for page in 1..=pages {
         list_is_the_origins(server, origin, &format!("{LIST}?per_page=100&page={page}")).await;
     }
-    for name in ["sports", "states", "cities"] {
-        taxonomy_is_the_origins(server, origin, name, PUBLIC).await;
-    }
+    taxonomies_are_the_origins(server, origin).await;
 }
 
 /// Changes, insertions and a deletion, each noticed on its own; at most so many list requests each.

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::client::{Reply, http2_client, plain_client, raw_get};
-use crate::harness::{PATIENCE, Process, Setup, origin, run, until, wait_until};
+use crate::harness::{PATIENCE, Process, Setup, origin, run, wait_until};
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
@@ -216,12 +216,7 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
         let reply = in_flight.await.unwrap();
         assert_eq!(reply.status, 200, "{signal}");
         assert!(reply.text().contains("northeast"));
-        let code = until("it ends", || {
-            let ended = server.process.ended();
-            async move { ended }
-        })
-        .await;
-        assert_eq!(code, 0, "{signal}");
+        assert_eq!(server.process.exit().await, 0, "{signal}");
         assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
     }
 }
@@ -250,12 +245,7 @@ async fn a_stop_cuts_no_answer_over_http2() {
     for reply in in_flight {
         assert!(reply.await.unwrap().text().contains("northeast"));
     }
-    let code = until("it ends", || {
-        let ended = server.process.ended();
-        async move { ended }
-    })
-    .await;
-    assert_eq!(code, 0);
+    assert_eq!(server.process.exit().await, 0);
 }
 
 #[tokio::test]
@@ -267,12 +257,7 @@ async fn a_stop_does_not_wait_for_idle_connections() {
     idle.read_exact(&mut some).await.unwrap();
     let _half = TcpStream::connect(server.public).await.unwrap();
     server.process.signal("TERM");
-    let code = until("it ends", || {
-        let ended = server.process.ended();
-        async move { ended }
-    })
-    .await;
-    assert_eq!(code, 0);
+    assert_eq!(server.process.exit().await, 0);
 }
 
 #[tokio::test]

@@ -284,11 +284,7 @@ async fn the_drain_time_of_a_stop_is_that_of_the_last_reload() {
     })
     .await;
     started.server.process.signal("TERM");
-    wait_until("it ends", || {
-        let ended = started.server.process.ended();
-        async move { ended == Some(0) }
-    })
-    .await;
+    assert_eq!(started.server.process.exit().await, 0);
     assert!(hangs.await.unwrap(), "the request is aborted");
 }
 

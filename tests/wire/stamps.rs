@@ -8,8 +8,8 @@ use http::Method;
 use jiff::Timestamp;
 use sample_origin::{Cdn, EtagStyle, Generated, GeneratedAt, Origin, Switches, World};
 
-use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, edit, origin_with, wait_until};
+use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
+use crate::harness::{Server, Setup, edit, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
 const DAY: i64 = 86_400;
@@ -56,9 +56,7 @@ async fn changes_are_followed(origin: &Origin, server: &Server) {
         })
         .await;
         list_is_the_origins(server, origin, LIST).await;
-        for name in ["sports", "states", "cities"] {
-            taxonomy_is_the_origins(server, origin, name, PUBLIC).await;
-        }
+        taxonomies_are_the_origins(server, origin).await;
         detail_is_the_origins(server, origin, id).await;
         is_confirmed_just_now(server).await;
     }

@@ -25,7 +25,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::client::{Reply, connect_from, drip};
 use crate::harness::openssl::certificate;
-use crate::harness::{Script, Server, Setup, Upstream, origin, quickest, run, until, wait_until};
+use crate::harness::{Script, Server, Setup, Upstream, origin, quickest, run, wait_until};
 use crate::process::reserved_port;
 
 const NAME: &str = "DNS:localhost,IP:127.0.0.1";
@@ -246,12 +246,7 @@ async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection(
         rest = rest.get(9 + length..).unwrap_or_default();
     }
     assert!(goaway, "an idle connection is told: {seen:?}");
-    let code = until("it ends", || {
-        let ended = server.process.ended();
-        async move { ended }
-    })
-    .await;
-    assert_eq!(code, 0);
+    assert_eq!(server.process.exit().await, 0);
     let said = server.process.said();
     assert!(!said.contains("ERROR"), "connections that a client gives up are no errors: {said}");
 }

@@ -1,15 +1,11 @@
-//! Reads the query of `GET /bundle`, and sends a dump if it asks for one.
+//! Reads the query of `GET /bundle`: a bundle, or a dump.
 //!
-//! Callers: [`super`], [`crate::admin::front`].
+//! Callers: [`super`].
 
-use http::StatusCode;
 use percent_encoding::percent_decode_str;
-use pingora::http::ResponseHeader;
-use pingora::protocols::http::ServerSession;
 
 use super::Failed;
 use crate::api::route::DumpKind;
-use crate::dumps::{DumpPart, Ready};
 
 /// What is to be exported.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,31 +53,6 @@ pub(super) fn wanted(query: Option<&str>) -> Result<Wanted, Failed> {
 fn names() -> String {
     let names: Vec<&str> = std::iter::once("bundle").chain(DumpKind::ALL.map(DumpKind::as_str)).collect();
     format!("there are {}", names.join(", "))
-}
-
-/// Sends a dump.
-///
-/// # Errors
-/// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
-pub(crate) async fn send(session: &mut ServerSession, kind: DumpKind, ready: Ready) -> pingora::Result<()> {
-    let (built, _published) = ready;
-    let mut head = ResponseHeader::build(StatusCode::OK, Some(6))?;
-    head.insert_header(http::header::CONTENT_TYPE, kind.media_type())?;
-    head.insert_header(http::header::CONTENT_LENGTH, built.length)?;
-    head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
-    head.insert_header(http::header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
-    head.insert_header(http::header::CONTENT_DISPOSITION, kind.disposition())?;
-    head.insert_header("mirror-snapshot", built.snapshot.as_str())?;
-    crate::admin::has_time()?;
-    session.write_response_header(Box::new(head)).await?;
-    let length = built.length;
-    let mut part = DumpPart::new(built, 0, length);
-    while let Some(piece) = part.next().await {
-        let unreadable =
-            |error: std::io::Error| pingora::Error::explain(pingora::ErrorType::FileReadError, error.to_string());
-        session.write_response_body(piece.map_err(unreadable)?, false).await?;
-    }
-    session.write_response_body(bytes::Bytes::new(), true).await
 }
 
 #[cfg(test)]

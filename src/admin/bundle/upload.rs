@@ -5,7 +5,7 @@
 //! The bundle is not read here. Callers: [`super`].
 
 use std::fs::File;
-use std::io::{Seek as _, Write as _};
+use std::io::Seek as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ pub(super) async fn receive(session: &mut ServerSession, directory: &Path, most:
         session.write_continue_response().await.map_err(|_| Failed::BrokenOff)?;
     }
     let began = Instant::now();
-    let (mut length, mut beginning, mut file) = (0, Vec::new(), None);
+    let (mut length, mut beginning) = (0, Vec::new());
+    let mut file = tokio::fs::File::from_std(nameless(directory)?);
     loop {
         let read = timeout_at(began + due(length), session.read_request_body()).await;
         let Some(piece) = read.map_err(|_| Failed::Slow)?.map_err(|_| Failed::BrokenOff)? else { break };
@@ -51,30 +52,15 @@ pub(super) async fn receive(session: &mut ServerSession, directory: &Path, most:
         if length > most {
             return Err(Failed::TooLarge(most));
         }
-        let file = match &mut file {
-            Some(file) => file,
-            none => {
-                beginning.extend_from_slice(&piece);
-                bundle::check_beginning(&beginning)?;
-                if beginning.len() < bundle::BEGINNING {
-                    continue;
-                }
-                let file = none.insert(tokio::fs::File::from_std(nameless(directory)?));
-                file.write_all(&std::mem::take(&mut beginning)).await.map_err(fail)?;
-                continue;
-            }
-        };
+        if beginning.len() < bundle::BEGINNING {
+            beginning.extend(piece.iter().take(bundle::BEGINNING));
+            bundle::check_beginning(&beginning)?;
+        }
         file.write_all(&piece).await.map_err(fail)?;
     }
-    let mut file = match file {
-        Some(mut file) => {
-            file.flush().await.map_err(fail)?;
-            file.into_std().await
-        }
-        // The upload ended within its first bytes.
-        None => nameless(directory)?,
-    };
-    file.write_all(&beginning).and_then(|()| file.rewind()).map_err(fail)?;
+    file.flush().await.map_err(fail)?;
+    let mut file = file.into_std().await;
+    file.rewind().map_err(fail)?;
     Ok(file)
 }
 

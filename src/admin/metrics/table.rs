@@ -14,26 +14,18 @@ use crate::serve::connections::Full;
 use crate::telemetry::timing::Histogram;
 use crate::upstream::status::{OriginStatus, Picture};
 use crate::upstream::window::Class;
+use crate::words::named;
 
-/// The type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Rises only; its sample has `_total` after the name.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Counts values by size; its samples have `_bucket`, `_sum` and `_count` after the name.
-    Histogram,
-}
-
-impl Kind {
-    /// The word for it in `/metrics`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
+named! {
+    /// The type of a metric.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind, as_str {
+        /// Rises only; its sample has `_total` after the name.
+        Counter = "counter",
+        /// Goes up and down.
+        Gauge = "gauge",
+        /// Counts values by size; its samples have `_bucket`, `_sum` and `_count` after the name.
+        Histogram = "histogram",
     }
 }
 
@@ -89,20 +81,21 @@ impl<'a> Scrape<'a> {
     }
 }
 
-/// A number that a sample can have; a truth is 0 or 1.
-trait Number {
-    fn number(self) -> f64;
-}
-
+/// The numbers that a sample can have; a truth is 0 or 1.
 macro_rules! numbers {
-    ($($type:ident: $value:ident => $number:expr;)+) => {
-        $(impl Number for $type {
-            fn number(self) -> f64 {
-                let $value = self;
-                $number
+    ($($type:ident: $value:ident => $number:expr;)+) => {$(
+        impl From<$type> for Samples {
+            fn from($value: $type) -> Self {
+                Self::One($number)
             }
-        })+
-    };
+        }
+
+        impl From<Option<$type>> for Samples {
+            fn from(value: Option<$type>) -> Self {
+                value.map_or(Self::Absent, Self::from)
+            }
+        }
+    )+};
 }
 
 numbers! {
@@ -112,18 +105,6 @@ numbers! {
     u32: value => f64::from(value);
     u64: value => value as f64;
     usize: value => value as f64;
-}
-
-impl<N: Number> From<N> for Samples {
-    fn from(value: N) -> Self {
-        Self::One(value.number())
-    }
-}
-
-impl<N: Number> From<Option<N>> for Samples {
-    fn from(value: Option<N>) -> Self {
-        value.map_or(Self::Absent, Self::from)
-    }
 }
 
 /// Samples by one label.

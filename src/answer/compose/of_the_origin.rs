@@ -34,7 +34,7 @@ impl ConstantHeaders {
     pub(crate) fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
         let (mut head, seconds) = (stored.fields.clone(), stored.age(now).as_secs());
         let (status, body) = match conditions(asked, stored.status, &head) {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed()),
             Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed if asked.passes => part(&mut head, asked, stored),
             Precondition::Proceed => (stored.status, represent(&mut head, asked, &stored.body)),
@@ -77,7 +77,7 @@ impl ConstantHeaders {
     ) -> Answer {
         let mut head = fields.clone();
         match conditions(asked, status, &head) {
-            Precondition::Failed => self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::Failed => self.problem(asked, &Problem::precondition_failed()),
             Precondition::NotModified => {
                 let status = not_modified(&mut head);
                 of_the_origin(head, status, asked, outcome)

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
+
 use crate::answer::render;
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
@@ -18,26 +20,26 @@ use crate::search::NotSearched;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::snapshot::coverage::disproved_for;
 use crate::snapshot::dataset::Unselected;
+use crate::snapshot::meta::disproved_for;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailRecord, DetailState};
 
 use crate::answer::compose::FromSnapshot;
 
-use super::{Finder, Found, NamedSnapshot, failed, not_at_hand};
+use super::{Finder, Found, NamedSnapshot, failed};
 
 /// Larger documents are not rendered on a thread that serves clients, in bytes.
 const LARGE: usize = 64 << 10;
 
 /// What `render` makes, on another thread if it is `large`: other clients of this thread must not wait.
-async fn rendered<T: Send + 'static>(large: bool, render: impl FnOnce() -> T + Send + 'static) -> Result<T, Found> {
+async fn rendered<T: Send + 'static>(large: bool, render: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     if !large {
         return Ok(render());
     }
     tokio::task::spawn_blocking(render).await.map_err(|error| {
         tracing::error!(%error, "an answer could not be rendered");
-        Problem::internal().into()
+        Problem::internal()
     })
 }
 
@@ -50,27 +52,28 @@ impl Finder {
         raw: Option<&str>,
         was_asked: bool,
         client: &Caller,
-    ) -> Found {
+    ) -> Result<Found, Problem> {
         let NamedSnapshot { published, pinned, beside } = named;
         let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
             Some(reply) if reply.epoch() == published.epoch => {
-                return Found::of_snapshot(reply, published, pinned);
+                return Ok(Found::of_snapshot(reply, published, pinned));
             }
             kept => kept,
         };
-        let Key::List(query) = &key else { return Problem::internal().into() };
+        let Key::List(query) = &key else { return Err(Problem::internal()) };
         let disproved = |by: &Snapshot| disproved_for(&by.meta, query);
         let past = || beside.is_some() || (self.is_behind)();
         if let Some(assumption) = disproved(&published).or_else(|| beside.as_deref().and_then(disproved)) {
             let found = self.ask(&published, past(), query, client).await;
-            return found.because(|| {
-                format!(
+            return found.map_err(|problem| match problem.status() {
+                StatusCode::SERVICE_UNAVAILABLE => problem.because(&format!(
                     "This server cannot answer for the origin, because it is not true there that {} ({})",
                     assumption.says(),
                     assumption.as_str()
-                )
+                )),
+                _ => problem,
             });
         }
         match published.dataset.find(query) {
@@ -83,7 +86,7 @@ impl Finder {
                 if let Some(odd) = odd
                     && let Some(found) = self.answer_odd(&published, pinned, odd, may_ask, client).await
                 {
-                    return found;
+                    return Ok(found);
                 }
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let made = render::list(&published, query, found, &self.public_url, pin);
@@ -98,7 +101,7 @@ impl Finder {
                     made
                 };
                 let ours = Found::of_snapshot(reply, published, pinned);
-                if is_provisional { ours.provisional() } else { ours }
+                Ok(if is_provisional { ours.provisional() } else { ours })
             }
             // A term of the query is in doubt: the origin knows.
             Err(_doubt) => self.ask(&published, past(), query, client).await,
@@ -107,15 +110,21 @@ impl Finder {
 
     /// Asks the origin for an answer that the snapshot does not have. `past`: the snapshot is not the newest, and the
     /// origin has only its present data.
-    async fn ask(&self, published: &Snapshot, past: bool, query: &ListQuery, client: &Caller) -> Found {
+    async fn ask(
+        &self,
+        published: &Snapshot,
+        past: bool,
+        query: &ListQuery,
+        client: &Caller,
+    ) -> Result<Found, Problem> {
         if past {
             let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
-            return not_at_hand(published.dataset.id.as_str(), why, 3600);
+            return Err(Problem::snapshot_unavailable(published.dataset.id.as_str(), why).after(3600));
         }
         self.through(&query.path_and_query(), false, client).await
     }
 
-    pub(super) async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Found {
+    pub(super) async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Result<Found, Problem> {
         let NamedSnapshot { published, pinned, beside } = named;
         let key = Key::Taxonomy(kind);
         let made_of = || render::basis_of_taxonomy(&published, kind);
@@ -123,35 +132,27 @@ impl Finder {
         let served = beside.is_none();
         let kept = self.cache.reply(&key).filter(|_| served);
         if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
-            return Found::of_snapshot(reply, published, pinned);
+            return Ok(Found::of_snapshot(reply, published, pinned));
         }
         let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
         let (shown, rewrite) = (published.clone(), rewrite.into_owned());
         let large = published.dataset.content.taxonomy(kind).len() > LARGE;
-        let made = match rendered(large, move || render::taxonomy(&shown, kind, &rewrite)).await {
-            Ok(made) => made,
-            Err(lost) => return lost,
+        let made = rendered(large, move || render::taxonomy(&shown, kind, &rewrite)).await?.map_err(|error| {
+            tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
+            Problem::internal()
+        })?;
+        let made = made.made_of(made_of());
+        let reply = if let Some(kept) = kept {
+            self.cache.renew_reply(key, kept, made)
+        } else {
+            let made = Arc::new(made);
+            if served {
+                // There are only three taxonomies, so the cache always stores them.
+                self.cache.keep_reply(key, made.clone());
+            }
+            made
         };
-        match made {
-            Ok(made) => {
-                let made = made.made_of(made_of());
-                let reply = if let Some(kept) = kept {
-                    self.cache.renew_reply(key, kept, made)
-                } else if !served {
-                    Arc::new(made)
-                } else {
-                    // There are only three taxonomies, so the cache always stores them.
-                    let made = Arc::new(made);
-                    self.cache.keep_reply(key, made.clone());
-                    made
-                };
-                Found::of_snapshot(reply, published, pinned)
-            }
-            Err(error) => {
-                tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
-                Problem::internal().into()
-            }
-        }
+        Ok(Found::of_snapshot(reply, published, pinned))
     }
 
     /// Whether a cached reply is right for this snapshot: of its epoch, or rendered from the same data.
@@ -167,7 +168,12 @@ impl Finder {
     }
 
     /// The detail of a listing: the stored one, else the origin's, which is stored.
-    pub(super) async fn detail(&self, published: Arc<Snapshot>, id: ListingId, client: &Caller) -> Found {
+    pub(super) async fn detail(
+        &self,
+        published: Arc<Snapshot>,
+        id: ListingId,
+        client: &Caller,
+    ) -> Result<Found, Problem> {
         let Some(summary) = published.dataset.summary(id) else {
             if published.dataset.is_incomplete() {
                 // The origin's pages lack listings that it has.
@@ -175,26 +181,25 @@ impl Finder {
             }
             return self.unknown(id);
         };
-        let Some(details) = &self.details else { return Problem::internal().into() };
+        let details = self.details.as_ref().ok_or_else(Problem::internal)?;
         let kept = self.cache.reply(&Key::Detail(id));
         // A newer record makes the cache forget the reply. But if a listing was removed and comes back, the cache may
         // still have its detail although the store has not.
         let made_of = || if details.holds(id) { render::basis_of_detail(&published) } else { render::NO_BASIS };
         if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
-            return Found::of_snapshot(reply, published, false);
+            return Ok(Found::of_snapshot(reply, published, false));
         }
         let revision = details.revision();
         let (record, forwarded) = match details.read(id).await {
             Ok(Some(record)) => (record, None),
             Err(error) => {
                 tracing::error!(%error, %id, "a stored detail cannot be read");
-                let problem = Problem::unavailable("The stored detail cannot be read");
-                return Found::Problem { problem, retry_after: Some(30) };
+                return Err(Problem::unavailable("The stored detail cannot be read").after(30));
             }
             Ok(None) => {
                 let Some(proxy) = &self.proxy else {
                     let problem = Problem::detail_not_mirrored(id.0, self.absent.detail);
-                    return Found::Problem { problem, retry_after: Some(self.absent.retry_after) };
+                    return Err(problem.after(self.absent.retry_after));
                 };
                 let asker = proxy.asker(client);
                 let fetch = details.fetch_once(proxy.upstream().origin(), &published.meta.volatile, summary, asker);
@@ -204,10 +209,10 @@ impl Finder {
                         (record, Some(CacheOutcome::Miss(Forwarded { fwd_status, stored: true, collapsed })))
                     }
                     Err(error) => match &*error {
-                        CopyError::Ask(error) => return failed(error),
+                        CopyError::Ask(error) => return Err(failed(error)),
                         CopyError::Store(error) => {
                             tracing::error!(%error, %id, "a detail cannot be stored");
-                            return Found::Problem { problem: Problem::internal(), retry_after: Some(30) };
+                            return Err(Problem::internal().after(30));
                         }
                     },
                 }
@@ -224,15 +229,12 @@ impl Finder {
         record: DetailRecord,
         revision: u64,
         forwarded: Option<CacheOutcome>,
-    ) -> Found {
+    ) -> Result<Found, Problem> {
         if record.meta.state == DetailState::Gone {
             return self.unknown(id);
         }
         let (shown, body) = (published.clone(), record.body);
-        let made = match rendered(body.len() > LARGE, move || render::detail(&shown, body)).await {
-            Ok(made) => made,
-            Err(lost) => return lost,
-        };
+        let made = rendered(body.len() > LARGE, move || render::detail(&shown, body)).await?;
         let reply = Arc::new(made.made_of(render::basis_of_detail(&published)));
         if forwarded.is_none() {
             let key = Key::Detail(id);
@@ -241,14 +243,14 @@ impl Finder {
                 self.cache.forget(&key);
             }
         }
-        Found::Snapshot(FromSnapshot { reply, published, forwarded, pinned: false })
+        Ok(Found::Snapshot(FromSnapshot { reply, published, forwarded, pinned: false }))
     }
 
-    pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Found {
+    pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Result<Found, Problem> {
         let key = Key::Changes(since.clone());
         let kept = self.cache.reply(&key);
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
-            return Found::of_snapshot(reply, published, false);
+            return Ok(Found::of_snapshot(reply, published, false));
         }
         let journal = (self.journal)();
         let large = journal.is_large();
@@ -257,59 +259,51 @@ impl Finder {
             let changes = journal.since(&named, shown.dataset.id.as_str())?;
             Some(render::changes(&shown, &named, &changes))
         };
-        let made = match rendered(large, make).await {
-            Ok(Some(made)) => made,
-            Ok(None) => {
-                return Problem::changes_unknown(&*since, published.dataset.id.as_str()).into();
-            }
-            Err(lost) => return lost,
-        };
+        let unknown = || Problem::changes_unknown(&*since, published.dataset.id.as_str());
+        let made = rendered(large, make).await?.ok_or_else(unknown)?;
         let reply = self.cache.settle_reply(key, kept, made);
-        Found::of_snapshot(reply, published, false)
+        Ok(Found::of_snapshot(reply, published, false))
     }
 
-    pub(super) async fn search(&self, current: Arc<Snapshot>, query: Box<SearchQuery>, client: &Caller) -> Found {
-        let Some(searches) = &self.searches else { return Problem::internal().into() };
+    pub(super) async fn search(
+        &self,
+        current: Arc<Snapshot>,
+        query: Box<SearchQuery>,
+        client: &Caller,
+    ) -> Result<Found, Problem> {
+        let searches = self.searches.as_ref().ok_or_else(Problem::internal)?;
         let key = Key::Search(query);
         let kept = self.cache.reply(&key);
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == current.epoch) {
-            return Found::of_snapshot(reply, current, false);
+            return Ok(Found::of_snapshot(reply, current, false));
         }
-        let Key::Search(query) = &key else { return Problem::internal().into() };
+        let Key::Search(query) = &key else { return Err(Problem::internal()) };
         let epoch = current.epoch;
-        let (hits, published) = match searches.find(current, query, client.address).await {
-            Ok(found) => found,
-            Err(why) => return unsearched(why),
-        };
+        let (hits, published) = searches.find(current, query, client.address).await.map_err(unsearched)?;
         let made = render::search(&published, query, &hits, &self.public_url);
         // The snapshot before is searched only until there is an index of the current one.
         let reply = if published.epoch == epoch { self.cache.settle_reply(key, kept, made) } else { Arc::new(made) };
-        Found::of_snapshot(reply, published, false)
+        Ok(Found::of_snapshot(reply, published, false))
     }
 }
 
 /// Why a search has no result.
-pub(in crate::answer) fn unsearched(why: NotSearched) -> Found {
+pub(in crate::answer) fn unsearched(why: NotSearched) -> Problem {
     match why {
-        NotSearched::Unselected(why) => {
-            let (problem, retry_after) = unselected(&why, Problem::unavailable);
-            Found::Problem { problem, retry_after }
-        }
-        NotSearched::Unready | NotSearched::Busy => {
-            Found::Problem { problem: Problem::unavailable(&why.to_string()), retry_after: Some(1) }
-        }
+        NotSearched::Unselected(why) => unselected(&why, Problem::unavailable),
+        NotSearched::Unready | NotSearched::Busy => Problem::unavailable(&why.to_string()).after(1),
         NotSearched::Aborted(error) => {
             tracing::error!(%error, "a search failed");
-            Problem::internal().into()
+            Problem::internal()
         }
     }
 }
 
-/// Why a filter selects nothing that is known, and when to ask again, in seconds. `unavailable` makes a 503 of a reason.
-pub(in crate::answer) fn unselected(why: &Unselected, unavailable: fn(&str) -> Problem) -> (Problem, Option<u64>) {
+/// Why a filter selects nothing that is known. `unavailable` makes a 503 of a reason.
+pub(in crate::answer) fn unselected(why: &Unselected, unavailable: fn(&str) -> Problem) -> Problem {
     if let Unselected::Unknown { kind, slug } = why {
         let expected = format!("must be a slug of {}", kind.path());
-        return (Problem::bad_parameter(kind.parameter(), &slug[..], &expected), None);
+        return Problem::bad_parameter(kind.parameter(), &slug[..], &expected);
     }
-    (unavailable(&why.to_string()), Some(60))
+    unavailable(&why.to_string()).after(60)
 }

@@ -15,10 +15,10 @@ use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::edges;
 use crate::snapshot::edges::Decision;
 use crate::snapshot::edges::apply::Applied;
+use crate::snapshot::meta::relies_on_disproved;
 use crate::snapshot::pointer::Snapshot;
 
 use super::{Finder, Found, NamedSnapshot};
@@ -123,12 +123,14 @@ impl Finder {
     }
 
     /// Answers a query that the parser calls odd.
-    pub(super) async fn odd(&self, published: Arc<Snapshot>, asked: OddRequest, client: &Caller) -> Found {
+    pub(super) async fn odd(
+        &self,
+        published: Arc<Snapshot>,
+        asked: OddRequest,
+        client: &Caller,
+    ) -> Result<Found, Problem> {
         let OddRequest { odd, ours } = asked;
-        let named = match self.named(published, odd.pin.as_deref()).await {
-            Ok(named) => named,
-            Err(none) => return none,
-        };
+        let named = self.named(published, odd.pin.as_deref()).await?;
         let mut is_provisional = false;
         if let Some(lessons) = self.edges.learned() {
             let decision = edges::of_odd(&lessons, &named.published.dataset, &odd, self.now_nanos());
@@ -142,56 +144,51 @@ impl Finder {
                     let allowed = beside.is_none() && !pinned && !(self.is_behind)();
                     is_provisional = allowed && self.asks_about(&found);
                     if let Some(found) = self.answer_odd(published, *pinned, found, allowed, client).await {
-                        return found;
+                        return Ok(found);
                     }
                 }
             }
         }
         let ours = match ours {
             Ok(query) => self.list(named, query, None, is_provisional, client).await,
-            Err(problem) => problem.into(),
+            Err(problem) => Err(problem),
         };
-        if is_provisional { ours.provisional() } else { ours }
+        if is_provisional { Ok(ours.unwrap_or_else(Found::Problem).provisional()) } else { ours }
     }
 
     /// Answers for the id of no listing.
-    pub(super) fn unknown(&self, id: ListingId) -> Found {
+    pub(super) fn unknown(&self, id: ListingId) -> Result<Found, Problem> {
         self.without_listing(&id.to_string(), Case::UnknownId)
     }
 
     /// Answers for an id that is no canonical number, as it came.
-    pub(super) async fn no_listing(&self, id: &str, client: &Caller) -> Found {
+    pub(super) async fn no_listing(&self, id: &str, client: &Caller) -> Result<Found, Problem> {
         let text = percent_decode_str(id).decode_utf8().ok();
         let text = text.as_deref().unwrap_or(id);
         if is_word(text) {
             return self.without_listing(text, Case::IdWord);
         }
-        let ours = || Found::from(Problem::unknown_listing(text));
+        let ours = Problem::unknown_listing(text);
         if !self.edges.are_learned() || self.proxy.is_none() || !is_askable(text) || (self.is_behind)() {
-            return ours();
+            return Err(ours);
         }
         let found = self.while_it_answers(&format!("/api/listings/{id}.json"), true, client).await;
-        found.unwrap_or_else(|| ours().provisional())
+        Ok(found.unwrap_or_else(|| Found::Problem(ours).provisional()))
     }
 
-    fn without_listing(&self, id: &str, case: Case) -> Found {
+    fn without_listing(&self, id: &str, case: Case) -> Result<Found, Problem> {
         let learned = self.edges.learned();
         let answer = learned.as_deref().and_then(|lessons| edges::of_id(lessons.lessons.get(&case), id));
         match answer {
-            Some((answer, body)) => Found::Learned(Learned::of(answer, body)),
-            None => Problem::unknown_listing(id).into(),
+            Some((answer, body)) => Ok(Found::Learned(Learned::of(answer, body))),
+            None => Err(Problem::unknown_listing(id)),
         }
     }
 
     /// The origin's own answer; `None`: it gives none. `spare`: it is asked only if that costs others nothing.
     async fn while_it_answers(&self, path: &str, spare: bool, client: &Caller) -> Option<Found> {
         let proxy = self.proxy.as_ref()?;
-        let read = if spare {
-            Box::pin(proxy.read_spare(path, client)).await
-        } else {
-            Box::pin(proxy.read(path, false, client)).await
-        };
-        let (stored, outcome) = read.ok()?;
+        let (stored, outcome) = Box::pin(proxy.read(path, false, spare, client)).await.ok()?;
         Some(Found::Through { stored, outcome })
     }
 

@@ -146,7 +146,7 @@ fn shown(found: Found) -> Shown {
             pinned,
             tag: reply.etag.clone(),
         },
-        Found::Problem { problem, .. } => panic!("{problem:?}"),
+        Found::Problem(problem) => panic!("{problem:?}"),
         Found::Through { .. } => panic!("read through"),
         Found::Document { .. } => panic!("a page"),
         Found::Learned(learned) => panic!("{learned:?}"),
@@ -156,9 +156,7 @@ fn shown(found: Found) -> Shown {
 
 fn refused(found: Found) -> (u16, String, Option<u64>) {
     match found {
-        Found::Problem { problem, retry_after } => {
-            (problem.status().as_u16(), problem.detail().to_owned(), retry_after)
-        }
+        Found::Problem(problem) => (problem.status().as_u16(), problem.detail().to_owned(), problem.retry_after()),
         _ => panic!("it was found"),
     }
 }

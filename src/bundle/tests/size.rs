@@ -5,7 +5,6 @@ use std::time::Instant;
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
 
-use super::super::write::write_with;
 use super::*;
 use crate::api::page::Page;
 use sample_origin::{Clock, Origin, Switches, World as Venues};
@@ -71,7 +70,8 @@ async fn levels_of_compression() {
     for level in [1, 3, 6, 9, 12, 15, 19] {
         let began = Instant::now();
         let (mut out, details) = (Vec::new(), world.details.clone().into_iter().map(Ok::<_, Infallible>));
-        write_with(&mut out, &world.export(None, &world.details), details, &mut |_, _| {}, level).unwrap();
+        let export = Export { level, ..world.export(None, &world.details) };
+        write(&mut out, &export, details, &mut |_, _| {}).unwrap();
         println!("level {level}: {} bytes in {} ms", out.len(), began.elapsed().as_millis());
     }
 }

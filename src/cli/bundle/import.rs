@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{signature, signed, told, unread, verified};
-use crate::admin::bundle::ImportOutcome;
 use crate::admin::health::unused;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
@@ -24,6 +23,7 @@ use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
+use crate::snapshots::import::ImportOutcome;
 use crate::snapshots::{KnownDetails, Snapshots};
 use crate::store::DataDir;
 use crate::words::{counted, with_causes};
@@ -75,7 +75,7 @@ impl Import {
         } else {
             let opened = verified(&path, file, voucher.clone())?;
             match Holder::find(&self.server, &config, open_snapshots_anew)? {
-                Holder::Here(_data_dir, snapshots) => ImportOutcome::of(&snapshots, opened, self.allow_older, None)?,
+                Holder::Here(_data_dir, snapshots) => snapshots.import_opened(opened, self.allow_older, None)?,
                 // It has started meanwhile.
                 Holder::There(server) => self.upload(&server, &path, &opened.file)?,
             }
@@ -171,7 +171,7 @@ fn import_first(config: &Config, core: &Core, snapshots: &Snapshots, path: &Path
         return Ok(());
     }
     let details = core.details.as_ref().map(|details| details as &dyn KnownDetails);
-    let ImportOutcome { imported, .. } = ImportOutcome::of(snapshots, opened, false, details)?;
+    let ImportOutcome { imported, .. } = snapshots.import_opened(opened, false, details)?;
     if let Some(warning) = &imported.foreign {
         tracing::warn!("{warning}");
     }

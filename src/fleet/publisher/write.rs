@@ -21,7 +21,7 @@ use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
-use crate::snapshots::chain::{Link, lacks_base};
+use crate::snapshots::export::{Link, lacks_base};
 use crate::store::nameless;
 use crate::tasks::blocking;
 

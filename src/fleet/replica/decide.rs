@@ -15,8 +15,8 @@ use crate::clock::{Monotonic, WallTime};
 use crate::fleet::head::{Head, HeadError, NamedBundle};
 use crate::fleet::place::PlaceError;
 use crate::snapshots::SnapshotsError;
-use crate::snapshots::bundle::ImportError;
 use crate::snapshots::follow::{Stand, Taken};
+use crate::snapshots::import::ImportError;
 use crate::store::StoreError;
 use crate::tasks::Aborted;
 

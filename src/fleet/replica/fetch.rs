@@ -21,7 +21,7 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::journal::codec::{self, BadJournal};
-use crate::snapshots::bundle::BundleFile;
+use crate::snapshots::import::BundleFile;
 use crate::store::files;
 use crate::tasks::blocking;
 use crate::words::counted;

@@ -13,8 +13,8 @@ use crate::fleet::head::{Head, NamedBundle};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
 use crate::snapshots::KnownDetails;
-use crate::snapshots::bundle::{BundleFile, Chain};
 use crate::snapshots::follow::{self, Followed, Stand, Took};
+use crate::snapshots::import::{BundleFile, Chain};
 use crate::tasks::blocking;
 
 /// A journal of at most so many bytes is fetched with each change.

@@ -109,15 +109,9 @@ impl DetailWorker {
                     is_full.store(true, Ordering::Relaxed);
                     return None;
                 }
-                let summary = dataset.summary(id)?;
-                let volatile = self.shared.copies.volatile();
-                Some((
-                    id,
-                    self.shared
-                        .details
-                        .fetch(&self.shared.copies.client, &volatile, summary, Asker::mirror(class))
-                        .await,
-                ))
+                let MirrorContext { copies, details, .. } = &self.shared;
+                let (summary, volatile) = (dataset.summary(id)?, copies.volatile());
+                Some((id, details.fetch(&copies.client, &volatile, summary, Asker::mirror(class)).await))
             })
             .buffer_unordered(AT_ONCE);
         while let Some(fetched) = fetches.next().await {

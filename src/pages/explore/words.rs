@@ -12,7 +12,8 @@ use crate::api::taxonomy::TaxonomyKind;
 
 use super::Shown;
 use crate::pages::MOST_SHOWN;
-use crate::pages::facts::{PageFacts, grouped};
+use crate::pages::facts::PageFacts;
+use crate::words::grouped;
 
 /// "850 m", "1.2 km", "34 km".
 pub(super) fn distance(metres: u32) -> String {

@@ -27,6 +27,10 @@ pub(super) fn import(
     import_with(snapshots, ids, meta(at_ms), details, false)
 }
 
+fn along<'a>(details: &'a Arriving<'a>) -> WrittenAlong<'a> {
+    WrittenAlong { rewrites: true, details: Some(details), details_bytes: 100, ..WrittenAlong::default() }
+}
+
 fn import_with(
     snapshots: &Snapshots,
     ids: &[u64],
@@ -42,14 +46,11 @@ fn import_with(
         meta,
         evidence: Evidence::new(),
         learned: None,
-        details: &Arriving { stream: &stream, stays: &|_, _, _| false },
-        details_bytes: 100,
+        along: along(&Arriving { stream: &stream, stays: &|_, _, _| false }),
         allow_older,
         committed: &|| {},
-        rewrites: true,
         followed: None,
         feed: Feed::Own,
-        states: States::default(),
     })
 }
 
@@ -161,19 +162,17 @@ fn an_import_that_breaks_off_changes_nothing() {
         let damaged = Err(StoreError::Damaged("a bundle that was exchanged".into()));
         Ok(Box::new([Ok(detail(1, "{\"new\":1}")), damaged].into_iter()))
     };
+    let details = Arriving { stream: &broken, stays: &|_, _, _| false };
     let import = Import {
         content: content(&[1, 2]),
         meta: meta(2),
         evidence: Evidence::new(),
         learned: None,
-        details: &Arriving { stream: &broken, stays: &|_, _, _| false },
-        details_bytes: 10,
+        along: along(&details),
         allow_older: false,
         committed: &|| {},
-        rewrites: true,
         followed: None,
         feed: Feed::Own,
-        states: States::default(),
     };
     assert!(rig.snapshots.import(import).is_err());
     assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use http::Method;
-use sample_origin::World;
+use sample_origin::{Origin, World};
 
 use crate::compare::{list_is_the_origins, same_list};
 use crate::harness::faults::Faults;
@@ -63,6 +63,25 @@ async fn a_disk_that_stalls_holds_up_no_answer_from_memory() {
     list_is_the_origins(&server, &origin, LIST).await;
 }
 
+/// After `fault`, another snapshot than `old` is served, and a restart keeps it.
+async fn whole_again(server: &mut Server, origin: &Origin, old: &str, fault: &str) {
+    wait_until("the change shows", || async { server.snapshot().await != old }).await;
+    wait_until("/status is 200", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
+    server.settled(origin).await;
+    list_is_the_origins(server, origin, LIST).await;
+    let now = server.snapshot().await;
+    server.restart().await;
+    server.ready().await;
+    assert_eq!(server.snapshot().await, now, "{fault}");
+    list_is_the_origins(server, origin, LIST).await;
+}
+
+async fn intact(mut server: Server) {
+    server.process.kill();
+    let (code, said) = run(&server.setup.arguments(&["snapshot", "verify"], &server.data_dir())).await;
+    assert_eq!(code, 0, "{said}");
+}
+
 #[tokio::test]
 async fn a_disk_that_fails_once_or_for_long_tears_and_loses_nothing() {
     let origin = origin(120).await;
@@ -95,18 +114,9 @@ async fn a_disk_that_fails_once_or_for_long_tears_and_loses_nothing() {
             }
             faults.end(call);
         }
-        wait_until("the change shows", || async { server.snapshot().await != old }).await;
-        wait_until("/status is 200", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
-        server.settled(&origin).await;
-        list_is_the_origins(&server, &origin, LIST).await;
-        let now = server.snapshot().await;
-        server.restart().await;
-        server.ready().await;
-        assert_eq!(server.snapshot().await, now, "{call} {fault}");
+        whole_again(&mut server, &origin, &old, &format!("{call} {fault}")).await;
     }
-    server.process.kill();
-    let (code, said) = run(&server.setup.arguments(&["snapshot", "verify"], &server.data_dir())).await;
-    assert_eq!(code, 0, "{said}");
+    intact(server).await;
 }
 
 /// A disk that fails in the middle of a commit, or of what follows it: wherever that is, the change is published later.
@@ -130,19 +140,9 @@ async fn whichever_call_of_a_commit_fails_the_change_is_published_and_nothing_is
             .await;
             edits += 1;
         }
-        wait_until("the change shows", || async { server.snapshot().await != old }).await;
-        wait_until("/status is 200", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
-        server.settled(&origin).await;
-        list_is_the_origins(&server, &origin, LIST).await;
-        let now = server.snapshot().await;
-        server.restart().await;
-        server.ready().await;
-        assert_eq!(server.snapshot().await, now, "{call} {nth}");
-        list_is_the_origins(&server, &origin, LIST).await;
+        whole_again(&mut server, &origin, &old, &format!("{call} {nth}")).await;
     }
-    server.process.kill();
-    let (code, said) = run(&server.setup.arguments(&["snapshot", "verify"], &server.data_dir())).await;
-    assert_eq!(code, 0, "{said}");
+    intact(server).await;
 }
 
 /// The origin may have acted upon a request whose connection it closed, unless that connection was an idle one.

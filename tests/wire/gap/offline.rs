@@ -6,7 +6,7 @@ use std::path::Path;
 use sample_origin::{Switches, World};
 
 use super::{Desk, LIST, mirrored};
-use crate::harness::{Server, Setup, wait_until};
+use crate::harness::{Server, Setup};
 
 /// The server under `strace`, which goes aside: the process stays the one that was started.
 fn traced(setup: Setup, trace: &Path) -> Setup {
@@ -79,11 +79,7 @@ async fn a_replica_opens_no_connection() {
     server.ready().await;
     ask_for_all_kinds(&server, &ids, &snapshot).await;
     server.process.signal("TERM");
-    wait_until("it ends", || {
-        let ended = server.process.ended().is_some();
-        async move { ended }
-    })
-    .await;
+    server.process.exit().await;
     for trace in [&first, &second] {
         assert_eq!(outgoing(trace), Vec::<String>::new(), "{}", trace.display());
     }

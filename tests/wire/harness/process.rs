@@ -75,16 +75,21 @@ impl Process {
         self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
     }
 
-    /// Waits for the end: exit code and all output.
-    pub async fn end(mut self) -> (i32, String) {
+    /// Waits for the end: the exit code.
+    pub async fn exit(&mut self) -> i32 {
         let start = Instant::now();
-        let code = loop {
+        loop {
             if let Some(code) = self.ended() {
-                break code;
+                return code;
             }
             assert!(start.elapsed() < PATIENCE, "the process does not end");
             tokio::time::sleep(Duration::from_millis(10)).await;
-        };
+        }
+    }
+
+    /// Waits for the end: exit code and all output.
+    pub async fn end(mut self) -> (i32, String) {
+        let code = self.exit().await;
         self.join();
         (code, self.said())
     }

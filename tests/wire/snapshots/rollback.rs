@@ -41,11 +41,7 @@ async fn a_rollback_holds_over_restarts_while_refreshes_go_on_until_the_release(
         newest_id = third;
         served_is(&server, &old, 60).await;
         server.process.signal(signal);
-        wait_until("it ends", || {
-            let ended = server.process.ended().is_some();
-            async move { ended }
-        })
-        .await;
+        server.process.exit().await;
         server.restart().await;
         server.ready().await;
         served_is(&server, &old, 60).await;
