@@ -4,7 +4,7 @@
 //! Callers: `super::connection`, [`crate::admin::front`].
 
 use bytes::BytesMut;
-use memchr::{memchr, memmem};
+use memchr::{memchr, memmem, memrchr};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::answer::admit::MOST_FIELDS;
@@ -194,11 +194,12 @@ impl Scan {
 /// escape such bytes, and the origin would get another request than the client sent. Input that is not HTTP is detected
 /// elsewhere.
 fn has_one_reading(line: &[u8]) -> bool {
-    let (Some(start), Some(end)) = (memchr(b' ', line), memmem::rfind(line, b" HTTP/")) else { return true };
+    let (Some(start), Some(last)) = (memchr(b' ', line), memrchr(b' ', line)) else { return true };
+    // Nearly every line ends with its version. A space after that means a fourth part.
+    let ends = line[last..].starts_with(b" HTTP/");
+    let Some(end) = Some(last).filter(|_| ends).or_else(|| memmem::rfind(line, b" HTTP/")) else { return true };
     let begins = line.first().is_some_and(|&first| is_token(first));
     let Some(target) = line.get(start + 1..end).filter(|_| begins) else { return true };
-    // White space after the version means a fourth part.
-    let ends = !line[end + 1..].contains(&b' ');
     ends && !target.iter().any(|&byte| byte == b' ' || byte.is_ascii_control())
 }
 
