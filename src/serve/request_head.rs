@@ -60,7 +60,7 @@ pub async fn read(
     bounds: HeadBounds,
 ) -> Result<BytesMut, Unread> {
     let mut scan = Scan::default();
-    let mut buffer = begun.unwrap_or_default();
+    let mut buffer = begun.unwrap_or_else(|| BytesMut::with_capacity(FIRST));
     let mut is_whole = !buffer.is_empty() && scan.go_on(&buffer, bounds)?;
     while !is_whole {
         if buffer.len() == buffer.capacity() {
@@ -200,7 +200,8 @@ fn has_one_reading(line: &[u8]) -> bool {
     let Some(end) = Some(last).filter(|_| ends).or_else(|| memmem::rfind(line, b" HTTP/")) else { return true };
     let begins = line.first().is_some_and(|&first| is_token(first));
     let Some(target) = line.get(start + 1..end).filter(|_| begins) else { return true };
-    ends && !target.iter().any(|&byte| byte == b' ' || byte.is_ascii_control())
+    // Without a way out in the middle, several bytes are looked at at once.
+    ends && !target.iter().fold(false, |found, &byte| found | (byte == b' ' || byte.is_ascii_control()))
 }
 
 /// Whether a method may start with this byte (RFC 9110 §5.6.2).
