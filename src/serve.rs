@@ -85,7 +85,7 @@ impl Public {
             fields: fields.clone(),
             body,
             client,
-            for_many: self.answers.rules.load().client_ip.trusts(client),
+            for_many: self.answers.in_force.load().rules.client_ip.trusts(client),
             version,
             endpoint: Endpoint::Unknown,
         };

@@ -51,6 +51,7 @@ impl Responder {
     /// The answer from a dump, or the problem with the seconds after which another try makes sense.
     pub(super) async fn dump(
         &self,
+        constant_headers: &ConstantHeaders,
         mut asked: Asked<'_>,
         (kind, slugs): (DumpKind, Slugs),
         client: IpAddr,
@@ -73,12 +74,13 @@ impl Responder {
         };
         asked.now = self.clock.now();
         let kind = (kind.media_type(), kind.disposition());
-        Ok(self.constant_headers.load().file(asked, kind, coding, source, &published))
+        Ok(constant_headers.file(asked, kind, coding, source, &published))
     }
 
     /// What has changed since a snapshot, with the records, or the problem as from [`Responder::dump`].
     pub(super) async fn change_records(
         &self,
+        constant_headers: &ConstantHeaders,
         mut asked: Asked<'_>,
         since: Result<Box<str>, Problem>,
         client: IpAddr,
@@ -89,7 +91,7 @@ impl Responder {
         let (selected, published, tag) = dumps.changes(since, client).await.map_err(unchanged)?;
         asked.now = self.clock.now();
         let source = Source::Selected(selected, tag);
-        Ok(self.constant_headers.load().file(asked, RECORDS, Coding::Identity, source, &published))
+        Ok(constant_headers.file(asked, RECORDS, Coding::Identity, source, &published))
     }
 }
 

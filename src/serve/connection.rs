@@ -8,9 +8,11 @@ use std::io;
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use arc_swap::{ArcSwap, Cache};
 use bytes::BytesMut;
 use futures_util::StreamExt as _;
 use http::Version;
@@ -22,9 +24,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
-use crate::answer::Decided;
 use crate::answer::compose::{Body, Rest};
 use crate::answer::write::Persistence;
+use crate::answer::{Decided, InForce};
 use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
@@ -43,6 +45,8 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
 /// The state of a connection.
 struct Http1<'a, 'n> {
     public: &'a Public,
+    /// Without an atomic write for each look, which a load costs.
+    in_force: Cache<&'a ArcSwap<InForce>, Arc<InForce>>,
     shutdown: &'a ShutdownWatch,
     peer: IpAddr,
     /// The one timer, which is reset for each wait.
@@ -80,7 +84,8 @@ pub(super) async fn serve(
 ) {
     let peer = peer_of(&stream);
     let timer = pin!(tokio::time::sleep(HEAD_DEADLINE));
-    let mut connection = Http1 { public, shutdown, peer, timer, connection, leave, buffer: Vec::new() };
+    let in_force = Cache::new(&public.answers.in_force);
+    let mut connection = Http1 { public, in_force, shutdown, peer, timer, connection, leave, buffer: Vec::new() };
     let mut between = Some((stream, None));
     let mut patience = HEAD_DEADLINE;
     while let Some((stream, begun)) = between {
@@ -129,7 +134,7 @@ impl Http1<'_, '_> {
         begun: Option<BytesMut>,
         patience: Duration,
     ) -> Option<Head> {
-        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.answers.rules.load().head)));
+        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.in_force.load().rules.head)));
         let (connection, leave) = (self.connection, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
             // A request that has arrived is answered, even if the connection must close.
@@ -162,7 +167,7 @@ impl Http1<'_, '_> {
     async fn refuse(&mut self, mut stream: Stream, problem: Problem) -> Result<Then, Broken> {
         let _busy = self.public.in_flight.enter();
         let answer = self.public.answers.refuse(self.peer, problem).await;
-        self.public.answers.constant_headers.load().http1(&answer, Persistence::Close, &mut self.buffer);
+        self.in_force.load().constant_headers.http1(&answer, Persistence::Close, &mut self.buffer);
         let mut parts = [&self.buffer[..], answer.body.bytes()].map(IoSlice::new);
         send(self.timer.as_mut(), &mut stream, &mut parts).await?;
         Ok(Then::Linger(stream))
@@ -182,13 +187,14 @@ impl Http1<'_, '_> {
             Err(None) => return Ok(Then::Close(session.into_inner())),
         }
         let _busy = self.public.in_flight.enter();
-        let answers = &self.public.answers;
+        let (answers, in_force) = (&self.public.answers, self.in_force.load());
         if self.shutdown.has_changed().unwrap_or(true) {
             // The client opens a new connection for its next request.
             session.set_server_keepalive(None);
         }
         let has_body = !session.is_body_empty();
-        let (mut answer, info) = match answers.respond(&view(session.req_header(), self.peer, has_body)).await {
+        let (mut answer, info) = match answers.respond(in_force, &view(session.req_header(), self.peer, has_body)).await
+        {
             Decided::Answered { answer, info } => (answer, info),
             Decided::Passes { proxy, target, mut info, limit } => {
                 session.set_read_timeout(Some(READ_TIMEOUT));
@@ -208,7 +214,7 @@ impl Http1<'_, '_> {
             answer.fields.put_chunked();
         }
         let persistence = if lasts { Persistence::KeepAlive } else { Persistence::Close };
-        answers.constant_headers.load().http1(&answer, persistence, &mut self.buffer);
+        in_force.constant_headers.http1(&answer, persistence, &mut self.buffer);
         let body = std::mem::take(&mut answer.body);
         // The session ends before the answer.
         let rest = if let Body::Rest(_) = &body {

@@ -16,7 +16,7 @@ const LONGEST_LINE: usize = 65_534;
 /// How many reads in a row may end without the end of a line.
 const MOST_PIECES: u32 = 64;
 /// Room for the first read, in bytes: nearly every head fits.
-const FIRST: usize = 4096;
+const FIRST: usize = 2048;
 
 /// How long a head may be.
 #[derive(Clone, Copy, Debug)]
