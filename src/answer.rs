@@ -45,12 +45,9 @@ const NO_ROOM_FOR: u64 = 5;
 
 /// Everything that answers are made with.
 pub(crate) struct Responder {
-    /// What decides; a reload replaces it.
-    pub rules: ArcSwap<Rules>,
+    pub in_force: ArcSwap<InForce>,
     /// What finds.
     pub finder: Finder,
-    /// What every answer repeats; a reload replaces it.
-    pub constant_headers: ArcSwap<ConstantHeaders>,
     /// What counts.
     pub telemetry: Telemetry,
     /// The access log, if any.
@@ -62,6 +59,14 @@ pub(crate) struct Responder {
     pub dumps: Option<Dumps>,
     /// The clock.
     pub clock: Clock,
+}
+
+/// What a reload replaces as a whole. One look at it serves a request from its admission to the head of its answer.
+pub(crate) struct InForce {
+    /// What decides.
+    pub rules: Rules,
+    /// What every answer repeats.
+    pub constant_headers: ConstantHeaders,
 }
 
 /// What becomes of a request whose head has been read.
@@ -101,27 +106,18 @@ pub(crate) struct RequestInfo {
 
 impl Responder {
     /// Decides on a request, and makes the answer if the origin does not.
-    pub(crate) async fn respond(&self, view: &View<'_>) -> Decided {
+    pub(crate) async fn respond(&self, in_force: &InForce, view: &View<'_>) -> Decided {
+        let InForce { rules, constant_headers } = in_force;
         let (began, mut now) = self.clock.read();
-        let asked = {
-            let rules = self.rules.load();
-            match &rules.shared {
-                None => Ok(admit::admit_by(view, &rules, began, None)),
-                Some(shared) => Err((shared.clone(), admit::shared_wish(view, &rules))),
+        let mut decided = None;
+        if let Some(shared) = &rules.shared {
+            if let Some((client, wish)) = admit::shared_wish(view, rules) {
+                // Boxed, so that a process that counts for itself has no room for it in each connection.
+                decided = Some(Box::pin(shared.decide(client, wish)).await);
             }
-        };
-        let admitted = match asked {
-            Ok(admitted) => admitted,
-            Err((shared, wish)) => {
-                let decided = match wish {
-                    // Boxed, so that a process that counts for itself has no room for it in each connection.
-                    Some((client, wish)) => Some(Box::pin(shared.decide(client, wish)).await),
-                    None => None,
-                };
-                now = self.clock.now();
-                admit::admit_by(view, &self.rules.load(), began, decided)
-            }
-        };
+            now = self.clock.now();
+        }
+        let admitted = admit::admit_by(view, rules, began, decided);
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut info = RequestInfo { route, client, peer: view.peer, began, id: None };
@@ -130,35 +126,35 @@ impl Responder {
             Asked { coding, conditional, passes, pages, ..Asked::of(view.method, view.headers, limit, now) }
         };
         let plain = || asked(Coding::Identity, now);
-        let constant_headers = || self.constant_headers.load();
-        let no_file =
-            |problem: Problem| constant_headers().problem(asked(Coding::Identity, self.clock.now()), &problem);
+        let no_file = |problem: Problem| constant_headers.problem(asked(Coding::Identity, self.clock.now()), &problem);
         let mut answer = match admission {
-            Admission::Preflight(methods) => constant_headers().preflight(plain(), methods),
-            Admission::Options(methods) => constant_headers().options(plain(), methods),
-            Admission::Refused(problem) => constant_headers().problem(plain(), &problem),
+            Admission::Preflight(methods) => constant_headers.preflight(plain(), methods),
+            Admission::Options(methods) => constant_headers.options(plain(), methods),
+            Admission::Refused(problem) => constant_headers.problem(plain(), &problem),
             Admission::Admitted { target, coding } => match target {
                 Target::PassThrough { target } => match &self.proxy {
                     Some(proxy) => {
                         return Decided::Passes { proxy: proxy.clone(), target: target.into(), info, limit };
                     }
-                    None => constant_headers().problem(plain(), &Problem::unknown_path(&target[..])),
+                    None => constant_headers.problem(plain(), &Problem::unknown_path(&target[..])),
                 },
                 Target::Moved(to) => documents::moved(plain(), to),
                 Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
                 Target::Dump(kind, slugs) => {
-                    Box::pin(self.dump(asked(coding, now), (kind, slugs), client)).await.unwrap_or_else(no_file)
+                    let asked = asked(coding, now);
+                    Box::pin(self.dump(constant_headers, asked, (kind, slugs), client)).await.unwrap_or_else(no_file)
                 }
                 Target::ChangeRecords { since } => {
-                    Box::pin(self.change_records(asked(coding, now), since, client)).await.unwrap_or_else(no_file)
+                    let asked = asked(coding, now);
+                    Box::pin(self.change_records(constant_headers, asked, since, client)).await.unwrap_or_else(no_file)
                 }
                 target => {
                     let mut finding = pin!(self.finder.find(target, coding, Caller { address: client, trail }));
                     if let Some(found) = at_once(&mut finding).await {
-                        self.compose(asked(coding, now), found)
+                        self.compose(constant_headers, asked(coding, now), found)
                     } else {
                         let found = finding.await;
-                        self.compose(asked(coding, self.clock.now()), found)
+                        self.compose(constant_headers, asked(coding, self.clock.now()), found)
                     }
                 }
             },
@@ -178,12 +174,11 @@ impl Responder {
 
     /// The id that a request has, or gets now.
     fn id_of(&self, headers: &HeaderMap, info: &RequestInfo) -> RequestId {
-        info.id.unwrap_or_else(|| self.ids.of(headers, || self.rules.load().client_ip.trusts(info.peer)))
+        info.id.unwrap_or_else(|| self.ids.of(headers, || self.in_force.load().rules.client_ip.trusts(info.peer)))
     }
 
     /// The answer made of what was found.
-    fn compose(&self, asked: Asked<'_>, found: Found) -> Answer {
-        let constant_headers = self.constant_headers.load();
+    fn compose(&self, constant_headers: &ConstantHeaders, asked: Asked<'_>, found: Found) -> Answer {
         match found {
             Found::Snapshot(found) => constant_headers.snapshot(asked, found),
             Found::Through { stored, outcome } => {
@@ -194,7 +189,7 @@ impl Responder {
             }
             Found::Learned(learned) => constant_headers.learned(asked, learned),
             Found::Problem(problem) => constant_headers.problem(asked, &problem),
-            Found::Provisional(ours) => self.compose(Asked { provisional: true, ..asked }, *ours),
+            Found::Provisional(ours) => self.compose(constant_headers, Asked { provisional: true, ..asked }, *ours),
         }
     }
 
@@ -208,7 +203,7 @@ impl Responder {
         passed: Result<Passed, PassError>,
     ) -> Answer {
         let asked = Asked { conditional: true, passes: true, ..Asked::of(method, headers, limit, self.clock.now()) };
-        let constant_headers = self.constant_headers.load();
+        let constant_headers = &self.in_force.load().constant_headers;
         let mut answer = match passed {
             Ok(Passed::Stored { stored, outcome }) => {
                 constant_headers.stored(asked, &stored, outcome, self.clock.now_mono())
@@ -228,7 +223,8 @@ impl Responder {
 
     /// The answer to a request whose fields cannot be told; it is recorded.
     pub(crate) async fn refuse(&self, peer: IpAddr, problem: Problem) -> Answer {
-        let limit = admit::decide_unread(peer, Wish::Admit, &self.rules.load_full(), self.clock.now_mono()).await;
+        let in_force = self.in_force.load_full();
+        let limit = admit::decide_unread(peer, Wish::Admit, &in_force.rules, self.clock.now_mono()).await;
         let problem = match limit {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
@@ -239,14 +235,15 @@ impl Responder {
     /// The answer to a client for whom there is no room; it is recorded. `most`: how many connections its household may
     /// have, where that is the bound.
     pub(crate) async fn turn_away(&self, peer: IpAddr, most: Option<usize>) -> Answer {
-        let limit = admit::decide_unread(peer, Wish::Peek, &self.rules.load_full(), self.clock.now_mono()).await;
+        let in_force = self.in_force.load_full();
+        let limit = admit::decide_unread(peer, Wish::Peek, &in_force.rules, self.clock.now_mono()).await;
         self.unasked(peer, limit, &Problem::too_many_connections(most).after(NO_ROOM_FOR))
     }
 
     fn unasked(&self, client: IpAddr, limit: Decision, problem: &Problem) -> Answer {
         let (method, headers) = (Method::GET, HeaderMap::new());
         let asked = Asked::of(&method, &headers, limit, self.clock.now());
-        let mut answer = self.constant_headers.load().problem(asked, problem);
+        let mut answer = self.in_force.load().constant_headers.problem(asked, problem);
         let id = self.ids.made().text(&headers);
         let (status, outcome, bytes) = (answer.status.as_u16(), answer.outcome, answer.body.bytes().len());
         self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status, bytes);

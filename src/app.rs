@@ -341,9 +341,8 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         },
     };
     Responder {
-        rules: ArcSwap::from_pointee(fixed.rules(config)),
+        in_force: ArcSwap::from_pointee(fixed.in_force(config)),
         finder,
-        constant_headers: ArcSwap::from_pointee(reload::constant_headers(config)),
         telemetry,
         access: InEffect::default(),
         ids: RequestIds::default(),

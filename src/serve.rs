@@ -23,7 +23,7 @@ use h2::RecvStream;
 use http::Version;
 use http::header::EXPECT;
 use pingora::http::RequestHeader;
-use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v1::server::HttpSession;
 use tokio::sync::mpsc;
 
 use crate::answer::admit::{MAX_REQUEST_BODY, View};
@@ -85,7 +85,7 @@ impl Public {
             fields: fields.clone(),
             body,
             client,
-            for_many: self.answers.rules.load().client_ip.trusts(client),
+            for_many: self.answers.in_force.load().rules.client_ip.trusts(client),
             version,
             endpoint: Endpoint::Unknown,
         };
@@ -109,7 +109,7 @@ impl Public {
 
 /// A request whose body is read.
 enum Incoming<'a> {
-    Http1(&'a mut ServerSession),
+    Http1(&'a mut HttpSession),
     Http2(&'a RequestHeader, &'a mut RecvStream),
 }
 
@@ -141,7 +141,7 @@ impl Incoming<'_> {
 
     async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         match self {
-            Self::Http1(session) => Ok(session.read_request_body().await?),
+            Self::Http1(session) => Ok(session.read_body_bytes().await?),
             Self::Http2(_, stream) => {
                 let piece = stream.data().await.transpose()?;
                 if let Some(piece) = &piece {

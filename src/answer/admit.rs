@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Version};
+use memchr::memchr;
 
 use crate::api::edges::OddQuery;
 use crate::api::listing::ListingId;
@@ -298,7 +299,7 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
 
 /// Path and query of the target.
 fn split<'a>(view: &View<'a>) -> (&'a [u8], Option<&'a [u8]>) {
-    match view.target.iter().position(|byte| *byte == b'?') {
+    match memchr(b'?', view.target) {
         Some(at) => (&view.target[..at], Some(&view.target[at + 1..])),
         None => (view.target, None),
     }

@@ -54,6 +54,7 @@ impl Responder {
     /// What the client is told if there is none.
     pub(super) async fn dump(
         &self,
+        constant_headers: &ConstantHeaders,
         mut asked: Asked<'_>,
         (kind, slugs): (DumpKind, Slugs),
         client: IpAddr,
@@ -76,7 +77,7 @@ impl Responder {
         };
         asked.now = self.clock.now();
         let kind = (kind.media_type(), kind.disposition());
-        Ok(self.constant_headers.load().file(asked, kind, coding, source, &published))
+        Ok(constant_headers.file(asked, kind, coding, source, &published))
     }
 
     /// What has changed since a snapshot, with the records.
@@ -85,6 +86,7 @@ impl Responder {
     /// As for [`Responder::dump`].
     pub(super) async fn change_records(
         &self,
+        constant_headers: &ConstantHeaders,
         mut asked: Asked<'_>,
         since: Result<Box<str>, Problem>,
         client: IpAddr,
@@ -94,7 +96,7 @@ impl Responder {
         let (selected, published, tag) = dumps.changes(since?, client).await.map_err(unchanged)?;
         asked.now = self.clock.now();
         let source = Source::Selected(selected, tag);
-        Ok(self.constant_headers.load().file(asked, RECORDS, Coding::Identity, source, &published))
+        Ok(constant_headers.file(asked, RECORDS, Coding::Identity, source, &published))
     }
 }
 

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::admin::facts::ReloadFacts;
 use crate::admin::reload::Reloads;
+use crate::answer::InForce;
 use crate::answer::admit::Rules;
 use crate::answer::compose::ConstantHeaders;
 use crate::cache::Cache;
@@ -127,8 +128,7 @@ impl Reload {
         self.settings.store(config.clone());
         self.fixed.set_quotas(&config);
         let answers = &self.public.answers;
-        answers.rules.store(Arc::new(self.fixed.rules(&config)));
-        answers.constant_headers.store(Arc::new(constant_headers(&config)));
+        answers.in_force.store(Arc::new(self.fixed.in_force(&config)));
         if running.rate_limit.requests_per_minute != next.rate_limit.requests_per_minute {
             // They name the limit.
             answers.finder.pages.store(Arc::new(self.fixed.pages_of(&config)));
@@ -247,8 +247,12 @@ impl Fixed {
         Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges, is_demo: false }
     }
 
-    /// The rules of a configuration.
-    pub(super) fn rules(&self, config: &Config) -> Rules {
+    /// What a configuration puts in force.
+    pub(super) fn in_force(&self, config: &Config) -> InForce {
+        InForce { rules: self.rules(config), constant_headers: constant_headers(config) }
+    }
+
+    fn rules(&self, config: &Config) -> Rules {
         let header = config.client_ip.header.clone();
         let has_origin = config.usage().has_origin();
         Rules {
@@ -286,7 +290,7 @@ impl Fixed {
 }
 
 /// Constant parts of answers.
-pub(super) fn constant_headers(config: &Config) -> ConstantHeaders {
+fn constant_headers(config: &Config) -> ConstantHeaders {
     let cache_control = CacheControl {
         ttl: config.ttl,
         stale_while_revalidate: config.cache.stale_while_revalidate,

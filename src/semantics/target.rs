@@ -211,8 +211,11 @@ fn is_port(text: &[u8]) -> bool {
     match text.split_first() {
         None => true,
         Some((b':', digits)) => {
-            let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_digit));
-            digits.is_empty() || number.is_some_and(|number| number.parse::<u16>().is_ok())
+            let number = digits.iter().try_fold(0_u16, |number, digit| match digit {
+                b'0'..=b'9' => number.checked_mul(10)?.checked_add(u16::from(digit - b'0')),
+                _ => None,
+            });
+            number.is_some()
         }
         Some(_) => false,
     }

@@ -8,23 +8,25 @@ use std::io;
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use arc_swap::{ArcSwap, Cache};
 use bytes::BytesMut;
 use futures_util::StreamExt as _;
 use http::Version;
 use pingora::ErrorType;
 use pingora::protocols::Stream;
-use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v1::server::HttpSession;
 use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
-use crate::answer::Decided;
 use crate::answer::compose::{Body, Rest};
 use crate::answer::write::Persistence;
+use crate::answer::{Decided, InForce};
 use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
@@ -43,6 +45,8 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
 /// The state of a connection.
 struct Http1<'a, 'n> {
     public: &'a Public,
+    /// Without an atomic write for each look, which a load costs.
+    in_force: Cache<&'a ArcSwap<InForce>, Arc<InForce>>,
     shutdown: &'a ShutdownWatch,
     peer: IpAddr,
     /// The one timer, which is reset for each wait.
@@ -80,7 +84,8 @@ pub(super) async fn serve(
 ) {
     let peer = peer_of(&stream);
     let timer = pin!(tokio::time::sleep(HEAD_DEADLINE));
-    let mut connection = Http1 { public, shutdown, peer, timer, connection, leave, buffer: Vec::new() };
+    let in_force = Cache::new(&public.answers.in_force);
+    let mut connection = Http1 { public, in_force, shutdown, peer, timer, connection, leave, buffer: Vec::new() };
     let mut between = Some((stream, None));
     let mut patience = HEAD_DEADLINE;
     while let Some((stream, begun)) = between {
@@ -98,21 +103,7 @@ impl Http1<'_, '_> {
         patience: Duration,
     ) -> Result<Option<Between>, Broken> {
         let then = match self.wait_for_head(&mut stream, begun, patience).await {
-            Some(Ok(head)) => {
-                let mut session = ServerSession::new_http1(stream);
-                // Pingora's own timer would restart with each byte.
-                session.set_keepalive(Some(0));
-                session.set_pipelining_enabled(true);
-                session.set_pipelined_prefix(head);
-                match self.parse_head(&mut session).await {
-                    Ok(()) => {
-                        let _busy = self.public.in_flight.enter();
-                        self.answer(session).await?
-                    }
-                    Err(Some(problem)) => self.refuse(stream_of(session)?, problem).await?,
-                    Err(None) => Then::Close(stream_of(session)?),
-                }
-            }
+            Some(Ok(head)) => self.answer(stream, head).await?,
             Some(Err(Unread::Refused(refusal))) => {
                 tracing::debug!(?refusal, "a request head was refused");
                 self.refuse(stream, refusal).await?
@@ -143,7 +134,7 @@ impl Http1<'_, '_> {
         begun: Option<BytesMut>,
         patience: Duration,
     ) -> Option<Head> {
-        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.answers.rules.load().head)));
+        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.in_force.load().rules.head)));
         let (connection, leave) = (self.connection, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
             // A request that has arrived is answered, even if the connection must close.
@@ -159,16 +150,16 @@ impl Http1<'_, '_> {
     ///
     /// # Errors
     /// When it cannot, with the answer for the client, if any.
-    async fn parse_head(&mut self, session: &mut ServerSession) -> Result<(), Option<Problem>> {
+    async fn parse_head(&mut self, session: &mut HttpSession) -> Result<(), Option<Problem>> {
         // Pingora waits if it finds no end of the head.
         match within(self.timer.as_mut(), HEAD_DEADLINE, session.read_request()).await {
-            Some(Ok(true)) => Ok(()),
+            Some(Ok(Some(_))) => Ok(()),
             Some(Err(error)) => {
                 // Not the error itself, which shows the request with its secrets.
                 tracing::debug!(error = error.etype().as_str(), "a request cannot be read");
                 Err(matches!(error.etype(), ErrorType::InvalidHTTPHeader).then(Problem::unreadable))
             }
-            Some(Ok(false)) | None => Err(None),
+            Some(Ok(None)) | None => Err(None),
         }
     }
 
@@ -176,21 +167,34 @@ impl Http1<'_, '_> {
     async fn refuse(&mut self, mut stream: Stream, problem: Problem) -> Result<Then, Broken> {
         let _busy = self.public.in_flight.enter();
         let answer = self.public.answers.refuse(self.peer, problem).await;
-        self.public.answers.constant_headers.load().http1(&answer, Persistence::Close, &mut self.buffer);
+        self.in_force.load().constant_headers.http1(&answer, Persistence::Close, &mut self.buffer);
         let mut parts = [&self.buffer[..], answer.body.bytes()].map(IoSlice::new);
         send(self.timer.as_mut(), &mut stream, &mut parts).await?;
         Ok(Then::Linger(stream))
     }
 
-    /// Answers a request whose head is parsed.
-    async fn answer(&mut self, mut session: ServerSession) -> Result<Then, Broken> {
-        let answers = &self.public.answers;
+    /// Answers the request with this head.
+    async fn answer(&mut self, stream: Stream, head: BytesMut) -> Result<Then, Broken> {
+        // A session is large: it stays here from its beginning to its end, and is not moved from function to function.
+        let mut session = HttpSession::new(stream);
+        // Pingora's own timer would restart with each byte.
+        session.set_server_keepalive(Some(0));
+        session.set_pipelining_enabled(true);
+        session.set_pipelined_prefix(head);
+        match self.parse_head(&mut session).await {
+            Ok(()) => {}
+            Err(Some(problem)) => return self.refuse(session.into_inner(), problem).await,
+            Err(None) => return Ok(Then::Close(session.into_inner())),
+        }
+        let _busy = self.public.in_flight.enter();
+        let (answers, in_force) = (&self.public.answers, self.in_force.load());
         if self.shutdown.has_changed().unwrap_or(true) {
             // The client opens a new connection for its next request.
-            session.set_keepalive(None);
+            session.set_server_keepalive(None);
         }
         let has_body = !session.is_body_empty();
-        let (mut answer, info) = match answers.respond(&view(session.req_header(), self.peer, has_body)).await {
+        let (mut answer, info) = match answers.respond(in_force, &view(session.req_header(), self.peer, has_body)).await
+        {
             Decided::Answered { answer, info } => (answer, info),
             Decided::Passes { proxy, target, mut info, limit } => {
                 session.set_read_timeout(Some(READ_TIMEOUT));
@@ -205,12 +209,12 @@ impl Http1<'_, '_> {
         let is_http11 = session.req_header().version == Version::HTTP_11;
         // A body in HTTP/1.0 that nobody knows the length of ends with the connection.
         let is_chunked = matches!(answer.body, Body::Rest(_)) && !answer.has_length();
-        let lasts = has_read && session.get_keepalive().is_some() && (is_http11 || !is_chunked);
+        let lasts = has_read && session.get_keepalive_timeout().is_some() && (is_http11 || !is_chunked);
         if is_chunked && is_http11 {
             answer.fields.put_chunked();
         }
         let persistence = if lasts { Persistence::KeepAlive } else { Persistence::Close };
-        answers.constant_headers.load().http1(&answer, persistence, &mut self.buffer);
+        in_force.constant_headers.http1(&answer, persistence, &mut self.buffer);
         let body = std::mem::take(&mut answer.body);
         // The session ends before the answer.
         let rest = if let Body::Rest(_) = &body {
@@ -220,10 +224,12 @@ impl Http1<'_, '_> {
             None
         };
         let (mut stream, begun) = if lasts {
-            let finished = within(self.timer.as_mut(), WRITE_TIMEOUT, session.finish()).await;
-            finished.ok_or(Broken)??.ok_or(Broken)?.into_parts()
+            // Nothing is left to read, and nothing was written that is not flushed.
+            let mut ending = pin!(session.reuse());
+            let ended = within(self.timer.as_mut(), WRITE_TIMEOUT, ending.as_mut()).await;
+            ended.ok_or(Broken)??.ok_or(Broken)?.into_parts()
         } else {
-            (stream_of(session)?, None)
+            (session.into_inner(), None)
         };
         match (body, rest) {
             (Body::Rest(rest), Some(request)) => {
@@ -289,11 +295,6 @@ impl Http1<'_, '_> {
     }
 }
 
-/// The stream of a session that ends.
-fn stream_of(session: ServerSession) -> Result<Stream, Broken> {
-    if let ServerSession::H1(session) = session { Ok(session.into_inner()) } else { Err(Broken) }
-}
-
 /// Writes the parts of an answer together. A client must take a [`PIECE`] within each deadline, or the rest.
 async fn send(mut timer: Pin<&mut Sleep>, stream: &mut Stream, mut left: &mut [IoSlice<'_>]) -> io::Result<()> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
@@ -308,7 +309,7 @@ async fn send(mut timer: Pin<&mut Sleep>, stream: &mut Stream, mut left: &mut [I
         }
         taken += written;
         IoSlice::advance_slices(&mut left, written);
-        if limit.is_none() || taken >= PIECE {
+        if !left.is_empty() && (limit.is_none() || taken >= PIECE) {
             (limit, taken) = (Some(Instant::now() + WRITE_TIMEOUT), 0);
         }
     }

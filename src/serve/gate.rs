@@ -68,7 +68,7 @@ impl Gate {
     }
 
     fn trusts(&self, peer: IpAddr) -> bool {
-        self.public.answers.rules.load().client_ip.trusts(peer.to_canonical())
+        self.public.answers.in_force.load().rules.client_ip.trusts(peer.to_canonical())
     }
 
     /// The household of a connection from this address; `None` for a trusted proxy.
@@ -156,7 +156,7 @@ impl Gate {
     /// Sends an answer to a connection that then ends.
     async fn say(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answer) {
         let (mut head, body) = (Vec::new(), answer.body.bytes());
-        self.public.answers.constant_headers.load().http1(&answer, Persistence::Close, &mut head);
+        self.public.answers.in_force.load().constant_headers.http1(&answer, Persistence::Close, &mut head);
         let sent = timeout(ASKS_WITHIN, async {
             stream.write_all(&head).await?;
             stream.write_all(body).await?;

@@ -162,7 +162,7 @@ fn options(public: &Public) -> Builder {
     options.max_concurrent_streams(STREAMS);
     options.max_send_buffer_size(PIECE);
     // A slightly too large header gets our own answer.
-    let head = u32::try_from(public.answers.rules.load().head).unwrap_or(u32::MAX);
+    let head = u32::try_from(public.answers.in_force.load().rules.head).unwrap_or(u32::MAX);
     options.max_header_list_size(head.saturating_add(16 << 10));
     options
 }
@@ -206,7 +206,7 @@ impl Exchange {
     fn begin(&mut self, public: &Public, answer: &Answer, ends: bool) -> Result<SendStream<Bytes>, Broken> {
         let mut response = Response::new(());
         *response.status_mut() = answer.status;
-        *response.headers_mut() = public.answers.constant_headers.load().http2(answer);
+        *response.headers_mut() = public.answers.in_force.load().constant_headers.http2(answer);
         Ok(self.respond.send_response(response, ends)?)
     }
 
@@ -254,7 +254,10 @@ async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works
     let admitted = works.connection();
     let Ok(room) = enter(Some(admitted)).await else { return };
     let view = view(&exchange.request, peer, !exchange.body.is_end_stream());
-    let answered = match public.answers.respond(&view).await {
+    let in_force = public.answers.in_force.load_full();
+    let decided = public.answers.respond(&in_force, &view).await;
+    drop(in_force);
+    let answered = match decided {
         Decided::Answered { answer, info } if !matches!(answer.body, Body::Rest(_)) => {
             exchange.send(&public, info, answer, room, admitted).await
         }

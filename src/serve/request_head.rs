@@ -4,7 +4,7 @@
 //! Callers: `super::connection`, [`crate::admin::front`].
 
 use bytes::BytesMut;
-use memchr::{memchr, memmem};
+use memchr::{memchr, memmem, memrchr};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::answer::admit::MOST_FIELDS;
@@ -16,7 +16,7 @@ const LONGEST_LINE: usize = 65_534;
 /// How many reads in a row may end without the end of a line.
 const MOST_PIECES: u32 = 64;
 /// Room for the first read, in bytes: nearly every head fits.
-const FIRST: usize = 4096;
+const FIRST: usize = 2048;
 
 /// How long a head may be.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub async fn read(
     bounds: HeadBounds,
 ) -> Result<BytesMut, Unread> {
     let mut scan = Scan::default();
-    let mut buffer = begun.unwrap_or_default();
+    let mut buffer = begun.unwrap_or_else(|| BytesMut::with_capacity(FIRST));
     let mut is_whole = !buffer.is_empty() && scan.go_on(&buffer, bounds)?;
     while !is_whole {
         if buffer.len() == buffer.capacity() {
@@ -194,12 +194,14 @@ impl Scan {
 /// escape such bytes, and the origin would get another request than the client sent. Input that is not HTTP is detected
 /// elsewhere.
 fn has_one_reading(line: &[u8]) -> bool {
-    let (Some(start), Some(end)) = (memchr(b' ', line), memmem::rfind(line, b" HTTP/")) else { return true };
+    let (Some(start), Some(last)) = (memchr(b' ', line), memrchr(b' ', line)) else { return true };
+    // Nearly every line ends with its version. A space after that means a fourth part.
+    let ends = line[last..].starts_with(b" HTTP/");
+    let Some(end) = Some(last).filter(|_| ends).or_else(|| memmem::rfind(line, b" HTTP/")) else { return true };
     let begins = line.first().is_some_and(|&first| is_token(first));
     let Some(target) = line.get(start + 1..end).filter(|_| begins) else { return true };
-    // White space after the version means a fourth part.
-    let ends = !line[end + 1..].contains(&b' ');
-    ends && !target.iter().any(|&byte| byte == b' ' || byte.is_ascii_control())
+    // Without a way out in the middle, several bytes are looked at at once.
+    ends && !target.iter().fold(false, |found, &byte| found | (byte == b' ' || byte.is_ascii_control()))
 }
 
 /// Whether a method may start with this byte (RFC 9110 §5.6.2).
