@@ -272,6 +272,8 @@ impl Http1<'_, '_> {
                     Some(Ok(piece)) => piece,
                     Some(Err(broken)) => {
                         tracing::debug!(%broken, "an answer was sent only in part");
+                        // Not nothing: clients ask again over a new connection then, as if the server had restarted.
+                        send(self.timer.as_mut(), stream, &mut [IoSlice::new(head)]).await?;
                         return Err(Broken);
                     }
                     None => break,
