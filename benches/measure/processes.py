@@ -14,6 +14,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 # Everything that runs, to be stopped at the end.
 children = []
+given = set()
 
 
 def fail(message):
@@ -122,9 +123,14 @@ def reset_peak(child):
 
 
 def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    """A port that nobody has, and that this run was not given before."""
+    while True:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+        if port not in given:
+            given.add(port)
+            return port
 
 
 def wait_for(what, seconds, condition, pause=0.05):
