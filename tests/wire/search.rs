@@ -21,7 +21,7 @@ async fn mirrored_by(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (O
 }
 
 /// The index follows after the swap.
-async fn indexed(server: &Server) {
+pub async fn indexed(server: &Server) {
     let snapshot = server.snapshot().await;
     wait_until("the index of the current snapshot", || async {
         let reply = server.get("/search.json?bbox=-180,-90,180,90").await;

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 
 use crate::client::Reply;
 use crate::harness::{Setup, each, origin};
+use crate::search::indexed;
 
 /// How much it asks for at once.
 const MANY: usize = 100;
@@ -22,6 +23,7 @@ async fn what_takes_long_is_made_for_each_household_in_its_turn() {
     let origin = origin(2000).await;
     let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
     server.ready().await;
+    indexed(&server).await;
     each(["/explore?sort=name&radius=20000&near=30,-97.", "/dumps/listings.csv?state=texas&city="], async |start| {
         let get = async |client: &reqwest::Client, number: usize| {
             // An empty city is none.
