@@ -40,7 +40,11 @@ pub enum OpenError {
         source: io::Error,
     },
     /// It belongs to another user.
-    #[error("the data directory {} belongs to user {owner}; run this command as that user", path.display())]
+    #[error(
+        "the data directory {} belongs to user {owner}; run this command as that user, or give the directory to this one \
+         (chown -R)",
+        path.display()
+    )]
     Denied {
         /// The data directory.
         path: PathBuf,
@@ -201,8 +205,8 @@ fn holder_text(pid: Option<u32>, admin: Option<SocketAddr>) -> String {
 fn owner_text(untrusted: Option<u32>) -> String {
     untrusted.map_or_else(|| "; stop it, or set another data_dir".to_owned(), |owner| {
         format!(
-            "; it belongs to user {owner}, so the server address in it is not trusted: run this command as that user \
-             (`grandstand status` takes --admin URL instead)"
+            "; it belongs to user {owner}, so the server address in it is not trusted: run this command as that user, \
+             or name the server with --admin"
         )
     })
 }

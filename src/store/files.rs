@@ -26,7 +26,10 @@ enum Refused {
         "this is {0}, not a regular file; remove it, or put the file itself here (data_dir as a whole may be a symbolic link)"
     )]
     NoFile(&'static str),
-    #[error("this file belongs to user {0}, who neither runs this process nor owns the directory; remove it")]
+    #[error(
+        "this file belongs to user {0}, who neither runs this process nor owns the directory; if it is yours, give it to \
+         the owner of the directory (chown), else move it away"
+    )]
     Foreign(u32),
 }
 
