@@ -71,12 +71,16 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / size)
 }
 
-/// A sentence begins with a capital and ends with a full stop.
+/// A sentence begins with a capital, unless its first word is a name with other signs than letters (a key, a file), and
+/// ends with a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let text = text.trim();
-    let mut letters = text.chars();
-    let mut sentence: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    sentence.push_str(letters.as_str());
+    let first = text.split(' ').next().unwrap_or(text).trim_end_matches([',', ':', '.']);
+    let is_name = first.contains(|letter: char| letter.is_ascii_digit() || "._/:".contains(letter));
+    let mut sentence = text.to_owned();
+    if let Some(letter) = sentence.get_mut(..1).filter(|_| !is_name) {
+        letter.make_ascii_uppercase();
+    }
     if !sentence.ends_with(['.', '!', '?', '…']) {
         sentence.push('.');
     }
@@ -121,6 +125,8 @@ mod tests {
             (seconds(86_400), "24 h"),
             (seconds(172_800), "2 days"),
             (sentence("no space"), "No space."),
+            (sentence("mirror.toml:1: no value"), "mirror.toml:1: no value."),
+            (sentence("s3://bucket is full"), "s3://bucket is full."),
             (sentence("really?"), "Really?"),
             (short("0123456789abcdef").to_owned(), "0123456789ab"),
             (short("é").to_owned(), "é"),
