@@ -7,10 +7,9 @@
 
 pub mod core;
 pub(crate) mod error;
+pub(crate) mod fleet;
 pub(crate) mod keeper;
-pub(crate) mod publisher;
 pub(crate) mod reload;
-pub(crate) mod replica;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 
@@ -104,7 +103,7 @@ pub fn serve(
     let status = Arc::new(status);
     let sampler = Sampler(status.clone());
     keeper(&core, &sockets).start();
-    let publisher = publisher::of(config, &core, &publishing)?;
+    let publisher = fleet::publisher(config, &core, &publishing)?;
     let commands = (core.mirror.is_some() || core.follower.is_some()).then(|| core.commands.clone());
     let purger = Purger {
         cache: core.cache.clone(),
@@ -172,7 +171,7 @@ pub fn serve(
     systemd.start(sampler.0.clone(), services);
     add_task(&mut server, "history", Some(sampler.run()));
     add_task(&mut server, "limit", shared.map(SharedLimit::run));
-    replica::keep_current(&mut server, &mut core);
+    fleet::keep_current(&mut server, &mut core);
     add_task(&mut server, "search", core.searches.map(Searches::run));
     add_task(&mut server, "sweep", core.sweeper.map(Sweeper::run));
     add_task(&mut server, "audit", core.auditor.map(Auditor::run));

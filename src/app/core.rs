@@ -41,7 +41,7 @@ use crate::upstream::wire::Wire;
 
 use super::error::AppError;
 use super::reload::{bound, longest_pause};
-use super::{keeper, replica};
+use super::{fleet, keeper};
 
 /// The state behind the listeners.
 pub struct Core {
@@ -205,7 +205,7 @@ impl Core {
         }
         self.details = Some(details);
         self.searches = Some(Searches::new(self.current.clone(), self.settings.clone()));
-        self.follower = replica::follower(config, self)?;
+        self.follower = fleet::follower(config, self)?;
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::admin::facts::{BudgetFacts, StatusFacts};
 use crate::app::core::Core;
-use crate::app::replica;
+use crate::app::fleet;
 use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
 use crate::mirror::details::{Covered, Details};
 use crate::snapshot::meta::Certificate;
@@ -196,7 +196,7 @@ fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Fai
     let watched = Watched::of(&core).ok_or_else(|| no_origin("sync"))?;
     let client = core.origin.as_ref().map(|origin| origin.client.clone()).ok_or_else(|| no_origin("sync"))?;
     if let Some(mirror) = core.mirror {
-        runtime.spawn(replica::mirror(mirror, core.follower));
+        runtime.spawn(fleet::mirror(mirror, core.follower));
     }
     if let Some(mut worker) = core.worker {
         // This command fetches all details, whatever the server is configured to fetch.

@@ -1,12 +1,14 @@
-//! Connects a replica, or a mirror that needs its first data, to an object store.
+//! Connects a publisher, a replica, or a mirror that needs its first data, to an object store.
 //!
-//! Callers: [`super::core`] makes it, [`super::serve`] and `sync` run it.
+//! Callers: [`super::core`] and [`super::serve`]; `sync` mirrors.
 
 use pingora::server::Server;
 use pingora::services::background::background_service;
 
 use crate::config::Config;
 use crate::fleet::place::Place;
+use crate::fleet::publisher::Publisher;
+use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::replica::{FollowState, Follower};
 use crate::mirror::commands::Commands;
 use crate::mirror::task::Mirror;
@@ -14,6 +16,17 @@ use crate::mirror::task::Mirror;
 use super::core::Core;
 use super::error::AppError;
 use super::{Task, trusted_keys};
+
+/// The publisher; `None`: nothing is written to an object store.
+///
+/// # Errors
+/// When the options of the object store do not make a client, or a trusted key is invalid.
+pub(super) fn publisher(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {
+    let Some((snapshots, details)) = core.snapshots.clone().zip(core.details.clone()) else { return Ok(None) };
+    let (others, clock) = (trusted_keys(config)?, core.clock.clone());
+    let publisher = Publisher::open(config, others, snapshots, details, clock, status.clone());
+    publisher.map_err(|error| AppError::Publish(error.to_string()))
+}
 
 /// The follower of `replica.url`; `None`: it is not set.
 ///
