@@ -272,7 +272,7 @@ impl Http1<'_, '_> {
                     Some(Ok(piece)) => piece,
                     Some(Err(broken)) => {
                         tracing::debug!(%broken, "an answer was sent only in part");
-                        // Not nothing: clients ask again over a new connection then, as if the server had restarted.
+                        // A client that gets no byte takes that for a restart of the server, and asks again.
                         send(self.timer.as_mut(), stream, &mut [IoSlice::new(head)]).await?;
                         return Err(Broken);
                     }
