@@ -4,6 +4,7 @@
 //! `GRANDSTAND_STORE_CONDITIONS` says which conditional writes the store is known to have: `create`, `replace`.
 
 use std::io::{Seek as _, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -20,12 +21,14 @@ fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap()
 }
 
-/// A place that nobody else uses.
+/// A place that nobody else uses, also when tests begin at the same tick of the clock.
 fn place() -> Place {
+    static PLACES: AtomicUsize = AtomicUsize::new(0);
     let options = given("OPTIONS");
     let options = options.lines().filter_map(|line| line.split_once('='));
     let options: Vec<String> = options.map(|(key, value)| format!("{key} = \"{value}\"")).collect();
-    let url = format!("{}/place/{}", given("URL"), now().as_nanos());
+    let nth = PLACES.fetch_add(1, Ordering::Relaxed);
+    let url = format!("{}/place/{}-{nth}", given("URL"), now().as_nanos());
     let text = format!("[publish]\nurl = \"{url}\"\n[publish.options]\n{}\n", options.join("\n"));
     let config = Config::from_text(&text).unwrap().config.publish;
     Place::open(&config.url.expect("GRANDSTAND_STORE_URL"), &config.options, &config.proxy).unwrap()
