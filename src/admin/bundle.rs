@@ -283,7 +283,7 @@ impl Download {
     }
 
     fn of_dump(kind: DumpKind, (built, _published): Ready) -> Self {
-        let fields = fields(kind.media_type(), built.length, kind.disposition(), built.snapshot.as_str());
+        let fields = fields(kind.media_type(), built.length, kind.disposition(false), built.snapshot.as_str());
         let length = built.length;
         let pieces =
             stream::unfold(DumpPart::new(built, 0, length), |mut part| async { Some((part.next().await?, part)) });

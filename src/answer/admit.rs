@@ -394,8 +394,9 @@ fn parse(query: &str) -> Result<Parameters, Problem> {
 }
 
 fn since(query: &str) -> Result<Box<str>, Problem> {
-    let since = query::changes_since(query).map_err(refusal)?;
-    since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, from the header Mirror-Snapshot"))
+    const WHAT: &str =
+        "the id of a snapshot, from the header Mirror-Snapshot (or, for /changes.ndjson, \"next\" of its last line)";
+    query::changes_since(query).map_err(refusal)?.ok_or_else(|| Problem::missing_parameter("since", WHAT))
 }
 
 fn search(query: &str) -> Result<Box<SearchQuery>, Problem> {

@@ -76,7 +76,7 @@ impl Responder {
             }
         };
         asked.now = self.clock.now();
-        let kind = (kind.media_type(), kind.disposition());
+        let kind = (kind.media_type(), kind.disposition(matches!(source, Source::Selected(..))));
         Ok(constant_headers.file(asked, kind, coding, source, &published))
     }
 

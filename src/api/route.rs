@@ -278,12 +278,16 @@ impl DumpKind {
     }
 
     /// `Content-Disposition` (RFC 6266): a browser saves it under this name.
-    pub const fn disposition(self) -> &'static str {
-        match self {
-            Self::Ndjson => "attachment; filename=\"listings.ndjson\"",
-            Self::Csv => "attachment; filename=\"listings.csv\"",
-            Self::Geojson => "attachment; filename=\"listings.geojson\"",
-            Self::Details => "attachment; filename=\"details.ndjson\"",
+    pub const fn disposition(self, is_selection: bool) -> &'static str {
+        match (self, is_selection) {
+            (Self::Ndjson, false) => "attachment; filename=\"listings.ndjson\"",
+            (Self::Csv, false) => "attachment; filename=\"listings.csv\"",
+            (Self::Geojson, false) => "attachment; filename=\"listings.geojson\"",
+            (Self::Details, false) => "attachment; filename=\"details.ndjson\"",
+            (Self::Ndjson, true) => "attachment; filename=\"selected-listings.ndjson\"",
+            (Self::Csv, true) => "attachment; filename=\"selected-listings.csv\"",
+            (Self::Geojson, true) => "attachment; filename=\"selected-listings.geojson\"",
+            (Self::Details, true) => "attachment; filename=\"selected-details.ndjson\"",
         }
     }
 }
@@ -340,7 +344,7 @@ mod tests {
         for kind in DumpKind::ALL {
             assert_eq!((DumpKind::of_path(kind.path()), DumpKind::of_name(kind.as_str())), (Some(kind), Some(kind)));
             let file = kind.path().strip_prefix("/dumps/").unwrap();
-            assert_eq!(kind.disposition(), format!("attachment; filename=\"{file}\""));
+            assert_eq!(kind.disposition(false), format!("attachment; filename=\"{file}\""));
         }
         for path in ["/dumps/", "/dumps/listings.CSV", "/dumps/listings.csv/", "/dumps/bundle", "/listings.csv"] {
             assert_eq!(DumpKind::of_path(path), None, "{path}");

@@ -243,8 +243,9 @@ impl Problem {
     pub fn changes_unknown(since: impl AsRef<[u8]>, current: &str) -> Self {
         let (since, current) = (quoted(since), quoted(current));
         let detail = format!(
-            "What has changed since {since} (parameter \"since\") is not known. Read everything again, for example the dumps, \
-             and go on from there; the current snapshot is {current}."
+            "What has changed since {since} (parameter \"since\") is not known: this mirror never had that snapshot, or no \
+             longer knows what came after it. Read everything again, for example the dumps, and go on from there; the \
+             current snapshot is {current}."
         );
         Self::new(ProblemKind::SnapshotGone, detail)
     }

@@ -75,6 +75,7 @@ async fn a_part_is_tagged_and_has_no_ranges() {
         let reply = server.ok(&target).await;
         assert_eq!((reply.header("content-length"), reply.the("accept-ranges").as_str()), (None, "none"));
         assert!(reply.etag().starts_with('"') && reply.etag() != server.ok(path).await.etag());
+        assert!(reply.the("content-disposition").starts_with("attachment; filename=\"selected-"), "{reply:?}");
         let part = server.get_with(&target, &[("range", "bytes=0-9")]).await;
         assert_eq!((part.status, part.body.len()), (200, reply.body.len()));
         let again = server.get_with(&target, &[("if-none-match", &reply.etag())]).await;
