@@ -12,7 +12,7 @@ const DOUBT: Duration = Duration::from_secs(15);
 /// For how long the reason for a later end is told.
 const REASON: Duration = Duration::from_secs(60);
 
-const SLOWER: &str = "requests take longer than before";
+const SLOWER: &str = "the budget is spent, or requests take longer than before";
 const MORE: &str = "there is more to fetch than was known";
 
 /// An estimate at one instant.

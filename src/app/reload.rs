@@ -36,7 +36,7 @@ use crate::upstream::client::OriginClient;
 
 use super::error::AppError;
 use super::signals::{Handover, Systemd};
-use super::sockets::{files, raise_descriptors, share_descriptors};
+use super::sockets::{RESERVE, files, raise_descriptors, share_descriptors};
 
 /// Where the configuration came from, so that it can be read again.
 pub struct ConfigSource {
@@ -330,8 +330,9 @@ pub(super) fn rooms(config: &Config) -> (MostConnections, MostConnections) {
     let shares = share_descriptors(raise_descriptors(), wanted);
     let most = shares.clients;
     if most < wanted as usize {
+        let files = u64::from(wanted) + RESERVE.end();
         let why = "fewer connections than limits.connections: raise the limit on open files (ulimit -n, LimitNOFILE)";
-        tracing::info!(wanted, most, "{why}");
+        tracing::info!(wanted, most, files, "{why}");
     }
     let ipv6_prefix = config.rate_limit.ipv6_prefix;
     let each = config.limits.connections_per_client as usize;

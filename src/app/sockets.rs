@@ -247,7 +247,7 @@ pub(crate) fn files(config: &TlsConfig) -> Files {
 
 /// The reserve for the admin listener, the origin and the store, and for accepted connections that are not yet checked:
 /// a half, within bounds.
-const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
+pub(super) const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
 
 /// The limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -147,7 +147,7 @@ impl Ledger {
             }
         }
         if !left.is_zero() {
-            tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for continues after the restart");
+            tracing::info!(seconds = left.as_secs(), "the pause of requests to the origin continues after the restart");
         }
         let mut image = head(pause).to_vec();
         kept.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));

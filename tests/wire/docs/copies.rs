@@ -18,6 +18,9 @@ use crate::harness::{PATIENCE, Script, Server, Setup, Upstream, edit, mirrored, 
 const DUCKDB: &str = "import duckdb, json
 rows = duckdb.connect('venues.duckdb').execute('select * from venues order by id').fetchall()
 print(json.dumps([[id, json.loads(listing), detail and json.loads(detail)] for id, listing, detail in rows]))";
+const SQLITE: &str = "import sqlite3, json
+rows = sqlite3.connect('venues.sqlite').execute('select * from venues order by id').fetchall()
+print(json.dumps([[id, json.loads(listing), detail and json.loads(detail)] for id, listing, detail in rows]))";
 const POSTGRES: &str = "import psycopg, json
 print(json.dumps(psycopg.connect('dbname=venues').execute('select * from venues order by id').fetchall()))";
 const VECTORS: &str = "import duckdb, json
@@ -31,7 +34,8 @@ struct Program {
     shows: &'static str,
 }
 
-const PROGRAMS: [Program; 3] = [
+const PROGRAMS: [Program; 4] = [
+    Program { file: "sqlite_copy.py", modules: &[], shows: SQLITE },
     Program { file: "duckdb_copy.py", modules: &["duckdb"], shows: DUCKDB },
     Program { file: "postgres_copy.py", modules: &["psycopg"], shows: POSTGRES },
     Program { file: "vectors_copy.py", modules: &["duckdb", "sklearn"], shows: VECTORS },
@@ -117,7 +121,7 @@ async fn the_copies_of_the_documentation_stay_current() {
     let environment: Vec<_> = postgres.iter().flat_map(Postgres::environment).collect();
     let dir = tempfile::tempdir().unwrap();
     let named: Vec<String> = files().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(named, ["changes.py", "duckdb_copy.py", "postgres_copy.py", "vectors_copy.py"]);
+    assert_eq!(named, ["changes.py", "sqlite_copy.py", "duckdb_copy.py", "postgres_copy.py", "vectors_copy.py"]);
     let is_possible = |program: &Program| {
         let has = program.modules.iter().all(|module| is_here(&format!("python3:{module}")));
         let is_possible = has && (program.shows != POSTGRES || postgres.is_some());
