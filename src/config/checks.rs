@@ -232,8 +232,16 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
     if config.publish.url.is_some() && config.usage() == Use::Shield {
         warn("publish.url", "has no effect, because a shield keeps no snapshot that could be published");
     }
-    if config.publish.url.is_none() && reader.place("publish.sign_key").is_some() {
-        warn("publish.sign_key", "has no effect, because publish.url is not set");
+    match config.publish.url {
+        None if reader.place("publish.sign_key").is_some() => {
+            warn("publish.sign_key", "has no effect, because publish.url is not set");
+        }
+        Some(_) if config.publish.sign_key.is_none() && !config.bundle.trusted_keys.is_empty() => {
+            let problem = "is signed by nobody although bundle.trusted_keys is set: replicas with the same keys refuse it; set \
+                           publish.sign_key";
+            warn("publish.url", problem);
+        }
+        _ => {}
     }
     let signs = [("publish.options", &config.publish.options, config.publish.sign_key.is_some())];
     let verifies = [("replica.options", &config.replica.options, !config.bundle.trusted_keys.is_empty())];

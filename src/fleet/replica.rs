@@ -143,10 +143,10 @@ impl Follower {
                         let has_data = self.snapshots.newest().load().is_some();
                         let clients =
                             if has_data { "clients still get the data that is here" } else { "there is no data yet" };
-                        tracing::warn!(error = why, failures, "the object store could not be followed; {clients}");
+                        tracing::warn!(error = why, "the object store could not be followed; {clients}");
                         said = Some((why.clone(), now));
                     }
-                    status.lock().failed(why, error.outcome());
+                    status.lock().failed(why, error.outcome(), now);
                     let longest = LONGEST.max(every());
                     let pause = doubled(every(), failures.saturating_sub(1), longest);
                     if failures > 0 { self.state.jitter.jittered(pause) } else { every() }

@@ -230,7 +230,7 @@ table! {
         = at => at.status.tls.as_ref().map(|tls| tls.seconds_left(at.status.clock.now_wall()));
     Gauge "grandstand_replica_sequence" [] "" "Number of the last head.json that the replica took"
         = at => at.facts.replica.as_ref().map(|replica| replica.sequence.unwrap_or(0));
-    Gauge "grandstand_replica_behind_seconds" [] "seconds" "For how long the replica has lacked something that the object store has; 0: nothing is missing; absent until it has accepted a head since its start"
+    Gauge "grandstand_replica_behind_seconds" [] "seconds" "For how long the replica has lacked something that the object store has; 0: nothing is missing; absent until its first poll has ended"
         = at => at.replica.as_ref().and_then(|replica| replica.behind(at.now)).map(|behind| behind.as_secs_f64());
     Counter "grandstand_replica_polls" ["outcome"] "" "Reads of head.json by the replica, by outcome: unchanged, taken, refused, failed"
         = at => by(at.replica.iter().flat_map(|replica| PollOutcome::ALL.map(PollOutcome::as_str).into_iter().zip(replica.polls)));

@@ -212,6 +212,10 @@ fn what_is_probably_not_meant_is_a_warning() {
         ),
         ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
         ("mirror.enabled = false", vec!["mirror.enabled"]),
+        (
+            "publish.url = \"file:///srv/fleet\"\nbundle.trusted_keys = [\"RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"]",
+            vec!["publish.url"],
+        ),
         ("origin.url = \"http://a/base/api/\"", vec!["origin.url"]),
         ("origin.url = \"http://a/apis\"", vec![]),
         ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),

@@ -202,7 +202,7 @@ pub(super) struct Facts<'a> {
 /// Why a full bundle is written, in words for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Why {
-    #[error("there is no chain of bundles yet")]
+    #[error("there is no chain of bundles to go on with")]
     First,
     #[error("the object store has no head")]
     NoHead,

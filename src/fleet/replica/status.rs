@@ -103,9 +103,10 @@ impl ReplicaState {
         self.polls[outcome as usize] += 1;
     }
 
-    /// A poll failed. The instant at which the replica last had everything stays.
-    pub(crate) fn failed(&mut self, why: String, outcome: PollOutcome) {
+    /// A poll failed. The instant at which the replica last had everything stays, or of the first failure.
+    pub(crate) fn failed(&mut self, why: String, outcome: PollOutcome, now: Monotonic) {
         (self.facts.why, self.is_level, self.download) = (Some(why), false, None);
+        self.level.get_or_insert(now);
         self.polls[outcome as usize] += 1;
     }
 
@@ -122,8 +123,8 @@ impl ReplicaState {
         }
     }
 
-    /// For how long this replica has lacked what the newest head names, or not known the newest head. `None`: it has not
-    /// followed any since it runs.
+    /// For how long this replica has lacked what the newest head names, or not known the newest head. `None`: its first
+    /// poll goes on.
     pub(crate) fn behind(&self, now: Monotonic) -> Option<Duration> {
         match self.level {
             Some(_) if self.is_level => Some(Duration::ZERO),
@@ -192,11 +193,11 @@ mod tests {
     fn a_replica_is_behind_since_it_was_last_level() {
         let (mut state, now) = (ReplicaState::default(), Monotonic::from_seconds);
         assert_eq!(state.behind(now(5)), None);
-        state.failed("down".into(), PollOutcome::Failed);
-        assert_eq!(state.behind(now(6)), None);
+        state.failed("down".into(), PollOutcome::Failed, now(6));
+        assert_eq!(state.behind(now(9)), Some(Duration::from_secs(3)), "since the first failure");
         state.is_level(7, PollOutcome::Taken, now(10));
         assert_eq!(state.behind(now(30)), Some(Duration::ZERO));
-        state.failed("down".into(), PollOutcome::Failed);
+        state.failed("down".into(), PollOutcome::Failed, now(31));
         assert_eq!(state.behind(now(40)), Some(Duration::from_secs(30)));
         assert_eq!(state.facts.sequence, Some(7));
         assert_eq!(state.polls, [0, 1, 0, 2]);
@@ -227,7 +228,7 @@ mod tests {
                 }
             }
         }
-        state.failed("the store cannot be read".into(), PollOutcome::Failed);
+        state.failed("the store cannot be read".into(), PollOutcome::Failed, Monotonic::from_seconds(0));
         assert_eq!(why(&state, at(0)).as_deref(), Some("the store cannot be read"));
     }
 
@@ -239,7 +240,7 @@ mod tests {
         state.received(71);
         let told = "the first data is being downloaded from the object store, the full bundle: 71 of 200 bytes (35 %)";
         assert_eq!(state.not_ready(), told);
-        state.failed("no head".into(), PollOutcome::Failed);
+        state.failed("no head".into(), PollOutcome::Failed, Monotonic::from_seconds(0));
         assert_eq!(state.not_ready(), "there is no data yet: no head");
     }
 }
