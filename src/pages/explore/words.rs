@@ -84,6 +84,7 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
                 @for (nth, term) in meant.iter().enumerate() {
                     @if nth > 0 { " or " }
                     a href=(link(kind, &term.slug)) target=[is_embedded.then_some("_blank")] rel=[is_embedded.then_some("noopener")] { (term_name(shown, facts, kind, &term.slug)) }
+                        " (" (term.slug) ")"
                 }
                 "? "
             }
