@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Use;
 use crate::telemetry::recent::Note;
-use crate::upstream::status::OriginState;
 use crate::words::{seconds, sentence, short};
 
 use super::facts::{RollbackFacts, StatusFacts};
-use super::health::{Reason, Trouble};
+use super::health::{Reason, Trouble, origin_fails};
 
 /// Something that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,23 +66,6 @@ struct Situation<'a> {
 }
 
 impl Situation<'_> {
-    /// How the origin fails, with the last error; `None`: it does not.
-    fn origin_fails(&self) -> Option<String> {
-        let url = self.facts.origin.url.as_deref().unwrap_or("the origin");
-        let is = |state: OriginState| self.facts.origin.state == state.as_str();
-        let how = if is(OriginState::CouldNotBeAsked) {
-            format!("The origin {url} fails")
-        } else if is(OriginState::Nonsense) {
-            format!("The answers of the origin {url} cannot be used")
-        } else {
-            return None;
-        };
-        Some(match &self.facts.last_error {
-            Some(error) => format!("{how}. The last error: {}", sentence(&error.message)),
-            None => format!("{how}."),
-        })
-    }
-
     fn about(&self, unhealthy: bool, reason: &Reason) -> Advice {
         let text = sentence(&reason.text);
         let (what, todo) = match reason.trouble {
@@ -92,7 +74,7 @@ impl Situation<'_> {
                 "Make room on the disk, or make the directory writable. Meanwhile clients get the stored data, and the \
                  server keeps trying to write.",
             ),
-            Trouble::NotReady => match (self.usage, self.origin_fails()) {
+            Trouble::NotReady => match (self.usage, origin_fails(self.facts)) {
                 (Use::Offline, _) => (
                     text,
                     "Import a bundle, for example with `grandstand bundle import FILE`. If this should be a mirror or a \
@@ -117,7 +99,7 @@ impl Situation<'_> {
                 text,
                 "Set the clock of this machine, or of the machine that the data came from, for example with NTP.",
             ),
-            Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
+            Trouble::Unconfirmed => match (self.usage, origin_fails(self.facts)) {
                 (Use::Offline, _) => (text, "Import a newer bundle, for example with `grandstand bundle import FILE`."),
                 (Use::Replica, _) if is_of_key(&text) => (text, TRUST),
                 (Use::Replica, _) if self.facts.rollback.is_none() => (
@@ -167,6 +149,14 @@ impl Situation<'_> {
             Trouble::UnusedBundle => {
                 (text, "Bring the bundle again with its .minisig, or remove --bundle from the command, and restart.")
             }
+            Trouble::Origin if self.facts.snapshot.is_some() => (
+                text,
+                "Check that the origin works. Nothing is lost yet: clients get the stored data, and the server keeps trying.",
+            ),
+            Trouble::Origin => (
+                text,
+                "Check that the origin works. Clients get cached answers, stale ones included; the server keeps trying.",
+            ),
             Trouble::Rival => (
                 text,
                 "Stop one of the two publishers, or give each a prefix of its own (publish.url): clients of the replicas \
@@ -191,25 +181,15 @@ pub(super) fn advice(usage: Use, facts: &StatusFacts, reasons: &[Reason], findin
     };
     let is_told = |trouble: &[Trouble]| reasons.iter().any(|reason| trouble.contains(&reason.trouble));
     let paused = facts.origin.budget.as_ref().map_or(0, |budget| budget.paused_seconds);
-    match situation.origin_fails() {
-        Some(fails) if !is_told(&[Trouble::Unconfirmed, Trouble::NotReady]) => {
-            let todo = if facts.snapshot.is_some() {
-                "Check that the origin works. Nothing is lost yet: clients get the stored data, and the server keeps \
-                 trying."
-            } else {
-                "Check that the origin works. Clients get cached answers, stale ones included; the server keeps trying."
-            };
-            attention(fails, todo, None);
-        }
-        None if paused > 0 => attention(
+    if paused > 0 && origin_fails(facts).is_none() {
+        attention(
             format!(
                 "No requests are sent to the origin for {}, because it failed or asked for a pause.",
                 seconds(paused)
             ),
             "Wait: the pause ends by itself. If the origin often answers 429, set a lower origin.requests_per_minute.",
             None,
-        ),
-        _ => {}
+        );
     }
     if let Some(damage) = facts.damage.as_ref().filter(|_| !is_told(&[Trouble::Disk])) {
         let todo = if facts.origin.url.is_some() || usage == Use::Replica {

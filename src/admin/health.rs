@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::config::Use;
 use crate::limit::refused::{BusyAddress, UntrustedProxy};
-use crate::upstream::status::{DetailTrouble, Picture};
-use crate::words::counted;
+use crate::upstream::status::{DetailTrouble, OriginState, Picture};
+use crate::words::{counted, sentence};
 
 use super::facts::StatusFacts;
 
@@ -49,6 +49,8 @@ pub(crate) enum Trouble {
     UnusedBundle,
     /// Another program writes the head that this server writes.
     Rival,
+    /// The origin fails, and the data is not too old yet.
+    Origin,
 }
 
 /// One reason for which this is not healthy, or should be mended although it is.
@@ -104,10 +106,29 @@ pub(super) struct Found<'a> {
     pub rival: Option<String>,
 }
 
-/// What should be mended although this is healthy.
-pub(super) fn findings(usage: Use, found: Found<'_>) -> Vec<Reason> {
+/// How the origin fails, with the last error; `None`: it does not.
+pub(super) fn origin_fails(facts: &StatusFacts) -> Option<String> {
+    let url = facts.origin.url.as_deref().unwrap_or("the origin");
+    let is = |state: OriginState| facts.origin.state == state.as_str();
+    let how = if is(OriginState::CouldNotBeAsked) {
+        format!("The origin {url} fails")
+    } else if is(OriginState::Nonsense) {
+        format!("The answers of the origin {url} cannot be used")
+    } else {
+        return None;
+    };
+    Some(match &facts.last_error {
+        Some(error) => format!("{how}. The last error: {}", sentence(&error.message)),
+        None => format!("{how}."),
+    })
+}
+
+/// What should be mended although this is healthy; not what `reasons` say.
+pub(super) fn findings(usage: Use, facts: &StatusFacts, reasons: &[Reason], found: Found<'_>) -> Vec<Reason> {
     let Found { origin, proxy, busy, unused_bundle, rival } = found;
     let mut findings = Vec::new();
+    let is_told = reasons.iter().any(|reason| matches!(reason.trouble, Trouble::Unconfirmed | Trouble::NotReady));
+    findings.extend(origin_fails(facts).filter(|_| !is_told).map(|text| Reason::new(Trouble::Origin, text)));
     findings.extend(unused_bundle.map(|why| Reason::new(Trouble::UnusedBundle, unused(why))));
     findings.extend(rival.map(|text| Reason::new(Trouble::Rival, text)));
     match &origin.details {
@@ -179,9 +200,33 @@ mod tests {
             (Use::Mirror, unstored(1000), none),
         ] {
             let found = Found { origin: &origin, proxy: None, busy: None, unused_bundle: None, rival: None };
-            let texts: Vec<String> = findings(usage, found).into_iter().map(|finding| finding.text).collect();
+            let texts: Vec<String> =
+                findings(usage, &StatusFacts::default(), &[], found).into_iter().map(|finding| finding.text).collect();
             assert_eq!(texts.is_empty(), want.is_empty(), "{texts:?}");
             assert!(want.iter().all(|part| texts[0].contains(part)), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_that_fails_is_a_finding_until_it_is_a_reason() {
+        let mut facts = StatusFacts::default();
+        let told = |facts: &StatusFacts, reasons: &[Reason]| {
+            let origin = &Picture::default();
+            let found = Found { origin, proxy: None, busy: None, unused_bundle: None, rival: None };
+            findings(Use::Mirror, facts, reasons, found).into_iter().map(|finding| finding.text).collect::<String>()
+        };
+        for (state, how) in [
+            (OriginState::Answering, ""),
+            (OriginState::CouldNotBeAsked, "The origin https://origin.test fails."),
+            (OriginState::Nonsense, "The answers of the origin https://origin.test cannot be used."),
+        ] {
+            facts.origin.url = Some("https://origin.test".to_owned());
+            facts.origin.state = state.as_str().to_owned();
+            assert_eq!(told(&facts, &[]), how);
+        }
+        for (trouble, is_told) in [(Trouble::Unconfirmed, false), (Trouble::NotReady, false), (Trouble::HeldBack, true)]
+        {
+            assert_eq!(!told(&facts, &[Reason::new(trouble, String::new())]).is_empty(), is_told, "{trouble:?}");
         }
     }
 

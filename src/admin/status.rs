@@ -170,7 +170,7 @@ impl Status {
         // Of the snapshot that the facts are of: another one may have come meanwhile.
         let is_ready = self.usage == Use::Shield || facts.snapshot.is_some();
         let reasons = health::reasons(&facts, (!is_ready).then(|| self.not_ready(&picture)));
-        let findings = health::findings(self.usage, found);
+        let findings = health::findings(self.usage, &facts, &reasons, found);
         let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
         let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
         StatusFacts {

@@ -18,7 +18,7 @@ use crate::words::counted;
 use super::Failure;
 use super::server::Server;
 use super::sync::{INTERVAL, needs_mirror, no_origin};
-use super::target::Named;
+use super::target::{Holder, Named};
 use super::terminal::{Align, Display, Paint, say, start_log, table, tell};
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
@@ -56,9 +56,9 @@ impl Audit {
         // No background samples.
         config.mirror.audit_per_hour = 0;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let job = match self.server.core_or_server(&config)? {
-            Ok(core) => self.alone(core, &config.data_dir.display().to_string())?,
-            Err(server) => self.through(&server)?,
+        let job = match self.server.holder(&config, Core::open)? {
+            Holder::Here(core) => self.alone(core, &config.data_dir.display().to_string())?,
+            Holder::There(server) => self.through(&server)?,
         };
         let (report, is_parity) = (&job.report, job.report.is_parity());
         if self.json {
@@ -111,6 +111,7 @@ impl Audit {
             let samples = counted(accepted["samples"].as_u64().unwrap_or(0), "sample");
             tell(format!("an audit of {samples} is already running; waiting for it"));
         }
+        tell(format!("the running server at {} makes the audit", server.admin));
         let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the answer of the server names no audit"))?;
         follow(id, || Ok(serde_json::from_value(server.json(Method::GET, "/audit")?)?))
     }

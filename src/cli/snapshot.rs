@@ -14,6 +14,8 @@ use crate::admin::snapshots::Action;
 use crate::app::core::open_snapshots;
 use crate::clock::{Clock, WallTime};
 use crate::config::{LogConfig, LogLevel};
+use crate::snapshots::Snapshots;
+use crate::store::DataDir;
 use crate::upstream::status::Held;
 use crate::words::{bytes, counted, seconds};
 
@@ -171,25 +173,28 @@ impl Command {
     }
 }
 
+/// A data directory, and its snapshots.
+type Opened = (DataDir, Snapshots);
+
 /// Who executes commands: the server that is named or has the data directory, or this process.
-fn holder(server: &Named) -> Result<Holder, Failure> {
+fn holder(server: &Named) -> Result<Holder<Opened>, Failure> {
     let config = server.config(needs_snapshots)?;
     start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-    Holder::find(server, &config, open_snapshots)
+    server.holder(&config, open_snapshots)
 }
 
-impl Holder {
+impl Holder<Opened> {
     fn list(&self) -> Result<Value, Failure> {
         match self {
             Self::There(server) => server.json(Method::GET, "/snapshots"),
-            Self::Here(_, snapshots) => Ok(Action::List.perform(snapshots, Clock::system().now_wall())?),
+            Self::Here((_, snapshots)) => Ok(Action::List.perform(snapshots, Clock::system().now_wall())?),
         }
     }
 
     fn perform(&self, action: &Action) -> Result<Value, Failure> {
         match self {
             Self::There(server) => server.json(Method::POST, &action.path()),
-            Self::Here(_, snapshots) => Ok(action.perform(snapshots, Clock::system().now_wall())?),
+            Self::Here((_, snapshots)) => Ok(action.perform(snapshots, Clock::system().now_wall())?),
         }
     }
 
@@ -278,7 +283,7 @@ fn list_table(list: &Value, now: WallTime) -> String {
 fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
     let server = match holder(named)? {
         Holder::There(server) => server,
-        Holder::Here(data_dir, _) => return Err(SnapshotError::NoServer(data_dir.absolute()).into()),
+        Holder::Here((data_dir, _)) => return Err(SnapshotError::NoServer(data_dir.absolute()).into()),
     };
     let then = server.look()?.facts;
     let before = newest(&then);

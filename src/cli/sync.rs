@@ -21,13 +21,15 @@ use crate::snapshot::pointer::SnapshotPointer;
 use crate::upstream::status::{LastError, OriginState, OriginStatus, Progress};
 use crate::words::counted;
 
-use super::Failure;
 use super::server::Server;
-use super::target::Named;
-use super::terminal::{Display, say, start_log};
+use super::target::{Holder, Named};
+use super::terminal::{Display, say, start_log, tell};
+use super::{Failure, plain};
 
 /// How often to look.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is said at most that the origin fails.
+const REMINDER: Duration = Duration::from_secs(60);
 /// `sync` gives up after this long without progress.
 const LONGEST_IDLE: Duration = Duration::from_secs(120);
 /// `sync` gives up after this long without progress while the origin fails, or after so many failures in a row.
@@ -37,8 +39,11 @@ const MOST_FAILURES: u32 = 8;
 /// Why the mirror is incomplete.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
-    #[error("the mirror is incomplete ({stage}); run `grandstand sync` again to continue; last error: {last}")]
-    Incomplete { stage: String, last: String },
+    #[error(
+        "the mirror is incomplete ({stage}); {}run `grandstand sync` again to continue; last error: {last}",
+        if *is_failing { "check that the origin works and that origin.url is its address; then " } else { "" }
+    )]
+    Incomplete { stage: String, last: String, is_failing: bool },
     #[error(
         "the mirror is incomplete: some details could not be written to {0}; free disk space, then run `grandstand sync` again"
     )]
@@ -91,10 +96,11 @@ impl Sync {
     /// Copies everything, in this process or in the server that holds the data directory.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(|config| needs_mirror(config, "sync"))?;
-        start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        let (told, text) = match self.server.core_or_server(&config)? {
-            Ok(core) => alone(core, &config.data_dir.display().to_string(), self.wait)?,
-            Err(server) => through(&server, self.wait)?,
+        // What fails is said by `follow`, the same with a server and without one.
+        start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
+        let (told, text) = match self.server.holder(&config, Core::open)? {
+            Holder::Here(core) => alone(core, &config.data_dir.display().to_string(), self.wait)?,
+            Holder::There(server) => through(&server, self.wait)?,
         };
         say(if self.json { told.to_string() } else { text })?;
         Ok(ExitCode::SUCCESS)
@@ -164,9 +170,15 @@ impl Patience {
 /// Shows the progress of a copy until it is complete. `waits`: whatever the origin does.
 fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standing, Failure>) -> Result<(), Failure> {
     let (mut display, mut patience) = (Display::default(), Patience { is_endless: waits, ..Patience::default() });
-    let (mut last, mut looked) = (None, Instant::now());
+    let (mut last, mut looked, mut told) = (None, Instant::now(), None::<Instant>);
     loop {
         let now = look()?;
+        if let (true, Some(error)) = (now.trouble.is_failing, &now.last_error)
+            && told.is_none_or(|told| told.elapsed() >= REMINDER)
+        {
+            tell(format!("the origin fails: {}; trying again", plain(&error.message)));
+            told = Some(Instant::now());
+        }
         if let Some((word, done, of)) = now.shown {
             display.count_or_pause(word, done, of, now.trouble.budget.asked_seconds);
         }
@@ -184,7 +196,8 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
                 Some(url) if message.contains(&url) => message.to_owned(),
                 url => format!("{message} ({})", url.unwrap_or(now.url)),
             };
-            return Err(SyncError::Incomplete { stage: now.stage.to_string(), last }.into());
+            let (stage, is_failing) = (now.stage.to_string(), now.trouble.is_failing);
+            return Err(SyncError::Incomplete { stage, last, is_failing }.into());
         }
         std::thread::sleep(every);
     }
@@ -243,6 +256,7 @@ fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Fai
 fn through(server: &Server, waits: bool) -> Result<(Value, String), Failure> {
     let before = server.look()?.facts.origin.passes;
     server.ask(Method::POST, "/sync")?;
+    tell(format!("the running server at {} makes the copy", server.admin));
     let (mut listings, mut details, mut on_demand) = (0, None, false);
     follow(Duration::from_millis(500), waits, || {
         let facts = server.look()?.facts;
@@ -371,7 +385,7 @@ impl Stage {
         match self {
             Self::Listing { done, of } => ("pages", *done, *of),
             Self::Details { done, of, .. } => ("details", *done, *of),
-            Self::Complete { listings } => ("complete", *listings, *listings),
+            Self::Complete { listings } => ("details", *listings, *listings),
         }
     }
 

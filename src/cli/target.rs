@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::admin::facts::StatusFacts;
-use crate::app::core::Core;
 use crate::app::error::AppError;
 use crate::config::Config;
-use crate::snapshots::Snapshots;
 use crate::store::{DataDir, Holder as LockHolder, OpenError};
 
 use super::server::Server;
@@ -29,7 +27,7 @@ pub(super) struct Named {
     sources: Sources,
     /// Address of the server's admin listener
     ///
-    /// Without it, the server is the one that has the data directory; `status`, `reload`, `refresh` and `purge` then try
+    /// Without it, the server is the one that has the data directory. If you cannot read that directory, it is the one at
     /// admin.listen.
     #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
     admin: Option<String>,
@@ -56,97 +54,31 @@ impl Named {
         Ok(config)
     }
 
-    /// The server at the address of the command line; `None`: the command line has none.
-    fn remote(&self) -> Result<Option<Server>, Failure> {
-        self.admin.as_ref().map(|_| Chosen::find(self, false)?.expected()).transpose()
+    /// The server to use: [`Chosen`] by more than a default; `None`: nobody holds the data directory, or its holder has not
+    /// announced its address.
+    pub(super) fn running(&self) -> Result<Option<Server>, Failure> {
+        let chosen = Chosen::find(self, false)?;
+        if chosen.is_default { Ok(None) } else { chosen.expected().map(Some) }
     }
 
-    /// The server at the address of the command line, or else the one that has the data directory; `None`: there is none,
-    /// or it has not announced its address.
-    pub(super) fn running(&self, config: &Config) -> Result<Option<Server>, Failure> {
-        Ok(match self.remote()? {
-            None => running(config)?,
-            server => server,
-        })
-    }
-
-    /// Opens everything, unless a server has it.
-    pub(super) fn core_or_server(&self, config: &Config) -> Result<Result<Core, Server>, Failure> {
-        if let Some(server) = self.remote()? {
-            return Ok(Err(server));
-        }
-        match Core::open(config) {
-            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                let data_dir = config.data_dir.display();
-                tell(format!("{data_dir} is in use by a running server; using its admin listener {admin}"));
-                Ok(Err(Server::new(format!("http://{admin}"), config)))
-            }
-            core => Ok(Ok(core?)),
-        }
-    }
-}
-
-/// The server that has the data directory; `None`: there is none, or it has not announced its address.
-///
-/// # Errors
-/// When the directory belongs to a user that is not trusted.
-fn running(config: &Config) -> Result<Option<Server>, OpenError> {
-    match DataDir::holder(&config.data_dir) {
-        Some(LockHolder { pid, admin, untrusted: untrusted @ Some(_) }) => {
-            Err(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
-        }
-        holder => Ok(holder.and_then(|holder| Some(Server::new(format!("http://{}", holder.admin?), config)))),
-    }
-}
-
-/// Why it is not known who carries a command out.
-#[derive(Debug, thiserror::Error)]
-enum TargetError {
-    #[error(
-        "{0} is locked by process {1} (another grandstand command, or a server that is still starting); try again later"
-    )]
-    Silent(String, String),
-    #[error(
-        "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
-         the directory, or give the address of the server with --admin",
-        path.display()
-    )]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error(
-        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the server of \
-         this directory with --admin, or leave data_dir out",
-        ours.display()
-    )]
-    Another { admin: String, theirs: String, ours: PathBuf },
-}
-
-/// Who carries out commands on snapshots.
-pub(super) enum Holder {
-    /// This process, while the first value lives.
-    Here(DataDir, Snapshots),
-    There(Server),
-}
-
-impl Holder {
-    /// Opens the directory with `open` once another command is done, or finds the server that has it. An address on the
-    /// command line wins.
+    /// The server to use, or else what `open` opens here, as soon as another command is done.
     ///
     /// # Errors
     /// When it cannot be opened, or its holder does not announce itself.
-    pub(super) fn find(
-        named: &Named,
+    pub(super) fn holder<T>(
+        &self,
         config: &Config,
-        open: fn(&Config) -> Result<(DataDir, Snapshots), AppError>,
-    ) -> Result<Self, Failure> {
-        if let Some(server) = named.remote()? {
-            return Ok(Self::There(server));
+        open: impl Fn(&Config) -> Result<T, AppError>,
+    ) -> Result<Holder<T>, Failure> {
+        if let Some(server) = self.running()? {
+            return Ok(Holder::There(server));
         }
         let began = Instant::now();
         loop {
             return match open(config) {
-                Ok((data_dir, snapshots)) => Ok(Self::Here(data_dir, snapshots)),
+                Ok(opened) => Ok(Holder::Here(opened)),
                 Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                    Ok(Self::There(Server::new(format!("http://{admin}"), config)))
+                    Ok(Holder::There(Server::new(format!("http://{admin}"), config)))
                 }
                 Err(AppError::Open(OpenError::Held { untrusted: None, .. })) if began.elapsed() < HELD => {
                     std::thread::sleep(Duration::from_millis(50));
@@ -162,31 +94,81 @@ impl Holder {
     }
 }
 
+/// Why it is not known who carries a command out.
+#[derive(Debug, thiserror::Error)]
+enum TargetError {
+    #[error(
+        "{0} is locked by process {1} (another grandstand command, or a server that is still starting); try again later"
+    )]
+    Silent(String, String),
+    #[error(
+        "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
+         the directory, or give the address of the server's admin listener with --admin",
+        path.display()
+    )]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the server of \
+         this directory with --admin, or leave data_dir out",
+        ours.display()
+    )]
+    Another { admin: String, theirs: String, ours: PathBuf },
+}
+
+/// Who carries a command out.
+pub(super) enum Holder<T> {
+    /// This process, with what it has opened.
+    Here(T),
+    There(Server),
+}
+
 /// The server to ask.
 pub(super) struct Chosen {
     pub server: Server,
     /// The data directory that it must have, if it was not found by it.
     data_dir: Option<PathBuf>,
+    /// Nothing names a server: it is the one at `admin.listen`, if there is one.
+    is_default: bool,
 }
 
 impl Chosen {
-    /// An address wins. Without one, the data directory names its server, else it is the one at `admin.listen`.
+    /// The one rule, for every command: an address on the command line wins. Without one, the data directory names its
+    /// server. If this user cannot read the directory, the server is the one at `admin.listen`, where that is set.
     /// `warns`: as in [`examine_to_ask`].
+    ///
+    /// # Errors
+    /// When the directory cannot tell: it cannot be read, or belongs to a user that is not trusted.
     pub(super) fn find(Named { sources, admin: address }: &Named, warns: bool) -> Result<Self, Failure> {
         let examined = examine_to_ask(sources, address.is_some(), warns);
         let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
         let config = &examined.finish().map_err(Failure::Config)?.config;
-        let path = &config.data_dir;
-        if address.is_none() {
-            if let Some(server) = running(config)? {
-                return Ok(Self { server, data_dir: None });
+        let (path, listen) = (&config.data_dir, config.admin.listen);
+        // Port 0 names no server.
+        let listen_is_set = listen_is_set && listen.port() != 0;
+        let at =
+            |admin: String, data_dir, is_default| Ok(Self { server: Server::new(admin, config), data_dir, is_default });
+        let data_dir = data_dir_is_set.then(|| path.clone());
+        if let Some(address) = address {
+            return at(address.clone(), data_dir, false);
+        }
+        match DataDir::holder(path) {
+            Some(LockHolder { pid, admin, untrusted: untrusted @ Some(_) }) => {
+                return Err(OpenError::Held { path: path.clone(), pid, admin, untrusted }.into());
             }
-            if let (true, Err(source)) = (data_dir_is_set && !listen_is_set, DataDir::expect_readable(path)) {
+            Some(LockHolder { admin: Some(admin), .. }) => return at(format!("http://{admin}"), None, false),
+            _ => {}
+        }
+        let is_denied = match DataDir::expect_readable(path) {
+            Err(source) if data_dir_is_set && !listen_is_set => {
                 return Err(TargetError::Unreadable { path: path.clone(), source }.into());
             }
-        }
-        let admin = address.clone().unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        Ok(Self { server: Server::new(admin, config), data_dir: data_dir_is_set.then(|| path.clone()) })
+            Err(source) => {
+                tell(format!("data_dir {} cannot be read ({source}); trying admin.listen, {listen}", path.display()));
+                true
+            }
+            Ok(()) => false,
+        };
+        at(format!("http://{listen}"), data_dir, !is_denied)
     }
 
     /// The server, asked first whether it has the expected data directory.

@@ -88,6 +88,17 @@ pub struct Holder {
 impl Holder {
     /// A process of which nothing is known.
     const UNKNOWN: Self = Self { pid: None, admin: None, untrusted: None };
+
+    /// What a file of the directory says, or only which process has locked `file`: the other may name an earlier server.
+    fn if_it_locked(self, file: &File) -> Self {
+        let pids = locked_by(file);
+        match pids.first() {
+            Some(other) if self.pid.is_none_or(|pid| !pids.contains(&pid)) => {
+                Self { pid: Some(*other), admin: None, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 impl DataDir {
@@ -159,13 +170,11 @@ impl DataDir {
     /// The process that has the directory open, if any.
     pub fn holder(path: impl AsRef<Path>) -> Option<Holder> {
         let path = path.as_ref();
-        let file = files::read(&path.join(LOCK)).ok();
-        if !file.as_ref().is_some_and(is_held) && !File::open(path).as_ref().is_ok_and(is_held) {
-            return None;
-        }
-        let Some(file) = file else { return Some(Holder::UNKNOWN) };
-        let holder = read(&file);
-        Some(match untrusted(path, &file) {
+        let (file, directory) = (files::read(&path.join(LOCK)).ok(), File::open(path).ok());
+        let locked = file.iter().chain(&directory).find(|file| is_held(file))?;
+        let Some(file) = &file else { return Some(Holder::UNKNOWN) };
+        let holder = read(file).if_it_locked(locked);
+        Some(match untrusted(path, file) {
             Some(owner) => Holder { admin: None, untrusted: Some(owner), ..holder },
             None => holder,
         })
@@ -247,16 +256,8 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
             Err(TryLockError::Error(error)) => return Err(OpenError::of_io(error, file)),
         }
     }
-    let path = dir.to_owned();
-    let Holder { pid, admin, untrusted } = DataDir::holder(dir).unwrap_or(Holder::UNKNOWN);
-    // The file may name an earlier server, while another process has locked it since.
-    let pids = locked_by(lock);
-    match pids.first() {
-        Some(other) if pid.is_none_or(|pid| !pids.contains(&pid)) => {
-            Err(OpenError::Held { path, pid: Some(*other), admin: None, untrusted: None })
-        }
-        _ => Err(OpenError::Held { path, pid, admin, untrusted }),
-    }
+    let Holder { pid, admin, untrusted } = DataDir::holder(dir).unwrap_or(Holder::UNKNOWN).if_it_locked(lock);
+    Err(OpenError::Held { path: dir.to_owned(), pid, admin, untrusted })
 }
 
 /// The processes that have locked a file, by the system's table (proc_locks(5)); empty if it has none, or they run in
@@ -365,6 +366,10 @@ mod tests {
             "{refused}"
         );
         assert!(refused.to_string().contains(&std::process::id().to_string()));
+        // As after a start on a full disk: the file names an earlier server.
+        let earlier = Holder { pid: Some(u32::MAX), admin: Some(admin), untrusted: None };
+        fs::write(path.join(LOCK), serde_json::to_vec(&earlier).unwrap()).unwrap();
+        assert_eq!(DataDir::holder(&path), Some(Holder { pid, ..Holder::UNKNOWN }));
         drop(dir);
         assert_eq!(DataDir::holder(&path), None);
         assert!(DataDir::open(&path).is_ok(), "the file of an earlier process does not block");

@@ -41,9 +41,9 @@ pub enum OpenError {
     },
     /// It belongs to another user.
     #[error(
-        "the data directory {} belongs to user {owner}; run this command as that user, or give the directory to this one \
+        "the data directory {} belongs to user {}; run this command as that user, or give the directory to this one \
          (chown -R)",
-        path.display()
+        path.display(), user(*owner)
     )]
     Denied {
         /// The data directory.
@@ -203,12 +203,27 @@ fn holder_text(pid: Option<u32>, admin: Option<SocketAddr>) -> String {
 }
 
 fn owner_text(untrusted: Option<u32>) -> String {
-    untrusted.map_or_else(|| "; stop it, or set another data_dir".to_owned(), |owner| {
-        format!(
-            "; it belongs to user {owner}, so the server address in it is not trusted: run this command as that user, \
-             or name the server with --admin"
-        )
-    })
+    untrusted.map_or_else(
+        || "; stop it, or set another data_dir".to_owned(),
+        |owner| {
+            format!(
+                "; it belongs to user {}, so the server address in it is not trusted: run this command as that user, \
+             or give the address of its admin listener with --admin",
+                user(owner)
+            )
+        },
+    )
+}
+
+/// A user for people: `grandstand (998)`, or the number alone if `/etc/passwd` does not know it.
+pub(super) fn user(number: u32) -> String {
+    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = known.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(number)).then_some(name)
+    });
+    name.map_or_else(|| number.to_string(), |name| format!("{name} ({number})"))
 }
 
 /// Why an operation inside a transaction ended.
@@ -318,4 +333,14 @@ pub(super) fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result
             .unwrap_or("no reason given");
         Err(Fault::Panicked(format!("the database file is inconsistent: {text}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user;
+
+    #[test]
+    fn a_user_has_a_name_where_the_system_knows_it() {
+        assert_eq!([user(0), user(4_294_967_294)], ["root (0)", "4294967294"]);
+    }
 }

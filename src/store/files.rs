@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
+use super::error::user;
+
 /// The owner's mode bits, and those for the user that a file runs as.
 const OWNERS: u32 = 0o7700;
 pub(super) const ROOT: u32 = 0;
@@ -27,8 +29,9 @@ enum Refused {
     )]
     NoFile(&'static str),
     #[error(
-        "this file belongs to user {0}, who neither runs this process nor owns the directory; if it is yours, give it to \
-         the owner of the directory (chown), else move it away"
+        "this file belongs to user {owner}, who neither runs this process nor owns the directory; if it is yours, give it to \
+         the owner of the directory (chown), else move it away",
+        owner = user(*.0)
     )]
     Foreign(u32),
 }
@@ -206,7 +209,7 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
     let (shown, before) = (path.display(), format!("{:04o}", meta.mode() & 0o7777));
     let own = geteuid().as_raw();
     if own != ROOT && own != meta.uid() {
-        let owner = meta.uid();
+        let owner = user(meta.uid());
         let what = "the data directory belongs to another user, and other users can enter it";
         tracing::warn!(path = %shown, mode = before, owner, "{what}");
         return Ok(());

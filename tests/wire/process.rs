@@ -440,7 +440,7 @@ async fn colours_and_bars_are_left_out_where_they_are_not_wanted() {
         let said = tokio::task::spawn_blocking(move || on_a_terminal(variables, &sync)).await.unwrap();
         assert!(said.contains("complete: 60 listings"), "{said}");
         assert_eq!(
-            (said.contains("\u{1b}["), said.contains("complete: 60 of 60")),
+            (said.contains("\u{1b}["), said.contains("details: 60 of 60")),
             (bar, !bar),
             "{variables:?}: {said}"
         );

@@ -267,21 +267,21 @@ async fn an_audit_is_a_table_and_a_sync_tells_rate_and_rest() {
 }
 
 #[tokio::test]
-async fn a_bar_of_nothing_is_empty_and_the_log_stands_in_lines_of_its_own() {
+async fn a_bar_of_nothing_is_empty_and_what_is_told_stands_in_lines_of_its_own() {
     let origin = origin(20).await;
     origin.shutdown().await;
     let dir = tempfile::tempdir().unwrap();
     let words = Setup::mirror_of(&origin).arguments(&["sync"], &dir.path().join("data"));
     let mut sync = OnTerminal::run(&words, &[("NO_COLOR", "1")]);
-    wait_until("it warns", || async { sync.shown().contains(" WARN ") }).await;
+    wait_until("it warns", || async { sync.shown().contains("the origin fails: ") }).await;
     wait_until("the bar is drawn again", || async {
-        sync.shown().rsplit(" WARN ").next().unwrap().contains("not known yet")
+        sync.shown().rsplit("the origin fails: ").next().unwrap().contains("not known yet")
     })
     .await;
     sync.interrupt();
     let shown = sync.shown();
     assert!(!shown.contains('█') && !shown.contains("0/0"), "{shown:?}");
-    for line in shown.lines().filter(|line| line.contains(" WARN ")) {
+    for line in shown.lines().filter(|line| line.contains("the origin fails: ")) {
         let line = line.rsplit("\x1b[2K").next().unwrap();
         assert!(!line.contains("not known yet"), "{shown:?}");
     }

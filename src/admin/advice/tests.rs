@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::admin::facts::{BudgetFacts, LimitFacts, OriginFacts, ParityFacts, SnapshotFacts, TlsFacts};
-use crate::upstream::status::LastError;
+use crate::upstream::status::{LastError, OriginState};
 
 fn well() -> StatusFacts {
     StatusFacts {
@@ -38,6 +38,7 @@ fn a_server_that_is_well_has_no_findings() {
 fn each_finding_says_what_is_wrong_and_what_to_do() {
     let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
     let empty = [reason(Trouble::NotReady, "no snapshot has been imported yet")];
+    let fails = [reason(Trouble::Origin, "The origin https://origin.test fails. The last error: Connection refused.")];
     let details = [reason(Trouble::Details, "no details can be fetched: it is HTML")];
     let unstored = [reason(Trouble::Unstored, "nothing can be stored: it is private")];
     let held = [reason(Trouble::HeldBack, "a snapshot is held back: it lost half")];
@@ -58,7 +59,7 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
             mirror,
             down(),
             none,
-            none,
+            &fails[..],
             false,
             &["The origin https://origin.test fails", "onnection refused."][..],
             "Nothing is lost yet",

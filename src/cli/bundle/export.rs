@@ -224,8 +224,8 @@ impl Export {
         since: Option<&str>,
     ) -> Result<Option<(DataDir, Snapshots, Exported)>, Failure> {
         let complete = self.require_complete;
-        let (made, is_exact, is_whole) = match Holder::find(&self.server, config, open_snapshots)? {
-            Holder::Here(data_dir, snapshots) => {
+        let (made, is_exact, is_whole) = match self.server.holder(config, open_snapshots)? {
+            Holder::Here((data_dir, snapshots)) => {
                 let exported = snapshots.export(out, since, complete, &mut counting("details"))?;
                 let (is_exact, is_whole) = (exported.is_exact, exported.is_whole);
                 (Some((data_dir, snapshots, exported)), is_exact, is_whole)
@@ -280,8 +280,8 @@ impl Export {
 
     /// Writes a dump; returns the id of its snapshot.
     fn make_dump(&self, config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<String, Failure> {
-        let (_data_dir, snapshots) = match Holder::find(&self.server, config, open_snapshots)? {
-            Holder::Here(data_dir, snapshots) => (data_dir, snapshots),
+        let (_data_dir, snapshots) = match self.server.holder(config, open_snapshots)? {
+            Holder::Here((data_dir, snapshots)) => (data_dir, snapshots),
             Holder::There(server) => {
                 let head = server.download(&format!("?format={}", kind.as_str()), "the server writes the dump", out)?;
                 let snapshot = head.get("mirror-snapshot").and_then(|id| id.to_str().ok());

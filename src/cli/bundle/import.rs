@@ -64,7 +64,7 @@ impl Import {
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         let (path, file, voucher) = unread(&self.file, &config)?;
-        let running = self.server.running(&config)?;
+        let running = self.server.running()?;
         let place = match &running {
             Some(server) => format!("the server at {}", server.admin),
             None => std::path::absolute(&config.data_dir)?.display().to_string(),
@@ -74,8 +74,8 @@ impl Import {
             self.upload(&server, &path, &file)?
         } else {
             let opened = verified(&path, file, voucher.clone())?;
-            match Holder::find(&self.server, &config, open_snapshots_anew)? {
-                Holder::Here(_data_dir, snapshots) => snapshots.import_opened(opened, self.allow_older, None)?,
+            match self.server.holder(&config, open_snapshots_anew)? {
+                Holder::Here((_data_dir, snapshots)) => snapshots.import_opened(opened, self.allow_older, None)?,
                 // It has started meanwhile.
                 Holder::There(server) => self.upload(&server, &path, &opened.file)?,
             }

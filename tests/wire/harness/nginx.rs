@@ -102,6 +102,13 @@ impl OnPort {
         Self::start("proxy_cache_path {at}/cache keys_zone=answers:1m;\n", &location).await
     }
 
+    /// In front of several servers, as in the documentation: what one lacks, another answers.
+    pub async fn balancing(servers: &[SocketAddr]) -> Self {
+        let servers: Vec<String> = servers.iter().map(|server| format!("server {server} max_fails=0;\n")).collect();
+        let location = "location / {\nproxy_pass http://servers;\nproxy_next_upstream error timeout http_503;\n}\n";
+        Self::start(&format!("upstream servers {{\n{}}}\n", servers.concat()), location).await
+    }
+
     async fn start(global: &str, location: &str) -> Self {
         for _ in 0..5 {
             if let Some(started) = Self::try_start(global, location).await {

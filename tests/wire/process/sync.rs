@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use grandstand::store::DataDir;
 use sample_origin::{Cdn, FaultRule, Switches};
 
 use crate::harness::{Process, Script, Setup, Upstream, origin, origin_with, run, wait_until};
@@ -18,11 +19,25 @@ async fn sync_ends_with_0_at_full_coverage() {
     let details = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
     assert_eq!(details, 60);
     origin.shutdown().await;
-    let (code, said) = run(&setup.set("origin.timeout", "500ms").arguments(&["sync"], &data)).await;
-    assert_eq!(code, 1, "an origin that cannot be asked: {said}");
-    assert!(said.contains("the mirror is incomplete (") && !said.contains(['{', '}']), "{said}");
-    let last = said.lines().find(|line| line.starts_with("grandstand: ")).unwrap_or_default();
-    assert_eq!(last.matches(&format!("{}/api/", origin.url())).count(), 1, "the URL that was asked: {said}");
+    // Beside a server it says the same.
+    let setup = setup.set("origin.timeout", "500ms");
+    for is_beside in [false, true] {
+        let server = if is_beside { Some(setup.spawn(&data)) } else { None };
+        if server.is_some() {
+            wait_until("the server is up", || async {
+                DataDir::holder(&data).is_some_and(|held| held.admin.is_some())
+            })
+            .await;
+        }
+        let (code, said) = run(&setup.arguments(&["sync"], &data)).await;
+        assert_eq!(code, 1, "an origin that cannot be asked: {said}");
+        assert!(said.contains("the mirror is incomplete (") && !said.contains(['{', '}']), "{said}");
+        let last = said.lines().find(|line| line.starts_with("grandstand: ")).unwrap_or_default();
+        assert_eq!(last.matches(&format!("{}/api/", origin.url())).count(), 1, "the URL that was asked: {said}");
+        assert!(last.contains("; check that the origin works and that origin.url is its address; then run "), "{said}");
+        assert_eq!(said.matches("the origin fails: ").count(), 1, "{said}");
+        assert!(!said.contains("client") && !said.contains("complete: ") && !said.contains(" WARN "), "{said}");
+    }
 }
 
 /// Without `--wait` eight failures in a row are enough.
@@ -94,7 +109,7 @@ async fn sync_says_the_same_of_an_unproven_copy_with_a_server_and_without() {
     .await;
     let arguments = server.setup.arguments(&["sync"], &server.data_dir());
     let sync = Process::spawn(&arguments);
-    wait_until("it uses the server", || async { sync.said().contains("using its admin listener") }).await;
+    wait_until("it uses the server", || async { sync.said().contains("makes the copy") }).await;
     let before = passes().await;
     wait_until("the pass that it asked for has ended", || async { passes().await >= before + 2 }).await;
     origin.shutdown().await;
@@ -102,8 +117,9 @@ async fn sync_says_the_same_of_an_unproven_copy_with_a_server_and_without() {
     let is_said = |said: &str| {
         ["best-effort", "provisional"].iter().any(|certificate| {
             said.contains(&format!(
-                "grandstand: the mirror is incomplete (60 of 60 details, certificate {certificate}); \
-                 run `grandstand sync` again to continue; last error: "
+                "grandstand: the mirror is incomplete (60 of 60 details, certificate {certificate}); check that the \
+                 origin works and that origin.url is its address; then run `grandstand sync` again to continue; last \
+                 error: "
             ))
         })
     };

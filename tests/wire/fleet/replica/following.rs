@@ -6,7 +6,9 @@ use http::Method;
 use sample_origin::{Switches, World};
 
 use super::{Shelf, all_of, follows, health, polled, replica_of, says};
+use crate::client::plain_client;
 use crate::gap::{LIST, is_one_of, mirrored};
+use crate::harness::nginx::OnPort;
 use crate::harness::{Setup, edit, run, soon, wait_until};
 
 #[tokio::test]
@@ -163,6 +165,13 @@ async fn a_detail_that_the_publisher_did_not_have_is_503_until_it_comes() {
     let missing = replica.get(&target).await;
     missing.assert_problem(503, &["its publisher did not have it yet"]);
     assert_eq!(missing.the("retry-after"), "60");
+    // Behind a load balancer the publisher answers. A replica without data does no harm there, either.
+    let empty = Setup::offline().set("replica.url", "file:///nowhere").start().await;
+    let all = OnPort::balancing(&[replica.public, empty.public, mirror.public]).await;
+    for id in replica.ok(LIST).await.ids() {
+        let url = format!("{}/api/listings/{id}.json", all.url());
+        assert_eq!(plain_client().get(url).send().await.unwrap().status(), 200, "{id}");
+    }
     let theirs = mirror.ok(&target).await;
     // The same snapshot on both ends.
     shelf.delta(&mirror).await;
