@@ -14,7 +14,7 @@ use super::{signature, signed, told, unread, verified};
 use crate::admin::health::unused;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
-use crate::bundle::signature::text_beside;
+use crate::bundle::signature::{Voucher, text_beside};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::target::{Holder, Named};
@@ -80,7 +80,7 @@ impl Import {
                 Holder::There(server) => self.upload(&server, &path, &opened.file)?,
             }
         };
-        let ImportOutcome { imported, manifest, .. } = &outcome;
+        let ImportOutcome { imported, manifest, signed_by } = &outcome;
         for doubt in doubts(manifest, Clock::system().now_wall()) {
             tell(format!("warning: {doubt}"));
         }
@@ -88,7 +88,11 @@ impl Import {
             tell(format!("warning: {}", plain(warning)));
         }
         if self.json {
-            let mut told = told(&path, "imported", manifest, &signature(&Ok(voucher)))?;
+            let mut signature = signature(&Ok(voucher));
+            if signed_by.is_some() {
+                signature["state"] = "verified".into();
+            }
+            let mut told = told(&path, "imported", manifest, &signature)?;
             let done = serde_json::to_value(imported)?;
             for key in ["before", "older", "served", "warning"] {
                 told[key] = done[key].clone();
@@ -97,10 +101,15 @@ impl Import {
             return Ok(ExitCode::SUCCESS);
         }
         let (listings, details) = (counted(manifest.listings, "listing"), counted(manifest.details.present, "detail"));
-        let (file, snapshot, is_new) = (path.display(), &imported.snapshot, if is_new { " (new)" } else { "" });
-        say(format!("imported {file} into {place}{is_new}: snapshot {snapshot} with {listings} and {details}"))?;
-        say(signed(&voucher))?;
-        if let Some(before) = imported.before.as_ref().filter(|before| **before != imported.snapshot) {
+        let (file, snapshot) = (path.display(), &imported.snapshot);
+        let was_empty = if is_new { ", which had no data" } else { "" };
+        say(format!("imported {file} into {place}{was_empty}: snapshot {snapshot} with {listings} and {details}"))?;
+        say(match (signed_by, &voucher) {
+            (Some(key), Voucher::Unverified(_)) => format!("signed by the key {key}, which the server trusts"),
+            _ => signed(&voucher),
+        })?;
+        let is_replaced = |before: &&_| imported.is_served && **before != imported.snapshot;
+        if let Some(before) = imported.before.as_ref().filter(is_replaced) {
             say(format!(
                 "the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again"
             ))?;
