@@ -80,6 +80,23 @@ impl Bundle {
     }
 }
 
+/// A file that was not written, or not imported.
+#[derive(Debug, thiserror::Error)]
+#[error("{} was not {undone}: {source}", path.display())]
+struct NotDone {
+    path: PathBuf,
+    undone: &'static str,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Gives a failure the name of the file. `undone`: `"written"` or `"imported"`.
+fn not_done(path: &Path, undone: &'static str) -> impl Fn(Failure) -> Failure {
+    move |failure| match failure {
+        Failure::Other(source) => NotDone { path: path.to_owned(), undone, source }.into(),
+        wrong => wrong,
+    }
+}
+
 /// The keys of `bundle.trusted_keys`.
 fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
     trusted_keys(config).or_else(|error| {

@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::unfinished::{Unfinished, remove};
-use super::{in_file, told, what};
+use super::{in_file, not_done, told, what};
 use crate::admin::bundle::{EXACT, WHOLE};
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
@@ -123,8 +123,6 @@ impl Format {
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
-    #[error("{} was not written: {source}", path.display())]
-    Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error(
         "{}: .{ending} is not the ending of {what}; write {meant}, or end the name in .{own}",
         path.display()
@@ -158,8 +156,7 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        let made =
-            self.make(&config, unfinished.file(), since.as_deref()).map_err(|failure| self.unwritten(failure))?;
+        let made = self.make(&config, unfinished.file(), since.as_deref()).map_err(not_done(&self.file, "written"))?;
         // Verified as an import will do it.
         let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
@@ -195,14 +192,6 @@ impl Export {
             say(format!("signed by the key {key}: {}", path.display()))?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// The same failure, with the name of the file.
-    fn unwritten(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
-            wrong => wrong,
-        }
     }
 
     /// Writes a bundle. If this process does, it holds the data directory until the export is recorded; a server records it.
@@ -255,7 +244,7 @@ impl Export {
             };
         }
         let mut unfinished = Unfinished::beside(path)?;
-        let snapshot = self.make_dump(config, kind, unfinished.file()).map_err(|failure| self.unwritten(failure))?;
+        let snapshot = self.make_dump(config, kind, unfinished.file()).map_err(not_done(path, "written"))?;
         let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
         if self.json {
             let told =

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{signature, signed, told, unread, verified};
+use super::{not_done, signature, signed, told, unread, verified};
 use crate::admin::health::unused;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
@@ -51,14 +51,6 @@ pub(super) struct Import {
     file: PathBuf,
 }
 
-/// A bundle that a server refused, or that could not be sent to it.
-#[derive(Debug, thiserror::Error)]
-#[error("{} was not imported: {source}", path.display())]
-struct NotImported {
-    path: PathBuf,
-    source: Box<dyn std::error::Error + Send + Sync>,
-}
-
 impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(needs_snapshots)?;
@@ -75,7 +67,10 @@ impl Import {
         } else {
             let opened = verified(&path, file, voucher.clone())?;
             match Holder::find(&self.server, &config, open_snapshots_anew)? {
-                Holder::Here(_data_dir, snapshots) => snapshots.import_opened(opened, self.allow_older, None)?,
+                Holder::Here(_data_dir, snapshots) => {
+                    let outcome = snapshots.import_opened(opened, self.allow_older, None);
+                    outcome.map_err(|error| not_done(&path, "imported")(error.into()))?
+                }
                 // It has started meanwhile.
                 Holder::There(server) => self.upload(&server, &path, &opened.file)?,
             }
@@ -128,10 +123,7 @@ impl Import {
         // Whether it is a signature is for the server to say.
         let signature = text_beside(path)?;
         let query = if self.allow_older { "?allow_older=true" } else { "" };
-        let done = server.upload(query, signature.as_deref(), file).map_err(|failure| match failure {
-            Failure::Other(source) => NotImported { path: path.to_owned(), source }.into(),
-            wrong => wrong,
-        })?;
+        let done = server.upload(query, signature.as_deref(), file).map_err(not_done(path, "imported"))?;
         Ok(serde_json::from_value(done)?)
     }
 }

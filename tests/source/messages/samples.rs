@@ -147,6 +147,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("difference", "GET /api/listings.json: field total: the mirror has 3, the origin 4"),
     ("distinct", "729"),
     ("done", "12"),
+    ("undone", "imported"),
     ("end", "4096"),
     ("error", "Permission denied (os error 13)"),
     ("excerpt", "{\"id\":1 2"),
