@@ -75,6 +75,9 @@ pub enum BundleError {
     /// The file is not a bundle.
     #[error("not a bundle: `grandstand bundle export` writes bundles")]
     NotABundle,
+    /// The file is the text of a signature or a key.
+    #[error("this is a signature or a key of minisign; name the bundle beside it, without .minisig")]
+    Minisign,
     /// A transfer converted line ends, or dropped the eighth bit.
     #[error("damaged by a transfer in text mode; transfer the bundle again, in binary mode")]
     TextMode,

@@ -15,7 +15,8 @@ mod sync;
 mod target;
 mod terminal;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -33,7 +34,7 @@ use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, 
 use crate::fleet::place::{NO_CREDENTIALS, Place};
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
-use crate::words::with_causes;
+use crate::words::{remedy, with_causes};
 
 use terminal::{say, tell};
 
@@ -185,6 +186,21 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
+/// A file or a directory that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}{}", path.display(), remedy(path, source))]
+struct FileError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl FileError {
+    /// Makes the error of this file.
+    fn at(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self { path: path.to_owned(), source }
+    }
+}
+
 /// The command line: every command with its help.
 pub fn command() -> clap::Command {
     Cli::command()
@@ -241,7 +257,7 @@ fn prepare(command: &Command) -> Result<(), Failure> {
 }
 
 /// Prints the help or the version that was asked for, in the colours of the terminal.
-fn printed_help(error: &clap::Error) -> std::io::Result<()> {
+fn printed_help(error: &clap::Error) -> io::Result<()> {
     let is_coloured = terminal::Terminal::of_stdout().colours;
     let text = error.render();
     say(if is_coloured { text.ansi().to_string() } else { text.to_string() })
@@ -344,6 +360,10 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let source = ConfigSource { handover, ..source(config.clone(), log.change, arguments.sources.clone()) };
     let config = config.listening_on(sockets.public(), sockets.admin());
     let mut core = Core { recent: log.recent, ..Core::open(&config)? };
+    let requires = !config.bundle.trusted_keys.is_empty();
+    if let Some(Err(error)) = core.snapshots.as_ref().map(|snapshots| snapshots.require_signatures(requires)) {
+        tracing::warn!(%error, "whether bundles must be signed could not be stored for `bundle import`");
+    }
     if let Some(path) = &arguments.bundle {
         core.unused_bundle = bundle::before_serving(&config, &core, path)?;
     }

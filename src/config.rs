@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::words::named;
+use crate::words::{named, remedy};
 pub(crate) use address::BaseUrl;
 use declaration::{DeclaresKeys as _, written};
 pub(crate) use errors::{ConfigErrors, Finding, Place};
@@ -98,7 +98,10 @@ impl Examined {
             if let Written::Value(toml::Value::String(path)) = (key.write)(&self.config)
                 && let Err(error) = std::fs::File::open(&path)
             {
-                self.fail(&key.about.path(), &format!("\"{path}\" cannot be opened: {error}"));
+                self.fail(
+                    &key.about.path(),
+                    &format!("\"{path}\" cannot be opened: {error}{}", remedy(path.as_ref(), &error)),
+                );
             }
         }
     }

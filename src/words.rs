@@ -1,6 +1,10 @@
-//! Words: those that depend on a number, those that name the values of an enum, sentences, and an error with its causes.
+//! Words: those that depend on a number, those that name the values of an enum, sentences, what to do about a file, and an
+//! error with its causes.
 //!
 //! Callers: every message with a count; enums whose values have words; `admin::advice`; whoever writes a message.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 /// An enum whose values have words, and numbers if they are given: `ALL` lists the values in order, and a function of the
 /// given name gives the word.
@@ -92,6 +96,21 @@ pub(crate) fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
+/// What to do about a file that cannot be used, for the end of a message that has its path and the error.
+pub(crate) fn remedy(path: &Path, error: &io::Error) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (error.kind(), path.parent().filter(|directory| !directory.exists())) {
+        (ErrorKind::NotFound, Some(directory)) => {
+            format!("; the directory {} does not exist: create it, or correct the path", directory.display())
+        }
+        (ErrorKind::NotFound, None) => format!("; there is no {}: correct the path", path.display()),
+        (ErrorKind::PermissionDenied, _) => {
+            "; run this as a user who has permission for it, and for the directories above it".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
 /// The message of an error and those of its causes; a cause that is quoted already is not repeated.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -110,6 +129,18 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_file_and_a_missing_directory_are_not_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, what) in [("a", "; there is no "), ("none/a", "/none does not exist: create it")] {
+            let path = dir.path().join(name);
+            let remedy = remedy(&path, &std::fs::read(&path).unwrap_err());
+            assert!(remedy.contains(what) && remedy.contains(&dir.path().display().to_string()), "{remedy}");
+        }
+        assert!(remedy(Path::new("a"), &ErrorKind::PermissionDenied.into()).contains("permission"));
+        assert_eq!(remedy(dir.path(), &std::fs::read(dir.path()).unwrap_err()), "");
+    }
 
     #[test]
     fn times_and_sentences_are_short() {

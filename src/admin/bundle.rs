@@ -91,7 +91,12 @@ enum Failed {
     Bundle(#[from] BundleError),
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    #[error("the bundle is not signed, but bundle.trusted_keys requires a signature")]
+    #[error("{0}, and restart the server")]
+    Untrusted(SignatureError),
+    #[error(
+        "the bundle is not signed, but bundle.trusted_keys requires it: send FILE.minisig, too; `grandstand bundle import FILE` \
+         finds it beside FILE"
+    )]
     Unsigned,
     #[error("the bundle is larger than bundle.max_size, {0} bytes")]
     TooLarge(u64),
@@ -118,7 +123,9 @@ impl Failed {
             Self::Import(ImportError::Bundle(BundleError::NeedsBase { .. } | BundleError::WrongBase { .. })) => {
                 StatusCode::CONFLICT
             }
-            Self::Signature(_) | Self::Unsigned => StatusCode::FORBIDDEN,
+            Self::Signature(_) | Self::Untrusted(_) | Self::Unsigned | Self::Import(ImportError::Unsigned(_)) => {
+                StatusCode::FORBIDDEN
+            }
             Self::Bundle(_) | Self::Import(ImportError::Bundle(_) | ImportError::Misfit { .. }) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
@@ -206,7 +213,7 @@ impl Bundles {
             None
         } else {
             let signature = signature(&session.req_header().headers)?.ok_or(Failed::Unsigned)?;
-            signature.check_key(&self.trusted)?;
+            signature.check_key(&self.trusted).map_err(Failed::Untrusted)?;
             Some(signature)
         };
         upload::check_length(&session.req_header().headers, self.most)?;

@@ -10,6 +10,7 @@ use crate::snapshot::dataset::DatasetError;
 use crate::snapshots::SnapshotsError;
 use crate::store::{OpenError, StoreError};
 use crate::upstream::client::ClientError;
+use crate::words::remedy;
 
 /// Why nothing can be started.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +54,7 @@ pub enum AppError {
     #[error("{key}: {why}")]
     Place { key: &'static str, why: String },
     /// The access log cannot be written.
-    #[error("log.access_file {path} cannot be opened: {source}")]
+    #[error("log.access_file {path} cannot be opened: {source}{}", remedy(path.as_ref(), source))]
     AccessLog {
         /// The file.
         path: String,

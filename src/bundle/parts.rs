@@ -95,6 +95,8 @@ fn check_start(start: &[u8], length: u64) -> Result<u16, BundleError> {
         let text_mode = [b"\x89GSB".as_slice(), b"\tGSB", b"\xc2\x89GSB", b"\xef\xbf\xbdGSB"];
         return Err(if text_mode.iter().any(|start| magic.starts_with(start)) {
             BundleError::TextMode
+        } else if start.starts_with(b"untrusted ") {
+            BundleError::Minisign
         } else {
             BundleError::NotABundle
         });

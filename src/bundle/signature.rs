@@ -10,15 +10,19 @@
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 use rustix::fs::OFlags;
 
-use super::{Bundle, BundleError, Progress};
+use super::{Bundle, BundleError, Progress, check_beginning};
 use crate::snapshot::dataset::Dataset;
+use crate::words::remedy;
+
+/// The name of a bundle from there, which has no signature.
+pub(crate) const INPUT: &str = "standard input";
 
 /// The longest signature in bytes, with its comments.
 pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
@@ -31,7 +35,7 @@ const PLAIN: &str = "RWQAAEIy";
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), remedy(path, source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -60,7 +64,7 @@ pub enum SignatureError {
     /// No trusted key signed it.
     #[error(
         "signed with the key {found}, which is not trusted; trusted keys: {}. To trust it, add its public key to \
-         bundle.trusted_keys; a running server takes that at its restart",
+         bundle.trusted_keys",
         trusted.join(", ")
     )]
     Untrusted {
@@ -380,13 +384,6 @@ pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
 /// Why a bundle file is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
-    /// The file cannot be opened.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        source: io::Error,
-    },
     /// The file is larger than the limit.
     #[error("{} has {length} bytes, more than bundle.max_size ({most})", path.display())]
     TooLarge {
@@ -398,11 +395,15 @@ pub(crate) enum TrustError {
     },
     /// The required signature is missing.
     #[error(
-        "{} is not signed, but bundle.trusted_keys requires a signature beside it (.minisig); what comes from standard input \
-         has none: save it to a file, beside its .minisig",
-        .0.display()
+        "{} is not signed, but bundle.trusted_keys requires it: {} is missing; carry it over, too",
+        .0.display(), path_of(.0).display()
     )]
     Unsigned(PathBuf),
+    /// The same, of standard input.
+    #[error(
+        "{INPUT} is not signed, but bundle.trusted_keys requires it: save the bundle to a file, beside its .minisig"
+    )]
+    UnsignedInput,
     /// The signature is not accepted.
     #[error(transparent)]
     Signature(#[from] SignatureError),
@@ -456,19 +457,23 @@ pub(crate) fn open(
 /// When it is no regular file, too large, or cannot be opened.
 pub(crate) fn open_file(path: &Path, most: u64) -> Result<File, TrustError> {
     let opened = open_regular(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-    match opened.map_err(|source| TrustError::Io { path: path.to_owned(), source })? {
+    match opened.map_err(|source| SignatureError::Io { path: path.to_owned(), source })? {
         (length, _) if length > most => Err(TrustError::TooLarge { path: path.to_owned(), length, most }),
         (_, file) => Ok(file),
     }
 }
 
-/// Verifies the signature beside a file. `path`: the name of the file.
+/// Verifies the signature beside a file. `path`: the name of the file, or [`INPUT`].
 ///
 /// # Errors
-/// When it is refused. An unsigned bundle is refused if any key is trusted.
+/// When it is no bundle by its first bytes, or refused. An unsigned bundle is refused if any key is trusted.
 pub(crate) fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
+    let mut start = [0; 16];
+    let length = file.read_at(&mut start, 0).map_err(BundleError::from)?;
+    check_beginning(&start[..length])?;
     Ok(match (Signature::beside(path), trusted.is_empty()) {
         (Ok(None), true) => Voucher::Nobody,
+        (Ok(None), false) if path == Path::new(INPUT) => return Err(TrustError::UnsignedInput),
         (Ok(None), false) => return Err(TrustError::Unsigned(path.to_owned())),
         (Ok(Some(signature)), true) => Voucher::Unverified(signature.key()),
         (Ok(Some(signature)), false) => Voucher::Signed(signature.verify(file, trusted)?),

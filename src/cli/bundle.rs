@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::terminal::{bytes_bar, facts, say, tell};
-use super::{Failure, Sources, load, plain};
+use super::{Failure, FileError, Sources, load, plain};
 use crate::app::trusted_keys;
 use crate::bundle::signature::{self as trust, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
 use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
@@ -80,6 +80,23 @@ impl Bundle {
     }
 }
 
+/// A file that was not written, or not imported.
+#[derive(Debug, thiserror::Error)]
+#[error("{} was not {undone}: {source}", path.display())]
+struct NotDone {
+    path: PathBuf,
+    undone: &'static str,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Gives a failure the name of the file. `undone`: `"written"` or `"imported"`.
+fn not_done(path: &Path, undone: &'static str) -> impl Fn(Failure) -> Failure {
+    move |failure| match failure {
+        Failure::Other(source) => NotDone { path: path.to_owned(), undone, source }.into(),
+        wrong => wrong,
+    }
+}
+
 /// The keys of `bundle.trusted_keys`.
 fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
     trusted_keys(config).or_else(|error| {
@@ -102,9 +119,11 @@ fn named(path: &Path, most: u64) -> Result<(PathBuf, File), Failure> {
     if path.as_os_str() != "-" {
         return Ok((path.to_owned(), trust::open_file(path, most)?));
     }
-    let path = PathBuf::from("standard input");
-    let mut copy = nameless::create(&std::env::temp_dir(), nameless::BUNDLE)?;
-    let length = io::copy(&mut io::stdin().lock().take(most.saturating_add(1)), &mut copy)?;
+    let (path, directory) = (PathBuf::from(trust::INPUT), std::env::temp_dir());
+    let copied = format!("{}, copied to {}", trust::INPUT, directory.display());
+    let mut copy = nameless::create(&directory, nameless::BUNDLE)?;
+    let length = io::copy(&mut io::stdin().lock().take(most.saturating_add(1)), &mut copy);
+    let length = length.map_err(FileError::at(Path::new(&copied)))?;
     if length > most {
         return Err(TrustError::TooLarge { path, length, most }.into());
     }
@@ -129,7 +148,10 @@ fn verified(path: &Path, file: File, voucher: Voucher) -> Result<Opened, Failure
 fn in_file(path: &Path, error: TrustError) -> Failure {
     match error {
         // These errors name the file themselves.
-        TrustError::Io { .. } | TrustError::Unsigned(_) | TrustError::TooLarge { .. } => error.into(),
+        TrustError::Signature(SignatureError::Io { .. })
+        | TrustError::Unsigned(_)
+        | TrustError::UnsignedInput
+        | TrustError::TooLarge { .. } => error.into(),
         TrustError::Signature(SignatureError::NotASignature(_) | SignatureError::Legacy) => {
             InFile { path: trust::path_of(path), source: error }.into()
         }

@@ -25,7 +25,7 @@ use crate::words::counted;
 
 use super::sync::{INTERVAL, Stage, Watched};
 use super::terminal::{Display, put, say, start_log};
-use super::{Failure, Sources, examine_to_serve, load_to_serve, source};
+use super::{Failure, FileError, Sources, examine_to_serve, load_to_serve, source};
 
 const ROOT: u32 = 0;
 const STICKY: u32 = 0o1000;
@@ -51,8 +51,8 @@ enum DemoError {
         .0.display()
     )]
     OpenDirectory(PathBuf),
-    #[error("{}: {source}", path.display())]
-    Directory { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 impl Demo {
@@ -293,17 +293,13 @@ impl Temporary {
     /// # Errors
     /// When it cannot be made, or others could replace what is below.
     fn below(below: &Path) -> Result<Self, DemoError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DemoError::Directory { path, source }
-        };
-        let meta = fs::metadata(below).map_err(failed(below))?;
+        let meta = fs::metadata(below).map_err(FileError::at(below))?;
         let is_trusted = [geteuid().as_raw(), ROOT].contains(&meta.uid());
         if !is_trusted || (meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0) {
             return Err(DemoError::OpenDirectory(below.to_owned()));
         }
         let path = below.join(format!("grandstand-demo-{:016x}", rand::random::<u64>()));
-        DirBuilder::new().mode(0o700).create(&path).map_err(failed(&path))?;
+        DirBuilder::new().mode(0o700).create(&path).map_err(FileError::at(&path))?;
         Ok(Self(path))
     }
 }

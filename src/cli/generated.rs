@@ -2,7 +2,6 @@
 //!
 //! Callers: [`super::run`].
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,8 +12,8 @@ use clap_mangen::Man as Page;
 
 use crate::config::Config;
 
-use super::Failure;
 use super::terminal::say;
+use super::{Failure, FileError};
 
 /// Arguments of `grandstand completions`.
 #[derive(Debug, Args)]
@@ -30,14 +29,6 @@ pub(super) struct Man {
     /// Directory for the pages, one file for each command; without it all pages are printed
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-}
-
-/// Why the pages cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("the manual pages cannot be written to {directory}: {source}")]
-struct ManError {
-    directory: String,
-    source: io::Error,
 }
 
 impl Completions {
@@ -74,10 +65,10 @@ impl Man {
             }
             return Ok(say(String::from_utf8_lossy(&all)).map(|()| ExitCode::SUCCESS)?);
         };
-        let failed = |source| ManError { directory: directory.display().to_string(), source };
-        std::fs::create_dir_all(directory).map_err(failed)?;
+        let failed = FileError::at(directory);
+        std::fs::create_dir_all(directory).map_err(&failed)?;
         for page in &pages {
-            page.generate_to(directory).map_err(failed)?;
+            page.generate_to(directory).map_err(&failed)?;
         }
         Ok(ExitCode::SUCCESS)
     }

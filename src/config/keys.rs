@@ -276,8 +276,9 @@ keys! {
     /// Which bundles are imported. See [Cross an air gap](cross-an-air-gap.md).
     pub struct BundleConfig {
         /// If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve
-        /// --bundle` and the admin listener. A replica accepts only heads that one of them signed. In a shield, only
-        /// `bundle verify` and `bundle inspect` use the keys.
+        /// --bundle` and the admin listener. The data directory then refuses imports without keys, until its server has
+        /// started without keys. A replica accepts only heads that one of them signed. In a shield, only `bundle verify`
+        /// and `bundle inspect` use the keys.
         trusted_keys: Vec<String> = Vec::new(),
             trusted_key().list("list of minisign public keys (`RW...`)", "\"RW...\""), ALL, Restart;
         /// The largest bundle that is downloaded, verified, imported or uploaded. A larger upload is refused before its

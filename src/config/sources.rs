@@ -14,6 +14,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 use super::Config;
 use super::errors::{Finding, Place, quoted};
 use super::proxy::ProxyVariables;
+use crate::words::remedy;
 
 /// Keys and their values.
 pub(super) type Table = BTreeMap<String, Node>;
@@ -172,7 +173,7 @@ const PREFIX: &str = "GRANDSTAND__";
 pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
     std::fs::read_to_string(path).map_err(|error| {
         let place = Place::File { path: Arc::from(path), line: 0 };
-        Finding::new(place, "", format!("cannot be read: {error}"))
+        Finding::new(place, "", format!("cannot be read: {error}{}", remedy(path, &error)))
     })
 }
 

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -50,6 +51,14 @@ pub(crate) enum ImportError {
     /// The import is refused.
     #[error(transparent)]
     Snapshots(#[from] SnapshotsError),
+    /// The bundle is not signed, or its signature was not verified. With the data directory.
+    #[error(
+        "only signed bundles are imported into {}, because its server or an earlier import had bundle.trusted_keys: give the \
+         configuration of that server with --config. To take unsigned bundles again, remove bundle.trusted_keys from it, and \
+         start the server once",
+        .0.display()
+    )]
+    Unsigned(PathBuf),
     /// The file cannot be read again.
     #[error("the bundle cannot be read: {0}")]
     Io(#[from] io::Error),
@@ -114,6 +123,11 @@ impl Snapshots {
         details: Option<&dyn KnownDetails>,
     ) -> Result<ImportOutcome, ImportError> {
         let Opened { file, bundle, voucher } = opened;
+        if matches!(voucher, Voucher::Signed(_)) {
+            self.require_signatures(true).map_err(SnapshotsError::from)?;
+        } else if self.store().state(SIGNED).map_err(SnapshotsError::from)?.is_some() {
+            return Err(ImportError::Unsigned(self.store().path().with_file_name("")));
+        }
         let steps = [BundleFile { bundle, file }];
         let imported = self.import_chain(&Chain { steps: &steps, allow_older, details, followed: None })?;
         let signed_by = if let Voucher::Signed(signed) = voucher { Some(signed.key.to_string()) } else { None };
@@ -260,6 +274,19 @@ impl Snapshots {
         Ok(self.import(import)?)
     }
 
+    /// Stores whether the server of this data directory imports only signed bundles, for imports without its configuration.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    pub(crate) fn require_signatures(&self, required: bool) -> Result<(), StoreError> {
+        let store = self.store();
+        match (required, store.state(SIGNED)?.is_some()) {
+            (true, false) => store.put_state(SIGNED, &[]),
+            (false, true) => store.remove_state(SIGNED),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a bundle brings nothing: the newest snapshot was confirmed later, or it is the same one of the same
     /// instant, and all details of the bundle are stored.
     ///
@@ -333,6 +360,9 @@ pub(crate) const SIZES: &str = "sizes";
 /// The key of the latest instant of all imports, in milliseconds since 1970: the signature of an old bundle stays
 /// valid, so an attacker could otherwise take the data back.
 const HIGHEST: &str = "import/highest";
+
+/// The key that is there while only signed bundles are imported.
+const SIGNED: &str = "import/signed";
 
 /// The key of the address of the origin whose data this is.
 pub(crate) const ORIGIN: &str = "origin";

@@ -3,7 +3,7 @@
 //! For what is written often: each transaction of the data file writes the map of its free pages, which is a quarter of a
 //! MiB at a million listings. Callers: [`crate::fleet`].
 
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
 
 use super::error::{StoreError, unless_damaged};
@@ -51,6 +51,6 @@ impl Store {
     /// When it cannot be removed.
     pub(crate) fn remove_beside(&self, name: &str) -> Result<(), StoreError> {
         let path = self.beside_path(name);
-        files::remove(&path).map_err(|error: io::Error| StoreError::of_io(error, &path, 0))
+        files::remove(&path).map_err(|error| StoreError::of_io(error, &path, 0))
     }
 }

@@ -13,6 +13,7 @@ use redb::DatabaseError;
 
 use crate::api::listing::ListingId;
 use crate::tasks::Aborted;
+use crate::words::remedy;
 
 /// Why a data directory or its store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +108,7 @@ pub enum StoreError {
     #[error("the store is damaged: {0}")]
     Damaged(String),
     /// Any other failure of the file system.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), remedy(path, source))]
     Io {
         /// The store's file.
         path: PathBuf,

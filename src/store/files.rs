@@ -250,6 +250,8 @@ pub(crate) mod nameless {
     use std::path::Path;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use crate::words::remedy;
+
     /// What the name of a bundle begins with, in the instant in which it has one.
     pub(crate) const BUNDLE: &str = "bundle-";
     /// What the name of a dump begins with.
@@ -267,7 +269,9 @@ pub(crate) mod nameless {
         let path = directory.join(format!("{prefix}{}-{number}{END}", std::process::id()));
         let file = super::create_new(&path);
         let file = file.and_then(|file| fs::remove_file(&path).map(|()| file));
-        file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+        file.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}{}", path.display(), remedy(&path, &error)))
+        })
     }
 
     /// Removes what a process left that was killed before its file had lost its name. The data directory has to be this

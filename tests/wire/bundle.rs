@@ -89,7 +89,7 @@ async fn only_a_bundle_that_a_trusted_key_signed_is_verified_once_keys_are_confi
     assert!(said.contains(id) && said.contains("of today"), "{said}");
     let (code, said) = desk.bundle(&["verify"], name, &[&other]).await;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("not trusted") && said.contains(id), "{said}");
+    assert!(said.contains("not trusted") && said.contains(id) && !said.contains("restart"), "{said}");
     let (code, said) = desk.bundle(&["verify"], name, &[]).await;
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("not verified"), "{said}");
@@ -110,6 +110,29 @@ async fn only_a_bundle_that_a_trusted_key_signed_is_verified_once_keys_are_confi
     let (code, said) = desk.bundle(&["verify"], name, &[]).await;
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("the signature file cannot be read"), "{said}");
+}
+
+#[tokio::test]
+async fn what_is_missing_and_what_is_no_bundle_is_said_before_signatures() {
+    let desk = Desk::new();
+    let trusted = desk.key("trusted");
+    desk.tool(&["-S", "-s", "trusted.key", "-m", "bundle-v1.gsb"]);
+    fs::write(desk.path("some.json"), "{\"total\": 12, \"items\": []}").unwrap();
+    for action in ["verify", "import"] {
+        for (name, told) in [
+            ("bundle-v1.gsb.minisig", "this is a signature or a key of minisign; name the bundle beside it"),
+            ("some.json", "not a bundle"),
+            ("bundle-v1-delta.gsb", "bundle-v1-delta.gsb.minisig is missing; carry it over, too"),
+            ("absent.gsb", "absent.gsb: correct the path"),
+            ("none/absent.gsb", "none does not exist: create it, or correct the path"),
+        ] {
+            let (code, said) = desk.bundle(&[action], name, &[&trusted]).await;
+            assert_eq!(code, 1, "{said}");
+            assert!(said.contains(told) && !said.contains("standard input"), "{said}");
+        }
+    }
+    let (code, said) = desk.bundle(&["inspect"], "bundle-v1.gsb.minisig", &[]).await;
+    assert!(code == 1 && said.contains("this is a signature"), "{said}");
 }
 
 #[tokio::test]

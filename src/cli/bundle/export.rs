@@ -14,8 +14,8 @@ use clap::{Args, ValueEnum};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::unfinished::{FileError, Unfinished, remove};
-use super::{in_file, told, what};
+use super::unfinished::{Unfinished, remove};
+use super::{in_file, not_done, told, what};
 use crate::admin::bundle::{EXACT, WHOLE};
 use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
@@ -24,7 +24,7 @@ use crate::bundle::signature::{self, Signer, open_file};
 use crate::bundle::{Bundle, Manifest};
 use crate::cli::target::{Holder, Named};
 use crate::cli::terminal::{Output, bytes_bar, counting, say, start_log, tell};
-use crate::cli::{Failure, needs_snapshots};
+use crate::cli::{Failure, FileError, needs_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
 use crate::dumps::{DumpError, write};
@@ -94,53 +94,37 @@ impl Format {
     }
 }
 
-/// What is in a file by the ending of its name; none: nothing that is written here.
-const ENDINGS: [(&[&str], &[Format]); 6] = [
-    (&["gsb"], &[Format::Bundle]),
-    (&["csv"], &[Format::Csv]),
-    (&["geojson"], &[Format::Geojson]),
-    (&["ndjson", "jsonl"], &[Format::Ndjson, Format::DetailsNdjson]),
-    (&["json"], &[Format::Geojson, Format::Ndjson, Format::DetailsNdjson]),
-    (
-        &[
-            "zip", "gz", "tgz", "tar", "zst", "br", "xz", "bz2", "7z", "parquet", "sqlite", "db", "redb", "sql", "tsv",
-            "xls", "xlsx", "xml", "html", "pdf", "toml", "minisig",
-        ],
-        &[],
-    ),
-];
-
 impl Format {
-    /// Its word on the command line, what people call it, and the ending of its files.
-    const fn names(self) -> (&'static str, &'static str, &'static str) {
+    /// Its word on the command line, what people call it, and the endings of its files, its own first.
+    const fn names(self) -> (&'static str, &'static str, &'static [&'static str]) {
         match self {
-            Self::Bundle => ("bundle", "a bundle", "gsb"),
-            Self::Ndjson => ("ndjson", "NDJSON", "ndjson"),
-            Self::DetailsNdjson => ("details-ndjson", "NDJSON", "ndjson"),
-            Self::Csv => ("csv", "CSV", "csv"),
-            Self::Geojson => ("geojson", "GeoJSON", "geojson"),
+            Self::Bundle => ("bundle", "a bundle", &["gsb"]),
+            Self::Ndjson => ("ndjson", "NDJSON", &["ndjson", "jsonl", "json"]),
+            Self::DetailsNdjson => ("details-ndjson", "NDJSON", &["ndjson", "jsonl", "json"]),
+            Self::Csv => ("csv", "CSV", &["csv"]),
+            Self::Geojson => ("geojson", "GeoJSON", &["geojson", "json"]),
         }
     }
 
     /// Refuses a file whose name ends like one of another format.
     fn expect_ending(self, path: &Path) -> Result<(), ExportError> {
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let known = ENDINGS.iter().find(|(endings, _)| endings.contains(&&*ending));
-        let Some((_, formats)) = known.filter(|(_, formats)| !formats.contains(&self)) else { return Ok(()) };
+        let mut meant = Self::value_variants().to_vec();
+        meant.retain(|format| format.names().2.contains(&&*ending));
+        if meant.is_empty() || meant.contains(&self) {
+            return Ok(());
+        }
+        let meant: Vec<_> = meant.into_iter().map(|format| format!("`--format {}`", format.names().0)).collect();
         let (_, what, own) = self.names();
-        let meant: Vec<_> = formats.iter().map(|format| format!("`--format {}`", format.names().0)).collect();
-        let meant = if meant.is_empty() { String::new() } else { format!("write {}, or ", meant.join(" or ")) };
-        Err(ExportError::Ending { path: path.to_owned(), ending, what, meant, own })
+        Err(ExportError::Ending { path: path.to_owned(), ending, what, meant: meant.join(" or "), own: own[0] })
     }
 }
 
-/// Why no bundle was written.
+/// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
-    #[error("{} was not written: {source}", path.display())]
-    Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error(
-        "{}: .{ending} is not the ending of {what}; {meant}end the name in .{own}",
+        "{}: .{ending} is not the ending of {what}; write {meant}, or end the name in .{own}",
         path.display()
     )]
     Ending { path: PathBuf, ending: String, what: &'static str, meant: String, own: &'static str },
@@ -172,10 +156,7 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        let made = self.make(&config, unfinished.file(), since.as_deref()).map_err(|failure| match failure {
-            Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
-            wrong => wrong,
-        })?;
+        let made = self.make(&config, unfinished.file(), since.as_deref()).map_err(not_done(&self.file, "written"))?;
         // Verified as an import will do it.
         let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
@@ -183,10 +164,7 @@ impl Export {
             let path = signature::path_of(&self.file);
             let mut signature = Unfinished::beside(&path)?;
             let text = signer.sign(unfinished.again()?, &comment(manifest))?;
-            signature
-                .file()
-                .write_all(text.as_bytes())
-                .map_err(|source| FileError::Io { path: path.clone(), source })?;
+            signature.file().write_all(text.as_bytes()).map_err(FileError::at(&path))?;
             Ok((signature, path, signer.key()))
         };
         let signed = signer.as_ref().map(sign).transpose()?;
@@ -208,7 +186,7 @@ impl Export {
             say(told)?;
             return Ok(ExitCode::SUCCESS);
         }
-        say(format!("{}: {}, {}", self.file.display(), what(manifest), counted(bytes, "byte")))?;
+        say(format!("{}: {} as a bundle, {}", self.file.display(), what(manifest), counted(bytes, "byte")))?;
         say(coverage(manifest))?;
         if let Some((path, key)) = signed {
             say(format!("signed by the key {key}: {}", path.display()))?;
@@ -266,7 +244,7 @@ impl Export {
             };
         }
         let mut unfinished = Unfinished::beside(path)?;
-        let snapshot = self.make_dump(config, kind, unfinished.file())?;
+        let snapshot = self.make_dump(config, kind, unfinished.file()).map_err(not_done(path, "written"))?;
         let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
         if self.json {
             let told =
@@ -353,8 +331,7 @@ mod tests {
         for (format, name, todo) in [
             (Format::Bundle, "v.csv", "`--format csv`, or end the name in .gsb"),
             (Format::Bundle, "v.ndjson", "`--format ndjson` or `--format details-ndjson`, or end the name in .gsb"),
-            (Format::Bundle, "v.JSON", "write `--format geojson` or `--format ndjson`"),
-            (Format::Bundle, "v.gsb.zip", ".zip is not the ending of a bundle; end the name in .gsb"),
+            (Format::Bundle, "v.JSON", "`--format details-ndjson` or `--format geojson`, or end the name in .gsb"),
             (Format::Csv, "v.gsb", "`--format bundle`, or end the name in .csv"),
             (Format::Csv, "v.geojson", "`--format geojson`"),
         ] {

@@ -10,11 +10,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{signature, signed, told, unread, verified};
+use super::{not_done, signature, signed, told, unread, verified};
 use crate::admin::health::unused;
 use crate::app::core::{Core, open_snapshots_anew};
 use crate::bundle::Manifest;
-use crate::bundle::signature::text_beside;
+use crate::bundle::signature::{Voucher, text_beside};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::target::{Holder, Named};
@@ -51,14 +51,6 @@ pub(super) struct Import {
     file: PathBuf,
 }
 
-/// A bundle that a server refused, or that could not be sent to it.
-#[derive(Debug, thiserror::Error)]
-#[error("{} was not imported: {source}", path.display())]
-struct NotImported {
-    path: PathBuf,
-    source: Box<dyn std::error::Error + Send + Sync>,
-}
-
 impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(needs_snapshots)?;
@@ -75,12 +67,15 @@ impl Import {
         } else {
             let opened = verified(&path, file, voucher.clone())?;
             match self.server.holder(&config, open_snapshots_anew)? {
-                Holder::Here((_data_dir, snapshots)) => snapshots.import_opened(opened, self.allow_older, None)?,
+                Holder::Here((_data_dir, snapshots)) => {
+                    let outcome = snapshots.import_opened(opened, self.allow_older, None);
+                    outcome.map_err(|error| not_done(&path, "imported")(error.into()))?
+                }
                 // It has started meanwhile.
                 Holder::There(server) => self.upload(&server, &path, &opened.file)?,
             }
         };
-        let ImportOutcome { imported, manifest, .. } = &outcome;
+        let ImportOutcome { imported, manifest, signed_by } = &outcome;
         for doubt in doubts(manifest, Clock::system().now_wall()) {
             tell(format!("warning: {doubt}"));
         }
@@ -88,7 +83,11 @@ impl Import {
             tell(format!("warning: {}", plain(warning)));
         }
         if self.json {
-            let mut told = told(&path, "imported", manifest, &signature(&Ok(voucher)))?;
+            let mut signature = signature(&Ok(voucher));
+            if signed_by.is_some() {
+                signature["state"] = "verified".into();
+            }
+            let mut told = told(&path, "imported", manifest, &signature)?;
             let done = serde_json::to_value(imported)?;
             for key in ["before", "older", "served", "warning"] {
                 told[key] = done[key].clone();
@@ -97,10 +96,15 @@ impl Import {
             return Ok(ExitCode::SUCCESS);
         }
         let (listings, details) = (counted(manifest.listings, "listing"), counted(manifest.details.present, "detail"));
-        let (file, snapshot, is_new) = (path.display(), &imported.snapshot, if is_new { " (new)" } else { "" });
-        say(format!("imported {file} into {place}{is_new}: snapshot {snapshot} with {listings} and {details}"))?;
-        say(signed(&voucher))?;
-        if let Some(before) = imported.before.as_ref().filter(|before| **before != imported.snapshot) {
+        let (file, snapshot) = (path.display(), &imported.snapshot);
+        let was_empty = if is_new { ", which had no data" } else { "" };
+        say(format!("imported {file} into {place}{was_empty}: snapshot {snapshot} with {listings} and {details}"))?;
+        say(match (signed_by, &voucher) {
+            (Some(key), Voucher::Unverified(_)) => format!("signed by the key {key}, which the server trusts"),
+            _ => signed(&voucher),
+        })?;
+        let is_replaced = |before: &&_| imported.is_served && **before != imported.snapshot;
+        if let Some(before) = imported.before.as_ref().filter(is_replaced) {
             say(format!(
                 "the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again"
             ))?;
@@ -119,10 +123,7 @@ impl Import {
         // Whether it is a signature is for the server to say.
         let signature = text_beside(path)?;
         let query = if self.allow_older { "?allow_older=true" } else { "" };
-        let done = server.upload(query, signature.as_deref(), file).map_err(|failure| match failure {
-            Failure::Other(source) => NotImported { path: path.to_owned(), source }.into(),
-            wrong => wrong,
-        })?;
+        let done = server.upload(query, signature.as_deref(), file).map_err(not_done(path, "imported"))?;
         Ok(serde_json::from_value(done)?)
     }
 }

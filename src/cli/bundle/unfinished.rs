@@ -11,11 +11,13 @@ use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 
+use crate::cli::FileError;
+
 /// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FileError {
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+pub(super) enum UnfinishedError {
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{} is not a regular file; choose another name for the bundle", .0.display())]
     NoFile(PathBuf),
 }
@@ -30,7 +32,7 @@ fn forget(path: &Path) {
 /// Removes a file, if there is one.
 pub(super) fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(FileError::Io { path: path.to_owned(), source }),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(FileError::at(path)(error)),
         _ => Ok(()),
     }
 }
@@ -83,12 +85,11 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     /// A file beside its final name. A device or a directory is not replaced; of a link the target is replaced.
-    pub(super) fn beside(name: &Path) -> Result<Self, FileError> {
-        let fail = |source| FileError::Io { path: name.to_owned(), source };
+    pub(super) fn beside(name: &Path) -> Result<Self, UnfinishedError> {
         let is_link = fs::symlink_metadata(name).is_ok_and(|meta| meta.is_symlink());
-        let name = if is_link { fs::canonicalize(name).map_err(fail)? } else { name.to_owned() };
+        let name = if is_link { fs::canonicalize(name).map_err(FileError::at(name))? } else { name.to_owned() };
         if fs::metadata(&name).is_ok_and(|meta| !meta.is_file()) {
-            return Err(FileError::NoFile(name));
+            return Err(UnfinishedError::NoFile(name));
         }
         let mut path = name.as_os_str().to_owned();
         path.push(format!(".{}.part", std::process::id()));
@@ -99,10 +100,7 @@ impl Unfinished {
         UNFINISHED.lock().push(path.clone());
         let file = File::options().read(true).write(true).create_new(true).open(&path);
         // The requested name is the better message.
-        let file = file.map_err(|source| {
-            forget(&path);
-            FileError::Io { path: name.clone(), source }
-        })?;
+        let file = file.map_err(FileError::at(&name)).inspect_err(|_| forget(&path))?;
         Ok(Self { file, path, name })
     }
 
@@ -112,7 +110,7 @@ impl Unfinished {
 
     /// The same bytes from the start.
     pub(super) fn again(&self) -> Result<File, FileError> {
-        File::open(&self.path).map_err(|source| FileError::Io { path: self.path.clone(), source })
+        File::open(&self.path).map_err(FileError::at(&self.path))
     }
 
     /// Gives it its name; returns its length.
@@ -124,7 +122,7 @@ impl Unfinished {
         if let Ok(directory) = File::open(directory) {
             let _ = directory.sync_all();
         }
-        bytes.map_err(|source| FileError::Io { path: self.name.clone(), source })
+        bytes.map_err(FileError::at(&self.name))
     }
 }
 
@@ -167,10 +165,10 @@ mod tests {
         unfinished.finish().unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&target).unwrap(), b"new");
-        assert!(matches!(Unfinished::beside(Path::new("/dev/null")), Err(FileError::NoFile(_))));
-        assert!(matches!(Unfinished::beside(dir.path()), Err(FileError::NoFile(_))));
+        assert!(matches!(Unfinished::beside(Path::new("/dev/null")), Err(UnfinishedError::NoFile(_))));
+        assert!(matches!(Unfinished::beside(dir.path()), Err(UnfinishedError::NoFile(_))));
         let told = Unfinished::beside(&dir.path().join("none/b.gsb")).err().unwrap().to_string();
-        assert!(told.contains("none/b.gsb: "), "{told}");
+        assert!(told.contains("none/b.gsb: ") && told.contains("/none does not exist: create it"), "{told}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

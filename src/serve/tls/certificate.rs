@@ -21,6 +21,7 @@ use rustls::{Error, InconsistentKeys};
 use x509_parser::parse_x509_certificate;
 
 use crate::clock::{Clock, WallTime};
+use crate::words::remedy;
 
 /// No chain and no key comes near this many bytes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -153,7 +154,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    read().map_err(|error: std::io::Error| error.to_string())
+    read().map_err(|error: std::io::Error| format!("{error}{}", remedy(path, &error)))
 }
 
 /// The chain, and from when until when its first certificate is valid.

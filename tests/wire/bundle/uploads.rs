@@ -109,7 +109,7 @@ async fn an_upload_without_the_signature_of_a_trusted_key_is_refused_before_its_
     desk.tool(&["-S", "-s", "theirs.key", "-m", "bundle-v1.gsb"]);
     let text = fs::read_to_string(desk.path("bundle-v1.gsb.minisig")).unwrap();
     let signature = format!("Bundle-Signature: {}\r\n", utf8_percent_encode(&text, NON_ALPHANUMERIC));
-    refused(server.admin, &format!("{length}{signature}"), b"", 403, "not trusted").await;
+    refused(server.admin, &format!("{length}{signature}"), b"", 403, "and restart the server").await;
     refused(server.admin, &format!("{length}Bundle-Signature: nonsense\r\n"), b"", 403, "not a minisign").await;
 }
 

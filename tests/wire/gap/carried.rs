@@ -119,7 +119,7 @@ async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
     let new = everything(&mirror).await;
     let directory = format!(" into {}", desk.data().display());
     let said = desk.does(&Setup::offline(), &desk.data(), &["import"], "old.gsb").await;
-    assert!(said.contains(&format!("{directory} (new): snapshot ")), "{said}");
+    assert!(said.contains(&format!("{directory}, which had no data: snapshot ")), "{said}");
     let said = desk.does(&Setup::offline(), &desk.data(), &["import"], "new.gsb").await;
     assert!(said.contains(&format!("{directory}: snapshot ")), "{said}");
     let path = |name: &str| desk.path(name).to_str().unwrap().to_owned();

@@ -134,6 +134,56 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
 }
 
 #[tokio::test]
+async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
+    let (_origin, mirror) = mirrored(20, Switches::default()).await;
+    let desk = Desk::new();
+    let ours = key(&desk, "ours");
+    let secret = desk.path("ours.key");
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export", "--sign", secret.to_str().unwrap()], "b.gsb").await;
+    let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
+    let needs_keys = ["only signed bundles are imported into ", "--config", "start the server once"];
+    desk.does(&strict, &desk.data(), &["import"], "b.gsb").await;
+    desk.refuses(&lax, &desk.data(), &["import"], "b.gsb", &needs_keys).await;
+    // The last server decides.
+    let mut server = desk.serve_copy(lax.clone()).await;
+    let data = server.data_dir();
+    server.process.kill();
+    desk.does(&lax, &data, &["import"], "b.gsb").await;
+    server.setup = strict.clone();
+    server.restart().await;
+    let said = desk.does(&lax, &data, &["import"], "b.gsb").await;
+    assert!(said.contains("which the server trusts"), "{said}");
+    let said = desk.does(&lax, &data, &["import", "--json"], "b.gsb").await;
+    assert!(said.contains("\"verified\""), "{said}");
+    server.process.kill();
+    desk.refuses(&lax, &data, &["import"], "b.gsb", &needs_keys).await;
+    desk.does(&strict, &data, &["import"], "b.gsb").await;
+    // A bundle on its command line is judged by the server's own keys.
+    fs::remove_file(desk.path("b.gsb.minisig")).unwrap();
+    let bundle = desk.path("b.gsb");
+    server.setup = lax.serving(&["--bundle", bundle.to_str().unwrap()]);
+    server.restart().await;
+    server.process.kill();
+    desk.does(&Setup::offline(), &data, &["import"], "b.gsb").await;
+}
+
+#[tokio::test]
+async fn an_export_says_what_it_wrote_or_what_is_missing() {
+    let (_origin, mirror) = mirrored(20, Switches::default()).await;
+    let (desk, data) = (Desk::new(), mirror.data_dir());
+    let said = desk.does(&mirror.setup, &data, &["export"], "venues").await;
+    assert!(said.contains(" with 20 listings as a bundle, "), "{said}");
+    let key = desk.path("nokey");
+    let absent = format!("there is no {}: correct the path", key.display());
+    desk.refuses(&mirror.setup, &data, &["export", "--sign", key.to_str().unwrap()], "a.gsb", &[&absent]).await;
+    for words in [&["export"][..], &["export", "--format", "csv"]] {
+        let directory = format!("{} does not exist: create it", desk.path("none").display());
+        desk.refuses(&mirror.setup, &data, words, "none/a", &[&directory]).await;
+    }
+    assert_eq!(desk.names(), ["venues"]);
+}
+
+#[tokio::test]
 async fn an_export_without_a_signature_takes_the_old_one_away() {
     let (_origin, mirror) = mirrored(20, Switches::default()).await;
     let desk = Desk::new();

@@ -78,5 +78,5 @@ async fn there_is_a_manual_page_for_every_command() {
     assert_eq!((code, all.lines().filter(|line| line.starts_with(".TH ")).count()), (0, expected.len()));
     let (code, said) = run(&words(&["man", "/dev/null/pages"])).await;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("the manual pages cannot be written to /dev/null/pages"), "{said}");
+    assert!(said.contains("/dev/null/pages: "), "{said}");
 }
