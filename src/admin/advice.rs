@@ -83,8 +83,9 @@ impl Situation<'_> {
                 (Use::Replica, _) if is_of_key(&text) => (text, TRUST),
                 (Use::Replica, _) => (
                     text,
-                    "Wait while the first bundle is downloaded. If nothing comes, check replica.url, its credentials, and \
-                     that a publisher writes there.",
+                    "Wait while the first bundle is downloaded. What is missing or damaged, the publisher writes again within \
+                     ten minutes, or at once when it is restarted. If nothing comes, check replica.url, its credentials, \
+                     and that a publisher writes there.",
                 ),
                 (_, Some(_)) => (
                     text,
@@ -156,6 +157,13 @@ impl Situation<'_> {
             Trouble::Origin => (
                 text,
                 "Check that the origin works. Clients get cached answers, stale ones included; the server keeps trying.",
+            ),
+            Trouble::Reload if self.facts.reload.as_ref().is_some_and(|reload| reload.ok) => {
+                (text, "Restart the server when it suits you.")
+            }
+            Trouble::Reload => (
+                text,
+                "Correct the configuration (`grandstand check` finds mistakes), and reload. Nothing has changed yet.",
             ),
             Trouble::Rival => (
                 text,

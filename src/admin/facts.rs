@@ -186,6 +186,8 @@ pub(crate) struct OriginFacts {
     pub passes: u64,
     /// Failures in a row.
     pub failures: u32,
+    /// For how long it has failed, also between two tries; `None`: it answers.
+    pub failing_seconds: Option<u64>,
     /// Requests sent since the start, by class.
     pub requests: BTreeMap<String, u64>,
     /// The use of `generated_at`, by kind of answer.

@@ -10,7 +10,7 @@ use crate::limit::refused::{BusyAddress, UntrustedProxy};
 use crate::upstream::status::{DetailTrouble, OriginState, Picture};
 use crate::words::{counted, sentence};
 
-use super::facts::StatusFacts;
+use super::facts::{ReloadFacts, StatusFacts};
 
 /// The age from which on data is not healthy; `None`: at any age it is.
 pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Option<Duration> {
@@ -51,6 +51,8 @@ pub(crate) enum Trouble {
     Rival,
     /// The origin fails, and the data is not too old yet.
     Origin,
+    /// The last reload failed, or left something for a restart.
+    Reload,
 }
 
 /// One reason for which this is not healthy, or should be mended although it is.
@@ -123,12 +125,24 @@ pub(super) fn origin_fails(facts: &StatusFacts) -> Option<String> {
     })
 }
 
+/// What the last reload left to be done.
+fn left_by(reload: &ReloadFacts) -> Option<String> {
+    let at = reload.at.as_deref().unwrap_or("an unknown time");
+    if !reload.errors.is_empty() {
+        let errors = reload.errors.join("; ");
+        return Some(format!("the reload at {at} failed, and a restart would fail, too: {errors}"));
+    }
+    let keys = reload.needs_restart.join(", ");
+    (!keys.is_empty()).then(|| format!("new values since the reload at {at} wait for a restart: {keys}"))
+}
+
 /// What should be mended although this is healthy; not what `reasons` say.
 pub(super) fn findings(usage: Use, facts: &StatusFacts, reasons: &[Reason], found: Found<'_>) -> Vec<Reason> {
     let Found { origin, proxy, busy, unused_bundle, rival } = found;
     let mut findings = Vec::new();
     let is_told = reasons.iter().any(|reason| matches!(reason.trouble, Trouble::Unconfirmed | Trouble::NotReady));
     findings.extend(origin_fails(facts).filter(|_| !is_told).map(|text| Reason::new(Trouble::Origin, text)));
+    findings.extend(facts.reload.as_ref().and_then(left_by).map(|text| Reason::new(Trouble::Reload, text)));
     findings.extend(unused_bundle.map(|why| Reason::new(Trouble::UnusedBundle, unused(why))));
     findings.extend(rival.map(|text| Reason::new(Trouble::Rival, text)));
     match &origin.details {

@@ -296,6 +296,7 @@ impl Status {
             pass: picture.pass,
             passes: picture.passes,
             failures: picture.health.failures(),
+            failing_seconds: picture.failing_since.map(|since| since.elapsed().as_secs()),
             requests: picture.sent.iter().map(|(class, count)| ((*class).to_owned(), *count)).collect(),
             stamps: picture.stamps.iter().map(texts).collect(),
         }

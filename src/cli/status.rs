@@ -306,7 +306,12 @@ fn screen(facts: &StatusFacts) -> String {
         line("follows", at_head(replica.url, replica.sequence, replica.signed_by, &behind));
     } else {
         let refreshes = mirrors && facts.origin.refreshed_at.is_some() && facts.origin.next_refresh_seconds == Some(0);
-        line("origin", origin(&facts.origin.state) + if refreshes { ", refreshing now" } else { "" });
+        let now = match facts.origin.failing_seconds {
+            Some(failing) => format!(", for {}", seconds(failing)),
+            None if facts.held.is_some() => ", its changes are held back".to_owned(),
+            None => String::new(),
+        };
+        line("origin", origin(&facts.origin.state) + &now + if refreshes { ", refreshing now" } else { "" });
     }
     let publish = facts.publish.clone().unwrap_or_default();
     if publish.url.is_some() {
@@ -357,7 +362,7 @@ fn screen(facts: &StatusFacts) -> String {
         line("to do", advice.todo.clone());
     }
     if let Some(error) = &facts.last_error {
-        line("last error", error.message.clone());
+        line("last error", format!("{} ({})", error.message, or_dash(error.at.as_ref())));
     }
     lines.join("\n") + "\n"
 }

@@ -108,8 +108,8 @@ enum TargetError {
     )]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(
-        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the server of \
-         this directory with --admin, or leave data_dir out",
+        "the server at {admin} has the data directory {theirs}, but data_dir is {}; name the server that is meant \
+         with --admin (a new data_dir takes effect at its restart)",
         ours.display()
     )]
     Another { admin: String, theirs: String, ours: PathBuf },

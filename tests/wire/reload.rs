@@ -58,6 +58,11 @@ impl Configured {
         wait_until("it has reloaded", || async { self.server.status().await["reload"] != before }).await;
         self.server.status().await["reload"].clone()
     }
+
+    /// What should be mended; empty: nothing.
+    async fn finding(&self) -> String {
+        self.server.status().await["findings"][0].as_str().unwrap_or_default().to_owned()
+    }
 }
 
 const OPEN: &str = "rate_limit.requests_per_minute = 0\n";
@@ -78,8 +83,10 @@ async fn a_reload_changes_live_keys_names_the_others_and_says_so_in_status() {
     let report = started.hang_up(&format!("{OPEN}ttl = \"9s\"\norigin.timeout = \"3s\"\n")).await;
     assert_eq!(report["applied"], serde_json::json!(["admin.hosts", "ttl"]));
     assert_eq!(report["needs_restart"], serde_json::json!(["origin.timeout"]), "it is named until it is done");
+    assert!(started.finding().await.ends_with("wait for a restart: origin.timeout"));
     let report = started.reload(&format!("{OPEN}ttl = \"9s\"\n")).await;
     assert_eq!((&report["applied"], &report["needs_restart"]), (&serde_json::json!([]), &serde_json::json!([])));
+    assert_eq!(started.finding().await, "");
     let said = started.server.process.said();
     assert!(said.contains("reloaded") && said.contains("needs_restart=\"origin.timeout\""), "{said}");
 }
@@ -103,6 +110,8 @@ async fn a_configuration_with_mistakes_changes_nothing_and_every_mistake_is_list
     assert!(!ask(&started.server, &[]).await.headers.contains_key("ratelimit"), "the limit is still off");
     let status = started.hang_up("listen = [").await;
     assert_eq!(status["ok"], false);
+    let finding = started.finding().await;
+    assert!(finding.contains("failed, and a restart would fail, too: ") && finding.contains("toml:1"), "{finding}");
     assert!(started.reload(OPEN).await["applied"].as_array().unwrap().is_empty());
 }
 
