@@ -270,9 +270,9 @@ impl Clock {
         Instants { wall: self.now_wall(), mono: self.now_mono() }
     }
 
-    /// An answer of the origin that no cache kept, as far as it says, has just arrived with this `Date`.
-    pub fn note_origin_date(&self, date: WallTime) {
-        self.origin.note(self.instants(), date);
+    /// An answer of the origin that no cache kept, as far as it says, has arrived with this `Date` a moment ago.
+    pub fn note_origin_date(&self, date: WallTime, received: WallTime) {
+        self.origin.note(self.instants(), received, date);
     }
 
     /// By how many milliseconds the origin's clock is behind this one, negative when it is ahead: the smallest

@@ -51,9 +51,9 @@ pub(super) struct OriginLag {
 
 impl OriginLag {
     /// See [`DateLags::note`].
-    pub(super) fn note(&self, now: Instants, date: WallTime) {
+    pub(super) fn note(&self, now: Instants, received: WallTime, date: WallTime) {
         let mut lags = self.lags.lock();
-        lags.note(now, date);
+        lags.note(now, received, date);
         self.publish(&mut lags, now);
     }
 
@@ -86,10 +86,12 @@ struct DateLags {
 }
 
 impl DateLags {
-    /// An answer that no cache kept, as far as it says: it was received at `now` and says `date`.
-    fn note(&mut self, now: Instants, date: WallTime) {
+    /// An answer that no cache kept, as far as it says: it was received a moment ago and says `date`. By the time of the
+    /// note, which may come late on a busy machine, an answer would seem older than it is.
+    fn note(&mut self, now: Instants, received: WallTime, date: WallTime) {
         self.forget(now);
-        let lag_ms = now.wall.millis_since(date);
+        let has_jumped = now.wall.millis_since(received).saturating_abs() > JUMP_MS;
+        let lag_ms = if has_jumped { now.wall } else { received }.millis_since(date);
         if lag_ms < -FURTHEST_AHEAD_MS {
             return;
         }
@@ -128,7 +130,7 @@ mod tests {
 
     fn note(lags: &OriginLag, seconds: u64, lag: i64) {
         let wall = 1_000_000 + seconds.cast_signed();
-        lags.note(at(seconds, wall), WallTime::from_seconds(wall - lag));
+        lags.note(at(seconds, wall), WallTime::from_seconds(wall), WallTime::from_seconds(wall - lag));
     }
 
     fn smallest(lags: &OriginLag, seconds: u64) -> i64 {
@@ -149,6 +151,17 @@ mod tests {
         assert_eq!(smallest(&lags, 7600), -90, "an origin that is ahead");
         assert_eq!(smallest(&lags, 7700), 0);
         assert!(lags.lags.lock().minutes.is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_is_looked_at_late_is_not_older_for_that() {
+        let (lags, received) = (OriginLag::default(), WallTime::from_seconds(1_000_000));
+        lags.note(at(1, 1_000_001), received, received);
+        assert_eq!(lags.smallest_ms(at(1, 1_000_001)), 0);
+        // The wall clock was set meanwhile.
+        let (lags, now) = (OriginLag::default(), at(1, 1_000_600));
+        lags.note(now, received, received);
+        assert_eq!(lags.smallest_ms(now), 600_000);
     }
 
     #[test]
@@ -176,7 +189,7 @@ mod tests {
         for tenth in 0..60_000 {
             let mono = Monotonic::from_nanos(tenth * 500_000_000);
             let wall = WallTime::from_millis(1_000_000_000 + (tenth * 500).cast_signed());
-            lags.note(Instants { wall, mono }, wall);
+            lags.note(Instants { wall, mono }, wall, wall);
         }
         assert!(lags.lags.lock().minutes.len() <= 61, "{}", lags.lags.lock().minutes.len());
     }

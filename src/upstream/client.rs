@@ -263,7 +263,7 @@ impl OriginClient {
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         if let Some(date) = date.filter(|_| age.unwrap_or(0) == 0 && status < 500) {
-            self.clock.note_origin_date(date);
+            self.clock.note_origin_date(date, received);
         }
         let lag_ms = self.clock.origin_lag_ms();
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
