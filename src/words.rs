@@ -105,7 +105,7 @@ pub(crate) fn remedy(path: &Path, error: &io::Error) -> String {
         }
         (ErrorKind::NotFound, None) => format!("; there is no {}: correct the path", path.display()),
         (ErrorKind::PermissionDenied, _) => {
-            "; run this as a user who has permission for it, and for the directories above it".to_owned()
+            "; run grandstand as a user who may use it, and enter the directories above it".to_owned()
         }
         _ => String::new(),
     }

@@ -83,8 +83,7 @@ impl Situation<'_> {
                 (Use::Replica, _) if is_of_key(&text) => (text, TRUST),
                 (Use::Replica, _) => (
                     text,
-                    "Wait while the first bundle is downloaded. What is missing or damaged, the publisher writes again within \
-                     ten minutes, or at once when it is restarted. If nothing comes, check replica.url, its credentials, \
+                    "Wait while the first bundle is downloaded. The publisher writes a missing or damaged bundle again within ten minutes, or at once after a restart. If nothing comes, check replica.url, its credentials, \
                      and that a publisher writes there.",
                 ),
                 (_, Some(_)) => (
@@ -163,7 +162,7 @@ impl Situation<'_> {
             }
             Trouble::Reload => (
                 text,
-                "Correct the configuration (`grandstand check` finds mistakes), and reload. Nothing has changed yet.",
+                "Correct the configuration (`grandstand check` finds mistakes), and reload. The values from before are in effect; a restart would fail.",
             ),
             Trouble::Rival => (
                 text,

@@ -94,8 +94,8 @@ enum Failed {
     #[error("{0}, and restart the server")]
     Untrusted(SignatureError),
     #[error(
-        "the bundle is not signed, but bundle.trusted_keys requires it: send FILE.minisig, too; `grandstand bundle import FILE` \
-         finds it beside FILE"
+        "the bundle is not signed, but bundle.trusted_keys requires a signature: put its .minisig file beside it, and run \
+         `grandstand bundle import`, which sends both"
     )]
     Unsigned,
     #[error("the bundle is larger than bundle.max_size, {0} bytes")]

@@ -29,7 +29,7 @@ use crate::snapshot::membership::Membership;
 use crate::telemetry::Telemetry;
 use crate::telemetry::counters::ByLabels;
 use crate::upstream::budget::BudgetView;
-use crate::upstream::status::{Held, LastError, Progress};
+use crate::upstream::status::{Held, LastError, OriginState, Progress};
 
 use super::advice::{Advice, RecentNote};
 
@@ -192,6 +192,13 @@ pub(crate) struct OriginFacts {
     pub requests: BTreeMap<String, u64>,
     /// The use of `generated_at`, by kind of answer.
     pub stamps: BTreeMap<String, String>,
+}
+
+impl OriginFacts {
+    /// The state of an origin that fails; `None`: it does not.
+    pub(crate) fn failing(&self) -> Option<OriginState> {
+        [OriginState::CouldNotBeAsked, OriginState::Nonsense].into_iter().find(|state| state.as_str() == self.state)
+    }
 }
 
 /// The origin's budget for one minute.

@@ -111,13 +111,9 @@ pub(super) struct Found<'a> {
 /// How the origin fails, with the last error; `None`: it does not.
 pub(super) fn origin_fails(facts: &StatusFacts) -> Option<String> {
     let url = facts.origin.url.as_deref().unwrap_or("the origin");
-    let is = |state: OriginState| facts.origin.state == state.as_str();
-    let how = if is(OriginState::CouldNotBeAsked) {
-        format!("The origin {url} fails")
-    } else if is(OriginState::Nonsense) {
-        format!("The answers of the origin {url} cannot be used")
-    } else {
-        return None;
+    let how = match facts.origin.failing()? {
+        OriginState::Nonsense => format!("The answers of the origin {url} cannot be used"),
+        _ => format!("The origin {url} fails"),
     };
     Some(match &facts.last_error {
         Some(error) => format!("{how}. The last error: {}", sentence(&error.message)),
@@ -130,17 +126,18 @@ fn left_by(reload: &ReloadFacts) -> Option<String> {
     let at = reload.at.as_deref().unwrap_or("an unknown time");
     if !reload.errors.is_empty() {
         let errors = reload.errors.join("; ");
-        return Some(format!("the reload at {at} failed, and a restart would fail, too: {errors}"));
+        return Some(format!("the reload at {at} failed: {errors}"));
     }
     let keys = reload.needs_restart.join(", ");
-    (!keys.is_empty()).then(|| format!("new values since the reload at {at} wait for a restart: {keys}"))
+    (!keys.is_empty()).then(|| format!("the reload at {at} changed keys that take effect at the next start: {keys}"))
 }
 
 /// What should be mended although this is healthy; not what `reasons` say.
 pub(super) fn findings(usage: Use, facts: &StatusFacts, reasons: &[Reason], found: Found<'_>) -> Vec<Reason> {
     let Found { origin, proxy, busy, unused_bundle, rival } = found;
     let mut findings = Vec::new();
-    let is_told = reasons.iter().any(|reason| matches!(reason.trouble, Trouble::Unconfirmed | Trouble::NotReady));
+    let is_told = reasons.iter().any(|reason| matches!(reason.trouble, Trouble::Unconfirmed | Trouble::NotReady))
+        || matches!(origin.details, Some(DetailTrouble { all: true, .. }));
     findings.extend(origin_fails(facts).filter(|_| !is_told).map(|text| Reason::new(Trouble::Origin, text)));
     findings.extend(facts.reload.as_ref().and_then(left_by).map(|text| Reason::new(Trouble::Reload, text)));
     findings.extend(unused_bundle.map(|why| Reason::new(Trouble::UnusedBundle, unused(why))));

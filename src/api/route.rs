@@ -345,6 +345,7 @@ mod tests {
             assert_eq!((DumpKind::of_path(kind.path()), DumpKind::of_name(kind.as_str())), (Some(kind), Some(kind)));
             let file = kind.path().strip_prefix("/dumps/").unwrap();
             assert_eq!(kind.disposition(false), format!("attachment; filename=\"{file}\""));
+            assert_eq!(kind.disposition(true), format!("attachment; filename=\"selected-{file}\""));
         }
         for path in ["/dumps/", "/dumps/listings.CSV", "/dumps/listings.csv/", "/dumps/bundle", "/listings.csv"] {
             assert_eq!(DumpKind::of_path(path), None, "{path}");

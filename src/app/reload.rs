@@ -330,9 +330,10 @@ pub(super) fn rooms(config: &Config) -> (MostConnections, MostConnections) {
     let shares = share_descriptors(raise_descriptors(), wanted);
     let most = shares.clients;
     if most < wanted as usize {
-        let files = u64::from(wanted) + RESERVE.end();
+        let wanted_files = u64::from(wanted);
+        let needed_files = wanted_files + wanted_files.clamp(*RESERVE.start(), *RESERVE.end());
         let why = "fewer connections than limits.connections: raise the limit on open files (ulimit -n, LimitNOFILE)";
-        tracing::info!(wanted, most, files, "{why}");
+        tracing::info!(wanted, most, needed_files, "{why}");
     }
     let ipv6_prefix = config.rate_limit.ipv6_prefix;
     let each = config.limits.connections_per_client as usize;

@@ -395,13 +395,13 @@ pub(crate) enum TrustError {
     },
     /// The required signature is missing.
     #[error(
-        "{} is not signed, but bundle.trusted_keys requires it: {} is missing; carry it over, too",
+        "{} is not signed, but bundle.trusted_keys requires a signature: {} is missing; copy it beside the bundle",
         .0.display(), path_of(.0).display()
     )]
     Unsigned(PathBuf),
     /// The same, of standard input.
     #[error(
-        "{INPUT} is not signed, but bundle.trusted_keys requires it: save the bundle to a file, beside its .minisig"
+        "a bundle on {INPUT} has no signature, but bundle.trusted_keys requires one: save it to a file, beside its .minisig"
     )]
     UnsignedInput,
     /// The signature is not accepted.

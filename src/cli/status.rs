@@ -306,12 +306,14 @@ fn screen(facts: &StatusFacts) -> String {
         line("follows", at_head(replica.url, replica.sequence, replica.signed_by, &behind));
     } else {
         let refreshes = mirrors && facts.origin.refreshed_at.is_some() && facts.origin.next_refresh_seconds == Some(0);
-        let now = match facts.origin.failing_seconds {
-            Some(failing) => format!(", for {}", seconds(failing)),
-            None if facts.held.is_some() => ", its changes are held back".to_owned(),
-            None => String::new(),
+        let state = origin(&facts.origin.state);
+        let state = match facts.origin.failing_seconds {
+            Some(failing) if facts.origin.failing().is_some() => format!("{state}, for {}", seconds(failing)),
+            Some(failing) => format!("{state}, but requests have failed for {}", seconds(failing)),
+            None if facts.held.is_some() => "answers, its changes are held back".to_owned(),
+            None => state,
         };
-        line("origin", origin(&facts.origin.state) + &now + if refreshes { ", refreshing now" } else { "" });
+        line("origin", state + if refreshes { ", refreshing now" } else { "" });
     }
     let publish = facts.publish.clone().unwrap_or_default();
     if publish.url.is_some() {
@@ -376,6 +378,20 @@ mod tests {
 
     fn shown(status: &Value) -> String {
         screen(&StatusFacts::deserialize(status).unwrap())
+    }
+
+    #[test]
+    fn the_line_of_the_origin_says_for_how_long_it_fails_and_what_is_held_back() {
+        for (state, failing, held, told) in [
+            ("could-not-be-asked", json!(130), json!(null), "cannot be reached, for 2 min"),
+            ("crawling", json!(7), json!(null), "answers, every page is being read, but requests have failed for 7 s"),
+            ("unchanged", json!(null), json!({ "reason": "it lost half" }), "answers, its changes are held back"),
+            ("unchanged", json!(null), json!(null), "answers, no changes at the last refresh"),
+        ] {
+            let origin = json!({ "state": state, "failing_seconds": failing });
+            let text = shown(&json!({ "state": "healthy", "use": "mirror", "origin": origin, "held": held }));
+            assert!(text.contains(&format!("  origin     {told}\n")), "{text}");
+        }
     }
 
     #[test]

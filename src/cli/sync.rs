@@ -18,7 +18,7 @@ use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
 use crate::mirror::details::{Covered, Details};
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::SnapshotPointer;
-use crate::upstream::status::{LastError, OriginState, OriginStatus, Progress};
+use crate::upstream::status::{LastError, OriginStatus, Progress};
 use crate::words::counted;
 
 use super::server::Server;
@@ -124,6 +124,8 @@ struct Standing {
     /// The address of the origin.
     url: String,
     last_error: Option<LastError>,
+    /// Why the newest snapshot is held back.
+    held: Option<String>,
 }
 
 /// What holds a copy up.
@@ -173,7 +175,8 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
     let (mut last, mut looked, mut told) = (None, Instant::now(), None::<Instant>);
     loop {
         let now = look()?;
-        if let (true, Some(error)) = (now.trouble.is_failing, &now.last_error)
+        // One failure alone says little.
+        if let (true, Some(error)) = (now.trouble.is_failing && now.trouble.failures != 1, &now.last_error)
             && told.is_none_or(|told| told.elapsed() >= REMINDER)
         {
             tell(format!("the origin fails: {}; trying again", plain(&error.message)));
@@ -183,6 +186,9 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
             display.count_or_pause(word, done, of, now.trouble.budget.asked_seconds);
         }
         if now.is_complete {
+            if let Some(reason) = &now.held {
+                tell(format!("warning: a snapshot is held back: {}", plain(reason)));
+            }
             return Ok(());
         }
         // Checking many pages once more is progress, too.
@@ -239,6 +245,7 @@ fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Fai
                 budget: BudgetFacts::of(&client.budget().view()),
             },
             url: client.base().to_string(),
+            held: picture.held.map(|held| held.reason),
             last_error: picture.last_error,
         })
     });
@@ -267,10 +274,7 @@ fn through(server: &Server, waits: bool) -> Result<(Value, String), Failure> {
         on_demand = details.as_ref().and_then(|details| details.wanted.as_deref()) == Some("on-demand");
         let is_whole = details.as_ref().is_some_and(|details| details.current() == details.of);
         let is_here = facts.origin.passes > before && (on_demand || is_whole);
-        let is_failing = facts.origin.failures > 0
-            || [OriginState::CouldNotBeAsked, OriginState::Nonsense]
-                .iter()
-                .any(|state| state.as_str() == facts.origin.state);
+        let is_failing = facts.origin.failures > 0 || facts.origin.failing().is_some();
         let shown = match (facts.origin.pass, &details) {
             (Some(pass), _) => Some(("pages", pass.done, pass.of)),
             (None, details) => details.as_ref().map(|details| ("details", details.current(), details.of)),
@@ -287,6 +291,7 @@ fn through(server: &Server, waits: bool) -> Result<(Value, String), Failure> {
             },
             url: facts.origin.url.unwrap_or_default(),
             last_error: facts.last_error,
+            held: facts.held.map(|held| held.reason),
         })
     })?;
     let (mirrored, of) = details.map(|details| (details.mirrored, details.of)).unzip();

@@ -2,7 +2,7 @@
 //!
 //! Not what is asked of it. Callers: the commands that a running server can execute.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(super) struct Named {
     /// Address of the server's admin listener
     ///
     /// Without it, the server is the one that has the data directory. If you cannot read that directory, it is the one at
-    /// admin.listen.
+    /// admin.listen, if the configuration sets that.
     #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
     admin: Option<String>,
 }
@@ -98,7 +98,7 @@ impl Named {
 #[derive(Debug, thiserror::Error)]
 enum TargetError {
     #[error(
-        "{0} is locked by process {1} (another grandstand command, or a server that is still starting); try again later"
+        "{0} is locked by process {1} (another grandstand command, a server that is still starting, or one in a container); try again later"
     )]
     Silent(String, String),
     #[error(
@@ -108,8 +108,8 @@ enum TargetError {
     )]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(
-        "the server at {admin} has the data directory {theirs}, but data_dir is {}; name the server that is meant \
-         with --admin (a new data_dir takes effect at its restart)",
+        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the right \
+         server with --admin; if data_dir was changed, restart the server first",
         ours.display()
     )]
     Another { admin: String, theirs: String, ours: PathBuf },
@@ -158,17 +158,14 @@ impl Chosen {
             Some(LockHolder { admin: Some(admin), .. }) => return at(format!("http://{admin}"), None, false),
             _ => {}
         }
-        let is_denied = match DataDir::expect_readable(path) {
-            Err(source) if data_dir_is_set && !listen_is_set => {
-                return Err(TargetError::Unreadable { path: path.clone(), source }.into());
-            }
-            Err(source) => {
+        match DataDir::expect_readable(path) {
+            Ok(()) => at(format!("http://{listen}"), data_dir, true),
+            Err(source) if listen_is_set && source.kind() == ErrorKind::PermissionDenied => {
                 tell(format!("data_dir {} cannot be read ({source}); trying admin.listen, {listen}", path.display()));
-                true
+                at(format!("http://{listen}"), Some(path.clone()), false)
             }
-            Ok(()) => false,
-        };
-        at(format!("http://{listen}"), data_dir, !is_denied)
+            Err(source) => Err(TargetError::Unreadable { path: path.clone(), source }.into()),
+        }
     }
 
     /// The server, asked first whether it has the expected data directory.

@@ -236,9 +236,13 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
         None if reader.place("publish.sign_key").is_some() => {
             warn("publish.sign_key", "has no effect, because publish.url is not set");
         }
-        Some(_) if config.publish.sign_key.is_none() && !config.bundle.trusted_keys.is_empty() => {
-            let problem = "is signed by nobody although bundle.trusted_keys is set: replicas with the same keys refuse it; set \
-                           publish.sign_key";
+        Some(_)
+            if config.usage() != Use::Shield
+                && config.publish.sign_key.is_none()
+                && !config.bundle.trusted_keys.is_empty() =>
+        {
+            let problem = "what is written there is not signed, although bundle.trusted_keys is set: replicas with these keys \
+                           refuse it; set publish.sign_key";
             warn("publish.url", problem);
         }
         _ => {}

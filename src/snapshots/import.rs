@@ -123,13 +123,16 @@ impl Snapshots {
         details: Option<&dyn KnownDetails>,
     ) -> Result<ImportOutcome, ImportError> {
         let Opened { file, bundle, voucher } = opened;
-        if matches!(voucher, Voucher::Signed(_)) {
-            self.require_signatures(true).map_err(SnapshotsError::from)?;
-        } else if self.store().state(SIGNED).map_err(SnapshotsError::from)?.is_some() {
-            return Err(ImportError::Unsigned(self.store().path().with_file_name("")));
+        let is_signed = matches!(voucher, Voucher::Signed(_));
+        if !is_signed && self.store().state(SIGNED).map_err(SnapshotsError::from)?.is_some() {
+            let store = self.store().path();
+            return Err(ImportError::Unsigned(store.parent().unwrap_or(store).to_owned()));
         }
         let steps = [BundleFile { bundle, file }];
         let imported = self.import_chain(&Chain { steps: &steps, allow_older, details, followed: None })?;
+        if is_signed {
+            self.require_signatures(true).map_err(SnapshotsError::from)?;
+        }
         let signed_by = if let Voucher::Signed(signed) = voucher { Some(signed.key.to_string()) } else { None };
         Ok(ImportOutcome { imported, manifest: steps[0].bundle.manifest().clone(), signed_by })
     }
@@ -282,7 +285,10 @@ impl Snapshots {
         let store = self.store();
         match (required, store.state(SIGNED)?.is_some()) {
             (true, false) => store.put_state(SIGNED, &[]),
-            (false, true) => store.remove_state(SIGNED),
+            (false, true) => {
+                tracing::warn!("bundle.trusted_keys was set before and is empty now: unsigned bundles are imported");
+                store.remove_state(SIGNED)
+            }
             _ => Ok(()),
         }
     }

@@ -122,7 +122,7 @@ async fn what_is_missing_and_what_is_no_bundle_is_said_before_signatures() {
         for (name, told) in [
             ("bundle-v1.gsb.minisig", "this is a signature or a key of minisign; name the bundle beside it"),
             ("some.json", "not a bundle"),
-            ("bundle-v1-delta.gsb", "bundle-v1-delta.gsb.minisig is missing; carry it over, too"),
+            ("bundle-v1-delta.gsb", "bundle-v1-delta.gsb.minisig is missing; copy it beside the bundle"),
             ("absent.gsb", "absent.gsb: correct the path"),
             ("none/absent.gsb", "none does not exist: create it, or correct the path"),
         ] {

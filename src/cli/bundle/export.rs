@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufWriter, Seek, Write};
+use std::io::{BufWriter, Read as _, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
 use crate::app::core::open_snapshots;
 use crate::bundle::signature::{self, Signer, open_file};
-use crate::bundle::{Bundle, Manifest};
+use crate::bundle::{Bundle, Manifest, check_beginning};
 use crate::cli::target::{Holder, Named};
 use crate::cli::terminal::{Output, bytes_bar, counting, say, start_log, tell};
 use crate::cli::{Failure, FileError, needs_snapshots};
@@ -128,6 +128,8 @@ pub(super) enum ExportError {
         path.display()
     )]
     Ending { path: PathBuf, ending: String, what: &'static str, meant: String, own: &'static str },
+    #[error("{} exists and is no bundle; choose another name, or remove it first", .0.display())]
+    Other(PathBuf),
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
     #[error("--since, --sign and --require-complete are for bundles: leave --format out")]
@@ -137,12 +139,25 @@ pub(super) enum ExportError {
 }
 
 impl Export {
+    /// Refuses to replace a file that is no bundle by one: a configuration, say, if the name was forgotten.
+    fn expect_replaceable(&self) -> Result<(), ExportError> {
+        let is_file = self.format.dump().is_none() && self.file.metadata().is_ok_and(|found| found.is_file());
+        let mut start = Vec::new();
+        // What cannot be read is told by the export.
+        if is_file && File::open(&self.file).and_then(|file| file.take(16).read_to_end(&mut start)).is_ok() {
+            let is_other = !start.is_empty() && check_beginning(&start).is_err();
+            return if is_other { Err(ExportError::Other(self.file.clone())) } else { Ok(()) };
+        }
+        Ok(())
+    }
+
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let is_for_bundles = self.since.is_some() || self.sign.is_some() || self.require_complete;
         if self.format.dump().is_some() && is_for_bundles {
             return Err(Failure::usage(ExportError::NotForDumps));
         }
         self.format.expect_ending(&self.file).map_err(Failure::usage)?;
+        self.expect_replaceable().map_err(Failure::usage)?;
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {

@@ -129,3 +129,19 @@ async fn sync_says_the_same_of_an_unproven_copy_with_a_server_and_without() {
     let (code, said) = run(&arguments).await;
     assert!(code == 1 && is_said(&said), "{code}: {said}");
 }
+
+#[tokio::test]
+async fn sync_says_what_is_held_back() {
+    let origin = origin(60).await;
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = Setup::mirror_of(&origin).arguments(&["sync"], &dir.path().join("data"));
+    let (code, said) = run(&arguments).await;
+    assert!(code == 0 && !said.contains("held back"), "{code}: {said}");
+    origin.edit(|world| {
+        for id in world.ids().into_iter().take(40) {
+            assert!(world.remove(id));
+        }
+    });
+    let (code, said) = run(&arguments).await;
+    assert!(code == 0 && said.contains("warning: a snapshot is held back: "), "{code}: {said}");
+}

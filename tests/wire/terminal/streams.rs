@@ -146,7 +146,7 @@ async fn a_bundle_is_read_from_standard_input() {
                 .clone()
                 .set("bundle.trusted_keys", r#"["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]"#),
             &whole,
-            "is not signed",
+            "has no signature",
         ),
     ] {
         for action in ["verify", "import"] {
