@@ -138,7 +138,7 @@ mod tests {
             let remedy = remedy(&path, &std::fs::read(&path).unwrap_err());
             assert!(remedy.contains(what) && remedy.contains(&dir.path().display().to_string()), "{remedy}");
         }
-        assert!(remedy(Path::new("a"), &ErrorKind::PermissionDenied.into()).contains("permission"));
+        assert!(remedy(Path::new("a"), &ErrorKind::PermissionDenied.into()).contains("as a user who may use it"));
         assert_eq!(remedy(dir.path(), &std::fs::read(dir.path()).unwrap_err()), "");
     }
 
