@@ -53,9 +53,8 @@ pub(crate) enum ImportError {
     Snapshots(#[from] SnapshotsError),
     /// The bundle is not signed, or its signature was not verified. With the data directory.
     #[error(
-        "only signed bundles are imported into {}, because its server or an earlier import had bundle.trusted_keys: give the \
-         configuration of that server with --config. To take unsigned bundles again, remove bundle.trusted_keys from it, and \
-         start the server once",
+        "only signed bundles are imported into {}, because its server or an earlier import had bundle.trusted_keys: name that \
+         server's configuration with --config. To take unsigned ones again, start the server once without keys",
         .0.display()
     )]
     Unsigned(PathBuf),
@@ -125,8 +124,7 @@ impl Snapshots {
         let Opened { file, bundle, voucher } = opened;
         let is_signed = matches!(voucher, Voucher::Signed(_));
         if !is_signed && self.store().state(SIGNED).map_err(SnapshotsError::from)?.is_some() {
-            let store = self.store().path();
-            return Err(ImportError::Unsigned(store.parent().unwrap_or(store).to_owned()));
+            return Err(ImportError::Unsigned(self.store().path().with_file_name("")));
         }
         let steps = [BundleFile { bundle, file }];
         let imported = self.import_chain(&Chain { steps: &steps, allow_older, details, followed: None })?;

@@ -141,7 +141,7 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     let secret = desk.path("ours.key");
     desk.does(&mirror.setup, &mirror.data_dir(), &["export", "--sign", secret.to_str().unwrap()], "b.gsb").await;
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
-    let needs_keys = ["only signed bundles are imported into ", "--config", "start the server once"];
+    let needs_keys = ["only signed bundles are imported into ", "--config", "start the server once without keys"];
     desk.does(&strict, &desk.data(), &["import"], "b.gsb").await;
     desk.refuses(&lax, &desk.data(), &["import"], "b.gsb", &needs_keys).await;
     // The last server decides.
