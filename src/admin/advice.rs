@@ -66,6 +66,24 @@ struct Situation<'a> {
 }
 
 impl Situation<'_> {
+    const fn while_origin_fails(&self) -> &'static str {
+        if self.facts.snapshot.is_some() {
+            "Check that the origin works. Nothing is lost yet: clients get the stored data, and the server keeps trying."
+        } else {
+            "Check that the origin works. Clients get cached answers, stale ones included; the server keeps trying."
+        }
+    }
+
+    const fn after_reload(&self) -> &'static str {
+        match &self.facts.reload {
+            Some(reload) if reload.ok => "Restart the server when it suits you.",
+            _ => {
+                "Correct the configuration (`grandstand check` finds mistakes), and reload. The values from before are in \
+                 effect; a restart would fail."
+            }
+        }
+    }
+
     fn about(&self, unhealthy: bool, reason: &Reason) -> Advice {
         let text = sentence(&reason.text);
         let (what, todo) = match reason.trouble {
@@ -149,21 +167,8 @@ impl Situation<'_> {
             Trouble::UnusedBundle => {
                 (text, "Bring the bundle again with its .minisig, or remove --bundle from the command, and restart.")
             }
-            Trouble::Origin if self.facts.snapshot.is_some() => (
-                text,
-                "Check that the origin works. Nothing is lost yet: clients get the stored data, and the server keeps trying.",
-            ),
-            Trouble::Origin => (
-                text,
-                "Check that the origin works. Clients get cached answers, stale ones included; the server keeps trying.",
-            ),
-            Trouble::Reload if self.facts.reload.as_ref().is_some_and(|reload| reload.ok) => {
-                (text, "Restart the server when it suits you.")
-            }
-            Trouble::Reload => (
-                text,
-                "Correct the configuration (`grandstand check` finds mistakes), and reload. The values from before are in effect; a restart would fail.",
-            ),
+            Trouble::Origin => (text, self.while_origin_fails()),
+            Trouble::Reload => (text, self.after_reload()),
             Trouble::Rival => (
                 text,
                 "Stop one of the two publishers, or give each a prefix of its own (publish.url): clients of the replicas \

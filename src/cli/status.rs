@@ -238,6 +238,17 @@ fn origin(state: &str) -> String {
     words.to_owned()
 }
 
+/// How the origin is, for how long it fails, and whether its changes are held back.
+fn of_origin(facts: &StatusFacts) -> String {
+    let state = origin(&facts.origin.state);
+    match facts.origin.failing_seconds {
+        Some(failing) if facts.origin.failing().is_some() => format!("{state}, for {}", seconds(failing)),
+        Some(failing) => format!("{state}, but requests have failed for {}", seconds(failing)),
+        None if facts.held.is_some() => "answers, its changes are held back".to_owned(),
+        None => state,
+    }
+}
+
 fn behind_for(behind: u64) -> String {
     format!("behind for {}", seconds(behind))
 }
@@ -306,14 +317,7 @@ fn screen(facts: &StatusFacts) -> String {
         line("follows", at_head(replica.url, replica.sequence, replica.signed_by, &behind));
     } else {
         let refreshes = mirrors && facts.origin.refreshed_at.is_some() && facts.origin.next_refresh_seconds == Some(0);
-        let state = origin(&facts.origin.state);
-        let state = match facts.origin.failing_seconds {
-            Some(failing) if facts.origin.failing().is_some() => format!("{state}, for {}", seconds(failing)),
-            Some(failing) => format!("{state}, but requests have failed for {}", seconds(failing)),
-            None if facts.held.is_some() => "answers, its changes are held back".to_owned(),
-            None => state,
-        };
-        line("origin", state + if refreshes { ", refreshing now" } else { "" });
+        line("origin", of_origin(facts) + if refreshes { ", refreshing now" } else { "" });
     }
     let publish = facts.publish.clone().unwrap_or_default();
     if publish.url.is_some() {
