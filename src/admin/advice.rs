@@ -101,8 +101,9 @@ impl Situation<'_> {
                 (Use::Replica, _) if is_of_key(&text) => (text, TRUST),
                 (Use::Replica, _) => (
                     text,
-                    "Wait while the first bundle is downloaded. The publisher writes a missing or damaged bundle again within ten minutes, or at once after a restart. If nothing comes, check replica.url, its credentials, \
-                     and that a publisher writes there.",
+                    "Wait while the first bundle is downloaded. The publisher writes a missing or damaged bundle again within \
+                     ten minutes, or at once after a restart. If nothing comes, check replica.url, its credentials, and \
+                     that a publisher writes there.",
                 ),
                 (_, Some(_)) => (
                     text,

@@ -1,6 +1,6 @@
 //! Connects a publisher, a replica, or a mirror that needs its first data, to an object store.
 //!
-//! Callers: [`super::core`] and [`super::serve`]; `sync` mirrors.
+//! Callers: [`super::core`], [`super::serve`]; `sync`, which uses [`mirror`].
 
 use pingora::server::Server;
 use pingora::services::background::background_service;

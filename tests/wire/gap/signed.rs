@@ -163,6 +163,7 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     let bundle = desk.path("b.gsb");
     server.setup = lax.serving(&["--bundle", bundle.to_str().unwrap()]);
     server.restart().await;
+    assert!(server.process.said().contains("unsigned bundles are imported"), "{}", server.process.said());
     server.process.kill();
     desk.does(&Setup::offline(), &data, &["import"], "b.gsb").await;
 }
@@ -180,7 +181,14 @@ async fn an_export_says_what_it_wrote_or_what_is_missing() {
         let directory = format!("{} does not exist: create it", desk.path("none").display());
         desk.refuses(&mirror.setup, &data, words, "none/a", &[&directory]).await;
     }
-    assert_eq!(desk.names(), ["venues"]);
+    fs::write(desk.path("mirror.toml"), "[origin]\nurl = \"http://origin.test\"\n").unwrap();
+    let before = desk.bytes("mirror.toml");
+    let (code, said) = desk.bundle(&mirror.setup, &data, &["export"], "mirror.toml").await;
+    assert!(code == 64 && said.contains("exists and is no bundle"), "{code}: {said}");
+    assert_eq!(
+        (desk.names(), desk.bytes("mirror.toml")),
+        (vec!["mirror.toml".to_owned(), "venues".to_owned()], before)
+    );
 }
 
 #[tokio::test]
