@@ -107,10 +107,7 @@ impl WallTime {
         (self.0 >= FIRST_MILLIS).then(|| at.to_string())
     }
 
-    /// Reads a timestamp that carries an offset, rounded down to the millisecond.
-    ///
-    /// # Errors
-    /// [`NotATime`] with the text when it is malformed, has no offset, or lies outside the years -9999 to 9999.
+    /// Reads a timestamp that carries an offset, of the years -9999 to 9999, rounded down to the millisecond.
     pub fn parse_rfc3339(text: &str) -> Result<Self, NotATime> {
         let parsed: jiff::Timestamp = text.parse().map_err(|_| NotATime(text.to_owned()))?;
         Ok(Self(i64::try_from(parsed.as_nanosecond().div_euclid(1_000_000)).unwrap_or(i64::MAX)))

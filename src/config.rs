@@ -120,9 +120,6 @@ impl Examined {
     }
 
     /// The configuration, if it has no mistakes.
-    ///
-    /// # Errors
-    /// With every mistake.
     pub fn finish(self) -> Result<Loaded, ConfigErrors> {
         let Self { config, warnings, errors, .. } = self;
         ConfigErrors::none_or(errors).map(|()| Loaded { config, warnings })
@@ -168,11 +165,6 @@ impl Config {
     }
 
     /// The same, without mistakes.
-    ///
-    /// # Errors
-    ///
-    /// All mistakes at once: a file that cannot be read or is not TOML, unknown keys, wrong types, values out of
-    /// bounds, keys that contradict each other.
     pub fn load(
         file: Option<&Path>,
         env: impl Iterator<Item = (String, String)>,
@@ -182,10 +174,6 @@ impl Config {
     }
 
     /// Loads the configuration from TOML text alone: no file, no environment.
-    ///
-    /// # Errors
-    ///
-    /// As [`Config::load`].
     pub fn from_text(text: &str) -> Result<Loaded, ConfigErrors> {
         let file = Some((Path::new("configuration"), Ok(text.to_owned())));
         checks::resolve(sources::merge(file, std::iter::empty(), &[])).finish()

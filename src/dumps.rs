@@ -155,9 +155,6 @@ impl Dumps {
 
     /// A dump of the current snapshot, written if there is none. It is written to its end even if nobody waits any
     /// more.
-    ///
-    /// # Errors
-    /// When there is no snapshot, or the dump cannot be written.
     pub(crate) async fn get(
         &self,
         kind: DumpKind,

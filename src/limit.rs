@@ -117,10 +117,8 @@ impl Limiter {
         self.quotas.load().look_up(address)
     }
 
-    /// Counts an admission that another window decided on: it was asked at `asked`, and answered by `now`.
-    ///
-    /// # Errors
-    /// With the refusal when the client has had its whole quota from this process alone; then nothing is counted.
+    /// Counts an admission that another window decided on: it was asked at `asked`, and answered by `now`. If the
+    /// client has had its whole quota from this process alone, nothing is counted, and the error is the refusal.
     pub(crate) fn note(
         &self,
         (quota, key): (u32, ClientKey),

@@ -141,9 +141,6 @@ impl Pages {
     }
 
     /// Renders a document. Blocks.
-    ///
-    /// # Errors
-    /// See [`Unrendered`].
     pub(crate) fn render(&self, wanted: &WantedDocument, of: Material<'_>) -> Result<Rendered, Unrendered> {
         let Material { published, details, detail, hits, .. } = of;
         let epoch = published.map_or(0, |published| published.epoch);

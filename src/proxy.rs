@@ -186,9 +186,6 @@ impl Proxy {
     /// Reads a canonical path and query of a known endpoint. `rewrites`: the document holds `api_url`s. `spare`: the client
     /// chose their bytes, so they are read within a tenth of the budget, without waiting for it, and never in the
     /// background.
-    ///
-    /// # Errors
-    /// When the origin gives no answer and no stored answer may stand in; for a spare one also when there is no slot now.
     pub async fn read(
         &self,
         path: &str,
@@ -204,10 +201,8 @@ impl Proxy {
         }
     }
 
-    /// Answers a request; `interim` receives interim answers of the origin.
-    ///
-    /// # Errors
-    /// When the origin gives no answer and no stored answer may stand in.
+    /// Answers a request; `interim` receives interim answers of the origin. If the origin gives no answer, a stored
+    /// answer may stand in.
     pub async fn ask(&self, question: Question, interim: Option<Listener>) -> Result<Passed, PassError> {
         if !matches!(question.method, Method::GET | Method::HEAD) {
             return Ok(self.forward(question, interim).await?);

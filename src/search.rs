@@ -100,9 +100,6 @@ impl Searches {
 
     /// Searches `current`, or the snapshot before while `current` has no index; returns which. A long search runs on another
     /// thread.
-    ///
-    /// # Errors
-    /// See [`NotSearched`].
     pub(crate) async fn find(
         &self,
         current: Arc<Snapshot>,

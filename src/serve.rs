@@ -63,9 +63,6 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Public {
     /// The origin's answer to a request.
-    ///
-    /// # Errors
-    /// When the connection must be closed.
     async fn pass_through(
         &self,
         mut incoming: Incoming<'_>,

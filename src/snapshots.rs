@@ -243,9 +243,6 @@ impl Snapshots {
 
     /// The size of a kept snapshot in the store, in bytes, with what it shares with other snapshots, and without details.
     /// Reads all of it once.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn bytes_of(&self, kept: &KeptSnapshot) -> Result<u64, StoreError> {
         if let Some(bytes) = self.0.sizes.lock().get(&kept.seq) {
             return Ok(*bytes);
@@ -272,10 +269,7 @@ impl Snapshots {
 
     /// Publishes a data set as the newest snapshot, together with `states`. `seen` is the epoch (the number of the
     /// switch) of the newest snapshot on which it builds; returns the next epoch. It becomes current unless a rollback
-    /// is in effect.
-    ///
-    /// # Errors
-    /// When the newest snapshot has changed, or the write fails.
+    /// is in effect. Fails if the newest snapshot has changed since `seen`.
     pub fn publish(
         &self,
         seen: u64,
@@ -357,9 +351,6 @@ impl Snapshots {
     }
 
     /// Renews the newest snapshot: another certificate, or a later confirmation.
-    ///
-    /// # Errors
-    /// When the newest snapshot has changed, or the write fails.
     pub fn renew(&self, seen: u64, meta: SnapshotMeta) -> Result<u64, SnapshotsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
@@ -375,9 +366,6 @@ impl Snapshots {
 
     /// Replaces the newest snapshot by the same data, indexed with more evidence, and stores the evidence. If it cannot
     /// be stored, the new index is in use nevertheless.
-    ///
-    /// # Errors
-    /// When the newest snapshot has changed.
     pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>, evidence: &Evidence) -> Result<u64, SnapshotsError> {
         let _switching = self.0.notes.lock();
         self.unless_moved(seen)?;
@@ -415,9 +403,6 @@ impl Snapshots {
     }
 
     /// Makes a kept snapshot current until [`Snapshots::release`].
-    ///
-    /// # Errors
-    /// When no such snapshot is kept, it cannot be read, or the write fails.
     pub fn rollback(&self, id: &str) -> Result<RolledBack, SnapshotsError> {
         // Loaded before the lock, so that publication continues meanwhile.
         let target = self.load(id)?;
@@ -433,9 +418,6 @@ impl Snapshots {
     }
 
     /// Makes the newest snapshot current again.
-    ///
-    /// # Errors
-    /// When nothing is rolled back, or the write fails.
     pub fn release(&self) -> Result<SnapshotId, SnapshotsError> {
         let mut notes = self.0.notes.lock();
         let newest =

@@ -103,11 +103,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store of a data directory, creating it on first use.
-    ///
-    /// # Errors
-    /// When the file is of an unknown format (it is then not touched), damaged, or cannot be read. If it can be read
-    /// but not written, it is opened read-only, and writes fail until the disk is writable.
+    /// Opens the store of a data directory, creating it on first use. A file of an unknown format is not touched. A
+    /// file that can be read but not written is opened read-only, and writes fail until the disk is writable.
     pub fn open(dir: &DataDir) -> Result<Self, OpenError> {
         Self::open_with(dir, Box::new(database::open))
     }
@@ -143,9 +140,6 @@ impl Store {
     }
 
     /// Tries to write a read-only file again.
-    ///
-    /// # Errors
-    /// When it is still not writable.
     pub fn try_writing(&self) -> Result<(), StoreError> {
         if self.handle.is_read_only() || self.handle.trouble().is_read_only() {
             self.handle.write(0, |_| Ok(()))
@@ -155,17 +149,11 @@ impl Store {
     }
 
     /// Makes all writes durable: see [`Store::put_copy_soon`].
-    ///
-    /// # Errors
-    /// When the write fails.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.handle.sync()
     }
 
     /// The file's length in bytes, for `/status`.
-    ///
-    /// # Errors
-    /// When the file is gone or unreadable.
     pub fn file_len(&self) -> Result<u64, StoreError> {
         let path = self.path();
         std::fs::metadata(path).map(|meta| meta.len()).map_err(|error| StoreError::of_io(error, path, 0))

@@ -29,9 +29,6 @@ pub(crate) async fn at_once<F: Future + Unpin>(work: &mut F) -> Option<F::Output
 }
 
 /// Runs work to its end on a thread that may block, even if the caller leaves.
-///
-/// # Errors
-/// Those of the work, and [`Aborted`].
 pub(crate) async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,

@@ -237,10 +237,7 @@ impl Bundles {
         .await
     }
 
-    /// Sends a file, and records an export that was delivered.
-    ///
-    /// # Errors
-    /// When the client is gone, or the file cannot be read: then the connection must be closed.
+    /// Sends a file, and records an export that was delivered. After an error, the connection must be closed.
     pub(crate) async fn send(&self, session: &mut ServerSession, mut download: Download) -> pingora::Result<()> {
         let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
         for (name, value) in download.fields {

@@ -17,9 +17,6 @@ use crate::semantics::target;
 const SHOWN: usize = 80;
 
 /// Checks that a request is for this listener. `local`: the address that its connection came to; `None`: unknown.
-///
-/// # Errors
-/// With the text for the sender.
 pub(crate) fn is_for_us(config: &AdminConfig, local: Option<IpAddr>, request: &Parts) -> Result<(), String> {
     let fields = request.headers.get_all(header::HOST).iter().map(http::HeaderValue::as_bytes);
     // A target with a host of its own counts as well as the field (RFC 9112 §3.2.2).
@@ -70,9 +67,6 @@ impl Refusal {
 }
 
 /// Whether a request for this listener may write.
-///
-/// # Errors
-/// With the reason when it may not.
 pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(), Refusal> {
     let text = |name: &'static str| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("?"));
     if let Some(origin) = text("origin") {

@@ -63,9 +63,6 @@ impl Action {
     }
 
     /// Executes it and returns the result. Blocks.
-    ///
-    /// # Errors
-    /// As the methods of [`Snapshots`].
     pub(crate) fn perform(&self, snapshots: &Snapshots, now: WallTime) -> Result<Value, SnapshotsError> {
         Ok(match self {
             Self::List => list(snapshots, now),

@@ -119,9 +119,6 @@ impl TlsStatus {
 
 impl Status {
     /// Whether requests can be answered.
-    ///
-    /// # Errors
-    /// With the reason when they are not.
     pub(crate) fn ready(&self) -> Result<(), String> {
         if self.usage == Use::Shield || self.current.load().is_some() {
             return Ok(());

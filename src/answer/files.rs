@@ -49,9 +49,6 @@ const RECORDS: Kind = (DumpKind::Ndjson.media_type(), "attachment; filename=\"ch
 
 impl Responder {
     /// The answer from a dump.
-    ///
-    /// # Errors
-    /// What the client is told if there is none.
     pub(super) async fn dump(
         &self,
         constant_headers: &ConstantHeaders,
@@ -81,9 +78,6 @@ impl Responder {
     }
 
     /// What has changed since a snapshot, with the records.
-    ///
-    /// # Errors
-    /// As for [`Responder::dump`].
     pub(super) async fn change_records(
         &self,
         constant_headers: &ConstantHeaders,

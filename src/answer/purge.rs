@@ -50,9 +50,6 @@ pub(crate) enum PurgeError {
 impl Purger {
     /// Purges the answers that the query names, and returns the number of resources. Answers on their way are not
     /// cached either.
-    ///
-    /// # Errors
-    /// When the query names nothing.
     pub(crate) fn purge(&self, query: Option<&str>) -> Result<u64, PurgeError> {
         let purge = Purge::parse(query, self.base_path.as_ref())?;
         let count = match &purge {
@@ -70,9 +67,6 @@ impl Purger {
 impl Purge {
     /// Reads the query of `DELETE /cache`: nothing for everything, or `path=` and all that follows. A path without a
     /// query means every answer at it; with one, the answer to that query alone. Escapes are decoded once.
-    ///
-    /// # Errors
-    /// When it names nothing.
     fn parse(query: Option<&str>, base: Option<&BasePath>) -> Result<Self, PurgeError> {
         let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Self::All) };
         let raw = query.strip_prefix("path=").filter(|path| !path.is_empty()).ok_or(PurgeError::Usage)?;

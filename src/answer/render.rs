@@ -43,9 +43,6 @@ pub(crate) fn list(
 }
 
 /// A page of the list as the origin answers an odd query.
-///
-/// # Errors
-/// When the meaning of a filter is in doubt.
 pub(crate) fn odd_list(
     published: &Snapshot,
     applied: &Applied,
@@ -61,9 +58,6 @@ pub(crate) fn odd_list(
 }
 
 /// A taxonomy.
-///
-/// # Errors
-/// When the stored text is not JSON, which publication has excluded.
 pub(crate) fn taxonomy(published: &Snapshot, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
     let blanked = rewrite.apply(published.dataset.content.taxonomy(kind), kind.path())?;
     let volatile = &published.meta.volatile;

@@ -43,9 +43,6 @@ impl ContentHash {
 }
 
 /// Writes bytes as hexadecimal digits in lower case: how every hash is shown.
-///
-/// # Errors
-/// Those of the formatter.
 pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }

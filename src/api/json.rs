@@ -75,18 +75,13 @@ pub fn shorten(text: &str) -> String {
     excerpt::first(text, 80)
 }
 
-/// The fields of a JSON object in the order of the text, repeated keys included.
-///
-/// # Errors
-/// When the text is not one whole JSON object, or has more than [`MAX_MEMBERS`].
+/// The fields of a JSON object in the order of the text, repeated keys included. Refuses an object with more than
+/// [`MAX_MEMBERS`] fields.
 pub fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
     fields_up_to(text, MAX_MEMBERS)
 }
 
 /// [`fields`] of an object with at most so many; reading stops at the next field.
-///
-/// # Errors
-/// As [`fields`].
 pub fn fields_up_to(text: &str, most: usize) -> Result<Vec<Field<'_>>, JsonError> {
     let mut fields = Vec::with_capacity(16);
     each(text, OBJECT, most, |key, value| fields.push(Field { key, value }))?;
@@ -106,9 +101,6 @@ pub enum Picked<'a> {
 }
 
 /// The values of some keys of a JSON object, as from [`fields`], in one pass and without storing the rest.
-///
-/// # Errors
-/// As [`fields`].
 pub fn pick<'a, const N: usize>(text: &'a str, keys: &[&str; N]) -> Result<[Picked<'a>; N], JsonError> {
     let mut picked = [Picked::Absent; N];
     each(text, OBJECT, usize::MAX, |key, value| {
@@ -123,18 +115,12 @@ pub fn pick<'a, const N: usize>(text: &'a str, keys: &[&str; N]) -> Result<[Pick
     Ok(picked)
 }
 
-/// The elements of a JSON array.
-///
-/// # Errors
-/// When the text is not one whole JSON array, or has more than [`MAX_MEMBERS`].
+/// The elements of a JSON array. Refuses an array with more than [`MAX_MEMBERS`] elements.
 pub fn elements(text: &str) -> Result<Vec<&str>, JsonError> {
     elements_up_to(text, MAX_MEMBERS)
 }
 
 /// [`elements`] of an array with at most so many; reading stops at the next element.
-///
-/// # Errors
-/// As [`elements`].
 pub fn elements_up_to(text: &str, most: usize) -> Result<Vec<&str>, JsonError> {
     let mut elements = Vec::new();
     each(text, "an array", most, |_, value| elements.push(value))?;
@@ -173,9 +159,6 @@ pub fn offset_in(whole: &str, part: &str) -> usize {
 }
 
 /// Checks that a text is one whole JSON value of bounded depth.
-///
-/// # Errors
-/// When it is not.
 pub fn check(text: &str) -> Result<(), JsonError> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -198,9 +181,6 @@ pub fn check(text: &str) -> Result<(), JsonError> {
 
 /// Checks that a text is a listing in full: a JSON object, or an array that is not empty. An origin that answers with
 /// the rows of a query sends `[]` for a row that it does not have.
-///
-/// # Errors
-/// When it is neither.
 pub fn check_detail(text: &str) -> Result<(), JsonError> {
     check(text)?;
     let text = text.trim_ascii_start();
@@ -299,10 +279,8 @@ pub enum Token<'a> {
     },
 }
 
-/// Shows each step, in the order of the text.
-///
-/// # Errors
-/// When the text is not one whole JSON value of bounded depth; then nothing was shown.
+/// Shows each step, in the order of the text. If the text is not one whole JSON value of bounded depth, nothing is
+/// shown.
 pub fn walk<'a>(text: &'a str, mut show: impl FnMut(Token<'a>)) -> Result<(), JsonError> {
     check(text)?;
     // From here on the text is known to be JSON: brackets match, and strings end.

@@ -179,9 +179,6 @@ impl Rewrite {
 
     /// The text of the document at `path` under the origin with its `api_url`s rewritten; borrowed where there are
     /// none.
-    ///
-    /// # Errors
-    /// When the text is not JSON of bounded depth.
     pub fn apply<'a>(&self, text: &'a str, path: &str) -> Result<Cow<'a, str>, JsonError> {
         // Where an address stands, how long it is, and how many bytes of `addresses` take its place.
         let (mut edits, mut addresses) = (Vec::<(usize, usize, usize)>::new(), String::new());

@@ -91,10 +91,7 @@ pub enum SummaryError {
 }
 
 impl<'a> SummaryFields<'a> {
-    /// Reads the fields out of a summary's text.
-    ///
-    /// # Errors
-    /// When the text is no object or has no integer `id`; every other field may be missing.
+    /// Reads the fields out of a summary's text. Every field but the integer `id` may be missing.
     pub(crate) fn read(raw: &'a str) -> Result<Self, SummaryError> {
         let [id, city, state, sport, modified] = json::pick(raw, &["id", "city", "state", "sport", "modified"])?;
         // A repeated field is ignored: readers of JSON differ in which value counts.

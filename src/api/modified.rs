@@ -19,10 +19,7 @@ const DAY: i64 = 24 * HOUR;
 
 /// Reads `YYYY-MM-DD` (00:00:00 UTC of that day) or a time of RFC 3339 (no offset means UTC; a `+` of the offset that
 /// arrived as a space still parses) as nanoseconds since the epoch, clamped to the range of an `i64`; `i64::MIN` stays
-/// free for unknown instants.
-///
-/// # Errors
-/// When the text is neither, or more than nine digits follow the point.
+/// free for unknown instants. At most nine digits may follow the point.
 pub(crate) fn parse(text: &str) -> Result<i64, NotATime> {
     if is_usual(text) { parse_any(text) } else { Err(NotATime) }
 }
@@ -30,9 +27,6 @@ pub(crate) fn parse(text: &str) -> Result<i64, NotATime> {
 /// Reads any date or time of ISO 8601, in basic or extended form: calendar dates, weeks and ordinal days, months and
 /// years (their first instant), hours and minutes, fractions of any length. A space may stand for the `T`. A leap
 /// second is the first one of the next minute.
-///
-/// # Errors
-/// When the text is not ISO 8601.
 pub(crate) fn parse_any(text: &str) -> Result<i64, NotATime> {
     const LONGEST: usize = 64;
     if text.len() > LONGEST {

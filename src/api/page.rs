@@ -77,9 +77,6 @@ impl From<JsonError> for PageError {
 
 impl Page {
     /// Takes a body apart.
-    ///
-    /// # Errors
-    /// When the body is not a page of this API; the message names the field.
     pub fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
         const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "generated_at"];
         let text = str::from_utf8(body)?;
@@ -210,10 +207,7 @@ impl EmptyNumbers {
         Some(Self { page, total_pages }).filter(|numbers| is_empty && numbers.check().is_ok())
     }
 
-    /// They are copied into answers as they are.
-    ///
-    /// # Errors
-    /// When one is no JSON number, nor `null`.
+    /// Checks that each is a JSON number or `null`: they are copied into answers as they are.
     pub fn check(&self) -> Result<(), String> {
         [&self.page, &self.total_pages].into_iter().try_for_each(|text| {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("{text:?}: {error}"))?;
@@ -233,9 +227,6 @@ impl Envelope {
     pub const MAX_FIELDS: usize = 256;
 
     /// Sorts the top-level fields of an unfiltered list into an envelope.
-    ///
-    /// # Errors
-    /// When there are more than [`Envelope::MAX_FIELDS`].
     pub fn of(fields: &[Field<'_>], volatile: &VolatileKeys) -> Result<Self, PageError> {
         if fields.len() > Self::MAX_FIELDS {
             return Err(PageError::TooManyFields(fields.len()));

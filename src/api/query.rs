@@ -91,9 +91,6 @@ pub(crate) const KNOWN: [&str; 7] = ["page", "per_page", "sport", "state", "city
 
 impl Parameters {
     /// Reads a raw query string. Unknown parameters are ignored; an empty value is as if absent.
-    ///
-    /// # Errors
-    /// When a known parameter is malformed or repeated with different values.
     pub fn parse(raw: &str) -> Result<Self, QueryError> {
         if raw.is_empty() {
             return Ok(Self::default());
@@ -135,9 +132,6 @@ fn list_of(values: [Option<Cow<'_, str>>; 6]) -> Result<(ListQuery, bool), Query
 pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
 
 /// Reads `since` from a raw query string; `None`: absent.
-///
-/// # Errors
-/// When it is malformed or given twice with different values.
 pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     let ([since], _) = values(raw, &KNOWN_OF_CHANGES)?;
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
@@ -146,10 +140,7 @@ pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
 /// The parameters of dumps.
 pub(crate) const KNOWN_OF_DUMPS: [&str; 3] = ["sport", "state", "city"];
 
-/// Reads the filters of a dump, by [`TaxonomyKind::index`], from a raw query string.
-///
-/// # Errors
-/// When one is unknown, malformed or given twice with different values.
+/// Reads the filters of a dump, by [`TaxonomyKind::index`], from a raw query string. Refuses unknown parameters.
 pub(crate) fn dump_filters(raw: &str) -> Result<[Boxed; 3], QueryError> {
     Ok(known_only(raw, &KNOWN_OF_DUMPS, "sport, state, city")?.map(boxed))
 }

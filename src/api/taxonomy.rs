@@ -179,9 +179,6 @@ pub enum TaxonomyError {
 }
 
 /// The terms of a taxonomy, at any depth, in the order of the text. An empty taxonomy has none.
-///
-/// # Errors
-/// When the body is not JSON of bounded depth.
 pub fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     let mut objects = Objects::default();
     json::walk(text, |token| objects.see(token))?;

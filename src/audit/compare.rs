@@ -66,9 +66,6 @@ impl fmt::Display for Difference {
 }
 
 /// Compares two pages of a list. Empty: they are equal.
-///
-/// # Errors
-/// When one of them is not a page.
 pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result<Vec<Difference>, JsonError> {
     let (ours, theirs) = (json::fields(ours)?, json::fields(theirs)?);
     let mut found = fields(

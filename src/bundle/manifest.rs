@@ -119,8 +119,6 @@ impl Manifest {
         if self.base.is_some() { "delta" } else { "full" }
     }
 
-    /// # Errors
-    /// With the problem.
     pub(super) fn read(raw: &[u8]) -> Result<Self, String> {
         let manifest: Self = serde_json::from_slice(raw).map_err(|error| error.to_string())?;
         manifest.check().map(|()| manifest)

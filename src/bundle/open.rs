@@ -74,18 +74,12 @@ enum Carried {
 
 impl Bundle {
     /// Reads and verifies a whole bundle. `progress` gets bytes.
-    ///
-    /// # Errors
-    /// For the first problem; see [`BundleError`].
     pub fn open(file: impl Read + Seek, progress: Progress<'_>) -> Result<Self, BundleError> {
         Self::open_beside(file, None, progress)
     }
 
     /// The same beside data in memory: equal summaries share their texts, so a bundle of almost the same data needs
     /// little memory.
-    ///
-    /// # Errors
-    /// As for [`Bundle::open`].
     pub fn open_beside(
         file: impl Read + Seek,
         known: Option<&Dataset>,
@@ -210,9 +204,6 @@ impl Bundle {
     }
 
     /// The bundle's content: its own if it is full (the base is ignored), else the result of the delta.
-    ///
-    /// # Errors
-    /// When a delta has no base, this is not its base, or the result is not its snapshot.
     pub fn content_over(&self, base: Option<&Content>) -> Result<Content, BundleError> {
         let delta = match &self.carried {
             Carried::Full(content) => return Ok(content.clone()),

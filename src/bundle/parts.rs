@@ -74,9 +74,6 @@ pub(super) struct PartReader<'p, R> {
 }
 
 /// Checks the first bytes of a file, even if only a few arrived.
-///
-/// # Errors
-/// When a readable bundle cannot begin so.
 pub(crate) fn check_beginning(bytes: &[u8]) -> Result<(), BundleError> {
     match check_start(&bytes[..bytes.len().min(START_LEN)], bytes.len() as u64) {
         Err(BundleError::Empty | BundleError::Ends { .. }) => Ok(()),

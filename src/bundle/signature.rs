@@ -107,9 +107,6 @@ pub(crate) fn path_of(bundle: &Path) -> PathBuf {
 }
 
 /// The text of the signature beside a bundle; `None` if there is none.
-///
-/// # Errors
-/// When it cannot be read, or is longer than any signature.
 pub(crate) fn text_beside(bundle: &Path) -> Result<Option<Vec<u8>>, SignatureError> {
     let path = path_of(bundle);
     let mut text = Vec::new();
@@ -127,17 +124,11 @@ pub struct Signature(SignatureBox);
 
 impl Signature {
     /// Reads the signature of a bundle; `None`: there is none.
-    ///
-    /// # Errors
-    /// When it cannot be read or is malformed.
     pub(crate) fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
         text_beside(bundle)?.map(|text| Self::parse(&text)).transpose()
     }
 
     /// Reads a signature.
-    ///
-    /// # Errors
-    /// When it is malformed, or has the old form.
     pub fn parse(text: &[u8]) -> Result<Self, SignatureError> {
         let wrong = |why: &str| SignatureError::NotASignature(why.to_owned());
         if text.len() as u64 > MAX_SIGNATURE {
@@ -164,9 +155,6 @@ impl Signature {
     }
 
     /// Checks that its key id is that of a trusted key. Needs no file yet.
-    ///
-    /// # Errors
-    /// When it is not.
     pub(crate) fn check_key(&self, trusted: &TrustedKeys) -> Result<(), SignatureError> {
         let found = self.key();
         let is_trusted = trusted.of(found).next().is_some();
@@ -174,9 +162,6 @@ impl Signature {
     }
 
     /// Verifies that a trusted key signed the file, which is read once.
-    ///
-    /// # Errors
-    /// When none did, or the file cannot be read.
     pub(crate) fn verify(&self, file: impl Read + Seek, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
         let key = self.key();
         let mut file = Hashed { file, hasher: blake3::Hasher::new() };
@@ -218,9 +203,6 @@ pub struct TrustedKeys(Vec<PublicKey>);
 
 impl TrustedKeys {
     /// Reads keys in their written form: 56 characters of base64 that begin with `RW`.
-    ///
-    /// # Errors
-    /// With the first invalid key.
     pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
         let key = |line: &'a str| {
             let key = PublicKey::from_base64(line).ok().filter(|key| key.to_bytes().starts_with(b"Ed"));
@@ -235,9 +217,6 @@ impl TrustedKeys {
     }
 
     /// These keys, and the one of `signer`.
-    ///
-    /// # Errors
-    /// When the secret key is damaged.
     pub(crate) fn and(&self, signer: &Signer) -> Result<Self, SignatureError> {
         Ok(Self(self.0.iter().cloned().chain([signer.public()?]).collect()))
     }
@@ -284,9 +263,6 @@ pub struct Signer(SecretKey);
 impl Signer {
     /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; decryption
     /// takes about a GiB of memory and some seconds.
-    ///
-    /// # Errors
-    /// When the key cannot be read, or the password is wrong.
     pub(crate) fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
         let not_a_key = || SignatureError::NotASecretKey(path.to_owned());
         let (key, is_encrypted) = Self::read(path)?;
@@ -301,9 +277,6 @@ impl Signer {
     }
 
     /// Whether the key of a file needs a password.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or is no secret key.
     pub(crate) fn needs_password(path: &Path) -> Result<bool, SignatureError> {
         match Self::read(path)? {
             (_, true) => Ok(true),
@@ -334,9 +307,6 @@ impl Signer {
     }
 
     /// Signs a file, which is read once; returns the text of the signature. `comment` is signed, too, and has one line.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub(crate) fn sign(&self, file: impl Read, comment: &str) -> Result<String, SignatureError> {
         if comment.contains(['\r', '\n']) || comment.trim() != comment || comment.len() > 8000 {
             return Err(SignatureError::Failed(format!("{comment:?} is not a one-line comment")));
@@ -364,9 +334,6 @@ impl fmt::Debug for Signer {
 }
 
 /// Asks for a password: at the terminal if there is one, else one line of standard input.
-///
-/// # Errors
-/// When it cannot be read.
 pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
     if io::stdin().is_terminal() {
         return rpassword::prompt_password(prompt);
@@ -435,9 +402,7 @@ pub(crate) struct Opened {
 }
 
 /// Opens a bundle whose signature was judged, beside data in memory: see [`Bundle::open_beside`]. `progress` gets bytes.
-///
-/// # Errors
-/// When it is invalid, or not the file that was signed.
+/// Refuses a bundle that is not the file that was signed.
 pub(crate) fn open(
     file: File,
     voucher: Voucher,
@@ -452,9 +417,6 @@ pub(crate) fn open(
 }
 
 /// Opens a file of at most `most` bytes for reading, more than once.
-///
-/// # Errors
-/// When it is no regular file, too large, or cannot be opened.
 pub(crate) fn open_file(path: &Path, most: u64) -> Result<File, TrustError> {
     let opened = open_regular(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     match opened.map_err(|source| SignatureError::Io { path: path.to_owned(), source })? {
@@ -463,10 +425,8 @@ pub(crate) fn open_file(path: &Path, most: u64) -> Result<File, TrustError> {
     }
 }
 
-/// Verifies the signature beside a file. `path`: the name of the file, or [`INPUT`].
-///
-/// # Errors
-/// When it is no bundle by its first bytes, or refused. An unsigned bundle is refused if any key is trusted.
+/// Verifies the signature beside a file. `path`: the name of the file, or [`INPUT`]. Refuses a file that is no bundle
+/// by its first bytes, and an unsigned bundle if any key is trusted.
 pub(crate) fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
     let mut start = [0; 16];
     let length = file.read_at(&mut start, 0).map_err(BundleError::from)?;

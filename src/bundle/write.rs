@@ -52,9 +52,6 @@ pub struct Written {
 }
 
 /// Writes a bundle. `details` are in ascending id order; `progress` gets the number done.
-///
-/// # Errors
-/// When something cannot be written, or a reader would refuse it; see [`WriteError`].
 pub(crate) fn write<W: Write, E>(
     out: W,
     export: &Export<'_>,

@@ -319,9 +319,6 @@ thread_local! {
 }
 
 /// Compresses a body.
-///
-/// # Errors
-/// When the encoder fails, which is not expected.
 pub fn encode(coding: Coding, effort: Effort, body: &[u8]) -> io::Result<Vec<u8>> {
     let level = effort.level(coding);
     let reuses = effort == Effort::Quick && body.len() <= REUSED_FOR;

@@ -139,8 +139,6 @@ struct Served {
 const GENERATED_AT: &str = r#""generated_at":""#;
 
 impl Served {
-    /// # Errors
-    /// When the connection is to be dropped.
     fn answer(&self, client: SocketAddr, request: &Request<Incoming>) -> std::io::Result<Response<Full<Bytes>>> {
         // Whole seconds, as in `Date`; taken before the venues are read, so that the answer is never older than it says.
         let (method, now) = (request.method(), WallTime::from_seconds(self.clock.now_wall().as_seconds()));

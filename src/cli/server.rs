@@ -220,9 +220,6 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 }
 
 /// Sends a request, with this file as its body if given, and waits for the head of the answer.
-///
-/// # Errors
-/// Without an answer, in words.
 async fn send(
     method: Method,
     url: &str,
@@ -253,9 +250,6 @@ async fn send(
 }
 
 /// The next piece of an answer's body; `None` at its end.
-///
-/// # Errors
-/// If it ends early, in words.
 async fn next_piece(answer: &mut Response<Incoming>) -> Result<Option<Bytes>, String> {
     while let Some(frame) = answer.body_mut().frame().await {
         if let Ok(data) = frame.map_err(|error| with_causes(&error))?.into_data() {

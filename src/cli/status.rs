@@ -75,9 +75,6 @@ impl Status {
 
 /// Shows the status until SIGINT, SIGTERM or SIGHUP, or until its output is closed. Returns whether the server was
 /// healthy at the last look.
-///
-/// # Errors
-/// When signals cannot be listened to, or the output cannot be written.
 async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result<bool> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;

@@ -61,10 +61,8 @@ impl Named {
         if chosen.is_default { Ok(None) } else { chosen.expected().map(Some) }
     }
 
-    /// The server to use, or else what `open` opens here, as soon as another command is done.
-    ///
-    /// # Errors
-    /// When it cannot be opened, or its holder does not announce itself.
+    /// The server to use, or else what `open` opens here, as soon as another command is done. Waits for it at most
+    /// [`HELD`].
     pub(super) fn holder<T>(
         &self,
         config: &Config,
@@ -134,10 +132,7 @@ pub(super) struct Chosen {
 impl Chosen {
     /// The one rule, for every command: an address on the command line wins. Without one, the data directory names its
     /// server. If this user cannot read the directory, the server is the one at `admin.listen`, where that is set.
-    /// `warns`: as in [`examine_to_ask`].
-    ///
-    /// # Errors
-    /// When the directory cannot tell: it cannot be read, or belongs to a user that is not trusted.
+    /// `warns`: as in [`examine_to_ask`]. Fails if the directory belongs to a user that is not trusted.
     pub(super) fn find(Named { sources, admin: address }: &Named, warns: bool) -> Result<Self, Failure> {
         let examined = examine_to_ask(sources, address.is_some(), warns);
         let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));

@@ -26,9 +26,6 @@ use crate::words::seconds;
 
 /// Prints a text on standard output, with a line feed at its end. A reader that closes early wants no more of it: the
 /// command then goes on to its own exit code.
-///
-/// # Errors
-/// When it cannot be written, for example because a disk is full.
 pub(super) fn say(text: impl Text) -> io::Result<()> {
     let mut text = text.to_string();
     if !text.ends_with('\n') {
@@ -38,9 +35,6 @@ pub(super) fn say(text: impl Text) -> io::Result<()> {
 }
 
 /// Prints a text on standard output as it is; returns whether anybody still reads it.
-///
-/// # Errors
-/// As for [`say`].
 pub(super) fn put(text: &str) -> io::Result<bool> {
     let mut out = Output::default();
     match beside_bar(|| out.write_all(text.as_bytes()).and_then(|()| out.flush())) {

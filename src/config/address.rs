@@ -30,10 +30,6 @@ pub struct BaseUrl {
 
 impl BaseUrl {
     /// Reads a base URL.
-    ///
-    /// # Errors
-    ///
-    /// A sentence about the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |what: &str| Err(format!("{} is not {what}", quoted(&masked(text))));
         let Some((_, rest)) = text.split_once("://") else {

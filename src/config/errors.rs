@@ -89,9 +89,6 @@ pub struct ConfigErrors(Vec<Finding>);
 
 impl ConfigErrors {
     /// `Ok` without findings; else the findings in the order of the file, then of the environment, then of `--set`.
-    ///
-    /// # Errors
-    /// When there are findings.
     pub fn none_or(mut findings: Vec<Finding>) -> Result<(), Self> {
         if findings.is_empty() {
             return Ok(());

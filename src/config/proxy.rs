@@ -154,10 +154,7 @@ impl ProxyVariables {
         found.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The proxies that they name.
-    ///
-    /// # Errors
-    /// The name of a variable, and what is wrong with its value.
+    /// The proxies that they name. An error has the name of the variable, and what is wrong with its value.
     pub(super) fn proxy(&self) -> Result<Proxy, (&str, String)> {
         let url = |names| match self.first(names) {
             Some((name, value)) => proxy_url(value).map_err(|problem| (name, problem)),

@@ -47,9 +47,6 @@ pub(crate) struct Built {
 
 impl Built {
     /// Fills an empty file. `revision` and `at` are those of its source.
-    ///
-    /// # Errors
-    /// When `fill` fails, or the rest cannot be written.
     pub(super) fn write<E: From<io::Error>>(
         file: File,
         (snapshot, revision, at): (SnapshotId, u64, Monotonic),
@@ -82,9 +79,6 @@ impl Built {
     }
 
     /// Writes all of it as it is.
-    ///
-    /// # Errors
-    /// When it cannot be read or written.
     pub(crate) fn copy(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut at = 0;
         while at < self.length {
@@ -126,9 +120,6 @@ impl DumpPart {
     }
 
     /// The next piece; `None` at the end.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         if self.from >= self.to {
             return None;

@@ -13,9 +13,6 @@ use crate::tasks::blocking;
 
 impl Dumps {
     /// What has changed between `since`, a snapshot id or a token, and the current snapshot.
-    ///
-    /// # Errors
-    /// When there is no snapshot, `since` is not known, the client downloads many at once, or the store cannot be read.
     pub(crate) async fn changes(&self, since: Box<str>, client: IpAddr) -> Result<Tagged, NotSelected> {
         let state = self.0.clone();
         let household = household(client, state.settings.load().rate_limit.ipv6_prefix);

@@ -102,9 +102,6 @@ impl Selections {
 
 impl Dumps {
     /// The listings of the current snapshot with these slugs, and a strong tag of what is sent.
-    ///
-    /// # Errors
-    /// When there is no snapshot, a slug is unknown or in doubt, or the listings make no dump.
     pub(crate) async fn select(&self, kind: DumpKind, slugs: Slugs, client: IpAddr) -> Result<Tagged, NotSelected> {
         let state = self.0.clone();
         let household = household(client, state.settings.load().rate_limit.ipv6_prefix);
@@ -126,10 +123,7 @@ impl Dumps {
 }
 
 impl Selected {
-    /// The next piece; `None` at the end.
-    ///
-    /// # Errors
-    /// When it cannot be read, or the snapshot was replaced a while ago.
+    /// The next piece; `None` at the end. Fails when the snapshot was replaced more than [`PATIENCE`] ago.
     pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let (from, all) = (self.sent?, self.all.clone());
         // A confirmed snapshot is the same one.

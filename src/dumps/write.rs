@@ -44,9 +44,6 @@ pub(crate) enum Form {
 
 impl Form {
     /// That of the listings at these positions.
-    ///
-    /// # Errors
-    /// When a listing cannot be read, or there are too many columns.
     pub(super) fn of(kind: DumpKind, dataset: &Dataset, positions: &[u32]) -> Result<Self, DumpError> {
         Ok(match kind {
             DumpKind::Ndjson => Self::Lines,
@@ -75,9 +72,6 @@ impl Form {
     }
 
     /// Appends the listing at a position, before which so many were appended; or its detail if there is one.
-    ///
-    /// # Errors
-    /// When the listing cannot be read.
     pub(super) fn listing(
         &self,
         dataset: &Dataset,
@@ -145,9 +139,6 @@ pub(crate) fn detailed(kind: DumpKind, dataset: &Dataset) -> Vec<ListingId> {
 
 /// Writes a whole snapshot in the origin's order. `details` are those of the [`detailed`] listings. `out` should be
 /// buffered.
-///
-/// # Errors
-/// When reading or writing fails; see [`DumpError`].
 pub(crate) fn write(
     kind: DumpKind,
     dataset: &Dataset,
@@ -175,9 +166,6 @@ pub(crate) fn write(
 const LOOKED_AT: usize = 1_000;
 
 /// About how many bytes the dump of a whole snapshot has, judged by some of its listings. Blocks.
-///
-/// # Errors
-/// As for [`write()`].
 pub(crate) fn size(kind: DumpKind, dataset: &Dataset, details: &Details) -> Result<u64, DumpError> {
     let all = dataset.len();
     let positions: Vec<u32> = (0..all as u32).step_by(all.div_ceil(LOOKED_AT).max(1)).collect();

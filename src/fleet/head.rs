@@ -197,9 +197,6 @@ impl Head {
     }
 
     /// The file: the text, signed by `signer` if there is one.
-    ///
-    /// # Errors
-    /// When signing fails.
     pub fn to_file(&self, signer: Option<&Signer>) -> Result<Vec<u8>, SignatureError> {
         let text = self.text();
         let comment = format!("grandstand head {}, snapshot {}", self.sequence, self.snapshot);
@@ -209,18 +206,12 @@ impl Head {
     }
 
     /// Reads a file without regard to its signature and its number. Only for the ledger, on our own disk.
-    ///
-    /// # Errors
-    /// When it is no head.
     pub fn read_unverified(file: &[u8]) -> Result<Self, HeadError> {
         Self::read_text(&outer(file)?.head)
     }
 
     /// Reads a file. With trusted keys, one of them must have signed it; returns that key. Nothing in the text is
     /// believed before.
-    ///
-    /// # Errors
-    /// When it is no head, no trusted key signed it, or its number is too far ahead of the clock.
     pub fn read(file: &[u8], trusted: &TrustedKeys, clock: WallTime) -> Result<(Self, Option<KeyId>), HeadError> {
         let Outer { head, signature } = outer(file)?;
         let mut signed_by = None;

@@ -112,10 +112,8 @@ pub(crate) struct Download {
 }
 
 impl Download {
-    /// The next piece; `None` at the end.
-    ///
-    /// # Errors
-    /// When the object store fails, sends nothing for too long, or less than [`FLOOR`].
+    /// The next piece; `None` at the end. Fails when nothing comes for [`PIECE`], or less than [`FLOOR`] a second for
+    /// [`PACE`].
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PlaceError> {
         let period = self.period;
         let mut silence = Duration::ZERO;
@@ -156,10 +154,8 @@ impl Place {
         Path::from(path)
     }
 
-    /// All objects of ours below the prefix, in no order.
-    ///
-    /// # Errors
-    /// When the object store fails, or the list is too long.
+    /// All objects of ours below the prefix, in no order. Fails if there are more than [`MOST_LISTED`], or after
+    /// [`LONGEST_LIST`].
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, PlaceError> {
         let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
         let mut objects = self.store.list(prefix);
@@ -189,9 +185,6 @@ impl Place {
     }
 
     /// Removes an object. One that is not there is removed already.
-    ///
-    /// # Errors
-    /// When the object store fails.
     pub(crate) async fn delete(&self, key: &Key) -> Result<(), PlaceError> {
         let path = self.path(key);
         match self.within(key, CALL, self.store.delete(&path)).await {
@@ -201,9 +194,6 @@ impl Place {
     }
 
     /// Reads an object of at most `most` bytes, and its version; `None`: it still is the version `known`.
-    ///
-    /// # Errors
-    /// When it is missing or longer, or the object store fails.
     pub(crate) async fn read(
         &self,
         key: &Key,
@@ -244,9 +234,6 @@ impl Place {
 
     /// Whether an object has this length and this hash; an object that is missing has not. Its bytes go `into` a file, if
     /// there is one.
-    ///
-    /// # Errors
-    /// When the object store fails, or the file cannot be written.
     pub(crate) async fn matches<E: From<PlaceError> + From<io::Error>>(
         &self,
         key: &Key,
@@ -272,9 +259,6 @@ impl Place {
     }
 
     /// Reads an object from the byte `from` on, as a stream.
-    ///
-    /// # Errors
-    /// When it is missing, or the object store fails, or does not send parts of objects.
     pub(crate) async fn download(&self, key: &Key, from: u64) -> Result<Download, PlaceError> {
         let range = (from > 0).then_some(GetRange::Offset(from));
         let options = GetOptions { range, ..GetOptions::default() };
@@ -288,11 +272,8 @@ impl Place {
         Download { bytes, key: key.to_string(), pieces, period: self.period, pace: Pace::default() }
     }
 
-    /// Writes a small object.
-    ///
-    /// # Errors
-    /// [`PlaceError::Changed`] when the condition does not hold, [`PlaceError::Unsupported`] when there is no such
-    /// condition; or the object store fails.
+    /// Writes a small object. [`PlaceError::Changed`]: the condition of `mode` does not hold.
+    /// [`PlaceError::Unsupported`]: the object store has no such condition.
     pub(crate) async fn write(&self, key: &Key, bytes: Bytes, mode: PutMode) -> Result<UpdateVersion, PlaceError> {
         let path = self.path(key);
         // Journals can be some MiB.
@@ -303,9 +284,6 @@ impl Place {
     }
 
     /// Writes the first `bytes` bytes of a file, from its current position, in parts. The object shows when it is whole.
-    ///
-    /// # Errors
-    /// When the object store fails, or the file cannot be read.
     pub(crate) async fn write_file(&self, key: &Key, mut file: File, bytes: u64) -> Result<(), PlaceError> {
         let path = self.path(key);
         if bytes <= PART {
@@ -337,9 +315,6 @@ impl Place {
     ///
     /// The client writes an object to `<name>#<number>` first, and no list shows that. Other object stores have parts of
     /// large objects instead, which rules of the bucket remove.
-    ///
-    /// # Errors
-    /// When one cannot be removed.
     pub(crate) fn sweep(&self, older: Duration) -> Result<(), PlaceError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         for below in DIRECTORIES {

@@ -98,9 +98,6 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// A publisher that does nothing before [`Publisher::run`], but whose snapshot is kept from now on; `None`: nothing is
     /// written to an object store.
-    ///
-    /// # Errors
-    /// When the options of the object store do not make a client.
     pub(crate) fn open(
         config: &Config,
         others: TrustedKeys,

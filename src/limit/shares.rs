@@ -43,10 +43,8 @@ impl Shares {
         Self(Arc::new(Households { all, share: share.min(Semaphore::MAX_PERMITS), taking: Mutex::default() }))
     }
 
-    /// Waits for units, first in the household's share; `None`: many clients, without a share.
-    ///
-    /// # Errors
-    /// Never: the room is not closed.
+    /// Waits for units, first in the household's share; `None`: many clients, without a share. Never fails: the room is
+    /// not closed.
     pub(crate) async fn take(&self, household: Option<IpAddr>, units: u32) -> Result<Portion, AcquireError> {
         let own = match household.map(|household| self.share_of(household)) {
             Some(share) => Some((share.units.clone().acquire_many_owned(units).await?, share)),

@@ -246,10 +246,7 @@ impl Copies {
     }
 
     /// Asks the origin for a page or a taxonomy, conditionally if there is a copy, and stores the answer. A thread of
-    /// [`super::details`] makes it durable within a second.
-    ///
-    /// # Errors
-    /// When there is no usable answer; the copy stays as it was.
+    /// [`super::details`] makes it durable within a second. Without a usable answer, the copy stays as it was.
     pub(super) async fn look(&self, path: &str, asker: Asker) -> Result<Copy, CopyError> {
         let (this, key) = (self.clone(), path.to_owned());
         let asked_with = blocking(move || Ok::<_, CopyError>(this.store.copy(&key)?)).await?;

@@ -68,9 +68,6 @@ const READS_AT_ONCE: usize = 16;
 
 impl Details {
     /// Reads the index of what is stored and starts the thread that makes arrivals durable.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn open(store: Arc<Store>, cache: Cache, newest: SnapshotPointer) -> Result<Self, StoreError> {
         let index: DetailIndex = store.detail_index(|meta| (KnownDetail::of(&meta), meta.state))?.into_iter().collect();
         Ok(Self(Arc::new(DetailsState {
@@ -90,9 +87,6 @@ impl Details {
     }
 
     /// The detail of a listing as [`Details::get`] finds it, without blocking.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub async fn read(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
         if let Some(record) = self.0.arrivals.get(id) {
             return Ok(Some(record));
@@ -108,9 +102,6 @@ impl Details {
 
     /// The detail of a listing, if it was ever fetched. A damaged one counts as never fetched and is fetched again.
     /// Blocks.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn get(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
         if let Some(record) = self.0.arrivals.get(id) {
             return Ok(Some(record));

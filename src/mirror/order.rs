@@ -186,9 +186,6 @@ impl Rules {
     }
 
     /// The sequence with `changed` in their places; listings of the same id are removed first.
-    ///
-    /// # Errors
-    /// When there is no certain place for one of them.
     pub(super) fn place(&self, sequence: &[Summary], changed: &[Summary]) -> Result<Vec<Summary>, Unplaced> {
         let replaced: BTreeSet<_> = changed.iter().map(|summary| summary.id).collect();
         let rest: Vec<&Summary> = sequence.iter().filter(|summary| !replaced.contains(&summary.id)).collect();

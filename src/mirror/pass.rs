@@ -164,9 +164,6 @@ impl Pass {
 
 /// Puts pages and taxonomies (by [`TaxonomyKind::index`]) together. Where `known` returns an equal summary, its text is
 /// used instead of a second copy.
-///
-/// # Errors
-/// When they do not fit together; see [`Inconsistent`].
 pub(super) fn assemble(
     pages: impl Iterator<Item = Bytes>,
     taxonomies: &[Bytes; 3],

@@ -38,9 +38,6 @@ const MISSING: Duration = Duration::from_secs(60);
 impl Proxy {
     /// Asks for a document, judges and stores the answer. Returns it with the origin's status (304 for a revalidation),
     /// and whether it is stored, and so everybody's.
-    ///
-    /// # Errors
-    /// When there is no answer, or none that may be shown.
     pub(super) async fn judged(
         &self,
         fetch: &Fetch,
@@ -166,9 +163,6 @@ struct Representation {
 
 impl Representation {
     /// A document of the API, with its links rewritten.
-    ///
-    /// # Errors
-    /// When it is not JSON.
     fn document(path: &str, answer: &Answer, rewrite: Option<&Rewrite>, public_url: &str) -> Result<Self, AskError> {
         let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(path, error);
         let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;

@@ -154,9 +154,6 @@ impl Spool {
     }
 
     /// Adds a piece to a body that is only passed on from here, when the slowest reader is near enough.
-    ///
-    /// # Errors
-    /// When nobody wants the rest.
     pub(crate) async fn pass(&self, piece: Bytes) -> Result<(), Abandoned> {
         loop {
             let went = self.shared.went.notified();

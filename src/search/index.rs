@@ -59,9 +59,6 @@ pub struct Hits {
 
 impl SearchIndex {
     /// Reads every listing: a few microseconds each.
-    ///
-    /// # Errors
-    /// When the listings have too many words.
     pub fn of(dataset: &Dataset) -> Result<Self, TooManyWords> {
         let mut collector = WordCollector::default();
         let mut read = |raw: &[u8]| {
@@ -103,9 +100,6 @@ impl SearchIndex {
     }
 
     /// The page that a query asks for, of the data set that this index was made of; `plan` is that of the same query.
-    ///
-    /// # Errors
-    /// When a filter selects nothing that is known.
     pub fn find(&self, dataset: &Dataset, query: &SearchQuery, plan: &Plan) -> Result<Hits, Unselected> {
         let mut ranks = self.selected(dataset, query)?;
         for matching in &plan.words {

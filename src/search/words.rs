@@ -77,9 +77,6 @@ impl WordCollector {
     }
 
     /// Sorts the words.
-    ///
-    /// # Errors
-    /// When there are too many.
     pub(super) fn finish(self) -> Result<Words, TooManyWords> {
         let Self { numbers, tokens, ends } = self;
         if numbers.len() > (u32::MAX >> 1) as usize {

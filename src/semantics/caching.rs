@@ -59,9 +59,6 @@ pub(crate) enum NotStored {
 /// Our own rules, stricter than RFC 9111: a request with `Cookie` is treated like one with `Authorization`, unless
 /// `Vary` names `Cookie` (much of the web sends no `private`); an answer with `Set-Cookie` must say `public` (RFC 9111
 /// §7.3). On known endpoints the field is dropped.
-///
-/// # Errors
-/// The first reason that forbids it.
 pub(crate) fn may_store(
     method: &Method,
     request: &HeaderMap,

@@ -32,9 +32,6 @@ pub(crate) enum BadAnswer {
 /// Looks at the head of a final answer; its length, if it says one.
 ///
 /// Two lengths are refused even if they are equal, as nginx does (RFC 9110 §8.6 allows both).
-///
-/// # Errors
-/// [`BadAnswer`] for an answer that must not be used.
 pub(crate) fn check(status: StatusCode, headers: &HeaderMap) -> Result<Option<u64>, BadAnswer> {
     if !(200..600).contains(&status.as_u16()) {
         return Err(BadAnswer::Status(status.as_u16()));
@@ -69,11 +66,8 @@ fn has_unreadable_coding(headers: &HeaderMap) -> bool {
     chunked > 1
 }
 
-/// Looks at the head of an interim answer, of which `before` came already.
-///
-/// # Errors
-/// [`BadAnswer`] when there are too many of them, or it announces a body, which it cannot have (RFC 9110 §8.6, RFC 9112
-/// §6.1).
+/// Looks at the head of an interim answer, of which `before` came already. Refuses more than [`MOST_INTERIM`], and one
+/// that announces a body, which it cannot have (RFC 9110 §8.6, RFC 9112 §6.1).
 pub(crate) fn check_interim(status: StatusCode, headers: &HeaderMap, before: usize) -> Result<(), BadAnswer> {
     if headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING) {
         return Err(BadAnswer::InterimBody(status.as_u16()));

@@ -56,10 +56,8 @@ pub enum BadHeader {
 
 /// Reads the header at the start of `bytes`.
 ///
-/// The result depends on the header's bytes only: more bytes change nothing but [`Header::Unfinished`].
-///
-/// # Errors
-/// When no bytes after these could make it a header.
+/// The result depends on the header's bytes only: more bytes change nothing but [`Header::Unfinished`]. Fails as soon
+/// as no further bytes could make it a header.
 pub fn read(bytes: &[u8]) -> Result<Header, BadHeader> {
     let begins_like = |start: &[u8]| bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted);
     if begins_like(BINARY) {

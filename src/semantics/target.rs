@@ -41,9 +41,6 @@ pub enum PathError {
 
 /// Normalises a path as received, without its query: escapes of unreserved characters are decoded (RFC 3986 §6.2.2.2),
 /// once; others stay as they are. Borrows unless something changes. A trailing slash stays: it makes another path.
-///
-/// # Errors
-/// [`PathError`] for a path that has no single reading.
 pub fn normalise(raw: &[u8]) -> Result<Cow<'_, str>, PathError> {
     if raw.first() != Some(&b'/') {
         return Err(PathError::NotAbsolute);
@@ -114,9 +111,6 @@ pub struct BasePath(String);
 
 impl BasePath {
     /// Reads the path of a URL; `/` and the empty path are the root.
-    ///
-    /// # Errors
-    /// [`PathError`] for a path that no request could have in front.
     pub fn parse(path: &str) -> Result<Self, PathError> {
         let trimmed = path.strip_suffix('/').unwrap_or(path);
         if trimmed.is_empty() {

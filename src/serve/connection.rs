@@ -146,10 +146,7 @@ impl Http1<'_, '_> {
         read.flatten()
     }
 
-    /// Lets pingora parse a complete head.
-    ///
-    /// # Errors
-    /// When it cannot, with the answer for the client, if any.
+    /// Lets pingora parse a complete head. The error is the answer for the client; `None`: it gets none.
     async fn parse_head(&mut self, session: &mut HttpSession) -> Result<(), Option<Problem>> {
         // Pingora waits if it finds no end of the head.
         match within(self.timer.as_mut(), HEAD_DEADLINE, session.read_request()).await {

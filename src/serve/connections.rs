@@ -133,9 +133,6 @@ impl Connections {
     }
 
     /// Admits a connection, which may close another one. `peer`: its household; `None` for a proxy.
-    ///
-    /// # Errors
-    /// At the limit.
     pub(crate) fn admit(&self, peer: Option<IpAddr>) -> Result<Connection, Full> {
         let counters = &self.0.counters;
         let admitted = self.seat(self.household(peer));
@@ -277,9 +274,6 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// From now on the connection counts for this household; `None`: for no household. To be called once.
-    ///
-    /// # Errors
-    /// At the household's limit.
     pub(crate) fn stand_for(&mut self, household: Option<IpAddr>) -> Result<(), Full> {
         let Some(household) = household else { return Ok(()) };
         let inner = &*self.connections.0;

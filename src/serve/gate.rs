@@ -262,10 +262,7 @@ impl ProxyHeaders {
 }
 
 /// Reads the header of a connection, whose peer is from then on the announced client. `false`: the peer closed the
-/// connection before its first byte, as health checks do.
-///
-/// # Errors
-/// When there is no proper header in time.
+/// connection before its first byte, as health checks do. Fails when the header takes longer than [`DEADLINE`].
 pub(super) async fn take(tcp: &mut Tcp) -> Result<bool, Refusal> {
     let Some((announced, rest)) = timeout(DEADLINE, read(tcp)).await.map_err(|_elapsed| Refusal::Late)?? else {
         return Ok(false);

@@ -51,9 +51,6 @@ impl From<Problem> for Unread {
 
 /// Reads the next head, and perhaps bytes after it. `begun`: bytes that arrived with the request before. It holds at
 /// most twice the bound. There is no deadline.
-///
-/// # Errors
-/// When the connection ends, or the head is refused.
 pub async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     begun: Option<BytesMut>,

@@ -70,9 +70,6 @@ pub(crate) struct TlsGate {
 
 impl TlsGate {
     /// In front of `gate`, with the certificates of `resolver`. TLS 1.2 and 1.3; sessions are resumed by tickets.
-    ///
-    /// # Errors
-    /// When the TLS library refuses.
     pub(crate) fn new(
         gate: Gate,
         provider: Arc<CryptoProvider>,

@@ -117,9 +117,6 @@ pub(crate) enum Unreadable {
 
 impl Columns {
     /// Reads the unread summaries. Traits of another length than the summaries are ignored.
-    ///
-    /// # Errors
-    /// For the first summary that cannot be read.
     pub(crate) fn read(names: Arc<Names>, mut traits: Vec<Traits>, summaries: &[Summary]) -> Result<Self, Unreadable> {
         if traits.len() != summaries.len() {
             traits = vec![Traits::UNREAD; summaries.len()];
@@ -162,10 +159,7 @@ pub(super) enum Ids {
 }
 
 impl Ids {
-    /// Reads the ids of fewer than 2^32 listings.
-    ///
-    /// # Errors
-    /// With a repeated id.
+    /// Reads the ids of fewer than 2^32 listings. The error is a repeated id.
     pub(super) fn of(summaries: &[Summary]) -> Result<Self, ListingId> {
         let ids = || summaries.iter().map(|summary| summary.id.0);
         let (first, last) = (ids().min().unwrap_or(0), ids().max().unwrap_or(0));

@@ -107,17 +107,11 @@ pub enum DatasetError {
 
 impl Dataset {
     /// Indexes content.
-    ///
-    /// # Errors
-    /// When the content contradicts itself; see [`DatasetError`].
     pub fn build(content: Content, evidence: &Evidence) -> Result<Self, DatasetError> {
         Self::of(content, Arc::default(), Vec::new(), evidence)
     }
 
     /// Indexes the next content; unchanged summaries are not read again.
-    ///
-    /// # Errors
-    /// As for [`Dataset::build`].
     pub fn followed_by(&self, content: Content, evidence: &Evidence) -> Result<Self, DatasetError> {
         if self.columns.names.are_worn(self.names) {
             return Self::build(content, evidence);
@@ -139,9 +133,6 @@ impl Dataset {
     }
 
     /// Indexes content of which some summaries were read before, by position.
-    ///
-    /// # Errors
-    /// As for [`Dataset::build`].
     pub fn of(
         content: Content,
         names: Arc<Names>,
@@ -307,9 +298,6 @@ impl Dataset {
     }
 
     /// Finds the page that a query asks for.
-    ///
-    /// # Errors
-    /// When the origin's answer cannot be known.
     pub fn find(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
         if query.modified_since.is_some() && !self.modified_known {
             return Err(Doubt::Modified);
@@ -332,9 +320,6 @@ impl Dataset {
     }
 
     /// The same, but `modified_since` leaves out listings with an unreadable `modified`: for comparisons only.
-    ///
-    /// # Errors
-    /// When a slug is in doubt.
     pub fn find_known(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
         let matches = self.index.matches(&query.slugs)?;
         let offset = u128::from(query.page - 1) * u128::from(query.per_page);
@@ -411,9 +396,6 @@ impl Dataset {
     }
 
     /// The positions of every listing with these slugs that was modified after `since`, in order.
-    ///
-    /// # Errors
-    /// When a slug is unknown or in doubt, or listings have no readable `modified`.
     pub fn select(&self, slugs: &[Option<Box<str>>; 3], since: Option<i64>) -> Result<Vec<u32>, Unselected> {
         for (kind, slug) in TaxonomyKind::ALL.into_iter().zip(slugs) {
             let Some(slug) = slug else { continue };
@@ -436,9 +418,6 @@ impl Dataset {
     }
 
     /// The positions of every listing that the slugs leave, in order.
-    ///
-    /// # Errors
-    /// When a slug is in doubt.
     pub fn positions(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Vec<u32>, Doubt> {
         Ok(match self.index.matches(slugs)? {
             Matches::All => (0..self.len() as u32).collect(),

@@ -198,10 +198,8 @@ impl Index {
         Self { slugs, lists, by_sport_and_state, by_city_and_sport, state_of }
     }
 
-    /// The positions that match the slugs, by [`TaxonomyKind::index`]. An unknown slug matches none.
-    ///
-    /// # Errors
-    /// When a slug is in doubt, unless another one matches none anyway.
+    /// The positions that match the slugs, by [`TaxonomyKind::index`]. An unknown slug matches none. A slug in doubt is
+    /// an error, unless another one matches none anyway.
     pub(super) fn matches(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Matches<'_>, Doubt> {
         let (mut numbers, mut doubt) = ([None; 3], false);
         for kind in TaxonomyKind::ALL.map(TaxonomyKind::index) {

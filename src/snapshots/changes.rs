@@ -121,10 +121,7 @@ impl Snapshots {
         }
     }
 
-    /// Drops entries older than the policy, also without a publication.
-    ///
-    /// # Errors
-    /// When the write fails; then nothing is dropped.
+    /// Drops entries older than the policy, also without a publication. If the write fails, nothing is dropped.
     pub fn forget_old_changes(&self) -> Result<(), StoreError> {
         let _switching = self.0.notes.lock();
         self.forget_changes()

@@ -99,11 +99,7 @@ pub struct Exported {
 
 impl Snapshots {
     /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept snapshot, whose id may
-    /// be shortened.
-    ///
-    /// # Errors
-    /// When there is nothing to export, it is not `complete` although it must be, the base is not kept, or something
-    /// cannot be read or written.
+    /// be shortened. `complete`: fails unless every detail is mirrored.
     pub fn export(
         &self,
         out: &mut File,
@@ -203,10 +199,8 @@ impl Snapshots {
         }
     }
 
-    /// Records a delivered export, so that a delta can build on it.
-    ///
-    /// # Errors
-    /// When the record cannot be written; the bundle is valid anyway.
+    /// Records a delivered export, so that a delta can build on it. If the record cannot be written, the bundle is
+    /// valid anyway.
     pub fn remember(&self, exported: Exported) -> Result<(), SnapshotsError> {
         let Exported { written, base, place, _hold, .. } = exported;
         self.remember_export(&written.manifest.snapshot, base.as_ref(), place)
@@ -260,9 +254,6 @@ impl Snapshots {
     /// Writes a published snapshot into an empty file: all of it, or what a holder of the chain lacks, which ends with the
     /// snapshot of `base` and has the changes of details before its place. `keeps_evidence`: whether the chain already has the evidence. `coverage`: how many
     /// details of a data set there are, for a delta, whose cost follows the change.
-    ///
-    /// # Errors
-    /// When the base is not kept, it is not known which details have changed, or something cannot be read or written.
     pub(crate) fn export_link(
         &self,
         out: &mut File,
@@ -322,9 +313,6 @@ impl Snapshots {
     }
 
     /// Whether a holder of the chain lacks details of a published snapshot, with which the chain ends.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub(crate) fn has_unsent_details(&self, served: &Snapshot, end: Option<EpochPlace>) -> Result<bool, StoreError> {
         let Some(since) = self.known_place(end)? else { return Ok(true) };
         let changed = self.store().details_since(since)?;

@@ -104,17 +104,11 @@ impl Followed {
 }
 
 /// Forgets which bundle the data is of: it may not be whole any more.
-///
-/// # Errors
-/// When the write fails.
 pub(crate) fn forget(store: &Store) -> Result<(), StoreError> {
     store.remove_state(STANDING)
 }
 
 /// Forgets the highest head that was taken: the next one is newer, whatever its number.
-///
-/// # Errors
-/// When the write fails.
 pub(crate) fn forget_taken(store: &Store) -> Result<(), StoreError> {
     store.remove_state(TAKEN)
 }
@@ -126,9 +120,6 @@ pub(super) fn forget_in(states: &mut States) {
 
 impl Snapshots {
     /// Where this replica stands.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub(crate) fn stand(&self) -> Result<Stand, StoreError> {
         let newest = self.newest().load().as_ref().map(|newest| newest.dataset.id.clone());
         let standing: Option<Standing> = self.store().state_json(STANDING)?;
@@ -138,9 +129,6 @@ impl Snapshots {
     }
 
     /// Takes a head that names the data that is here: its certificate, and its instant of confirmation.
-    ///
-    /// # Errors
-    /// When there is no data, or the write fails.
     pub(crate) fn follow_renewed(
         &self,
         taken: &Taken,

@@ -66,15 +66,9 @@ pub(crate) enum ImportError {
 /// What a server knows in memory of the stored details. It follows an import before that shows.
 pub trait KnownDetails {
     /// Reads these details from the store again: an import brought them.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     fn look_again(&self, ids: &[ListingId]) -> Result<(), StoreError>;
 
     /// Forgets the details of listings that no kept snapshot has, in memory and in the store.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
     fn forget_vanished(&self) -> Result<(), StoreError>;
 }
 
@@ -112,9 +106,6 @@ pub(crate) struct ImportOutcome {
 
 impl Snapshots {
     /// Imports an operator's bundle that was opened. `details`: `None` where no server runs.
-    ///
-    /// # Errors
-    /// As for [`Snapshots::import_chain`].
     pub(crate) fn import_opened(
         &self,
         opened: Opened,
@@ -136,12 +127,8 @@ impl Snapshots {
     }
 
     /// Makes the snapshot of the last bundle the newest one, with the details of all, and drops data that nothing needs any
-    /// more. Serves it unless a rollback is in effect. A damaged store is repaired first.
-    ///
-    /// # Errors
-    /// When a base is not kept, or a bundle of a head does not fit the data before it ([`ImportError::Misfit`]); it would take
-    /// an origin's data back, or is older than an earlier import (without `allow_older`); or something cannot be read or
-    /// written. The current snapshot then stays.
+    /// more. Serves it unless a rollback is in effect. A damaged store is repaired first. If the import fails, the
+    /// current snapshot stays.
     pub(crate) fn import_chain(&self, chain: &Chain<'_>) -> Result<Imported, ImportError> {
         if let Some(damage) = self.store().damage() {
             self.mend(&damage)?;
@@ -276,9 +263,6 @@ impl Snapshots {
     }
 
     /// Stores whether the server of this data directory imports only signed bundles, for imports without its configuration.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
     pub(crate) fn require_signatures(&self, required: bool) -> Result<(), StoreError> {
         let store = self.store();
         match (required, store.state(SIGNED)?.is_some()) {
@@ -293,9 +277,6 @@ impl Snapshots {
 
     /// Whether a bundle brings nothing: the newest snapshot was confirmed later, or it is the same one of the same
     /// instant, and all details of the bundle are stored.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn is_ahead_of(&self, bundle: &Bundle) -> Result<bool, StoreError> {
         let manifest = bundle.manifest();
         let Some(newest) = self.newest().get() else { return Ok(false) };
@@ -415,10 +396,6 @@ pub struct Imported {
 impl Snapshots {
     /// Makes a bundle's snapshot the newest one, with its details, and current unless a rollback is in effect.
     /// The snapshot before is kept.
-    ///
-    /// # Errors
-    /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
-    /// write fails.
     pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
         let Import { content, meta, evidence, learned, mut along, committed, followed, feed, .. } = import;
         let mut notes = self.0.notes.lock();
@@ -499,9 +476,6 @@ impl Snapshots {
     }
 
     /// What is to be told of data of another origin than this one's.
-    ///
-    /// # Errors
-    /// When the data of a mirror would be replaced by it.
     fn foreign(&self, new: &SnapshotMeta, own: Option<&SnapshotMeta>) -> Result<Option<String>, SnapshotsError> {
         let Some(theirs) = &new.origin else { return Ok(None) };
         let url = Url::parse(theirs).ok();

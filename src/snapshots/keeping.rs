@@ -28,9 +28,6 @@ impl Snapshots {
     }
 
     /// Keeps a snapshot until it is unpinned.
-    ///
-    /// # Errors
-    /// When no such snapshot is kept, or the write fails.
     pub fn pin(&self, id: &str) -> Result<(), SnapshotsError> {
         self.find(id)?;
         let mut notes = self.0.notes.lock();
@@ -42,9 +39,6 @@ impl Snapshots {
     }
 
     /// Unpins a snapshot, so that normal retention applies again.
-    ///
-    /// # Errors
-    /// When it is not kept, or the write fails.
     pub fn unpin(&self, id: &str) -> Result<(), SnapshotsError> {
         let mut notes = self.0.notes.lock();
         let mut pinned = notes.clone();
@@ -69,9 +63,6 @@ impl Snapshots {
 
     /// Records that a snapshot was exported with all changes of details before a place, so that a delta can build on it.
     /// After several exports the first place counts: the receiver may have any of them.
-    ///
-    /// # Errors
-    /// When the write fails.
     pub(super) fn remember_export(
         &self,
         id: &SnapshotId,
@@ -87,9 +78,6 @@ impl Snapshots {
     }
 
     /// Repairs a damaged file, and writes the current snapshot to it.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
     pub fn heal(&self) -> Result<Healed, StoreError> {
         // No switch meanwhile.
         let mut notes = self.0.notes.lock();
@@ -125,9 +113,6 @@ impl Snapshots {
     }
 
     /// Drops snapshots and journal entries by the policy.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
     pub fn tidy(&self) -> Result<(), StoreError> {
         let notes = self.0.notes.lock();
         let (kept, exporting) = (self.0.kept.load_full(), self.0.exporting.lock().clone());
@@ -180,9 +165,6 @@ pub(super) struct Notes {
 
 impl Notes {
     /// Reads the notes. Unreadable ones count as absent.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub(super) fn read(store: &Store) -> Result<Self, StoreError> {
         Ok(Self {
             pins: store.state_json(PINS)?.unwrap_or_default(),
@@ -192,17 +174,11 @@ impl Notes {
     }
 
     /// Adds the pins to a write.
-    ///
-    /// # Errors
-    /// When they are too many.
     pub(super) fn write_pins(&self, states: &mut States) -> Result<(), StoreError> {
         states.put_json(PINS, &self.pins)
     }
 
     /// Adds the rollback to a write.
-    ///
-    /// # Errors
-    /// Never in practice: it is a few bytes.
     pub(super) fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
         if let Some(seq) = self.rolled_back {
             return states.put_json(ROLLBACK, &seq);
@@ -212,9 +188,6 @@ impl Notes {
     }
 
     /// Adds all notes to a write.
-    ///
-    /// # Errors
-    /// When it is too large.
     pub(super) fn write_all(&self, states: &mut States) -> Result<(), StoreError> {
         self.write_pins(states)?;
         self.write_rollback(states)?;
@@ -223,9 +196,6 @@ impl Notes {
 
     /// Records an export with the place before which its receiver has all changes of details, and drops all but the last
     /// few. The base of a delta counts as exported again.
-    ///
-    /// # Errors
-    /// Never in practice: it is a few bytes.
     pub(super) fn exported(
         &mut self,
         id: &SnapshotId,

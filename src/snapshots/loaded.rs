@@ -113,10 +113,7 @@ impl LoadedSnapshots {
         }
     }
 
-    /// A kept snapshot, for a client.
-    ///
-    /// # Errors
-    /// When it cannot be used now. The store is never searched for snapshots that are not kept.
+    /// A kept snapshot, for a client. The store is never searched for snapshots that are not kept.
     pub async fn get(&self, id: &str) -> Outcome {
         let mut landed = match self.look_up(id) {
             Ok(outcome) => return outcome,

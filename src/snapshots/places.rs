@@ -34,9 +34,6 @@ pub struct Since {
 
 impl Snapshots {
     /// Where a copy stands that names this; `None`: that is not known here, or not known any more. Blocks.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn place_of(&self, since: &str) -> Result<Option<Since>, StoreError> {
         let words: Vec<&str> = since.split('-').collect();
         let (here, chain) = match words.split_last().map(|(last, here)| (here, <Digest>::parse(last))) {
@@ -82,9 +79,6 @@ impl Snapshots {
 
     /// The token of a copy that has a current snapshot and the details that are read after this call: at most 136 of the
     /// characters `0-9a-f-`. Blocks.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn next_token(&self, shown: &Snapshot) -> Result<String, StoreError> {
         let mut token = shown.dataset.id.to_string();
         if let Some(EpochPlace { epoch, place }) = self.store().epoch_place()? {

@@ -56,10 +56,8 @@ impl Snapshots {
         self.0.edges.set(learned.filter(is_usable).map(Arc::new));
     }
 
-    /// Restores the snapshot that was current, and the newest one.
-    ///
-    /// # Errors
-    /// When the current snapshot cannot be read. Other unreadable data counts as absent.
+    /// Restores the snapshot that was current, and the newest one. Fails if the current snapshot cannot be read; other
+    /// unreadable data counts as absent.
     pub fn restore(&self) -> Result<(), SnapshotsError> {
         let mut notes = self.0.notes.lock();
         self.take(&mut notes, Notes::read(&self.0.store)?);
@@ -160,18 +158,12 @@ impl Snapshots {
     }
 
     /// The newest kept snapshot with that id.
-    ///
-    /// # Errors
-    /// When none is kept.
     pub fn find(&self, id: &str) -> Result<KeptSnapshot, SnapshotsError> {
         let kept = self.0.kept.load();
         kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
     }
 
-    /// The id of the only kept snapshot with this prefix.
-    ///
-    /// # Errors
-    /// When there is none, or several.
+    /// The id of the only kept snapshot with this prefix. Fails if there is none, or several.
     pub fn resolve(&self, beginning: &str) -> Result<SnapshotId, SnapshotsError> {
         let kept = self.0.kept.load();
         let mut ids = kept.iter().map(|kept| &kept.id).filter(|id| id.as_str().starts_with(beginning));
@@ -188,9 +180,6 @@ impl Snapshots {
     }
 
     /// A kept snapshot, from memory, or read and indexed.
-    ///
-    /// # Errors
-    /// When none is kept, or it cannot be read.
     pub fn load(&self, id: &str) -> Result<Arc<Snapshot>, SnapshotsError> {
         let loaded = [&self.0.current, &self.0.newest].into_iter().filter_map(SnapshotPointer::get);
         if let Some(loaded) = loaded.into_iter().find(|loaded| loaded.dataset.id.as_str() == id) {
@@ -209,18 +198,12 @@ impl Snapshots {
     }
 
     /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
-    ///
-    /// # Errors
-    /// When it is not kept, damaged or unreadable.
     pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
         Verification::of(&self.0.store).check(seq)
     }
 
     /// The same for all kept snapshots, the newest first, and what is damaged of each. Details that several have are
     /// read once.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn verify_all(&self) -> Result<Vec<(KeptSnapshot, Option<String>)>, StoreError> {
         let mut verification = Verification::of(&self.0.store);
         let mut found = Vec::new();

@@ -17,10 +17,8 @@ impl Store {
         self.path().with_file_name(name)
     }
 
-    /// Stores a blob. It is durable when this returns, and replaces the one with that name as a whole.
-    ///
-    /// # Errors
-    /// When it is larger than [`MAX_BODY`], or cannot be written.
+    /// Stores a blob. It is durable when this returns, and replaces the one with that name as a whole. A blob has at
+    /// most [`MAX_BODY`] bytes.
     pub(crate) fn put_beside(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         coding::check_size(|| name.to_owned(), bytes.len(), MAX_BODY)?;
         let (path, sealed) = (self.beside_path(name), coding::seal(TABLE, name.as_bytes(), bytes));
@@ -28,9 +26,6 @@ impl Store {
     }
 
     /// The blob of that name; `None` if it is absent or damaged.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub(crate) fn beside(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let path = self.beside_path(name);
         let mut sealed = Vec::new();
@@ -46,9 +41,6 @@ impl Store {
     }
 
     /// Removes the blob of that name, if any.
-    ///
-    /// # Errors
-    /// When it cannot be removed.
     pub(crate) fn remove_beside(&self, name: &str) -> Result<(), StoreError> {
         let path = self.beside_path(name);
         files::remove(&path).map_err(|error| StoreError::of_io(error, &path, 0))

@@ -61,8 +61,6 @@ const SUMMARIES: u8 = b'S';
 /// Bytes of one summary before its text.
 const SUMMARY_HEAD: usize = 8 + 4 + 16;
 
-/// # Errors
-/// When the envelope cannot be written as JSON, which no envelope causes.
 pub(super) fn envelope(envelope: &Envelope) -> Result<Vec<u8>, StoreError> {
     let mut out = vec![ENVELOPE];
     serde_json::to_writer(&mut out, envelope).map_err(|_| damaged("envelope", "JSON"))?;
@@ -98,32 +96,23 @@ pub(super) fn summaries<'a>(block: impl ExactSizeIterator<Item = &'a Summary> + 
 }
 
 /// Decompresses a block and verifies it against `key`.
-///
-/// # Errors
-/// When it is not.
 pub(super) fn open(key: &BlockKey, packed: &[u8]) -> Result<Bytes, StoreError> {
     let raw = unpack(packed, MAX_BLOCK)?;
     if BlockKey::of(&raw) == *key { Ok(raw.into()) } else { Err(damaged("block", "hash")) }
 }
 
-/// # Errors
-/// When the block holds no envelope.
 pub(super) fn read_envelope(block: &[u8]) -> Result<Envelope, StoreError> {
     let mut reader = Reader::new("envelope", block);
     reader.version(ENVELOPE)?;
     serde_json::from_slice(reader.rest()).map_err(|_| damaged("envelope", "JSON"))
 }
 
-/// # Errors
-/// When the block holds no taxonomy.
 pub(super) fn read_taxonomy(block: &[u8]) -> Result<&str, StoreError> {
     let mut reader = Reader::new("taxonomy", block);
     reader.version(TAXONOMY)?;
     std::str::from_utf8(reader.rest()).map_err(|_| damaged("taxonomy", "text"))
 }
 
-/// # Errors
-/// When the block holds no ids.
 pub(super) fn read_order(block: &[u8]) -> Result<Vec<ListingId>, StoreError> {
     let mut reader = Reader::new("order", block);
     reader.version(ORDER)?;
@@ -133,9 +122,6 @@ pub(super) fn read_order(block: &[u8]) -> Result<Vec<ListingId>, StoreError> {
 }
 
 /// The summaries, whose texts are slices of the block.
-///
-/// # Errors
-/// When the block holds no summaries.
 pub(super) fn read_summaries(block: &Bytes) -> Result<Vec<Summary>, StoreError> {
     let mut reader = Reader::new("summaries", block);
     reader.version(SUMMARIES)?;

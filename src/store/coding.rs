@@ -22,9 +22,6 @@ pub(super) fn seal(table: &str, key: &[u8], mut payload: Vec<u8>) -> Vec<u8> {
 }
 
 /// The payload of a sealed value.
-///
-/// # Errors
-/// When the checksum does not fit.
 pub(super) fn unseal<'a>(table: &str, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
     let split = sealed.split_last_chunk::<SUM_LEN>();
     match split {
@@ -154,16 +151,11 @@ static IDLE: Mutex<Vec<Decompressor<'static>>> = Mutex::new(Vec::new());
 const MOST_IDLE: usize = 4;
 
 impl Packer {
-    /// # Errors
-    /// When zstd cannot be set up.
     pub(super) fn new() -> Result<Self, StoreError> {
         Compressor::new(LEVEL).map(Self).map_err(failed)
     }
 
     /// The length of `raw`, then its zstd frame. The caller has checked that `raw` is within the bound of the reader.
-    ///
-    /// # Errors
-    /// When zstd fails.
     pub(super) fn pack(&mut self, raw: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut out = vec![0; LEN + zstd::zstd_safe::compress_bound(raw.len())];
         out[..LEN].copy_from_slice(&(raw.len() as u32).to_le_bytes());
@@ -174,10 +166,7 @@ impl Packer {
     }
 }
 
-/// Undoes [`Packer::pack`].
-///
-/// # Errors
-/// When the recorded length is above `most` or wrong, or zstd cannot be set up.
+/// Undoes [`Packer::pack`]. Refuses a recorded length of more than `most` bytes.
 pub(super) fn unpack(packed: &[u8], most: usize) -> Result<Vec<u8>, StoreError> {
     let wrong = || damaged("compressed bytes", "length");
     let (len, frame) = packed.split_first_chunk::<LEN>().ok_or_else(wrong)?;

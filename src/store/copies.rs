@@ -60,10 +60,7 @@ impl CopyMeta {
 
 impl Store {
     /// Stores one copy, which a crash may undo until the next other write or [`Store::sync`]. Then it is fetched again.
-    /// Without a body only the metadata is replaced, as after a 304.
-    ///
-    /// # Errors
-    /// When the body is larger than [`MAX_BODY`], or the write fails.
+    /// Without a body only the metadata is replaced, as after a 304. A body has at most [`MAX_BODY`] bytes.
     pub fn put_copy_soon(&self, key: &str, meta: &CopyMeta, body: Option<&[u8]>) -> Result<(), StoreError> {
         let pack = |body: &[u8]| {
             coding::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
@@ -81,17 +78,11 @@ impl Store {
     }
 
     /// The metadata of a copy; `None` if it is absent or damaged.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn copy_meta(&self, key: &str) -> Result<Option<CopyMeta>, StoreError> {
         self.read_copy(key, |meta, _| Ok(meta))
     }
 
     /// Metadata and body of a copy, read together; `None` if it is absent or damaged.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn copy(&self, key: &str) -> Result<Option<(CopyMeta, Bytes)>, StoreError> {
         self.read_copy(key, |meta, transaction| {
             let Some(meta) = meta else { return Ok(None) };
@@ -114,10 +105,7 @@ impl Store {
         unless_damaged(read, || format!("the copy of {key}"))
     }
 
-    /// The metadata of all copies, by key.
-    ///
-    /// # Errors
-    /// When the file cannot be read or a copy is damaged.
+    /// The metadata of all copies, by key. Fails if one is damaged.
     pub fn copy_metas(&self) -> Result<Vec<(String, CopyMeta)>, StoreError> {
         self.handle.read(|transaction| {
             let mut metas = Vec::new();
@@ -130,9 +118,6 @@ impl Store {
     }
 
     /// Removes copies; absent ones are skipped.
-    ///
-    /// # Errors
-    /// When the write fails.
     pub fn remove_copies(&self, keys: &[String]) -> Result<(), StoreError> {
         if keys.is_empty() {
             return Ok(());

@@ -104,9 +104,6 @@ impl Holder {
 impl DataDir {
     /// Creates the directory if it is missing, and locks it. Nothing is written if the format of the store is unknown.
     /// An existing store on a read-only disk is locked, too; only the holder's name is missing.
-    ///
-    /// # Errors
-    /// When another process holds it, the format is unknown, or the directory cannot be created.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let prepared = files::prepare_directory(path).and_then(|()| resolved(path));
@@ -146,18 +143,12 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Stores the admin listener's address for other commands.
-    ///
-    /// # Errors
-    /// When the lock file cannot be written. The directory can be used anyway.
+    /// Stores the admin listener's address for other commands. If that fails, the directory can be used anyway.
     pub fn announce(&self, admin: SocketAddr) -> Result<(), OpenError> {
         self.write(Some(admin))
     }
 
     /// Looks whether it can be seen which process has the directory open. There may be no such directory.
-    ///
-    /// # Errors
-    /// When the lock file, or else the directory, cannot be read.
     pub(crate) fn expect_readable(path: &Path) -> io::Result<()> {
         let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
         let read = match files::read(&path.join(LOCK)) {

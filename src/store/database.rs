@@ -110,9 +110,6 @@ pub(super) fn open_untouched(path: &Path) -> Result<Database, DatabaseError> {
 }
 
 /// Creates the file if it is missing.
-///
-/// # Errors
-/// When it cannot be created.
 pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(()),
@@ -163,9 +160,6 @@ pub(super) fn begin_write(database: &Database) -> Result<WriteTransaction, Fault
 }
 
 /// The format number of an open file.
-///
-/// # Errors
-/// When there is none or it is damaged.
 pub(super) fn format_of(transaction: &ReadTransaction) -> Result<u64, Fault> {
     record::number(&transaction.open_table(META)?, META_FORMAT)
 }
@@ -177,9 +171,6 @@ pub(super) fn is_empty(path: &Path) -> bool {
 }
 
 /// Refuses another format than [`FORMAT`].
-///
-/// # Errors
-/// When it is a newer or an older one.
 pub(super) const fn check_format(found: u64) -> Result<(), OpenError> {
     match found {
         FORMAT => Ok(()),
@@ -189,9 +180,6 @@ pub(super) const fn check_format(found: u64) -> Result<(), OpenError> {
 }
 
 /// Refuses a file of another format without changing a byte. Other problems are found when it is opened.
-///
-/// # Errors
-/// When it has another format.
 pub(super) fn refuse_other_format(path: &Path) -> Result<(), OpenError> {
     if !files::is_file(path) {
         return Ok(());

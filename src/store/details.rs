@@ -167,10 +167,7 @@ pub(super) fn write_all(
 }
 
 impl Store {
-    /// Stores details, all or none; they replace those with the same ids.
-    ///
-    /// # Errors
-    /// When a body is larger than [`MAX_BODY`], or the write fails.
+    /// Stores details, all or none; they replace those with the same ids. A body has at most [`MAX_BODY`] bytes.
     pub fn put_details(&self, details: &[(ListingId, DetailRecord)]) -> Result<(), StoreError> {
         if details.is_empty() {
             return Ok(());
@@ -194,10 +191,7 @@ impl Store {
         })
     }
 
-    /// A detail; `None` when it was never fetched.
-    ///
-    /// # Errors
-    /// When the file cannot be read or the detail is damaged.
+    /// A detail; `None` when it was never fetched. Fails if it is damaged.
     pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
         self.handle.read(|transaction| {
             let tables = ReadTables::open(transaction)?;
@@ -207,9 +201,6 @@ impl Store {
 
     /// `of` applied to the metadata of each detail, by id. Bodies are not read. Damaged ones are left out: all on a
     /// damaged page.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn detail_index<T>(&self, of: impl Fn(DetailMeta) -> T) -> Result<Vec<(ListingId, T)>, StoreError> {
         let count = self.handle.read(|transaction| Ok(transaction.open_table(database::DETAIL_META)?.len()?));
         let mut found = Vec::with_capacity(usize::try_from(count.unwrap_or(0)).unwrap_or(0).min(MOST_RESERVED));
@@ -230,9 +221,6 @@ impl Store {
     }
 
     /// The metadata of these details; absent and damaged ones are left out.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn detail_metas_of(&self, ids: &[ListingId]) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
         self.handle.read(|transaction| {
             let tables = ReadTables::open(transaction)?;
@@ -246,9 +234,6 @@ impl Store {
     }
 
     /// Removes details; absent ones are skipped.
-    ///
-    /// # Errors
-    /// When the write fails.
     pub fn remove_details(&self, ids: &[ListingId]) -> Result<(), StoreError> {
         if ids.is_empty() {
             return Ok(());
@@ -394,9 +379,6 @@ impl Store {
     }
 
     /// Those of these details that are stored, in the order of the file.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub(super) fn in_file_order(&self, ids: &[ListingId]) -> Result<Vec<ListingId>, StoreError> {
         self.handle.read(|transaction| {
             let tables = ReadTables::open(transaction)?;

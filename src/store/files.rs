@@ -49,42 +49,27 @@ pub(super) fn aside_of(path: &Path) -> PathBuf {
     PathBuf::from(aside)
 }
 
-/// Opens a file for reading.
-///
-/// # Errors
-/// When it is absent, not a regular file of ours, or cannot be opened.
+/// Opens a file for reading. Refuses a file that is not regular, or not ours.
 pub(crate) fn read(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true))
 }
 
 /// Opens a file for reading and writing.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) fn edit(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true))
 }
 
 /// Opens a file for reading and writing, and creates it if it is missing.
-///
-/// # Errors
-/// As [`read`], or when it cannot be created.
 pub(crate) fn edit_or_create(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
 }
 
 /// Creates a new file.
-///
-/// # Errors
-/// When the name exists, or it cannot be created.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create_new(true))
 }
 
 /// Removes a file, if it is there.
-///
-/// # Errors
-/// When it is there and stays.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -92,10 +77,8 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces the content of a file: after a crash it has the old or the new one.
-///
-/// # Errors
-/// When it cannot be written. Then it has the old content.
+/// Replaces the content of a file: after a crash it has the old or the new one. If it cannot be written, the file has
+/// the old content.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let unfinished = unfinished(path);
     remove(&unfinished)?;
@@ -110,9 +93,6 @@ pub(super) fn unfinished(path: &Path) -> PathBuf {
 }
 
 /// Gives a file that is complete its final name.
-///
-/// # Errors
-/// When it cannot be renamed.
 pub(super) fn put_in_place(path: &Path) -> io::Result<()> {
     fs::rename(unfinished(path), path)?;
     // The rename is durable once the directory is; not every system can sync a directory.
@@ -188,9 +168,6 @@ fn is_too_open(meta: &Metadata) -> bool {
 ///
 /// It stays as it is, with a warning, if it belongs to another user or contains directories: then it has other
 /// purposes, too (`/tmp`, a home).
-///
-/// # Errors
-/// When it cannot be created.
 pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -259,10 +236,7 @@ pub(crate) mod nameless {
 
     const END: &str = ".tmp";
 
-    /// An empty file for reading and writing.
-    ///
-    /// # Errors
-    /// When it cannot be created; the error names its path.
+    /// An empty file for reading and writing. An error names its path.
     pub(crate) fn create(directory: &Path, prefix: &str) -> io::Result<File> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -276,9 +250,6 @@ pub(crate) mod nameless {
 
     /// Removes what a process left that was killed before its file had lost its name. The data directory has to be this
     /// process's own.
-    ///
-    /// # Errors
-    /// When the directory cannot be read, or a file not be removed.
     pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;

@@ -61,10 +61,7 @@ impl Store {
     ///
     /// Later writes reuse freed space, so compaction is rare. It has the database to itself while it copies the live
     /// data: it waits for running reads, and others wait for it. A crash during compaction loses nothing, but the next
-    /// open walks the file.
-    ///
-    /// # Errors
-    /// When the file is damaged or a write fails. Then all of it was dropped, or nothing.
+    /// open walks the file. If the collection fails, either everything was dropped or nothing.
     pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
         let _publishing = self.publishing.lock();
         let mut collected = self.drop_snapshots(keep_seqs)?;
@@ -167,10 +164,8 @@ const BATCH: usize = 500;
 
 impl Store {
     /// Removes the details of listings that are in no kept snapshot, and returns their ids. Only the order blocks of
-    /// the snapshots are read; nothing is published meanwhile.
-    ///
-    /// # Errors
-    /// When the file is damaged or a write fails. Details removed until then stay removed.
+    /// the snapshots are read; nothing is published meanwhile. After an error, details removed until then
+    /// stay removed.
     pub fn forget_vanished(&self) -> Result<Vec<ListingId>, StoreError> {
         let _publishing = self.publishing.lock();
         let vanished = self.handle.read(|transaction| {

@@ -82,11 +82,7 @@ fn put_in_place(path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError>
     Ok(first.then_some(aside))
 }
 
-/// Repairs a file that cannot be opened as a store.
-///
-/// # Errors
-/// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then the
-/// damaged file is still in place.
+/// Repairs a file that cannot be opened as a store. If the repair fails, the damaged file is still in place.
 pub fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     let (path, lock) = (dir.store_file(), dir.lock());
     let fresh = files::unfinished(&path);
@@ -99,11 +95,8 @@ impl Store {
     /// Copies everything readable into a new file, which replaces the damaged one. `current` is the current snapshot
     /// in memory, with its sequence number: it is written to the new file if it cannot be copied from the damaged one.
     ///
-    /// Writes wait until it is done, reads only during the exchange of the files.
-    ///
-    /// # Errors
-    /// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then the
-    /// damaged file is still in place.
+    /// Writes wait until it is done, reads only during the exchange of the files. If the repair fails, the damaged
+    /// file is still in place.
     pub fn heal(&self, current: Option<(u64, &Content, &SnapshotMeta)>) -> Result<Healed, StoreError> {
         let _publishing = self.publishing.lock();
         let path = self.path();
@@ -186,9 +179,6 @@ fn value<K: Key + 'static>(
 
 impl Store {
     /// The readable ones of the kept snapshots, oldest first.
-    ///
-    /// # Errors
-    /// When the file cannot be read for another reason than its damage.
     pub fn snapshots_left(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         let records = reachable(&self.handle, database::SNAPSHOTS, |seq| seq)?;
         let mut left = Vec::new();

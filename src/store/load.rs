@@ -25,18 +25,12 @@ use crate::words::counted;
 
 impl Store {
     /// Reads a snapshot's content. Texts are slices of the blocks, about 80 kB each, that hold them.
-    ///
-    /// # Errors
-    /// When the snapshot is no longer kept, cannot be read, or is damaged.
     pub fn load(&self, record: &SnapshotRecord) -> Result<Content, StoreError> {
         self.load_and_read(record, |summaries| vec![(); summaries.len()]).map(|(content, _)| content)
     }
 
     /// The same, with the result of `read` for each summary, by position. `read` runs while the block is in the CPU's
     /// cache.
-    ///
-    /// # Errors
-    /// As for [`Store::load`].
     pub fn load_and_read<T: Clone + Default + Send>(
         &self,
         record: &SnapshotRecord,
@@ -170,9 +164,6 @@ impl<'a> Verification<'a> {
     }
 
     /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
-    ///
-    /// # Errors
-    /// When it is not kept, damaged or unreadable.
     pub(crate) fn check(&mut self, seq: u64) -> Result<(), StoreError> {
         let record = self.store.snapshot(seq)?.ok_or(StoreError::NoSuchSnapshot(seq))?;
         let listed = self.listed(&record)?;
@@ -235,9 +226,7 @@ impl<'a> Verification<'a> {
 }
 
 /// Runs `job` for `0..count` on at least two threads, each with a worker of its own, and returns the results in order.
-///
-/// # Errors
-/// The first error of a job or of making a worker; the other threads stop then.
+/// An error of a job, or of making a worker, stops the other threads.
 pub(super) fn run_parallel<W, T: Send>(
     count: usize,
     worker: impl Fn() -> Result<W, Fault> + Sync,

@@ -138,9 +138,6 @@ pub(super) fn begin_epoch(transaction: &WriteTransaction, epoch: u64) -> Result<
 impl Store {
     /// The listings whose details arrived or changed from a place on, in this order, each once. Removed ones are not among
     /// them.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub(crate) fn details_since(&self, place: u64) -> Result<Vec<ListingId>, StoreError> {
         self.handle.read(|transaction| {
             let metas = transaction.open_table(database::DETAIL_META)?;
@@ -150,17 +147,11 @@ impl Store {
     }
 
     /// The place of this moment.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub(crate) fn next_place(&self) -> Result<u64, StoreError> {
         self.handle.read(next_of)
     }
 
     /// The same, to be remembered elsewhere; `None`: no detail has arrived since there are epochs.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub(crate) fn epoch_place(&self) -> Result<Option<EpochPlace>, StoreError> {
         self.handle.read(|transaction| {
             let Some(last) = epochs(&transaction.open_table(database::STATE)?)?.pop() else { return Ok(None) };
@@ -169,9 +160,6 @@ impl Store {
     }
 
     /// Whether a place that was remembered elsewhere is one of this file.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub(crate) fn knows_place(&self, remembered: EpochPlace) -> Result<bool, StoreError> {
         self.handle.read(|transaction| {
             let epochs = epochs(&transaction.open_table(database::STATE)?)?;
@@ -182,17 +170,11 @@ impl Store {
     }
 
     /// The mark of that name; `None` if there is none, or it is damaged.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub(crate) fn mark(&self, name: impl Display) -> Result<Option<Mark>, StoreError> {
         Ok(self.state_as(&format!("{MARK}{name}"), decode)?.flatten())
     }
 
     /// All marks, by name.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub(crate) fn marks(&self) -> Result<Vec<(String, Mark)>, StoreError> {
         let named = |(key, bytes): (String, Vec<u8>)| Some((key.strip_prefix(MARK)?.to_owned(), decode(&bytes)?));
         Ok(self.states_of(MARK)?.into_iter().filter_map(named).collect())

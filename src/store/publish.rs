@@ -69,19 +69,14 @@ pub struct WrittenAlong<'a> {
 type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
 
 impl Store {
-    /// Makes a content the current snapshot. If it equals the current one, only `meta` is replaced.
-    ///
-    /// # Errors
-    /// When a listing occurs twice, something is too large, or the write fails. Then the old snapshot stays current.
+    /// Makes a content the current snapshot. If it equals the current one, only `meta` is replaced. After an error, the
+    /// old snapshot stays current.
     pub fn publish(&self, content: &Content, meta: &SnapshotMeta) -> Result<SnapshotRecord, StoreError> {
         self.keep(content, meta, &WrittenAlong { activate: true, ..WrittenAlong::default() })
     }
 
     /// Stores a content as the newest snapshot, with `along`, in one transaction. If it equals the snapshot before, its
     /// record stays and all else is written.
-    ///
-    /// # Errors
-    /// As for [`Store::publish`], and those of `along.details`. Then nothing is written.
     pub fn keep(
         &self,
         content: &Content,

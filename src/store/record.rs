@@ -119,9 +119,6 @@ fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<SnapshotMeta, Faul
 
 impl Store {
     /// The current snapshot, served after a restart. `None` before the first publication.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub fn current(&self) -> Result<Option<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         self.handle.read(|transaction| {
             let seq = number(&transaction.open_table(database::META)?, database::META_CURRENT)?;
@@ -135,9 +132,6 @@ impl Store {
     }
 
     /// The record of a snapshot; `None` when it is not kept.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub fn snapshot(&self, seq: u64) -> Result<Option<SnapshotRecord>, StoreError> {
         self.handle.read(|transaction| {
             let snapshots = transaction.open_table(database::SNAPSHOTS)?;
@@ -147,9 +141,6 @@ impl Store {
     }
 
     /// All kept snapshots, oldest first.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
     pub fn snapshots(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         self.handle.read(|transaction| {
             let records = records(&transaction.open_table(database::SNAPSHOTS)?)?;
@@ -158,9 +149,6 @@ impl Store {
     }
 
     /// The bytes of a snapshot's blocks as they are stored. Other snapshots may share them.
-    ///
-    /// # Errors
-    /// When there is no such snapshot, the file cannot be read, or it is damaged.
     pub fn bytes_of(&self, seq: u64) -> Result<u64, StoreError> {
         let record = self.snapshot(seq)?.ok_or(StoreError::NoSuchSnapshot(seq))?;
         self.handle.read(|transaction| {
@@ -173,9 +161,6 @@ impl Store {
     }
 
     /// Replaces the metadata of a snapshot (a better certificate, a later confirmation), and writes `states` with it.
-    ///
-    /// # Errors
-    /// When there is no such snapshot, or the write fails.
     pub fn update_meta(&self, seq: u64, meta: &SnapshotMeta, states: &States) -> Result<(), StoreError> {
         let sealed = encode_meta(seq, meta)?;
         self.write_of(seq, states, sealed.len() as u64, |transaction| {
@@ -185,9 +170,6 @@ impl Store {
     }
 
     /// Makes a kept snapshot the current one (rollback or release), and writes `states` with it.
-    ///
-    /// # Errors
-    /// When there is no such snapshot, or the write fails.
     pub fn activate(&self, seq: u64, states: &States) -> Result<(), StoreError> {
         let _publishing = self.publishing.lock();
         self.write_of(seq, states, 0, |transaction| set_number(transaction, database::META_CURRENT, seq))

@@ -23,10 +23,7 @@ pub struct States {
 }
 
 impl States {
-    /// Writes a blob as well.
-    ///
-    /// # Errors
-    /// When it is larger than [`MAX_BODY`].
+    /// Writes a blob of at most [`MAX_BODY`] bytes as well.
     pub fn put(&mut self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         coding::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
         self.blobs.push((key.to_owned(), Some(coding::seal(TABLE, key.as_bytes(), bytes))));
@@ -34,9 +31,6 @@ impl States {
     }
 
     /// Keeps a value as a blob of JSON as well.
-    ///
-    /// # Errors
-    /// When it is larger than [`MAX_BODY`].
     pub fn put_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
         let json = serde_json::to_vec(value);
         self.put(key, json.map_err(|error| StoreError::Io { path: key.into(), source: error.into() })?)
@@ -71,9 +65,6 @@ impl States {
 
 impl Store {
     /// Stores a blob of at most [`MAX_BODY`] bytes; it replaces the one with that name.
-    ///
-    /// # Errors
-    /// When it is too large or the write fails.
     pub fn put_state(&self, key: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let mut states = States::default();
         states.put(key, bytes.to_vec())?;
@@ -81,9 +72,6 @@ impl Store {
     }
 
     /// Keeps a value as a blob of JSON.
-    ///
-    /// # Errors
-    /// When it is too large or the write fails.
     pub fn put_json(&self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
         let mut states = States::default();
         states.put_json(key, value)?;
@@ -91,9 +79,6 @@ impl Store {
     }
 
     /// Removes the blob of that name, if any.
-    ///
-    /// # Errors
-    /// When the write fails.
     pub fn remove_state(&self, key: &str) -> Result<(), StoreError> {
         let mut states = States::default();
         states.remove(key);
@@ -101,9 +86,6 @@ impl Store {
     }
 
     /// Stores and removes several blobs, all or none.
-    ///
-    /// # Errors
-    /// When the write fails.
     pub fn put_states(&self, states: &States) -> Result<(), StoreError> {
         if states.blobs.is_empty() && states.marks.is_empty() {
             return Ok(());
@@ -112,17 +94,11 @@ impl Store {
     }
 
     /// The same, which a crash may undo until the next other write.
-    ///
-    /// # Errors
-    /// When the write fails.
     pub(crate) fn put_states_soon(&self, states: &States) -> Result<(), StoreError> {
         self.handle.write_soon(states.bytes(), |transaction| states.write(transaction))
     }
 
     /// The blobs whose names have this prefix, by name; damaged ones are left out.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn states_of(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let read = self.handle.read(|transaction| {
             let table = transaction.open_table(database::STATE)?;
@@ -143,17 +119,11 @@ impl Store {
     }
 
     /// The blob of that name; `None` if it is absent or damaged.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn state(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.state_as(key, <[u8]>::to_vec)
     }
 
     /// `of` applied to the blob of that name, which is not copied; `None` if it is absent or damaged.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn state_as<T>(&self, key: &str, of: impl Fn(&[u8]) -> T) -> Result<Option<T>, StoreError> {
         let read = self.handle.read(|transaction| {
             let Some(sealed) = transaction.open_table(database::STATE)?.get(key)? else { return Ok(None) };
@@ -164,9 +134,6 @@ impl Store {
 
     /// The value in the blob of that name, which is JSON; `None` when there is none, or, with a warning, when it cannot be
     /// read.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn state_json<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
         let read = self.state_as(key, |json| serde_json::from_slice(json))?;
         Ok(read.and_then(|read| {
@@ -178,17 +145,11 @@ impl Store {
     }
 
     /// Keeps an instant, in milliseconds since the epoch.
-    ///
-    /// # Errors
-    /// When the write fails.
     pub fn put_instant(&self, key: &str, at_ms: i64) -> Result<(), StoreError> {
         self.put_state(key, &at_ms.to_le_bytes())
     }
 
     /// The instant of that name, in milliseconds since the epoch; `None` when there is none, or it cannot be read.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub fn instant(&self, key: &str) -> Result<Option<i64>, StoreError> {
         Ok(self.state(key)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?))))
     }
@@ -212,17 +173,11 @@ pub(super) fn evidence_version(state: &str) -> Option<u64> {
 
 impl Store {
     /// The newest evidence; empty if it is absent or cannot be read. [`crate::snapshot::membership`] judges it.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn evidence(&self) -> Result<Evidence, StoreError> {
         self.evidence_in(EVIDENCE)
     }
 
     /// The same for one snapshot: its own evidence comes before newer lists.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
     pub fn evidence_of(&self, seq: u64) -> Result<Evidence, StoreError> {
         let mut evidence = self.evidence()?;
         evidence.append(&mut self.evidence_in(&own_evidence(seq))?);
@@ -237,9 +192,6 @@ impl Store {
 
 impl States {
     /// Keeps the evidence as well: the newest, or that of a snapshot, which is kept as long as the snapshot.
-    ///
-    /// # Errors
-    /// When it is too large.
     pub fn put_evidence(&mut self, of: Option<u64>, evidence: &Evidence) -> Result<(), StoreError> {
         let lists: Vec<_> = evidence.iter().map(|((kind, slug), listed)| (kind, slug, listed)).collect();
         self.put_json(&of.map_or_else(|| EVIDENCE.to_owned(), own_evidence), &lists)

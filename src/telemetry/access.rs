@@ -64,9 +64,6 @@ struct LogWriter {
 
 impl AccessLog {
     /// Opens the file for appending; `None`: standard error. `json`: a JSON object in each line.
-    ///
-    /// # Errors
-    /// When the file cannot be opened, or there is no thread.
     pub(crate) fn open(path: Option<&Path>, json: bool) -> io::Result<Self> {
         let file = path.map(append).transpose()?;
         let (queue, lines) = sync_channel(QUEUE);

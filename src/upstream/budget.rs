@@ -97,9 +97,7 @@ impl Budget {
     }
 
     /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
-    ///
-    /// # Errors
-    /// When no slot can be promised to a client in time, or patience ran out.
+    /// Fails at once if no slot can be promised to a client in time.
     pub async fn acquire(
         &self,
         class: Class,
@@ -140,9 +138,6 @@ impl Budget {
     }
 
     /// [`acquire`](Self::acquire) for a resource that clients get stale, or are refused, meanwhile.
-    ///
-    /// # Errors
-    /// When patience ran out.
     pub async fn acquire_for(
         &self,
         class: Class,
@@ -177,9 +172,6 @@ impl Budget {
 
     /// A slot that nobody needs now, for a request in bytes that a client chose. All such requests together take at most
     /// a tenth of the window.
-    ///
-    /// # Errors
-    /// When there is none, or it cannot be recorded at once.
     pub async fn acquire_spare(&self) -> Result<Permit, Spent> {
         let slot = self.dispatcher.look(|dispatch, now| dispatch.state.take_spare(now)).ok_or(Spent::soon())?;
         let permit = Permit::unused(&self.dispatcher, slot);

@@ -181,10 +181,8 @@ impl OriginClient {
         &self.config.base
     }
 
-    /// Asks for a path with its query, conditionally if there are validators.
-    ///
-    /// # Errors
-    /// When there is no usable answer; the budget then pauses where that helps.
+    /// Asks for a path with its query, conditionally if there are validators. Without a usable answer, the budget
+    /// pauses where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         let witness = self.witness(&asker, !asker.spare);
         let outcome = self.follow(path, validators, asker).await.map_err(|error| self.named(error));
@@ -196,10 +194,7 @@ impl OriginClient {
     }
 
     /// Asks once with GET or HEAD, for an answer of any kind: nothing is followed, and a refusal comes with its body.
-    /// Bodies of at most `most` bytes.
-    ///
-    /// # Errors
-    /// When there is no answer, it is 429 or 503, or its body is too large.
+    /// Bodies of at most `most` bytes. 429 and 503 are errors.
     pub async fn probe(&self, method: &Method, path: &str, most: u64, asker: Asker) -> Result<Answer, AskError> {
         let witness = self.witness(&asker, true);
         let base = self.config.base.as_str().trim_end_matches('/');
@@ -301,9 +296,6 @@ impl OriginClient {
     }
 
     /// Sends a request for `path`, again where that is safe, until the head of an answer arrives.
-    ///
-    /// # Errors
-    /// When no head arrives, or the budget is spent.
     pub(super) async fn attempt<T, F>(
         &self,
         method: &Method,

@@ -279,9 +279,6 @@ pub(crate) enum Trust<'a> {
 }
 
 /// TLS with peers that are trusted.
-///
-/// # Errors
-/// When the CA file or the TLS library is not usable.
 pub(crate) fn tls(trust: &Trust<'_>) -> Result<ClientConfig, ClientError> {
     let failed = |error: rustls::Error| ClientError::Tls(error.to_string());
     let provider = Arc::new(ring::default_provider());
@@ -363,9 +360,6 @@ impl ServerCertVerifier for Verifier {
 }
 
 /// The certificates of a CA file (PEM).
-///
-/// # Errors
-/// When it cannot be read, or holds none.
 fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let bad = |error: &dyn std::fmt::Display| ClientError::CaFile(format!("{}: {error}", path.display()));
     let certificates = CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))?;

@@ -84,9 +84,6 @@ impl Pieces {
     }
 
     /// The next piece; `None` at the end.
-    ///
-    /// # Errors
-    /// When the body breaks off, or takes too long.
     pub async fn next(&mut self) -> Option<Result<Bytes, AskError>> {
         loop {
             let left = self.deadline.since(self.clock.now_mono()).min(self.step);
@@ -129,10 +126,7 @@ impl Forwarder {
         &self.origin
     }
 
-    /// Sends one request; `interim` receives interim answers on the way.
-    ///
-    /// # Errors
-    /// When no head of an answer arrives. Any status is an answer.
+    /// Sends one request; `interim` receives interim answers on the way. Any status is an answer.
     pub async fn send(&self, sending: Sending, interim: Option<Listener>) -> Result<Arrived, AskError> {
         let path = String::from_utf8_lossy(&sending.target).into_owned();
         let request = self.request(&sending).map_err(|reason| AskError::nonsense(&path, reason))?;

@@ -81,9 +81,6 @@ impl Room {
     }
 
     /// Parses or searches a large body on a blocking thread, when it is its turn.
-    ///
-    /// # Errors
-    /// When `work` panics.
     pub async fn parse<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         // Never closed.
         let turn = self.parsing.clone().acquire_owned().await.ok();

@@ -55,9 +55,6 @@ pub struct Wire {
 
 impl Wire {
     /// A wire that trusts the system's authorities and `ca_file`.
-    ///
-    /// # Errors
-    /// When the CA file, the TLS library or this program's name is not usable.
     pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>, proxy: Proxy) -> Result<Self, ClientError> {
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|error| ClientError::UserAgent(error.to_string()))?;
@@ -94,9 +91,6 @@ impl Wire {
 
     /// Sends one request and waits for the head of its answer, with reliable framing; `interim` receives interim
     /// answers on the way.
-    ///
-    /// # Errors
-    /// When no such head arrives in time.
     pub(crate) async fn exchange(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -272,9 +266,6 @@ impl TransportError {
 #[async_trait]
 pub trait Transport: Send + Sync {
     /// Sends GET or HEAD for `url` with these header fields; no redirect is followed.
-    ///
-    /// # Errors
-    /// When the head of an answer does not arrive.
     async fn fetch(&self, method: &Method, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError>;
 }
 

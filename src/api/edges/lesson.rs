@@ -116,9 +116,6 @@ impl Learned {
     }
 
     /// Checks what a bundle brings.
-    ///
-    /// # Errors
-    /// With the problem.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.lessons.iter().try_for_each(|(case, lesson)| {
             let wrong = |why: &str| Err(format!("the lesson {}: {why}", case.as_str()));
@@ -369,9 +366,6 @@ impl Said {
 }
 
 /// What two answers to a case teach.
-///
-/// # Errors
-/// With the reason why they teach nothing.
 pub(crate) fn judge(case: Case, [one, other]: [&Seen; 2]) -> Result<Lesson, String> {
     match (&one.said, &other.said) {
         (Said::Never(why), _) | (_, Said::Never(why)) => Err(why.clone()),

@@ -33,9 +33,6 @@ impl FinderQuery {
     pub(crate) const KNOWN: [&str; 9] = ["q", "near", "radius", "bbox", "sport", "state", "city", "page", "sort"];
 
     /// Reads a raw query string.
-    ///
-    /// # Errors
-    /// When a known parameter is malformed or repeated with different values.
     pub fn parse(raw: &str, is_embedded: bool) -> Result<Self, QueryError> {
         let ([q, near, radius, bbox, sport, state, city, page, sort], _) = values(raw, &Self::KNOWN)?;
         let search = SearchQuery::of([q, near, radius, bbox, sport, state, city, None, page, None])?;

@@ -71,10 +71,7 @@ pub struct SearchQuery {
 }
 
 impl SearchQuery {
-    /// Reads a raw query string; an empty value is as if absent.
-    ///
-    /// # Errors
-    /// When a parameter is unknown, malformed or repeated with different values.
+    /// Reads a raw query string; an empty value is as if absent. Refuses unknown parameters.
     pub fn parse(raw: &str) -> Result<Self, QueryError> {
         Self::of(known_only(raw, &KNOWN, NAMED)?)
     }

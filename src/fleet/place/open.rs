@@ -54,9 +54,6 @@ macro_rules! build {
 
 impl Place {
     /// The place at an address.
-    ///
-    /// # Errors
-    /// When the options or the environment do not make a client.
     pub(crate) fn open(url: &ObjectStoreUrl, options: &StoreOptions, proxy: &Proxy) -> Result<Self, PlaceError> {
         let connector = StoreConnector { proxy: proxy.clone(), authorization: basic(options) };
         let (store, endpoint): (Arc<dyn ObjectStore>, _) = match url.kind() {

@@ -67,9 +67,6 @@ pub(super) fn last_head(store: &Store, url: &str) -> Option<Head> {
 
 /// Removes a ledger whose number is too far ahead of the clock: the publisher then begins again at the clock, with a
 /// full bundle. Returns whether there was such a ledger.
-///
-/// # Errors
-/// When the store cannot be read or written.
 pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError> {
     let text = text(store)?;
     let is_due = text.is_some_and(|text| is_ahead(text.chain.head.sequence, clock));
@@ -81,9 +78,6 @@ pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError
 
 /// Reads the ledger: the highest number of a head ever used for this object store, and the chain if it can be
 /// continued.
-///
-/// # Errors
-/// When the store cannot be read.
 pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<Chain>), StoreError> {
     let text = text(store)?.filter(|text| text.whose.url == whose.url);
     let Some(LedgerText { whose: theirs, chain }) = text else { return Ok((None, None)) };
@@ -98,9 +92,6 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
 }
 
 /// Writes the ledger.
-///
-/// # Errors
-/// When the write fails.
 pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain) -> Result<(), StoreError> {
     let text = LedgerText { whose: whose.clone(), chain: chain.clone() };
     let json = serde_json::to_vec(&text);

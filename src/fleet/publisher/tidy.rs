@@ -215,9 +215,6 @@ impl Publisher {
 
     /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know
     /// it.
-    ///
-    /// # Errors
-    /// When the object store fails.
     pub(super) async fn tidy(&mut self) -> Result<(), PublishError> {
         self.tidied = Some(Instant::now());
         let listed = self.place.list().await?;

@@ -233,10 +233,7 @@ impl Publisher {
         }
     }
 
-    /// Writes the head.
-    ///
-    /// # Errors
-    /// With a conflict when another publisher has written since the head was read.
+    /// Writes the head. Fails with a conflict when another publisher has written since the head was read.
     async fn put_head(&mut self, head: &Head) -> Result<(), PublishError> {
         let (signer, signed) = (self.signer.clone(), head.clone());
         let file = blocking(move || Ok::<_, PublishError>(signed.to_file(signer.as_deref())?)).await?;
@@ -283,9 +280,6 @@ fn comment(served: &Snapshot) -> String {
 }
 
 /// Opens the key that signs.
-///
-/// # Errors
-/// When it or its password cannot be read, or the password is wrong.
 pub(super) fn open_key(key: &Path, password_file: Option<&Path>) -> Result<Signer, PublishError> {
     const LONGEST: u64 = 4096;
     let mut needs_password = false;

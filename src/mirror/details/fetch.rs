@@ -147,10 +147,8 @@ pub(super) fn is_young(modified: Option<i64>, received_ms: i64, cache_ttl: Durat
 }
 
 impl Details {
-    /// Fetches one detail, conditionally if there is one, and stores the answer.
-    ///
-    /// # Errors
-    /// When there is no usable answer; the stored detail stays.
+    /// Fetches one detail, conditionally if there is one, and stores the answer. Without a usable answer, the stored
+    /// detail stays.
     pub async fn fetch(
         &self,
         client: &OriginClient,

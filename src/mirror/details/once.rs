@@ -27,9 +27,6 @@ pub(super) struct ClientFetches {
 impl Details {
     /// Fetches a detail once for all waiting clients; `true` if another client's request fetched it. A client that
     /// leaves does not end the fetch.
-    ///
-    /// # Errors
-    /// When there is no usable answer.
     pub async fn fetch_once(
         &self,
         client: &OriginClient,

@@ -120,9 +120,6 @@ pub(super) enum GiveUp {
 
 impl Changes {
     /// Compares with the known list: `items` are from the probe and the first page, `total` is the origin's.
-    ///
-    /// # Errors
-    /// When `total` exceeds the known and new listings.
     fn of<'a>(dataset: &Dataset, items: impl Iterator<Item = &'a Summary>, total: u64) -> Result<Self, GiveUp> {
         let mut changed: BTreeMap<ListingId, &Summary> = BTreeMap::new();
         let mut added = 0;
@@ -152,9 +149,6 @@ struct Hunt {
 
 impl Hunt {
     /// Begins with the known sequence and the changes.
-    ///
-    /// # Errors
-    /// When a changed listing has no certain place, or it is cheaper to read everything.
     fn begin(known: &[Summary], changes: &Changes, rules: &Rules) -> Result<Self, GiveUp> {
         let pages = pass::pages(known.len() as u64);
         let halvings = u64::from(pages.max(2).ilog2()) + 2;
@@ -172,9 +166,6 @@ impl Hunt {
 
     /// The page, from 1, whose listings are to be seen next; `None`: this is the list. Removes the listings that are found
     /// to be gone.
-    ///
-    /// # Errors
-    /// When a page cannot be explained, or the hunt grows too long.
     fn question(&mut self) -> Result<Option<u64>, GiveUp> {
         while self.gone > 0 {
             // The last page of the longer sequence must differ, so there is a first wrong page.

@@ -50,9 +50,6 @@ impl Applied {
     }
 
     /// The total, and the listings of the page.
-    ///
-    /// # Errors
-    /// When the meaning of a filter is in doubt.
     pub(crate) fn find<'a>(&self, dataset: &'a Dataset) -> Result<(u64, Vec<&'a Summary>), Doubt> {
         if self.empty == Empty::List {
             return Ok((0, Vec::new()));

@@ -105,9 +105,6 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Reads the output of [`encode`]. Safe for any bytes: memory is only reserved for existing bytes.
-///
-/// # Errors
-/// For anything else; see [`BadJournal`].
 pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, BadJournal> {
     let (magic, rest) = bytes.split_first_chunk::<8>().ok_or(BadJournal::Magic)?;
     if *magic != MAGIC {

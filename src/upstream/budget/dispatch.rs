@@ -231,9 +231,6 @@ pub(super) struct QueuePlace {
 
 impl QueuePlace {
     /// A place at the end of the queue; or at the front, with its turn.
-    ///
-    /// # Errors
-    /// When there is no place, a pause ends too late, or no slot can be promised in time.
     pub(super) fn enter(dispatcher: &Arc<Dispatcher>, waiting: Waiting) -> Result<Self, Spent> {
         let (told, call) = oneshot::channel();
         let ticket = dispatcher.change(|dispatch, now| {
@@ -253,10 +250,7 @@ impl QueuePlace {
         Ok(Self { dispatcher: dispatcher.clone(), ticket, call, is_left: false })
     }
 
-    /// Waits for its turn, at most `until`.
-    ///
-    /// # Errors
-    /// When patience ran out, or a pause began that ends too late.
+    /// Waits for its turn, at most `until`. Fails earlier if a pause begins that ends too late.
     pub(super) async fn turn(mut self, until: Option<Monotonic>) -> Call {
         let told = match self.call.try_recv() {
             Ok(told) => Some(told),

@@ -46,9 +46,6 @@ pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
 }
 
 /// A body without this coding.
-///
-/// # Errors
-/// When the coding was not asked for.
 fn unpacked(coding: &[u8], pieces: Body) -> Result<Body, TransportError> {
     let packed = StreamReader::new(pieces.map_err(io::Error::other));
     let plain: Pin<Box<dyn AsyncRead + Send>> = match coding {

@@ -19,10 +19,7 @@ use super::wire::Body;
 /// What goes wrong.
 #[async_trait]
 pub trait Mishap: Debug + Send + Sync {
-    /// The answer instead of, or made of, the right one.
-    ///
-    /// # Errors
-    /// When the connection is to be dropped.
+    /// The answer instead of, or made of, the right one. An error means that the connection is dropped.
     async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>>;
 }
 

@@ -19,11 +19,8 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// Counts an arrival.
-    ///
-    /// # Errors
-    ///
-    /// How long until the next one would be admitted, if the address has used up its `most`. Nothing is counted.
+    /// Counts an arrival. If the address has used up its `most`, nothing is counted, and the error is the time until
+    /// the next one would be admitted.
     pub(super) fn admit(&mut self, client: IpAddr, most: u32, now: Instant) -> Result<(), Duration> {
         let window = self.admitted.entry(client).or_default();
         while window.front().is_some_and(|first| now.duration_since(*first) >= WINDOW) {

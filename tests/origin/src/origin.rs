@@ -44,10 +44,6 @@ struct Running {
 
 impl Origin {
     /// Starts one on the current tokio runtime; port 0 takes any free port.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot listen there.
     #[expect(clippy::unused_async, reason = "so that it cannot be called outside of a runtime")]
     pub async fn start(listen: SocketAddr, world: World, switches: Switches) -> io::Result<Self> {
         let listener = bound(listen)?.listen(BACKLOG)?;
@@ -65,11 +61,8 @@ impl Origin {
     }
 
     /// What a request over a socket gets: the same delays, log, limit, faults and answers. The body may be in the
-    /// content coding that its header names, break off, or never end.
-    ///
-    /// # Errors
-    ///
-    /// When the connection would be dropped instead of an answer.
+    /// content coding that its header names, break off, or never end. An error means that the connection would be
+    /// dropped.
     pub async fn ask(&self, method: &Method, target: &str, headers: &HeaderMap) -> io::Result<Response<Body>> {
         let client = SocketAddr::from(([127, 0, 0, 1], 2));
         self.shared.exchange(client, method, target, headers, &None).await
@@ -99,10 +92,6 @@ impl Origin {
     }
 
     /// Restarts at the same address, with everything as it was; stops first if it runs.
-    ///
-    /// # Errors
-    ///
-    /// When the address is taken by now.
     pub async fn restart(&self) -> io::Result<()> {
         self.shutdown().await;
         let reserved = self.reserved.lock().take();

@@ -37,10 +37,6 @@ const FILTERS: [&str; 4] = ["sport", "state", "city", "modified_since"];
 
 impl Query {
     /// Parses the part after the `?`; unknown parameters are ignored. `now`: the origin's time.
-    ///
-    /// # Errors
-    ///
-    /// The status, and a sentence that names the offending parameter and value.
     pub(super) fn parse(raw: &str, world: &World, switches: &Switches, now: Timestamp) -> Result<Self, Refusal> {
         let edges = &switches.edges;
         let value_of = |name: &str| -> Result<Option<String>, Refusal> {

@@ -111,9 +111,6 @@ async fn handle(
 
 impl Shared {
     /// One request from arrival to the head of its answer: delay, log, limit, fault, answer, delay.
-    ///
-    /// # Errors
-    /// When the connection is to be dropped.
     pub(super) async fn exchange(
         &self,
         client: SocketAddr,

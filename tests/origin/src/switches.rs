@@ -203,10 +203,6 @@ pub struct Reading {
 
 impl Reading {
     /// Dates and times without offset are of this zone, written as a POSIX rule such as `CST6CDT,M3.2.0,M11.1.0`.
-    ///
-    /// # Errors
-    ///
-    /// When that is no rule.
     pub fn local(rule: &str) -> Result<Self, jiff::Error> {
         let zone = TimeZone::posix(rule)?;
         Ok(Self { dates: zone.clone(), times: zone, only_dates: false })

@@ -82,9 +82,6 @@ impl fmt::Display for Failure {
 }
 
 /// Runs one seed: so many steps, with at most so many listings at the start.
-///
-/// # Errors
-/// With the first promise that was broken.
 pub fn run(seed: u64, steps: usize, listings: usize) -> Result<Account, Box<Failure>> {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
