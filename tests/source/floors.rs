@@ -8,15 +8,22 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 /// These stand outside the floors: the crate itself, and the program.
 const OUTSIDE: [&str; 2] = ["lib", "main"];
 
-pub(crate) fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+/// Every file below a directory.
+pub(crate) fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files(&path, found);
+        } else {
             found.push(path);
         }
     }
+}
+
+/// The Rust files below a directory.
+pub(crate) fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    files(directory, found);
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
 }
 
 /// The room of a source file: the first part of its path.
