@@ -1,28 +1,31 @@
 //! The composition root: builds the state, wires the services, runs them.
 //!
-//! It knows nearly all other rooms. [`core`] opens the data and what works on it; [`serve`] adds the listeners and runs
-//! all of it; [`reload`] puts a changed configuration into effect; [`signals`] ends it. At a stop, the process answers
-//! the requests that have arrived. Connections that it has not accepted yet are left to the next process, if a service
-//! manager holds the sockets ([`sockets`]). Callers: [`crate::cli`].
+//! It knows nearly all other rooms. [`core`] opens the data and what works on it, for each of the four uses; [`serve`]
+//! adds the listeners, runs all of it ([`services`]), and returns when it has stopped, so that one process can run several
+//! servers; [`reload`] puts a changed configuration into effect. At a stop ([`stop`]), the server answers the requests that
+//! have arrived. Connections that it has not accepted yet are left to the next process, if a service manager holds the
+//! sockets ([`sockets`]). Callers: [`crate::cli`].
 
 pub mod core;
 pub(crate) mod error;
 pub(crate) mod fleet;
+pub mod in_memory;
 pub(crate) mod keeper;
 pub(crate) mod reload;
+mod services;
 pub(crate) mod signals;
 pub(crate) mod sockets;
+pub mod stop;
+mod systemd;
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
-use pingora::server::configuration::ServerConf;
-use pingora::server::{RunArgs, Server, ShutdownWatch};
-use pingora::services::background::{BackgroundService, background_service};
 use pingora::services::listening::Service;
 
 use crate::admin::Admin;
@@ -36,196 +39,289 @@ use crate::admin::status::Status;
 use crate::answer::Responder;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::purge::Purger;
-use crate::audit::Auditor;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
-use crate::config::{Config, MOST_DRAIN, Settings, Use};
+use crate::config::{Config, Settings, Use};
 use crate::dumps::Dumps;
-use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
 use crate::limit::shares::Shares;
-use crate::mirror::details::worker::DetailWorker;
-use crate::mirror::edges::EdgeLearner;
-use crate::mirror::sweep::Sweeper;
-use crate::search::Searches;
+use crate::mirror::details::Details;
 use crate::serve::Public;
 use crate::serve::connections::Connections;
 use crate::serve::connections::InFlight;
 use crate::serve::gate::Gate;
 use crate::serve::gate::ProxyHeaders;
-use crate::serve::listener::Prebound;
-use crate::shared_limit::SharedLimit;
+use crate::serve::tls::TlsGate;
 use crate::snapshots::Snapshots;
 use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
+use crate::tasks::threads;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::counters::ConnectionCounters;
 use crate::telemetry::history::History;
 use crate::telemetry::request_id::RequestIds;
 
-use self::core::Core;
+use self::core::{Core, Data, Role};
 use self::error::AppError;
 use self::keeper::Keeper;
 use self::reload::{ConfigSource, Fixed, Reload};
-use self::signals::Systemd;
-use self::sockets::Https;
+use self::services::Services;
+use self::sockets::{Addresses, Https};
+use self::stop::{Order, Orders};
+use self::systemd::Systemd;
 
 pub use self::sockets::Sockets;
 
-/// Serves until a signal comes, and ends the process.
-///
-/// # Errors
-/// When something is wrong before the first request is accepted.
+/// Opens and serves a configuration until an order ends it.
+pub fn run(config: &Config, sockets: Sockets, orders: Orders) -> Result<(), AppError> {
+    serve(config, sockets, Core::open(config)?, None, |_| Ok(orders))
+}
+
+/// A look at a server that runs. It keeps nothing of the server alive.
+#[derive(Clone)]
+pub struct Probe(Weak<Status>);
+
+impl Probe {
+    /// Whether a mirror has nothing left to copy.
+    pub fn is_settled(&self) -> bool {
+        self.0.upgrade().is_some_and(|status| status.is_settled())
+    }
+}
+
+/// Serves until an order ends it, and returns when all of it has stopped. `orders` is called once it listens. Fails if
+/// something is wrong before the first request is accepted.
 pub fn serve(
     config: &Config,
     sockets: Sockets,
-    mut core: Core,
-    mut source: Option<ConfigSource>,
-) -> Result<std::convert::Infallible, AppError> {
-    let telemetry = Telemetry::default();
-    let counters = telemetry.connections.clone();
-    let headers = ProxyHeaders::new(telemetry.headers_refused.clone());
-    let headers = config.client_ip.proxy_protocol.then(|| Arc::new(headers));
-    let mut server = server();
-    let in_flight = InFlight::default();
-    let settings = core.settings.clone();
-    settings.store(config.clone());
-    let dumps = dumps(&settings, &core);
-    let fixed = fixed(&core, dumps.is_some());
-    let access = InEffect::new(ArcSwapOption::new(reload::open_access_log(config)?.map(Arc::new)));
-    let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
-    let publishing = PublishStatus::default();
-    let status = Status {
-        access: access.clone(),
-        publish: config.publish.url.is_some().then(|| publishing.clone()),
-        ..status(config, &sockets, &core, https.as_ref(), &fixed, &telemetry)
-    };
-    let status = Arc::new(status);
-    let sampler = Sampler(status.clone());
-    keeper(&core, &sockets).start();
-    let publisher = fleet::publisher(config, &core, &publishing)?;
-    let commands = (core.mirror.is_some() || core.follower.is_some()).then(|| core.commands.clone());
-    let purger = Purger {
-        cache: core.cache.clone(),
-        proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
-        base_path: reload::base_path(config),
-    };
-    let bundles = bundles(config, &core, dumps.clone())?;
-    let snapshots = core.snapshots.clone();
-    let reloads = status.reloads.clone();
-    let shared = fixed.shared.clone();
-    let public = Public {
-        answers: Responder { access: access.clone(), ..responder(config, &core, &fixed, telemetry, dumps) },
-        in_flight: in_flight.clone(),
-    };
-    let public = Arc::new(public);
-    let (clients, operators) = reload::rooms(config);
-    let connections = Connections::new(clients, counters);
-    let of_operators = Connections::new(operators, ConnectionCounters::default());
-
-    announce(config, &sockets, &core);
-    let (of_https, certificate) = {
-        let start = |https: Https| https.start(Gate::new(&public, &connections, headers.clone()));
-        https.map(start).transpose()?.unzip()
-    };
-    let mut handover = source.as_mut().map(|source| std::mem::take(&mut source.handover)).unwrap_or_default();
-    let running = source.as_ref().map_or_else(|| config.clone(), |source| source.config.clone());
-    let reload = Arc::new(Reload {
-        source,
-        running: Mutex::new(running),
-        settings: settings.clone(),
-        fixed,
-        public: public.clone(),
-        connections: connections.clone(),
-        client: core.origin.as_ref().map(|origin| origin.client.clone()),
-        snapshots: core.snapshots.clone(),
-        cache: core.cache.clone(),
-        certificate,
-        reloads,
-        access: access.clone(),
-        clock: core.clock.clone(),
-    });
-    let reloader = {
-        let reload = reload.clone();
-        Reloader(Arc::new(move || reload.reload()))
-    };
-    let console = Console::default();
-    let admin = Admin { status, commands, snapshots, bundles, purger, settings: settings.clone(), reloader, console };
-    let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers));
-    sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
-    let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone(), of_operators));
-    operator.threads = Some(1);
-    operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
-    let systemd = Systemd::default();
-    let beats = || {
-        let systemd = systemd.clone();
-        move || systemd.beat()
-    };
-    let services = if of_https.is_some() { 3 } else { 2 };
-    server.add_service(Prebound::new(service, sockets.public, beats()));
-    server.add_service(Prebound::new(operator, vec![sockets.admin], beats()));
-    if let Some(mut service) = of_https {
-        sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
-        server.add_service(Prebound::new(service, sockets.tls, beats()));
-    }
-    systemd.start(sampler.0.clone(), services);
-    add_task(&mut server, "history", Some(sampler.run()));
-    add_task(&mut server, "limit", shared.map(SharedLimit::run));
-    fleet::keep_current(&mut server, &mut core);
-    add_task(&mut server, "search", core.searches.map(Searches::run));
-    add_task(&mut server, "sweep", core.sweeper.map(Sweeper::run));
-    add_task(&mut server, "audit", core.auditor.map(Auditor::run));
-    add_task(&mut server, "edges", core.learner.map(EdgeLearner::run));
-    add_task(&mut server, "details", core.worker.map(DetailWorker::run));
-    add_task(&mut server, "publish", publisher.map(Publisher::run));
-    signals::watch(&server, in_flight, connections.clone(), settings, core.details, access, handover.at_end.take())
-        .map_err(AppError::Thread)?;
-    let watched = Mutex::new(Some(handover.signals()?));
-    server.run(RunArgs { shutdown_signal: Box::new(signals::Signals { reload, connections, watched }) });
-    std::process::exit(0)
+    core: Core,
+    source: Option<ConfigSource>,
+    orders: impl FnOnce(Probe) -> Result<Orders, AppError>,
+) -> Result<(), AppError> {
+    Server::build(config, &sockets.addresses(), core, source)?.listen(sockets, orders)
 }
 
-/// pingora's server, without a service.
-fn server() -> Server {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let conf = ServerConf {
-        threads,
-        // [`signals`] ends the process before that.
-        grace_period_seconds: Some(MOST_DRAIN.as_secs() + 5),
-        graceful_shutdown_timeout_seconds: Some(1),
-        ..ServerConf::default()
-    };
-    Server::new_with_opt_and_conf(None, conf)
+/// A server that is built, and does not listen yet.
+struct Server {
+    gate: Gate,
+    https: Option<Service<TlsGate>>,
+    operators: AdminFront,
+    /// What is done beside answering.
+    tasks: Vec<(&'static str, BoxFuture<'static, ()>)>,
+    keeper: Keeper,
+    status: Arc<Status>,
+    reload: Arc<Reload>,
+    in_flight: InFlight,
+    details: Option<Details>,
+}
+
+impl Server {
+    fn build(
+        config: &Config,
+        addresses: &Addresses,
+        core: Core,
+        source: Option<ConfigSource>,
+    ) -> Result<Self, AppError> {
+        let telemetry = Telemetry::default();
+        let counters = telemetry.connections.clone();
+        let headers = ProxyHeaders::new(telemetry.headers_refused.clone());
+        let headers = config.client_ip.proxy_protocol.then(|| Arc::new(headers));
+        let in_flight = InFlight::default();
+        let settings = core.settings.clone();
+        settings.store(config.clone());
+        let dumps = dumps(&settings, &core);
+        let fixed = fixed(&core, dumps.is_some());
+        let access = InEffect::new(ArcSwapOption::new(reload::open_access_log(config)?.map(Arc::new)));
+        let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
+        let publishing = PublishStatus::default();
+        let status = Arc::new(Status {
+            access: access.clone(),
+            publish: config.publish.url.is_some().then(|| publishing.clone()),
+            ..status(config, addresses, &core, https.as_ref(), &fixed, &telemetry)
+        });
+        let keeper = keeper(&core, addresses.admin);
+        let publisher = fleet::publisher(config, &core, &publishing)?;
+        let purger = Purger {
+            cache: core.cache.clone(),
+            proxy: core.origin().map(|origin| origin.proxy.clone()),
+            base_path: reload::base_path(config),
+        };
+        let bundles = bundles(config, &core, dumps.clone())?;
+        let data = core.data().map(|data| (data.snapshots.clone(), data.details.clone()));
+        let (snapshots, details) = data.unzip();
+        let public = Arc::new(Public {
+            answers: Responder { access: access.clone(), ..responder(config, &core, &fixed, telemetry, dumps) },
+            in_flight: in_flight.clone(),
+        });
+        let (clients, operators) = reload::rooms(config);
+        let connections = Connections::new(clients, counters);
+        announce(config, addresses, &core);
+        let (https, certificate) = {
+            let start = |https: Https| https.start(Gate::new(&public, &connections, headers.clone()));
+            https.map(start).transpose()?.unzip()
+        };
+        let shared = fixed.shared.clone();
+        let running = source.as_ref().map_or_else(|| config.clone(), |source| source.config.clone());
+        let reload = Arc::new(Reload {
+            source,
+            running: Mutex::new(running),
+            settings: settings.clone(),
+            fixed,
+            public: public.clone(),
+            connections: connections.clone(),
+            client: core.origin().map(|origin| origin.client.clone()),
+            snapshots: snapshots.clone(),
+            cache: core.cache.clone(),
+            certificate,
+            reloads: status.reloads.clone(),
+            access,
+            clock: core.clock.clone(),
+        });
+        let reloader = {
+            let reload = reload.clone();
+            Reloader(Arc::new(move || reload.reload()))
+        };
+        let commands = core.commands().cloned();
+        let console = Console::default();
+        let (of_status, of_settings) = (status.clone(), settings.clone());
+        let admin =
+            Admin { status: of_status, commands, snapshots, bundles, purger, settings: of_settings, reloader, console };
+        let operators = Connections::new(operators, ConnectionCounters::default());
+        let mut tasks: Vec<(&str, BoxFuture<'_, ()>)> = vec![("history", Sampler(status.clone()).run().boxed())];
+        tasks.extend(publisher.map(|publisher| ("publish", publisher.run().boxed())));
+        tasks.extend(shared.map(|shared| ("limit", shared.run().boxed())));
+        tasks.extend(core.role.tasks(&settings));
+        Ok(Self {
+            gate: Gate::new(&public, &connections, headers),
+            https,
+            operators: AdminFront::new(admin, in_flight.clone(), operators),
+            tasks,
+            keeper,
+            status,
+            reload,
+            in_flight,
+            details,
+        })
+    }
+
+    /// Listens, and follows orders until one ends it.
+    fn listen(self, sockets: Sockets, orders: impl FnOnce(Probe) -> Result<Orders, AppError>) -> Result<(), AppError> {
+        let Self { gate, https, operators, tasks, keeper, status, reload, in_flight, details } = self;
+        let _keeper = keeper.start();
+        let systemd = Systemd::default();
+        let _status_line = systemd.start(status.clone(), if https.is_some() { 3 } else { 2 });
+        let beats = || {
+            let systemd = systemd.clone();
+            move || systemd.beat()
+        };
+        let mut services = Services::new();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let addresses = sockets.addresses();
+        let mut public = Service::new("public".to_owned(), gate);
+        addresses.public.into_iter().map(buffered).for_each(|listener| public.add_listener(listener));
+        services.listen(public, sockets.public, threads, beats())?;
+        if let Some(mut https) = https {
+            addresses.tls.into_iter().map(buffered).for_each(|listener| https.add_listener(listener));
+            services.listen(https, sockets.tls, threads, beats())?;
+        }
+        let mut admin = Service::new("admin".to_owned(), operators);
+        admin.add_listener(ListenerConfig::tcp(addresses.admin.to_string()));
+        services.listen(admin, vec![sockets.admin], 1, beats())?;
+        for (name, task) in tasks {
+            services.run(name, task)?;
+        }
+        let orders = orders(Probe(Arc::downgrade(&status)))?;
+        Systemd::ready();
+        follow(orders, &reload)?;
+
+        tracing::info!("stopping: no new connections, requests in flight are finished");
+        services.stop();
+        Systemd::stopping(reload.settings.load().drain);
+        stop::drain(&reload.settings, &in_flight, &reload.connections);
+        if let Some(details) = details {
+            details.flush();
+        }
+        if let Some(access) = reload.access.load_full() {
+            access.flush(stop::LAST_LINES);
+        }
+        services.end();
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// Follows orders until one ends the server.
+fn follow(mut orders: Orders, reload: &Arc<Reload>) -> Result<(), AppError> {
+    let runtime = threads::runtime("orders", 1).map_err(AppError::Thread)?;
+    runtime.block_on(async {
+        loop {
+            match orders.next().await {
+                Some(Order::Reload) => {
+                    let reload = reload.clone();
+                    // Several at once take turns; each tells how it ended.
+                    drop(tokio::task::spawn_blocking(move || reload.reload()));
+                }
+                Some(Order::StopAtOnce) => return reload.connections.close(),
+                Some(Order::Stop) | None => return,
+            }
+        }
+    });
+    runtime.shutdown_background();
+    Ok(())
+}
+
+impl Role {
+    /// What this use does beside answering.
+    fn tasks(self, settings: &Settings) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
+        let searches = |data: Data| ("search", data.searches.run().boxed());
+        match self {
+            Self::Shield(_) => Vec::new(),
+            Self::Mirror(mirror) => {
+                let mut tasks = vec![
+                    ("mirror", fleet::mirror(mirror.lists, mirror.seed).boxed()),
+                    ("sweep", mirror.sweeper.run().boxed()),
+                    ("audit", mirror.auditor.run().boxed()),
+                    ("details", mirror.worker.run().boxed()),
+                    searches(mirror.data),
+                ];
+                tasks.extend(mirror.learner.map(|learner| ("edges", learner.run().boxed())));
+                tasks
+            }
+            Self::Replica(replica) => {
+                vec![("replica", replica.follower.run(settings.clone()).boxed()), searches(replica.data)]
+            }
+            Self::Offline(offline) => vec![searches(offline.data)],
+        }
+    }
 }
 
 /// The state that survives reloads.
 fn fixed(core: &Core, has_dumps: bool) -> Fixed {
-    let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
-    let edges = core.snapshots.as_ref().is_some_and(|snapshots| snapshots.edges().are_used());
+    let name = core.origin().map(|origin| origin.client.name().clone());
+    let edges = core.data().is_some_and(|data| data.snapshots.edges().are_used());
     Fixed { is_demo: core.is_demo, ..Fixed::new(&core.settings, name, has_dumps, edges, &core.clock) }
 }
 
 /// The keeper of the data directory.
-fn keeper(core: &Core, sockets: &Sockets) -> Keeper {
+fn keeper(core: &Core, admin: SocketAddr) -> Keeper {
     Keeper {
         data_dir: core.data_dir.clone(),
-        snapshots: core.snapshots.clone(),
-        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
-        heals: core.origin.is_some() || core.follower.is_some(),
-        admin: sockets.admin(),
+        snapshots: core.data().map(|data| data.snapshots.clone()),
+        origin: core.origin().map(|origin| origin.client.status().clone()),
+        heals: matches!(core.role, Role::Shield(_) | Role::Mirror(_) | Role::Replica(_)),
+        admin,
         clock: core.clock.clone(),
     }
 }
 
 /// Logs where the server listens.
-fn announce(config: &Config, sockets: &Sockets, core: &Core) {
-    for address in sockets.public() {
+fn announce(config: &Config, addresses: &Addresses, core: &Core) {
+    for address in &addresses.public {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving");
     }
-    for address in sockets.tls() {
+    for address in &addresses.tls {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
     }
-    tracing::info!(address = %sockets.admin(), "admin listener");
+    tracing::info!(address = %addresses.admin, "admin listener");
     if config.usage() == Use::Offline && core.current.load().is_none() {
         tracing::warn!("{NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`");
     }
@@ -234,30 +330,36 @@ fn announce(config: &Config, sockets: &Sockets, core: &Core) {
 /// The state for the admin listener, without an access log and a publisher.
 fn status(
     config: &Config,
-    sockets: &Sockets,
+    addresses: &Addresses,
     core: &Core,
     https: Option<&Https>,
     fixed: &Fixed,
     telemetry: &Telemetry,
 ) -> Status {
+    let (origin, data) = (core.origin().map(|origin| &origin.client), core.data());
+    let (audits, replica) = match &core.role {
+        Role::Mirror(mirror) => (Some(mirror.audits.clone()), None),
+        Role::Replica(replica) => (None, Some(replica.status.clone())),
+        Role::Shield(_) | Role::Offline(_) => (None, None),
+    };
     Status {
         limiter: fixed.limiter.clone(),
         shared: fixed.shared.clone(),
         access: InEffect::default(),
         usage: config.usage(),
-        listen: sockets.public(),
+        listen: addresses.public.clone(),
         data_dir: core.data_dir.absolute(),
         started_at: core.clock.now_wall(),
         publish: None,
-        replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
-        tls: https.map(|https| https.status(sockets.tls())),
+        replica,
+        tls: https.map(|https| https.status(addresses.tls.clone())),
         current: core.current.clone(),
-        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
-        budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
-        details: core.details.clone(),
-        audits: core.auditor.is_some().then(|| core.audits.clone()),
-        store: core.store.clone(),
-        snapshots: core.snapshots.clone(),
+        origin: origin.map(|origin| origin.status().clone()),
+        budget: origin.map(|origin| origin.budget().clone()),
+        details: data.map(|data| data.details.clone()),
+        audits,
+        store: data.map(|data| data.store.clone()),
+        snapshots: data.map(|data| data.snapshots.clone()),
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
         settings: core.settings.clone(),
@@ -277,19 +379,19 @@ fn status(
 /// The dumps; `None` in shield use.
 fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
     let (clock, data_dir) = (core.clock.clone(), core.data_dir.path().to_owned());
-    let (snapshots, details) = core.snapshots.clone().zip(core.details.clone())?;
-    Some(Dumps::new(snapshots, details, data_dir, settings.clone(), clock))
+    let Data { snapshots, details, .. } = core.data()?;
+    Some(Dumps::new(snapshots.clone(), details.clone(), data_dir, settings.clone(), clock))
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {
-    if core.snapshots.is_some()
+    if core.data().is_some()
         && let Err(error) = nameless::sweep(&config.data_dir)
     {
         tracing::warn!(%error, "leftover files in the data directory could not be removed");
     }
     Ok(Bundles {
-        snapshots: core.snapshots.clone(),
-        details: core.details.clone(),
+        snapshots: core.data().map(|data| data.snapshots.clone()),
+        details: core.data().map(|data| data.details.clone()),
         dumps,
         trusted: trusted_keys(config)?,
         most: config.bundle.max_size,
@@ -305,39 +407,35 @@ fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
 }
 
 /// The keys whose bundles are imported; empty: signatures are not required.
-///
-/// # Errors
-/// When a key is invalid.
 pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
     TrustedKeys::parse(config.bundle.trusted_keys.iter().map(String::as_str))
 }
 
 /// The state that answers clients, without an access log.
 fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, dumps: Option<Dumps>) -> Responder {
+    let (origin, data) = (core.origin(), core.data());
+    let snapshots = data.map(|data| data.snapshots.clone());
     let finder = Finder {
         current: core.current.clone(),
         cache: core.cache.clone(),
-        details: core.details.clone(),
-        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
-        proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
+        details: data.map(|data| data.details.clone()),
+        origin: origin.map(|origin| origin.client.status().clone()),
+        proxy: origin.map(|origin| origin.proxy.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
-        journal: match core.snapshots.clone() {
+        journal: match snapshots.clone() {
             Some(snapshots) => Box::new(move || snapshots.journal()),
             None => Box::new(Arc::default),
         },
         pages: ArcSwap::from_pointee(fixed.pages_of(config)),
         rendering: Shares::new(2, 1),
-        kept: core.snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
-        searches: core.searches.clone(),
+        kept: snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
+        searches: data.map(|data| data.searches.clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
-        edges: core.snapshots.as_ref().map(|snapshots| snapshots.edges().clone()).unwrap_or_default(),
+        edges: snapshots.as_ref().map(|snapshots| snapshots.edges().clone()).unwrap_or_default(),
         clock: core.clock.clone(),
         settings: core.settings.clone(),
-        is_behind: {
-            let snapshots = core.snapshots.clone();
-            Box::new(move || snapshots.as_ref().is_some_and(Snapshots::is_behind))
-        },
+        is_behind: Box::new(move || snapshots.as_ref().is_some_and(Snapshots::is_behind)),
     };
     Responder {
         in_force: ArcSwap::from_pointee(fixed.in_force(config)),
@@ -345,35 +443,8 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         telemetry,
         access: InEffect::default(),
         ids: RequestIds::default(),
-        proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
+        proxy: origin.map(|origin| origin.proxy.clone()),
         dumps,
         clock: core.clock.clone(),
-    }
-}
-
-/// A future that runs as a service until it ends or the process stops.
-pub(super) struct Task(Mutex<Option<BoxFuture<'static, ()>>>);
-
-impl Task {
-    pub(super) fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(Mutex::new(Some(Box::pin(future))))
-    }
-}
-
-#[async_trait]
-impl BackgroundService for Task {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        let Some(future) = self.0.lock().take() else { return };
-        tokio::select! {
-            () = future => {}
-            _ = shutdown.changed() => {}
-        }
-    }
-}
-
-/// Adds what is done beside serving, if it is.
-fn add_task(server: &mut Server, name: &str, task: Option<impl Future<Output = ()> + Send + 'static>) {
-    if let Some(task) = task {
-        server.add_service(background_service(name, Task::new(task)));
     }
 }

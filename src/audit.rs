@@ -40,7 +40,7 @@ const MOST_FAILURES: u32 = 3;
 const PASS_PAUSE: Duration = Duration::from_secs(600);
 
 /// Compares the mirror with its origin.
-pub struct Auditor {
+pub(crate) struct Auditor {
     shared: MirrorContext,
     /// The origin's addresses: its links are compared with ours.
     rewrite: Rewrite,
@@ -58,12 +58,12 @@ enum Look {
 
 impl Auditor {
     /// An auditor that answers to `audits`.
-    pub fn new(shared: MirrorContext, rewrite: Rewrite, audits: Audits) -> Self {
+    pub(crate) fn new(shared: MirrorContext, rewrite: Rewrite, audits: Audits) -> Self {
         Self { shared, rewrite, audits, passed: Mutex::default() }
     }
 
     /// Samples in the background and whenever an audit is asked for, for ever.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let mut sampler = Sampler::new(rand::rng().random());
         let _ended = self.audits.ended_when_dropped();
         let mut changes = self.shared.settings.changes();

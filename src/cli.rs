@@ -8,6 +8,7 @@ mod bundle;
 mod demo;
 mod generated;
 mod origin;
+mod serve;
 mod server;
 mod snapshot;
 mod status;
@@ -22,21 +23,19 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::admin::health::NOTHING_TO_SERVE;
-use crate::app::core::Core;
-use crate::app::error::AppError;
-use crate::app::reload::ConfigSource;
-use crate::app::serve;
-use crate::app::signals::{self, Handover};
-use crate::app::sockets::{PassedSockets, Sockets, expect_descriptors, files};
+use crate::app::signals;
+use crate::app::sockets::{expect_descriptors, files};
 use crate::bundle::signature::{SignatureError, Signer};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig, Use};
+use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, Use};
 use crate::fleet::place::{NO_CREDENTIALS, Place};
 use crate::serve::tls::provider;
-use crate::store::{DataDir, Holder, OpenError};
+use crate::store::DataDir;
 use crate::words::{remedy, with_causes};
 
 use terminal::{say, tell};
+
+pub use serve::serve_within;
 
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
 const EXIT_CONFIG: u8 = 64;
@@ -84,19 +83,6 @@ struct Sources {
     sets: Vec<String>,
 }
 
-/// Arguments of `grandstand serve`.
-#[derive(Debug, Args)]
-struct Serve {
-    #[command(flatten)]
-    sources: Sources,
-    /// Import this bundle first
-    ///
-    /// Nothing is imported if the data directory already holds newer data, or if it already holds the bundle's snapshot
-    /// and all its details. If the directory holds data and the bundle cannot be used, the server starts with a warning.
-    #[arg(long, value_name = "FILE")]
-    bundle: Option<PathBuf>,
-}
-
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server: a mirror, a shield, a replica or an offline server
@@ -105,7 +91,7 @@ enum Command {
     /// false. Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C
     /// stop the server; requests in flight may then take as long as the configuration key `drain` says. On SIGHUP the
     /// server reads its configuration again.
-    Serve(Serve),
+    Serve(serve::Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
     /// Both listen on loopback only. The data is synthetic, and never changes. The mirror's data goes with the demo, unless
@@ -223,7 +209,7 @@ pub fn run() -> ExitCode {
         }
     };
     let result = prepare(&cli.command).and_then(|()| match cli.command {
-        Command::Serve(serve) => run_serve(&serve),
+        Command::Serve(serve) => serve.run(),
         Command::Demo(demo) => demo.run(),
         Command::Sync(sync) => sync.run(),
         Command::Audit(audit) => audit.run(),
@@ -344,47 +330,6 @@ fn needs_snapshots(config: &Config) -> Result<(), Failure> {
 
 fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
     examine_to_serve(sources).finish().map_err(Failure::Config)
-}
-
-fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
-    let hangups = signals::hangups()?;
-    let mut examined = examine_to_serve(&arguments.sources);
-    let passed = PassedSockets::take(&mut examined);
-    let Loaded { config, warnings } = examined.finish().map_err(Failure::Config)?;
-    let log = terminal::start_log(config.log)?;
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    let sockets = bind(&config, passed)?;
-    let handover = Handover { hangups: Some(hangups), ..Handover::default() };
-    let source = ConfigSource { handover, ..source(config.clone(), log.change, arguments.sources.clone()) };
-    let config = config.listening_on(sockets.public(), sockets.admin());
-    let mut core = Core { recent: log.recent, ..Core::open(&config)? };
-    let requires = !config.bundle.trusted_keys.is_empty();
-    if let Some(Err(error)) = core.snapshots.as_ref().map(|snapshots| snapshots.require_signatures(requires)) {
-        tracing::warn!(%error, "whether bundles must be signed could not be stored for `bundle import`");
-    }
-    if let Some(path) = &arguments.bundle {
-        core.unused_bundle = bundle::before_serving(&config, &core, path)?;
-    }
-    match serve(&config, sockets, core, Some(source))? {}
-}
-
-/// How a server reads its configuration again.
-fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
-    let read = Box::new(move || examine_to_serve(&sources));
-    ConfigSource { config, read, handover: Handover::default(), log }
-}
-
-/// Binds every address. A second server with this configuration fails here, at binding. The error then names the
-/// process that holds the data directory.
-fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
-    Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {
-        Some(Holder { pid, admin, untrusted }) => {
-            AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
-        }
-        None => error,
-    })
 }
 
 /// What a server finds out only when it publishes or follows: the key, and the credentials.

@@ -35,8 +35,8 @@ use declaration::{DeclaresKeys as _, written};
 pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub use keys::Config;
 pub(crate) use keys::{
-    AdminConfig, Details, Edges, LogConfig, LogFormat, LogLevel, MOST_DRAIN, MirrorConfig, PublishConfig,
-    RateLimitConfig, TlsConfig,
+    AdminConfig, Details, Edges, LogConfig, LogFormat, LogLevel, MirrorConfig, PublishConfig, RateLimitConfig,
+    TlsConfig,
 };
 pub(crate) use object_store::{ObjectStoreUrl, PASSWORD, StoreKind, StoreOptions, UNSUPPORTED, USERNAME};
 pub use proxy::Proxy;

@@ -29,9 +29,9 @@
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
 //! | ground | [`clock`], [`telemetry`], [`tasks`], [`words`] | time, counters, blocking and shared work, parts of messages |
 //!
-//! The interface is [`command`] and [`run`]. Other public items are public because tests, benches and fuzzing use them;
-//! they change without notice. The data of `demo` and `origin` is the crate [`sample`]. The origin of the tests is
-//! another crate, `tests/origin`, which the program does not link.
+//! The interface is [`command`] and [`run`]; [`serve_within`] is `grandstand serve` inside another program. Other public
+//! items are public because tests, benches and fuzzing use them; they change without notice. The data of `demo` and `origin`
+//! is the crate [`sample`]. The origin of the tests is another crate, `tests/origin`, which the program does not link.
 //!
 //! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From
 //! pingora come the services, TLS, and HTTP/1 towards clients; HTTP/2 towards clients is that of the crate `h2`. Requests
@@ -95,7 +95,8 @@
 //! outside of it the origin is asked: [`snapshot::membership`], `mirror::assumptions`, [`mirror::edges`]. All of it
 //! counts in the origin's time, not in the time of arrival ([`mirror::copies`]): an old copy of a CDN replaces no newer
 //! data. `tests/wire/simulation` checks this under edits, faults, aborts and jumping clocks, in virtual time. It enters
-//! through [`upstream::wire::Transport`] and [`clock::Clock::of_runtime`].
+//! through [`upstream::wire::Transport`] and [`clock::Clock::of_runtime`]. [`app::in_memory`] is a whole server in virtual
+//! time, for tests.
 //!
 //! # What is stored
 //!
@@ -124,7 +125,8 @@
 //!
 //! [`config::Settings`] is the configuration in effect. Who uses a key that can change reads it at each use, without a
 //! lock; [`app::reload`] replaces what costs more to make. Listening sockets may come from a service manager
-//! ([`app::sockets`]) and outlive the process. At a stop, the process answers the requests that have arrived, and tells
+//! ([`app::sockets`]) and outlive the process. [`app::serve`] returns when all of the server has stopped: a process can run
+//! several, each with its own clock, log and counters. At a stop, the process answers the requests that have arrived, and tells
 //! clients that their connection ends.
 //!
 //! Where the product deviates from a rule of HTTP, the line says `DEVIATION:`; [`semantics`] lists the deviations.
@@ -166,4 +168,4 @@ pub mod telemetry;
 pub mod upstream;
 pub mod words;
 
-pub use cli::{command, run};
+pub use cli::{command, run, serve_within};

@@ -3,6 +3,7 @@
 //! Callers: every room that reads the disk, computes for long, or shares a fetch.
 
 pub(crate) mod single_flight;
+pub(crate) mod threads;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -34,5 +35,5 @@ where
     T: Send + 'static,
     E: From<Aborted> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|lost| Err(Aborted(lost).into()))
+    tokio::task::spawn_blocking(threads::logging_here(work)).await.unwrap_or_else(|lost| Err(Aborted(lost).into()))
 }

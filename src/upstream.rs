@@ -8,7 +8,7 @@
 pub(crate) mod ask;
 pub mod budget;
 pub mod client;
-pub(crate) mod connector;
+pub mod connector;
 pub(crate) mod forward;
 pub(crate) mod health;
 mod ledger;

@@ -12,8 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use grandstand::app::core::Core;
-use grandstand::app::{Sockets, serve};
+use grandstand::app::{Sockets, run};
 use grandstand::config::Config;
 use sample_origin::{Origin, Switches, World};
 use serde_json::Value;
@@ -182,8 +181,7 @@ fn start() -> (SocketAddr, SocketAddr, tempfile::TempDir) {
     let config = Config::load(None, std::iter::empty(), &sets).unwrap().config;
     let sockets = Sockets::bind(&config).unwrap();
     let (public, admin) = (sockets.public()[0], sockets.admin());
-    let core = Core::open(&config).unwrap();
-    std::thread::spawn(move || serve(&config, sockets, core, None).map(|never| match never {}).unwrap());
+    std::thread::spawn(move || run(&config, sockets, Box::pin(futures_util::stream::pending())).unwrap());
     (public, admin, directory)
 }
 

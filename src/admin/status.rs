@@ -20,6 +20,7 @@ use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::client_address::ClientIpConfig;
 use crate::serve::tls::certificate::Current;
 use crate::shared_limit::SharedLimit;
+use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
@@ -146,6 +147,16 @@ impl Status {
     /// Whether a snapshot is held back.
     pub(crate) fn holds_back(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
+    }
+
+    /// Whether there is nothing left to copy: the list is certified, all its details are as new as it is, and the origin was
+    /// looked at. Cheaper than [`facts`](Self::facts).
+    pub(crate) fn is_settled(&self) -> bool {
+        let (Some(published), Some(details)) = (self.current.get(), &self.details) else { return false };
+        let looked =
+            |origin: &OriginStatus| matches!(origin.picture().state, OriginState::Changed | OriginState::Unchanged);
+        let is_certified = matches!(published.meta.certificate, Certificate::Full | Certificate::Incremental);
+        is_certified && self.origin.as_ref().is_some_and(looked) && details.is_complete(&published.dataset)
     }
 
     /// Every fact of `/status` at this instant.

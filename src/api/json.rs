@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use memchr::memchr2;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -158,25 +159,37 @@ pub fn offset_in(whole: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize)
 }
 
-/// Checks that a text is one whole JSON value of bounded depth.
+/// Checks that a text is one whole JSON value, of bounded depth.
 pub fn check(text: &str) -> Result<(), JsonError> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for byte in text.bytes() {
+    let (mut depth, mut rest) = (0_usize, text.as_bytes());
+    while let [byte, after @ ..] = rest {
+        rest = after;
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
+            b'"' => rest = after_string(after),
+            b'{' | b'[' => {
                 depth += 1;
                 if depth > MAX_DEPTH {
                     return Err(JsonError::TooDeep);
                 }
             }
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
     serde_json::from_str::<&RawValue>(text).map(|_| ()).map_err(|error| JsonError::syntax(error, text))
+}
+
+/// What follows a string whose opening quotation mark was read; nothing if it does not end.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr2(b'"', b'\\', rest) {
+        let is_end = rest[at] == b'"';
+        // The byte after a backslash is escaped.
+        rest = rest.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();
+        if is_end {
+            return rest;
+        }
+    }
+    &[]
 }
 
 /// Checks that a text is a listing in full: a JSON object, or an array that is not empty. An origin that answers with

@@ -1,4 +1,4 @@
-//! The state behind the listeners: store, snapshot, the way to the origin, mirror. Also used by the commands.
+//! The state behind the listeners of each of the four uses. Commands open it, too.
 //!
 //! Callers: [`super`], [`crate::cli`].
 
@@ -25,7 +25,7 @@ use crate::mirror::details::early::EarlyCopies;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
-use crate::mirror::task::Mirror;
+use crate::mirror::task;
 use crate::proxy::{Proxy, ProxyConfig};
 use crate::search::Searches;
 use crate::snapshot::membership::Evidence;
@@ -35,6 +35,7 @@ use crate::store::{DataDir, OpenError, Store, StoreError};
 use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
+use crate::upstream::connector::Pipe;
 use crate::upstream::forward::Forwarder;
 use crate::upstream::status::OriginStatus;
 use crate::upstream::wire::Wire;
@@ -43,46 +44,17 @@ use super::error::AppError;
 use super::reload::{bound, longest_pause};
 use super::{fleet, keeper};
 
-/// The state behind the listeners.
+/// The state behind the listeners: what every use has, and its role.
 pub struct Core {
     /// The lock on the data directory.
     pub data_dir: DataDir,
-    /// The store; `None` in shield use.
-    pub store: Option<Arc<Store>>,
-    /// The kept snapshots in it; `None` in shield use.
-    pub snapshots: Option<Snapshots>,
     /// The current snapshot.
     pub current: SnapshotPointer,
     /// Hot answers.
     pub cache: Cache,
     /// The rewriting of `api_url`.
     pub rewrite: Rewrite,
-    /// The clock.
     pub clock: Clock,
-    /// Details; `None` in shield use.
-    pub details: Option<Details>,
-    /// Searches; `None` in shield use.
-    pub(crate) searches: Option<Searches>,
-    /// The way to the origin; `None` offline.
-    pub origin: Option<Origin>,
-    /// Commands to the mirror.
-    pub commands: Commands,
-    /// The mirror, if any.
-    pub mirror: Option<Mirror>,
-    /// Its sweeper.
-    pub sweeper: Option<Sweeper>,
-    /// Its worker for details.
-    pub worker: Option<DetailWorker>,
-    /// Learns how the origin answers odd requests.
-    pub learner: Option<EdgeLearner>,
-    /// Its auditor.
-    pub auditor: Option<Auditor>,
-    /// Takes requests for audits.
-    pub audits: Audits,
-    /// Follows an object store, or takes the first data of a mirror from it; `None` without `replica.url`.
-    pub(crate) follower: Option<Follower>,
-    /// The state of the replica.
-    pub(crate) replica: ReplicaStatus,
     /// The last warnings and errors.
     pub(crate) recent: Recent,
     /// Why the bundle of `serve --bundle` was not imported; `None`: there is nothing to say.
@@ -91,79 +63,163 @@ pub struct Core {
     pub(crate) is_demo: bool,
     /// The configuration in effect.
     pub(crate) settings: Settings,
+    pub(crate) role: Role,
+}
+
+/// What one of the four uses has.
+pub(crate) enum Role {
+    Shield(Box<Shield>),
+    Mirror(Box<Mirror>),
+    Replica(Box<Replica>),
+    Offline(Box<Offline>),
+}
+
+/// Reads through, and keeps no data.
+pub(crate) struct Shield {
+    pub origin: Origin,
+}
+
+/// Copies the origin.
+pub(crate) struct Mirror {
+    pub data: Data,
+    pub origin: Origin,
+    pub commands: Commands,
+    /// Keeps the list.
+    pub lists: task::Mirror,
+    pub sweeper: Sweeper,
+    pub worker: DetailWorker,
+    /// Learns how the origin answers odd requests, if that is used.
+    pub learner: Option<EdgeLearner>,
+    pub auditor: Auditor,
+    /// Takes requests for audits.
+    pub audits: Audits,
+    /// Takes the first data from an object store; `None` without `replica.url`.
+    pub seed: Option<Follower>,
+}
+
+/// Follows an object store.
+pub(crate) struct Replica {
+    pub data: Data,
+    pub follower: Follower,
+    pub commands: Commands,
+    pub status: ReplicaStatus,
+}
+
+/// Serves what was imported.
+pub(crate) struct Offline {
+    pub data: Data,
+}
+
+/// Stored data.
+pub(crate) struct Data {
+    pub store: Arc<Store>,
+    /// The kept snapshots in it.
+    pub snapshots: Snapshots,
+    pub details: Details,
+    pub searches: Searches,
 }
 
 impl Core {
-    /// Opens the data directory, loads the current snapshot, and prepares all services.
-    ///
-    /// # Errors
-    /// When something is missing, held or broken; see [`AppError`].
+    /// Opens the data directory, loads the current snapshot, and prepares all services. Fails if something is missing, held
+    /// or broken.
     pub fn open(config: &Config) -> Result<Self, AppError> {
-        let (clock, settings) = (Clock::system(), Settings::new(config.clone()));
+        Self::open_with(config, Clock::system(), None)
+    }
+
+    /// The same with another clock; with a pipe, connections to the origin are pipes.
+    pub(super) fn open_with(config: &Config, clock: Clock, pipe: Option<Pipe>) -> Result<Self, AppError> {
+        let settings = Settings::new(config.clone());
         let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
-        let current = SnapshotPointer::default();
-        let cache = Cache::new(config.cache.max_bytes);
-        let status = OriginStatus::default();
+        let (current, cache, status) =
+            (SnapshotPointer::default(), Cache::new(config.cache.max_bytes), OriginStatus::default());
         let base = config.origin.url.as_ref().map(|url| address("origin.url", url.as_str())).transpose()?;
         let aliases = aliases(config)?;
-        let rewrite = Rewrite::new(base.as_ref(), &aliases, config.public_url.as_str());
+        let mut rewrite = Rewrite::new(base.as_ref(), &aliases, config.public_url.as_str());
         let origin = match base {
             Some(base) => {
-                let client = origin_client(config, base, &data_dir, status.clone(), &clock)?;
+                let client = origin_client(config, base, &data_dir, status.clone(), &clock, pipe)?;
                 let public = address("public_url", config.public_url.as_str())?;
-                let names = aliases.into_iter().chain([public]);
+                let names = aliases.iter().cloned().chain([public]);
                 Some(Origin::new(config, &settings, client, names, &cache, &rewrite, &clock))
             }
             None => None,
         };
-        let mut core = Self {
-            data_dir,
-            store: None,
-            snapshots: None,
-            current,
-            cache,
-            rewrite,
-            clock,
-            details: None,
-            searches: None,
-            origin,
-            commands: Commands::default(),
-            mirror: None,
-            sweeper: None,
-            worker: None,
-            learner: None,
-            auditor: None,
-            audits: Audits::default(),
-            follower: None,
-            replica: ReplicaStatus::default(),
-            recent: Recent::default(),
-            unused_bundle: None,
-            is_demo: false,
-            settings,
+        let usage = config.usage();
+        let open = || Data::open(config, &data_dir, &settings, &current, &cache, &clock, &status);
+        let role = match (usage, origin) {
+            (Use::Shield, Some(origin)) => {
+                status.update(|picture| picture.shield = true);
+                Role::Shield(Box::new(Shield { origin }))
+            }
+            (_, Some(origin)) => {
+                let mirror = Mirror::of(open()?, origin, config, &data_dir, &settings, &rewrite, &clock)?;
+                Role::Mirror(Box::new(mirror))
+            }
+            (_, None) => {
+                let data = open()?;
+                // Its data may have links to the origin that it was copied from.
+                rewrite = Rewrite::new(data.origin().as_ref(), &aliases, config.public_url.as_str());
+                match fleet::follower(config, &data, &data_dir, &clock)? {
+                    Some(follower) => {
+                        let (commands, status) = (follower.commands.clone(), follower.status.clone());
+                        Role::Replica(Box::new(Replica { data, follower, commands, status }))
+                    }
+                    None => Role::Offline(Box::new(Offline { data })),
+                }
+            }
         };
-        if config.usage() == Use::Shield {
-            status.update(|picture| picture.shield = true);
-        } else {
-            core.open_store(config, &status)?;
-        }
-        Ok(core)
+        let (recent, unused_bundle, is_demo) = (Recent::default(), None, false);
+        Ok(Self { data_dir, current, cache, rewrite, clock, recent, unused_bundle, is_demo, settings, role })
     }
 
-    fn open_store(&mut self, config: &Config, status: &OriginStatus) -> Result<(), AppError> {
-        // What is lost can be fetched again.
-        let refetches = self.origin.is_some() || config.usage() == Use::Replica;
-        let (store, aside) = open_or_rebuild(&self.data_dir, refetches)?;
-        let store = Arc::new(store);
-        self.store = Some(store.clone());
-        if let Some(told) = aside {
-            status.error(&told, self.clock.now_wall());
+    /// The way to the origin; `None` without one.
+    pub(crate) const fn origin(&self) -> Option<&Origin> {
+        match &self.role {
+            Role::Shield(shield) => Some(&shield.origin),
+            Role::Mirror(mirror) => Some(&mirror.origin),
+            Role::Replica(_) | Role::Offline(_) => None,
         }
-        self.remember_origin(config, &store)?;
-        let evidence = store.evidence().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
-            Evidence::new()
-        });
-        let snapshots = snapshots(&self.settings, &store, &self.current, &self.clock);
+    }
+
+    /// Stored data; `None` in shield use.
+    pub(crate) const fn data(&self) -> Option<&Data> {
+        match &self.role {
+            Role::Shield(_) => None,
+            Role::Mirror(mirror) => Some(&mirror.data),
+            Role::Replica(replica) => Some(&replica.data),
+            Role::Offline(offline) => Some(&offline.data),
+        }
+    }
+
+    /// What takes commands to refresh; `None`: nothing can be refreshed.
+    pub(crate) const fn commands(&self) -> Option<&Commands> {
+        match &self.role {
+            Role::Mirror(mirror) => Some(&mirror.commands),
+            Role::Replica(replica) => Some(&replica.commands),
+            Role::Shield(_) | Role::Offline(_) => None,
+        }
+    }
+}
+
+impl Data {
+    fn open(
+        config: &Config,
+        data_dir: &DataDir,
+        settings: &Settings,
+        current: &SnapshotPointer,
+        cache: &Cache,
+        clock: &Clock,
+        status: &OriginStatus,
+    ) -> Result<Self, AppError> {
+        let usage = config.usage();
+        // What is lost can be fetched again.
+        let refetches = usage.is_confirmed();
+        let (store, aside) = open_or_rebuild(data_dir, refetches)?;
+        let store = Arc::new(store);
+        if let Some(told) = aside {
+            status.error(&told, clock.now_wall());
+        }
+        let snapshots = snapshots(settings, &store, current, clock);
         if let Err(error) = snapshots.restore() {
             let error = AppError::from(error);
             if !refetches {
@@ -171,71 +227,85 @@ impl Core {
             }
             tracing::error!(%error, "the stored snapshot cannot be served");
             if store.damage().is_some() {
-                keeper::heal(&snapshots, Some(status), &self.clock);
+                keeper::heal(&snapshots, Some(status), clock);
             }
             if let Err(error) = snapshots.restore() {
                 tracing::error!(%error, "no stored snapshot can be served; everything is fetched again");
             }
         }
-        let used = config.mirror.edges == EdgesMode::Origin;
-        snapshots.edges().set_use(used, self.origin.is_some());
-        let newest = snapshots.newest().clone();
-        let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
-        let volatile = Arc::new(RwLock::new(known));
-        self.snapshots = Some(snapshots.clone());
-        let details = Details::open(store.clone(), self.cache.clone(), newest.clone())?;
-        if let Some(origin) = &self.origin {
-            let shared = MirrorContext {
-                copies: Copies::new(origin.client.clone(), store.clone(), volatile),
-                store,
-                newest,
-                details: details.clone(),
-                edges: snapshots.edges().clone(),
-                commands: self.commands.clone(),
-                settings: self.settings.clone(),
-                clock: self.clock.clone(),
-            };
-            origin.proxy.keep_early(EarlyCopies(shared.clone()));
-            origin.client.budget().expect_refreshes();
-            self.sweeper = Some(Sweeper(shared.clone()));
-            self.learner = used.then(|| EdgeLearner(shared.clone()));
-            self.auditor = Some(Auditor::new(shared.clone(), self.rewrite.clone(), self.audits.clone()));
-            self.worker = Some(DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All });
-            self.mirror = Some(Mirror::new(shared, snapshots, evidence));
-        }
-        self.details = Some(details);
-        self.searches = Some(Searches::new(self.current.clone(), self.settings.clone()));
-        self.follower = fleet::follower(config, self)?;
-        Ok(())
+        snapshots.edges().set_use(config.mirror.edges == EdgesMode::Origin, usage.has_origin());
+        let details = Details::open(store.clone(), cache.clone(), snapshots.newest().clone())?;
+        let searches = Searches::new(current.clone(), settings.clone());
+        Ok(Self { store, snapshots, details, searches })
     }
 
-    /// Stores the origin's address with its data, for offline replicas.
-    fn remember_origin(&mut self, config: &Config, store: &Store) -> Result<(), AppError> {
-        if let Some(origin) = &self.origin {
-            let base = origin.client.base().as_str();
-            let kept = store.state(ORIGIN).ok().flatten();
-            if kept.as_deref() != Some(base.as_bytes())
-                && let Err(error) = store.put_state(ORIGIN, base.as_bytes())
-            {
-                tracing::warn!(%error, "the origin's address could not be stored");
-            }
-            return Ok(());
-        }
-        let kept = store.state(ORIGIN).unwrap_or_else(|error| {
+    /// The address of the origin that the data was copied from.
+    fn origin(&self) -> Option<Url> {
+        let kept = self.store.state(ORIGIN).unwrap_or_else(|error| {
             tracing::warn!(%error, "the origin's address cannot be read; links to it stay as they are");
             None
         });
-        let kept = kept.and_then(|bytes| Url::parse(&String::from_utf8(bytes).ok()?).ok());
-        let aliases = aliases(config)?;
-        self.rewrite = Rewrite::new(kept.as_ref(), &aliases, config.public_url.as_str());
-        Ok(())
+        kept.and_then(|bytes| Url::parse(&String::from_utf8(bytes).ok()?).ok())
+    }
+
+    /// Stores the origin's address with its data, for offline replicas.
+    fn remember_origin(&self, base: &Url) {
+        let kept = self.store.state(ORIGIN).ok().flatten();
+        if kept.as_deref() != Some(base.as_str().as_bytes())
+            && let Err(error) = self.store.put_state(ORIGIN, base.as_str().as_bytes())
+        {
+            tracing::warn!(%error, "the origin's address could not be stored");
+        }
     }
 }
 
-/// Looks whether there may be data. Of a directory that cannot be read, whoever opens it says why.
-///
-/// # Errors
-/// When there is none.
+impl Mirror {
+    fn of(
+        data: Data,
+        origin: Origin,
+        config: &Config,
+        data_dir: &DataDir,
+        settings: &Settings,
+        rewrite: &Rewrite,
+        clock: &Clock,
+    ) -> Result<Self, AppError> {
+        data.remember_origin(origin.client.base());
+        let Data { store, snapshots, details, .. } = &data;
+        let evidence = store.evidence().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
+            Evidence::new()
+        });
+        let newest = snapshots.newest().clone();
+        let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
+        let (commands, audits) = (Commands::default(), Audits::default());
+        let shared = MirrorContext {
+            copies: Copies::new(origin.client.clone(), store.clone(), Arc::new(RwLock::new(known))),
+            store: store.clone(),
+            newest,
+            details: details.clone(),
+            edges: snapshots.edges().clone(),
+            commands: commands.clone(),
+            settings: settings.clone(),
+            clock: clock.clone(),
+        };
+        origin.proxy.keep_early(EarlyCopies(shared.clone()));
+        origin.client.budget().expect_refreshes();
+        Ok(Self {
+            seed: fleet::follower(config, &data, data_dir, clock)?,
+            sweeper: Sweeper(shared.clone()),
+            learner: (config.mirror.edges == EdgesMode::Origin).then(|| EdgeLearner(shared.clone())),
+            auditor: Auditor::new(shared.clone(), rewrite.clone(), audits.clone()),
+            worker: DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All },
+            lists: task::Mirror::new(shared, snapshots.clone(), evidence),
+            data,
+            origin,
+            commands,
+            audits,
+        })
+    }
+}
+
+/// Fails if there can be no data. Of a directory that cannot be read, whoever opens it says why.
 pub(crate) fn expect_data(config: &Config) -> Result<(), AppError> {
     let path = &config.data_dir;
     if DataDir::has_store(path) || DataDir::expect_readable(path).is_err() {
@@ -248,9 +318,6 @@ pub(crate) fn expect_data(config: &Config) -> Result<(), AppError> {
 
 /// The snapshots of a data directory without a server, for commands. The first value keeps it locked. If the current
 /// snapshot cannot be read, the others still can.
-///
-/// # Errors
-/// When it is held, broken, or there is none.
 pub(crate) fn open_snapshots(config: &Config) -> Result<(DataDir, Snapshots), AppError> {
     expect_data(config)?;
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
@@ -258,9 +325,6 @@ pub(crate) fn open_snapshots(config: &Config) -> Result<(DataDir, Snapshots), Ap
 }
 
 /// The same; creates the directory if necessary, and repairs a store that cannot be opened.
-///
-/// # Errors
-/// When it is held or broken.
 pub(crate) fn open_snapshots_anew(config: &Config) -> Result<(DataDir, Snapshots), AppError> {
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
     restored(config, data_dir, true)
@@ -336,15 +400,13 @@ pub struct Origin {
 }
 
 /// The client of one origin, with the budget whose ledger is in `data_dir`.
-///
-/// # Errors
-/// When the CA file or the TLS library is unusable.
 fn origin_client(
     config: &Config,
     base: Url,
     data_dir: &DataDir,
     status: OriginStatus,
     clock: &Clock,
+    pipe: Option<Pipe>,
 ) -> Result<(OriginClient, Wire), ClientError> {
     let path = data_dir.path().join("budget");
     let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
@@ -355,7 +417,8 @@ fn origin_client(
         max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
         longest_pause: longest_pause(config),
     };
-    let wire = Wire::new(
+    let wire = Wire::through(
+        pipe,
         client.timeout,
         &config.origin.user_agent,
         config.origin.ca_file.as_deref(),

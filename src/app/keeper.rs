@@ -1,4 +1,4 @@
-//! Maintains the data directory while the process runs: repairs a damaged store, notices when a disk is writable again,
+//! Maintains the data directory while the server runs: repairs a damaged store, notices when a disk is writable again,
 //! writes the holder's address to the lock, and drops old changes.
 //!
 //! A thread of its own, because all of it blocks. Callers: [`super::serve`], [`super::core`] at the start.
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::snapshots::Snapshots;
 use crate::store::DataDir;
+use crate::tasks::threads::Periodic;
 use crate::upstream::status::OriginStatus;
 
 /// How often to look.
@@ -32,29 +33,30 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread, which runs as long as the process.
-    pub(crate) fn start(self) {
+    /// Starts the thread; `None`: there is none.
+    pub(crate) fn start(self) -> Option<Periodic> {
+        let mut announced = None;
+        let mut tried: Option<Instant> = None;
         let work = move || {
-            let mut announced = self.announce(true);
-            let mut tried: Option<Instant> = None;
-            loop {
-                std::thread::sleep(INTERVAL);
-                announced = announced || self.announce(false);
-                let Some(snapshots) = &self.snapshots else { continue };
-                let store = snapshots.store();
-                // A failure shows in `/status`.
-                let _ = store.try_writing();
-                let _ = snapshots.forget_old_changes();
-                let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
-                if may_try && self.heals && store.damage().is_some() {
-                    heal(snapshots, self.origin.as_ref(), &self.clock);
-                    tried = Some(Instant::now());
-                }
+            if announced != Some(true) {
+                announced = Some(self.announce(announced.is_none()));
+            }
+            let Some(snapshots) = &self.snapshots else { return };
+            let store = snapshots.store();
+            // A failure shows in `/status`.
+            let _ = store.try_writing();
+            let _ = snapshots.forget_old_changes();
+            let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
+            if may_try && self.heals && store.damage().is_some() {
+                heal(snapshots, self.origin.as_ref(), &self.clock);
+                tried = Some(Instant::now());
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("keeper".into()).spawn(work) {
-            tracing::error!(%error, "a thread could not be started, so a damaged store is repaired only at the next start");
-        }
+        Periodic::start("keeper", INTERVAL, work)
+            .inspect_err(|error| {
+                tracing::error!(%error, "a thread could not be started, so a damaged store is repaired only at the next start");
+            })
+            .ok()
     }
 
     fn announce(&self, warns: bool) -> bool {

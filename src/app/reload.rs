@@ -2,7 +2,7 @@
 //! change without a restart.
 //!
 //! [`crate::config::merge`] decides which keys these are. Connections, windows of the limit and caches stay. Callers:
-//! [`super::serve`] builds it; SIGHUP ([`super::signals`]) and `POST /reload` ([`crate::admin`]) call it.
+//! [`super::serve`] builds it, and calls it for SIGHUP; `POST /reload` ([`crate::admin`]) call it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ use crate::telemetry::access::{AccessLog, InEffect};
 use crate::upstream::client::OriginClient;
 
 use super::error::AppError;
-use super::signals::{Handover, Systemd};
 use super::sockets::{RESERVE, files, raise_descriptors, share_descriptors};
+use super::systemd::Systemd;
 
 /// Where the configuration came from, so that it can be read again.
 pub struct ConfigSource {
@@ -44,7 +44,6 @@ pub struct ConfigSource {
     pub config: Config,
     /// Reads file, environment and command line again, and checks them as at the start.
     pub read: Box<dyn Fn() -> Examined + Send + Sync>,
-    pub handover: Handover,
     /// Changes the log.
     pub log: Box<dyn Fn(&LogConfig) + Send + Sync>,
 }
@@ -342,9 +341,6 @@ pub(super) fn rooms(config: &Config) -> (MostConnections, MostConnections) {
 }
 
 /// The access log; `None`: it is off.
-///
-/// # Errors
-/// When its file cannot be opened.
 pub(super) fn open_access_log(config: &Config) -> Result<Option<AccessLog>, AppError> {
     let access = &config.access;
     if !access.enabled {

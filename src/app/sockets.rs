@@ -34,18 +34,12 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Binds every address of a configuration.
-    ///
-    /// # Errors
-    /// When one is in use; then nothing was started.
+    /// Binds every address of a configuration. If one is in use, nothing was started.
     pub fn bind(config: &Config) -> Result<Self, AppError> {
         Self::passed_or_bound(config, PassedSockets::default())
     }
 
     /// The passed sockets, and those of the other addresses of a configuration.
-    ///
-    /// # Errors
-    /// When an address is in use; then nothing was started.
     pub(crate) fn passed_or_bound(config: &Config, mut passed: PassedSockets) -> Result<Self, AppError> {
         let tls = config.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
         Ok(Self {
@@ -58,18 +52,27 @@ impl Sockets {
 
     /// The public addresses with their real ports.
     pub fn public(&self) -> Vec<SocketAddr> {
-        self.public.iter().map(|bound| bound.address).collect()
+        self.addresses().public
     }
 
-    /// The public addresses with TLS, with their real ports.
-    pub fn tls(&self) -> Vec<SocketAddr> {
-        self.tls.iter().map(|bound| bound.address).collect()
+    /// All addresses.
+    pub(super) fn addresses(&self) -> Addresses {
+        let of = |sockets: &[Bound]| sockets.iter().map(|bound| bound.address).collect();
+        Addresses { public: of(&self.public), tls: of(&self.tls), admin: self.admin.address }
     }
 
     /// The operator's address with its real port.
     pub const fn admin(&self) -> SocketAddr {
         self.admin.address
     }
+}
+
+/// The addresses of a server's sockets, with their real ports.
+pub(super) struct Addresses {
+    pub public: Vec<SocketAddr>,
+    /// The public ones with TLS.
+    pub tls: Vec<SocketAddr>,
+    pub admin: SocketAddr,
 }
 
 /// What a socket is for.
@@ -212,9 +215,6 @@ pub(crate) struct Https {
 
 impl Https {
     /// Reads the certificate.
-    ///
-    /// # Errors
-    /// With everything that is wrong with it.
     pub(crate) fn new(config: &TlsConfig, clock: &Clock) -> Result<Self, AppError> {
         let provider = provider();
         let renewal = Renewal::new(files(config), provider.clone(), clock.clone()).map_err(|errors| {
@@ -230,9 +230,6 @@ impl Https {
     }
 
     /// The service, and its certificate, which a reload looks at.
-    ///
-    /// # Errors
-    /// When the TLS library refuses.
     pub(crate) fn start(self, gate: Gate) -> Result<(Service<TlsGate>, Watched), AppError> {
         let gate = TlsGate::new(gate, self.provider, self.renewal.current());
         let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
@@ -256,10 +253,8 @@ pub(super) struct ConnectionShares {
     pub operators: usize,
 }
 
-/// Raises the limit of open files as far as the system allows. A runtime that has too few panics.
-///
-/// # Errors
-/// When that is less than `needed`.
+/// Raises the limit of open files as far as the system allows; fails if that is less than `needed`. A runtime that has too
+/// few panics.
 pub(crate) fn expect_descriptors(needed: u64) -> Result<(), AppError> {
     match raise_descriptors() {
         Some(limit) if limit < needed => Err(AppError::FewFiles { limit, needed }),

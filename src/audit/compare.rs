@@ -20,7 +20,7 @@ named! {
     /// The differing part.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
-    pub enum DifferenceKind, as_str {
+    pub(crate) enum DifferenceKind, as_str {
         Status = "status",
         /// A field at the top level.
         Field = "field",
@@ -39,7 +39,7 @@ named! {
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// The differing part.
     pub what: DifferenceKind,
     /// The field, the listing and its field, or the position; may be empty.
@@ -52,7 +52,7 @@ pub struct Difference {
 
 impl Difference {
     /// A difference; both texts are shortened.
-    pub fn new(what: DifferenceKind, place: impl Into<String>, ours: &str, theirs: &str) -> Self {
+    pub(crate) fn new(what: DifferenceKind, place: impl Into<String>, ours: &str, theirs: &str) -> Self {
         Self { what, place: place.into(), ours: json::shorten(ours), theirs: json::shorten(theirs) }
     }
 }

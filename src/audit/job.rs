@@ -22,7 +22,7 @@ const REMEMBERED: usize = 5;
 
 /// How one sample ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Both answer the same.
     Equal,
     /// They differ, also after a refresh.
@@ -38,10 +38,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub const WORDS: [&str; 6] = ["equal", "different", "read-through", "by-contract", "not-answered", "undecided"];
+    pub(crate) const WORDS: [&str; 6] =
+        ["equal", "different", "read-through", "by-contract", "not-answered", "undecided"];
 
     /// The word for metrics, logs and reports.
-    pub const fn as_str(&self) -> &'static str {
+    pub(crate) const fn as_str(&self) -> &'static str {
         Self::WORDS[self.index()]
     }
 
@@ -59,7 +60,7 @@ impl Outcome {
 
 /// A request with the differences of its answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Differing {
+pub(crate) struct Differing {
     pub request: String,
     /// The differences; at least one.
     pub differences: Vec<Difference>,
@@ -67,14 +68,14 @@ pub struct Differing {
 
 impl Differing {
     /// One line for each difference.
-    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.differences.iter().map(|difference| format!("{}: {difference}", self.request))
     }
 }
 
 /// The result of one audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// Samples that are equal.
     pub equal: u64,
     /// Samples that differ.
@@ -102,7 +103,7 @@ pub struct Report {
 
 impl Report {
     /// Counts one sample.
-    pub fn count(&mut self, request: &str, outcome: Outcome) {
+    pub(crate) fn count(&mut self, request: &str, outcome: Outcome) {
         match outcome {
             Outcome::Equal => self.equal += 1,
             Outcome::ReadThrough => self.read_through += 1,
@@ -129,23 +130,23 @@ impl Report {
     }
 
     /// Samples that were compared.
-    pub const fn compared(&self) -> u64 {
+    pub(crate) const fn compared(&self) -> u64 {
         self.equal + self.different
     }
 
     /// All finished samples.
-    pub const fn samples(&self) -> u64 {
+    pub(crate) const fn samples(&self) -> u64 {
         self.compared() + self.read_through + self.by_contract + self.not_answered + self.undecided
     }
 
     /// Whether a sample was compared, all are equal, none is undecided, and at least half of the samples were answered.
-    pub const fn is_parity(&self) -> bool {
+    pub(crate) const fn is_parity(&self) -> bool {
         let decided = self.undecided == 0 && !self.given_up;
         self.equal > 0 && self.different == 0 && decided && 2 * self.not_answered <= self.samples()
     }
 
     /// The result in one line.
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let skipped = format!(
             "skipped: {} forwarded, {} different as documented, {} unanswered{}",
             self.read_through,
@@ -163,7 +164,7 @@ impl Report {
     }
 
     /// Everything, for people: each difference, each reason, the sum.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         for line in self.differing.iter().flat_map(Differing::lines) {
@@ -186,7 +187,7 @@ fn percent(equal: u64, compared: u64) -> Option<f64> {
 
 /// The running score over the last samples, in memory.
 #[derive(Clone, Debug, Default)]
-pub struct Score {
+pub(crate) struct Score {
     /// Whether each of the last compared samples was equal, the newest last.
     last: VecDeque<bool>,
     differing: VecDeque<Differing>,
@@ -197,7 +198,7 @@ pub struct Score {
 
 impl Score {
     /// Counts one sample.
-    pub fn count(&mut self, request: &str, outcome: &Outcome, now: WallTime) {
+    pub(crate) fn count(&mut self, request: &str, outcome: &Outcome, now: WallTime) {
         self.counts[outcome.index()] += 1;
         let equal = match outcome {
             Outcome::Equal => true,
@@ -218,22 +219,22 @@ impl Score {
     }
 
     /// The percentage of equal ones among the last samples; `None` before the first.
-    pub fn percent(&self) -> Option<f64> {
+    pub(crate) fn percent(&self) -> Option<f64> {
         percent(self.last.iter().filter(|equal| **equal).count() as u64, self.compared() as u64)
     }
 
     /// The number of samples of the percentage.
-    pub fn compared(&self) -> usize {
+    pub(crate) fn compared(&self) -> usize {
         self.last.len()
     }
 
     /// The last differences, the newest last, one line each.
-    pub fn differences(&self) -> Vec<String> {
+    pub(crate) fn differences(&self) -> Vec<String> {
         self.differing.iter().flat_map(Differing::lines).collect()
     }
 
     /// Remembers a property of the origin; `false`: it was known.
-    pub fn note_property(&mut self, property: &'static str) -> bool {
+    pub(crate) fn note_property(&mut self, property: &'static str) -> bool {
         let is_new = !self.properties.contains(&property);
         if is_new {
             self.properties.push(property);
@@ -242,17 +243,17 @@ impl Score {
     }
 
     /// What the origin does in a way of its own where this server's way is documented.
-    pub fn properties(&self) -> &[&'static str] {
+    pub(crate) fn properties(&self) -> &[&'static str] {
         &self.properties
     }
 
     /// When something was compared last.
-    pub const fn last_at(&self) -> Option<WallTime> {
+    pub(crate) const fn last_at(&self) -> Option<WallTime> {
         self.last_at
     }
 
     /// Samples since the start by outcome.
-    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Outcome::WORDS.into_iter().zip(self.counts.iter().copied())
     }
 }
@@ -261,7 +262,7 @@ named! {
     /// Where an audit is.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
-    pub enum Phase, as_str {
+    pub(crate) enum Phase, as_str {
         /// No audit was requested.
         #[default]
         None = "none",
@@ -278,7 +279,7 @@ named! {
 
 /// One audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Job {
+pub(crate) struct Job {
     /// Counts audits since the start, from 1; 0: none yet.
     pub id: u64,
     pub phase: Phase,
@@ -296,14 +297,14 @@ pub struct Job {
 
 impl Job {
     /// Whether it is not done.
-    pub const fn is_running(&self) -> bool {
+    pub(crate) const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Waiting | Phase::Sampling | Phase::Confirming)
     }
 }
 
 /// The shared state of requested audits; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Audits(Arc<AuditsState>);
+pub(crate) struct Audits(Arc<AuditsState>);
 
 #[derive(Default)]
 struct AuditsState {
@@ -314,10 +315,10 @@ struct AuditsState {
 
 impl Audits {
     /// The fewest and the most samples of one audit.
-    pub const SAMPLES: std::ops::RangeInclusive<u64> = 1..=1000;
+    pub(crate) const SAMPLES: std::ops::RangeInclusive<u64> = 1..=1000;
 
     /// Requests an audit, or joins the running one, whose number of samples stays. `true`: a new one.
-    pub fn ask(&self, samples: u64) -> (Job, bool) {
+    pub(crate) fn ask(&self, samples: u64) -> (Job, bool) {
         let mut job = self.0.job.lock();
         if job.is_running() {
             return (job.clone(), false);
@@ -329,12 +330,12 @@ impl Audits {
     }
 
     /// The running audit, or the last one.
-    pub fn job(&self) -> Job {
+    pub(crate) fn job(&self) -> Job {
         self.0.job.lock().clone()
     }
 
     /// The running score.
-    pub fn score(&self) -> Score {
+    pub(crate) fn score(&self) -> Score {
         self.0.score.lock().clone()
     }
 

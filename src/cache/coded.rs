@@ -24,6 +24,7 @@ use tokio::sync::Semaphore;
 use zstd::bulk::Compressor;
 
 use crate::semantics::coding::Coding;
+use crate::tasks::threads;
 
 /// Smaller bodies are not compressed: they would not become smaller.
 const WORTH_CODING: usize = 200;
@@ -395,7 +396,7 @@ impl Recoder {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let recoded = Arc::<AtomicU64>::default();
         let count = recoded.clone();
-        let thread = std::thread::Builder::new().name("codings".into()).spawn(move || {
+        let thread = threads::spawn("codings", move || {
             for job in queue {
                 let began = Instant::now();
                 if !job() {

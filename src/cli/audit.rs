@@ -9,7 +9,7 @@ use clap::Args;
 
 use http::Method;
 
-use crate::app::core::{Core, expect_data};
+use crate::app::core::{Core, Role, expect_data};
 use crate::audit::job::{Job, Report};
 use crate::config::{LogConfig, LogLevel};
 use crate::upstream::status::Picture;
@@ -74,15 +74,13 @@ impl Audit {
 
     /// Opens the way to the origin itself.
     fn alone(&self, core: Core, data_dir: &str) -> Result<Job, Failure> {
-        let (Some(mirror), Some(auditor), Some(origin)) = (core.mirror, core.auditor, core.origin) else {
-            return Err(no_origin("audit"));
-        };
+        let Role::Mirror(mirror) = core.role else { return Err(no_origin("audit")) };
         if core.current.load().is_none() {
             return Err(AuditError::Nothing(data_dir.to_owned()).into());
         }
-        let status = origin.client.status().clone();
+        let status = mirror.origin.client.status().clone();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.spawn(mirror.run());
+        runtime.spawn(mirror.lists.run());
         let wait = |is_over: &dyn Fn(Picture) -> bool| {
             let began = Instant::now();
             while !is_over(status.picture()) && began.elapsed() < PATIENCE {
@@ -91,15 +89,13 @@ impl Audit {
         };
         // Changes while nothing ran are expected: the mirror refreshes first.
         wait(&|picture| picture.refreshed_ms.is_some() || picture.last_error.is_some());
-        runtime.spawn(auditor.run());
-        let (asked, _) = core.audits.ask(self.samples);
-        let result = follow(asked.id, || Ok(core.audits.job()));
+        runtime.spawn(mirror.auditor.run());
+        let (asked, _) = mirror.audits.ask(self.samples);
+        let result = follow(asked.id, || Ok(mirror.audits.job()));
         if let Ok(Job { awaits_pass: Some(before), .. }) = &result {
             wait(&|picture| picture.passes > *before || picture.health.failures() > 0);
         }
-        if let Some(details) = &core.details {
-            let _ = details.flush();
-        }
+        let _ = mirror.data.details.flush();
         runtime.shutdown_background();
         result
     }

@@ -14,18 +14,18 @@ use std::time::Instant;
 use clap::Args;
 use rustix::process::{Signal, geteuid, getpid, kill_process};
 
-use crate::app::core::Core;
+use crate::app::core::{Core, Role};
 use crate::app::error::AppError;
-use crate::app::reload::ConfigSource;
 use crate::app::serve;
-use crate::app::signals::{self, Handover};
+use crate::app::signals;
 use crate::app::sockets::Sockets;
 use crate::config::{BaseUrl, Config};
 use crate::words::counted;
 
+use super::serve::source;
 use super::sync::{INTERVAL, Stage, Watched};
 use super::terminal::{Display, put, say, start_log};
-use super::{Failure, FileError, Sources, examine_to_serve, load_to_serve, source};
+use super::{Failure, FileError, Sources, examine_to_serve, load_to_serve};
 
 const ROOT: u32 = 0;
 const STICKY: u32 = 0o1000;
@@ -60,7 +60,7 @@ impl Demo {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let (mut child, stdin, url) = start_origin(self.listings)?;
         let result = self.mirror(&child, &url);
-        // Only reached if the mirror could not start: a stop ends the process and the pipe to the child.
+        // It ends with its standard input.
         drop(stdin);
         child.wait()?;
         result
@@ -88,10 +88,7 @@ impl Demo {
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config;
         let log = start_log(config.log)?;
-        let leftover = own.as_ref().map(|own| own.0.clone());
-        let at_end = Box::new(move || leftover.iter().for_each(|path| remove(path)));
-        let handover = Handover { stops: Some(stops), at_end: Some(at_end), ..Handover::default() };
-        let source = ConfigSource { handover, ..source(config.clone(), log.change, sources) };
+        let source = source(config.clone(), log.change, sources);
         let config = config.listening_on(sockets.public(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");
         let public = sockets.public().first().copied().unwrap_or_else(|| sockets.admin());
@@ -101,7 +98,8 @@ impl Demo {
         let goes = if is_named { "" } else { ", until the demo ends; --set data_dir=DIR keeps it" };
         say(format!("data           {}{goes}", config.data_dir.display()))?;
         let core = Core { recent: log.recent, is_demo: true, ..Core::open(&config)? };
-        if let Some(watched) = Watched::of(&core) {
+        if let Role::Mirror(mirror) = &core.role {
+            let watched = Watched::of(mirror);
             let lines = Pasted {
                 program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),
                 public: sockets.public(),
@@ -116,7 +114,8 @@ impl Demo {
                 }
             })?;
         }
-        match serve(&config, sockets, core, Some(source))? {}
+        serve(&config, sockets, core, Some(source), |_| Ok(signals::orders(signals::hangups()?, stops)))?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Binds the addresses of the configuration. If a default port is in use, another one is chosen.
@@ -288,10 +287,7 @@ fn shell(word: &str) -> String {
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// A new one for this user alone, below the directory for temporary files.
-    ///
-    /// # Errors
-    /// When it cannot be made, or others could replace what is below.
+    /// A new one for this user alone, below the directory for temporary files. Fails if others could replace what is below.
     fn below(below: &Path) -> Result<Self, DemoError> {
         let meta = fs::metadata(below).map_err(FileError::at(below))?;
         let is_trusted = [geteuid().as_raw(), ROOT].contains(&meta.uid());

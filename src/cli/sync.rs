@@ -12,9 +12,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::admin::facts::{BudgetFacts, StatusFacts};
-use crate::app::core::Core;
+use crate::app::core::{Core, Mirror, Role};
 use crate::app::fleet;
 use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
+use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::details::{Covered, Details};
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::SnapshotPointer;
@@ -50,10 +51,7 @@ enum SyncError {
     NotStored(String),
 }
 
-/// Checks that the configuration is a mirror.
-///
-/// # Errors
-/// With the key that prevents it.
+/// Checks that the configuration is a mirror; the error names the key that prevents it.
 pub(super) fn needs_mirror(config: &Config, command: &str) -> Result<(), Failure> {
     match config.usage() {
         Use::Mirror => Ok(()),
@@ -211,19 +209,14 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
 
 /// Copies everything in this process, and stores it.
 fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Failure> {
+    let Role::Mirror(mirror) = core.role else { return Err(no_origin("sync")) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let watched = Watched::of(&core).ok_or_else(|| no_origin("sync"))?;
-    let client = core.origin.as_ref().map(|origin| origin.client.clone()).ok_or_else(|| no_origin("sync"))?;
-    if let Some(mirror) = core.mirror {
-        runtime.spawn(fleet::mirror(mirror, core.follower));
-    }
-    if let Some(mut worker) = core.worker {
-        // This command fetches all details, whatever the server is configured to fetch.
-        worker.all = true;
-        runtime.spawn(worker.run());
-    }
+    let (watched, client) = (Watched::of(&mirror), mirror.origin.client.clone());
+    runtime.spawn(fleet::mirror(mirror.lists, mirror.seed));
+    // This command fetches all details, whatever the server is configured to fetch.
+    runtime.spawn(DetailWorker { all: true, ..mirror.worker }.run());
     if watched.look() != (Stage::Listing { done: 0, of: 0 }) {
-        core.commands.pass();
+        mirror.commands.pass();
     }
     let mut listings = 0;
     let result = follow(INTERVAL, waits, || {
@@ -249,7 +242,7 @@ fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Fai
             last_error: picture.last_error,
         })
     });
-    let stored = core.details.as_ref().is_none_or(Details::flush);
+    let stored = mirror.data.details.flush();
     runtime.shutdown_background();
     result?;
     if !stored {
@@ -323,7 +316,7 @@ fn newest_certificate(server: &Server, facts: &StatusFacts) -> Result<Option<Cer
 pub(super) struct Watched {
     /// The newest snapshot.
     newest: SnapshotPointer,
-    details: Option<Details>,
+    details: Details,
     status: OriginStatus,
 }
 
@@ -366,11 +359,9 @@ impl fmt::Display for Stage {
 }
 
 impl Watched {
-    /// Watches a core; `None` when it mirrors nothing.
-    pub(super) fn of(core: &Core) -> Option<Self> {
-        let status = core.origin.as_ref()?.client.status().clone();
-        let newest = core.snapshots.as_ref()?.newest().clone();
-        Some(Self { newest, details: core.details.clone(), status })
+    pub(super) fn of(mirror: &Mirror) -> Self {
+        let (data, status) = (&mirror.data, mirror.origin.client.status().clone());
+        Self { newest: data.snapshots.newest().clone(), details: data.details.clone(), status }
     }
 
     /// The present state.
@@ -379,7 +370,7 @@ impl Watched {
             let pass = self.status.picture().pass.unwrap_or_default();
             return Stage::Listing { done: pass.done, of: pass.of };
         };
-        let covered = self.details.as_ref().map(|details| details.covered(&published.dataset));
+        let covered = self.details.covered(&published.dataset);
         Stage::of(published.dataset.len(), published.meta.certificate, covered)
     }
 }
@@ -394,14 +385,13 @@ impl Stage {
         }
     }
 
-    /// The stage of a published list; `covered`: `None` without details.
-    fn of(listings: usize, certificate: Certificate, covered: Option<Covered>) -> Self {
+    /// The stage of a published list.
+    const fn of(listings: usize, certificate: Certificate, Covered { current, .. }: Covered) -> Self {
         let of = listings as u64;
-        match covered {
-            Some(Covered { current, .. }) if !is_settled(certificate) || current < listings => {
-                Self::Details { done: current as u64, of, certificate }
-            }
-            _ => Self::Complete { listings: of },
+        if is_settled(certificate) && current >= listings {
+            Self::Complete { listings: of }
+        } else {
+            Self::Details { done: current as u64, of, certificate }
         }
     }
 }
@@ -495,11 +485,10 @@ mod tests {
 
     #[test]
     fn outdated_details_are_not_counted_as_done() {
-        let covered = |mirrored, current| Some(Covered { mirrored, current });
+        let covered = |mirrored, current| Covered { mirrored, current };
         let certificate = Certificate::Full;
         assert_eq!(Stage::of(3, certificate, covered(3, 1)), Stage::Details { done: 1, of: 3, certificate });
         assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Complete { listings: 3 });
-        assert_eq!(Stage::of(3, certificate, None), Stage::Complete { listings: 3 });
         let certificate = Certificate::Provisional;
         assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Details { done: 3, of: 3, certificate });
     }

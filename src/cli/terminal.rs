@@ -7,10 +7,12 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::{Display as Text, Write as _};
 use std::io::{self, ErrorKind, Write};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle, WeakProgressBar};
 use parking_lot::Mutex;
+use tracing::Dispatch;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::Registry;
@@ -348,35 +350,45 @@ pub(super) struct Log {
 #[error("logging cannot be set up: {0}")]
 pub(super) struct LoggingError(String);
 
-/// Starts logging. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are shown,
-/// and nothing of those that report every client that leaves early.
+/// Where lines of a log go.
+pub(super) type Lines = Arc<dyn Fn() -> Box<dyn Write + Send> + Send + Sync>;
+
+/// Starts the log of this process, on standard error.
 pub(super) fn start_log(config: LogConfig) -> Result<Log, LoggingError> {
     quiet_caught_panics();
+    let (dispatch, log) = log_to(config, Arc::new(|| Box::new(StandardError)), Terminal::of_stderr().colours)?;
+    dispatch.try_init().map_err(|error| LoggingError(error.to_string()))?;
+    Ok(log)
+}
+
+/// A log that writes to `lines`. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are
+/// shown, and nothing of those that report every client that leaves early.
+pub(super) fn log_to(config: LogConfig, lines: Lines, colours: bool) -> Result<(Dispatch, Log), LoggingError> {
+    let layer = move |format| layer(format, lines.clone(), colours);
     // The filter stays in place and is changed: a layer that brings a new one would not be registered.
-    let (lines, form) = reload::Layer::new(lines(config.format));
+    let (shown, form) = reload::Layer::new(layer(config.format));
     let (filtered, level) = reload::Layer::new(filter(config.level.as_str())?);
     let recent = Recent::default();
     let kept = recent.clone().with_filter(filter("warn")?);
-    let started = tracing_subscriber::registry().with(lines.with_filter(filtered)).with(kept);
-    started.try_init().map_err(|error| LoggingError(error.to_string()))?;
+    let started = tracing_subscriber::registry().with(shown.with_filter(filtered)).with(kept);
     let change = move |config: &LogConfig| {
-        let changed = form.reload(self::lines(config.format)).map_err(|error| LoggingError(error.to_string()));
+        let changed = form.reload(layer(config.format)).map_err(|error| LoggingError(error.to_string()));
         let changed = changed.and(filter(config.level.as_str()));
         let changed = changed.and_then(|filter| level.reload(filter).map_err(|error| LoggingError(error.to_string())));
         if let Err(error) = changed {
             tracing::error!(%error, "the log could not be changed; its old settings stay in effect");
         }
     };
-    Ok(Log { recent, change: Box::new(change) })
+    Ok((Dispatch::new(started), Log { recent, change: Box::new(change) }))
 }
 
 /// What writes lines.
-fn lines(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
+fn layer(format: LogFormat, lines: Lines, colours: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
     // A line that cannot be written is lost; to say so on the same stream would be a panic.
-    let lines = tracing_subscriber::fmt::layer().with_writer(|| StandardError).log_internal_errors(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(move || lines()).log_internal_errors(false);
     match format {
-        LogFormat::Json => lines.event_format(JsonLines(Clock::system())).boxed(),
-        LogFormat::Text => lines.with_ansi(Terminal::of_stderr().colours).boxed(),
+        LogFormat::Json => layer.event_format(JsonLines(Clock::system())).boxed(),
+        LogFormat::Text => layer.with_ansi(colours).boxed(),
     }
 }
 
@@ -386,13 +398,16 @@ fn filter(level: &str) -> Result<Targets, LoggingError> {
 }
 
 /// Keeps panics that the store catches off standard error: they are reported as a damaged file.
-fn quiet_caught_panics() {
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !crate::store::catches_panics() {
-            print(panic);
-        }
-    }));
+pub(super) fn quiet_caught_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !crate::store::catches_panics() {
+                print(panic);
+            }
+        }));
+    });
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ const WITH_STORE: Reload = If(|old, new| old.rate_limit.store == new.rate_limit.
 const WITH_PROXIES: Reload = If(|old, new| !old.client_ip.proxy_protocol || !new.client_ip.trusted_proxies.is_empty());
 
 /// The upper bound of `drain`.
-pub(crate) const MOST_DRAIN: Duration = HOUR;
+const MOST_DRAIN: Duration = HOUR;
 
 named! {
     /// Which details are fetched ahead of being asked for.

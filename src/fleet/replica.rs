@@ -69,7 +69,7 @@ pub(crate) struct Follower {
     /// A bundle shares equal texts with the newest data here.
     pub snapshots: Snapshots,
     /// Details in memory.
-    pub details: Option<Details>,
+    pub details: Details,
     /// The keys of accepted heads; none: every head is accepted.
     pub trusted: TrustedKeys,
     pub clock: Clock,

@@ -48,7 +48,7 @@ struct DetailsState {
     /// Counts events that may make a detail due: see [`index::Agenda`].
     disturbed: AtomicU64,
     /// Details not durable yet.
-    arrivals: Arc<Arrivals>,
+    arrivals: Arrivals,
     revision: AtomicU64,
     cache: Cache,
     /// Listings whose detail is here but was answered 404 the last time: at most as many as there are details.

@@ -5,12 +5,8 @@
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
-use std::sync::Arc;
 
-use async_trait::async_trait;
-use parking_lot::Mutex;
-use pingora::server::{Fds, ListenFds, ShutdownWatch};
-use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
+use pingora::server::Fds;
 use rustix::io::Errno;
 use socket2::{Domain, SockRef, Socket, Type};
 
@@ -60,9 +56,6 @@ pub(crate) struct Bound {
 
 /// Binds an address. With `only_v6`, an IPv6 address leaves its port to IPv4 listeners; without it, `[::]` takes
 /// IPv4 connections too, whatever the system's default (`net.ipv6.bindv6only`).
-///
-/// # Errors
-/// When it is taken, not ours, or not allowed.
 pub(crate) fn bind(key: &'static str, address: SocketAddr, only_v6: bool) -> Result<Bound, BindError> {
     let listen = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -84,9 +77,6 @@ pub(crate) fn bind(key: &'static str, address: SocketAddr, only_v6: bool) -> Res
 
 impl Bound {
     /// A socket that listens already.
-    ///
-    /// # Errors
-    /// When it cannot be used.
     pub(crate) fn passed(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         #[cfg(target_os = "linux")]
@@ -96,45 +86,9 @@ impl Bound {
         }
         Ok(Self { address: listener.local_addr()?, listener })
     }
-}
 
-/// A pingora service on sockets bound here.
-pub(crate) struct Prebound<S> {
-    service: S,
-    fds: ListenFds,
-    /// Called on the service's own threads.
-    starts: Box<dyn Fn() + Send + Sync>,
-}
-
-impl<S> Prebound<S> {
-    /// `service` has one endpoint per socket, under the socket's address. `starts` is called on its threads.
-    pub(crate) fn new(service: S, sockets: Vec<Bound>, starts: impl Fn() + Send + Sync + 'static) -> Self {
-        let mut fds = Fds::new();
-        for socket in sockets {
-            fds.add(socket.address.to_string(), socket.listener.into_raw_fd());
-        }
-        Self { service, fds: Arc::new(Mutex::new(fds)), starts: Box::new(starts) }
-    }
-}
-
-#[async_trait]
-impl<S: ServiceWithDependents> ServiceWithDependents for Prebound<S> {
-    async fn start_service(
-        &mut self,
-        _fds: Option<ListenFds>,
-        shutdown: ShutdownWatch,
-        listeners_per_fd: usize,
-        ready: ServiceReadyNotifier,
-    ) {
-        (self.starts)();
-        self.service.start_service(Some(self.fds.clone()), shutdown, listeners_per_fd, ready).await;
-    }
-
-    fn name(&self) -> &str {
-        self.service.name()
-    }
-
-    fn threads(&self) -> Option<usize> {
-        self.service.threads()
+    /// Gives the socket to pingora, under its address.
+    pub(crate) fn hand_to(self, fds: &mut Fds) {
+        fds.add(self.address.to_string(), self.listener.into_raw_fd());
     }
 }

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use tracing::Level;
 
 use crate::clock::WallTime;
+use crate::tasks::threads;
 
 use super::json_lines;
 
@@ -69,7 +70,7 @@ impl AccessLog {
         let (queue, lines) = sync_channel(QUEUE);
         let shared = Arc::<QueueState>::default();
         let writer = LogWriter { path: path.map(Path::to_owned), file, json, shared: shared.clone(), fails: false };
-        std::thread::Builder::new().name("access log".into()).spawn(move || writer.run(&lines))?;
+        threads::spawn("access log", move || writer.run(&lines))?;
         Ok(Self { queue, shared })
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use http::Uri;
 use http::uri::Scheme;
@@ -31,6 +31,7 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -63,6 +64,11 @@ pub(crate) struct Connector {
 impl Connector {
     /// Over TLS as in `tls`; without protocols in it, HTTP/1.1 alone is spoken.
     pub(crate) fn new(timeout: Duration, tls: ClientConfig, proxy: Proxy) -> Self {
+        Self::over(None, timeout, tls, proxy)
+    }
+
+    /// The same; with a pipe, every connection is one of it.
+    pub(super) fn over(pipe: Option<Pipe>, timeout: Duration, tls: ClientConfig, proxy: Proxy) -> Self {
         let mut tcp = HttpConnector::new_with_resolver(Resolver::default());
         tcp.set_connect_timeout(Some(timeout));
         tcp.set_keepalive(Some(KEEPALIVE));
@@ -72,7 +78,7 @@ impl Connector {
         // A tunnel is not asked for over HTTP/2.
         tls_to_proxy.alpn_protocols.clear();
         let to_proxy = HttpsConnector::from((tcp.clone(), tls_to_proxy));
-        let route = Route { tcp, to_proxy, proxy: proxy.clone() };
+        let route = Route { pipe, tcp, to_proxy, proxy: proxy.clone() };
         Self { https: HttpsConnector::from((route, tls)), timeout, proxy }
     }
 
@@ -184,9 +190,14 @@ impl Service<Name> for Resolver {
 
 type Tcp = HttpConnector<Resolver>;
 
+/// Opens a connection to an origin in the same process: its end of a pipe.
+pub type Pipe = Arc<dyn Fn() -> DuplexStream + Send + Sync>;
+
 /// Opens connections to servers, or to the proxies on the way to them.
 #[derive(Clone)]
 struct Route {
+    /// Where every connection goes, if set.
+    pipe: Option<Pipe>,
     tcp: Tcp,
     to_proxy: HttpsConnector<Tcp>,
     proxy: Proxy,
@@ -205,7 +216,15 @@ impl Service<Uri> for Route {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let marked = |stream, is_proxied| MarkedStream { stream, is_proxied, answers: Answers::default() };
+        let marked = |stream, is_proxied| MarkedStream {
+            stream: Bytes::Tcp(Box::new(stream)),
+            is_proxied,
+            answers: Answers::default(),
+        };
+        if let Some(pipe) = &self.pipe {
+            let stream = Bytes::Memory(TokioIo::new(pipe()));
+            return ready(Ok(MarkedStream { stream, is_proxied: false, answers: Answers::default() })).boxed();
+        }
         let Some(proxy) = self.proxy.on_the_way_to(&uri) else {
             let direct = self.tcp.call(uri);
             return direct.map_ok(move |tcp| marked(MaybeHttpsStream::Http(tcp), false)).err_into().boxed();
@@ -233,15 +252,38 @@ impl Service<Uri> for Route {
 }
 
 pub(crate) struct MarkedStream {
-    stream: MaybeHttpsStream<TokioIo<TcpStream>>,
+    stream: Bytes,
     /// Whether a proxy takes requests from it, in absolute form.
     is_proxied: bool,
     answers: Answers,
 }
 
+/// What carries the bytes of a connection.
+enum Bytes {
+    Tcp(Box<MaybeHttpsStream<TokioIo<TcpStream>>>),
+    /// A pipe to an origin in the same process.
+    Memory(TokioIo<DuplexStream>),
+}
+
+impl Bytes {
+    fn pinned(&mut self) -> Pin<&mut (dyn ReadWrite + '_)> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream),
+            Self::Memory(pipe) => Pin::new(pipe),
+        }
+    }
+}
+
+trait ReadWrite: Read + Write + Unpin {}
+impl<T: Read + Write + Unpin> ReadWrite for T {}
+
 impl Connection for MarkedStream {
     fn connected(&self) -> Connected {
-        self.stream.connected().proxy(self.is_proxied).extra(self.answers.clone())
+        let connected = match &self.stream {
+            Bytes::Tcp(stream) => stream.connected(),
+            Bytes::Memory(_) => Connected::new(),
+        };
+        connected.proxy(self.is_proxied).extra(self.answers.clone())
     }
 }
 
@@ -251,21 +293,21 @@ impl Read for MarkedStream {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        self.stream.pinned().poll_read(context, buffer)
     }
 }
 
 impl Write for MarkedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        self.stream.pinned().poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        self.stream.pinned().poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.stream.pinned().poll_shutdown(context)
     }
 }
 

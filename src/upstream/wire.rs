@@ -35,7 +35,7 @@ use crate::semantics::framing::{self, BadAnswer, check_interim};
 use crate::words::with_causes;
 
 use super::ask::ClientError;
-use super::connector::{Answers, Connector, ProxyError, Trust, tls};
+use super::connector::{Answers, Connector, Pipe, ProxyError, Trust, tls};
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);
@@ -56,11 +56,22 @@ pub struct Wire {
 impl Wire {
     /// A wire that trusts the system's authorities and `ca_file`.
     pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>, proxy: Proxy) -> Result<Self, ClientError> {
+        Self::through(None, timeout, user_agent, ca_file, proxy)
+    }
+
+    /// The same; with a pipe, every connection is one of it.
+    pub(crate) fn through(
+        pipe: Option<Pipe>,
+        timeout: Duration,
+        user_agent: &str,
+        ca_file: Option<&Path>,
+        proxy: Proxy,
+    ) -> Result<Self, ClientError> {
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|error| ClientError::UserAgent(error.to_string()))?;
         let mut tls = tls(&Trust::Authorities(ca_file))?;
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self::over(&Self::http(), Connector::new(timeout, tls, proxy), timeout, user_agent))
+        Ok(Self::over(&Self::http(), Connector::over(pipe, timeout, tls, proxy), timeout, user_agent))
     }
 
     /// A wire of these parts.

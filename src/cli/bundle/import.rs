@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::{not_done, signature, signed, told, unread, verified};
 use crate::admin::health::unused;
-use crate::app::core::{Core, open_snapshots_anew};
+use crate::app::core::{Core, Data, open_snapshots_anew};
 use crate::bundle::Manifest;
 use crate::bundle::signature::{Voucher, text_beside};
 use crate::cli::server::Server;
@@ -24,7 +24,7 @@ use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
 use crate::snapshots::import::ImportOutcome;
-use crate::snapshots::{KnownDetails, Snapshots};
+
 use crate::store::DataDir;
 use crate::words::{counted, with_causes};
 
@@ -147,11 +147,9 @@ fn doubts(manifest: &Manifest, now: WallTime) -> Vec<String> {
 /// Imports a bundle before a server starts, unless the data directory is as new. Returns why the bundle cannot be used, if
 /// an offline server has data to start with all the same.
 pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<Option<String>, Failure> {
-    let Some(snapshots) = core.snapshots.as_ref().filter(|_| config.usage() != Use::Shield) else {
-        return Err(Failure::shield());
-    };
-    match import_first(config, core, snapshots, path) {
-        Err(Failure::Other(error)) if config.usage() == Use::Offline && snapshots.newest().load().is_some() => {
+    let data = core.data().ok_or_else(Failure::shield)?;
+    match import_first(config, &core.clock, data, path) {
+        Err(Failure::Other(error)) if config.usage() == Use::Offline && data.snapshots.newest().load().is_some() => {
             let why = with_causes(error.as_ref());
             tracing::warn!("{}", unused(&why));
             Ok(Some(why))
@@ -160,19 +158,18 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     }
 }
 
-fn import_first(config: &Config, core: &Core, snapshots: &Snapshots, path: &Path) -> Result<(), Failure> {
+fn import_first(config: &Config, clock: &Clock, data: &Data, path: &Path) -> Result<(), Failure> {
     let (path, file, voucher) = unread(path, config)?;
     let opened = verified(&path, file, voucher.clone())?;
-    for doubt in doubts(opened.bundle.manifest(), core.clock.now_wall()) {
+    for doubt in doubts(opened.bundle.manifest(), clock.now_wall()) {
         tracing::warn!("{doubt}");
     }
-    if snapshots.is_ahead_of(&opened.bundle)? {
+    if data.snapshots.is_ahead_of(&opened.bundle)? {
         let bundled = &opened.bundle.manifest().snapshot;
         tracing::info!(%bundled, "bundle not imported: the data directory is as new or newer");
         return Ok(());
     }
-    let details = core.details.as_ref().map(|details| details as &dyn KnownDetails);
-    let ImportOutcome { imported, .. } = snapshots.import_opened(opened, false, details)?;
+    let ImportOutcome { imported, .. } = data.snapshots.import_opened(opened, false, Some(&data.details))?;
     if let Some(warning) = &imported.foreign {
         tracing::warn!("{warning}");
     }

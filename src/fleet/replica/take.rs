@@ -195,7 +195,7 @@ impl Follower {
         let steps = steps.clone();
         let before = self.snapshots.newest().load().as_ref().map(|newest| newest.meta.confirmed_ms);
         let imported = blocking(move || {
-            let (steps, details) = (&steps[..usable], details.as_ref().map(|details| details as &dyn KnownDetails));
+            let (steps, details) = (&steps[..usable], Some(&details as &dyn KnownDetails));
             let followed = Some(Followed { took, from, certificate, confirmed_ms, journal });
             snapshots.import_chain(&Chain { steps, allow_older: false, details, followed })?;
             Ok::<_, FollowError>(())

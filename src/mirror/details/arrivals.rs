@@ -4,7 +4,9 @@
 //! Fetches nothing, decides nothing. Callers: [`super`], also for the shutdown.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -12,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::api::listing::ListingId;
 use crate::store::{DetailRecord, Store, StoreError};
+use crate::tasks::threads::Periodic;
 
 /// With so many waiting for the disk, no more should be fetched.
 pub(super) const MOST: usize = 8192;
@@ -23,31 +26,57 @@ const MANY: usize = MOST / 2;
 const BUSY: usize = 64;
 const TOGETHER: Duration = Duration::from_millis(400);
 
-/// Details that are not durable yet.
+/// Details that are not durable yet, and the thread that makes them durable, which ends with them.
 pub(super) struct Arrivals {
+    queue: Arc<Queue>,
+    _writer: Periodic,
+}
+
+/// What the thread shares.
+pub(super) struct Queue {
     store: Arc<Store>,
     waiting: Mutex<HashMap<ListingId, DetailRecord>>,
     arrived: Condvar,
     drained: Notify,
+    is_ending: AtomicBool,
 }
 
 impl Arrivals {
-    /// Starts the thread that makes arrivals durable.
-    pub(super) fn start(store: Arc<Store>) -> Result<Arc<Self>, StoreError> {
-        let this = Arc::new(Self { store, waiting: Mutex::default(), arrived: Condvar::new(), drained: Notify::new() });
-        let writer = Arc::downgrade(&this);
+    /// Starts the thread.
+    pub(super) fn start(store: Arc<Store>) -> Result<Self, StoreError> {
+        let queue = Arc::new(Queue {
+            store,
+            waiting: Mutex::default(),
+            arrived: Condvar::new(),
+            drained: Notify::new(),
+            is_ending: AtomicBool::new(false),
+        });
+        let (written, mut last) = (queue.clone(), 0);
         // A thread and not a task: it commits, and a commit blocks.
-        let work = move || {
-            let mut last = 0;
-            while let Some(arrivals) = writer.upgrade() {
-                last = arrivals.write(last);
-            }
-        };
-        let started = std::thread::Builder::new().name("details".into()).spawn(work);
-        started.map_err(|source| StoreError::Io { path: "details".into(), source })?;
-        Ok(this)
+        let writer = Periodic::start("details", Duration::ZERO, move || last = written.write(last));
+        let writer = writer.map_err(|source| StoreError::Io { path: "details".into(), source })?;
+        Ok(Self { queue, _writer: writer })
     }
+}
 
+impl Deref for Arrivals {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        self.queue.is_ending.store(true, Ordering::Relaxed);
+        // Under the lock: the thread sees it, or waits already.
+        drop(self.queue.waiting.lock());
+        self.queue.arrived.notify_all();
+    }
+}
+
+impl Queue {
     pub(super) fn get(&self, id: ListingId) -> Option<DetailRecord> {
         self.waiting.lock().get(&id).cloned()
     }
@@ -113,11 +142,12 @@ impl Arrivals {
     fn write(&self, last: usize) -> usize {
         {
             let mut waiting = self.waiting.lock();
-            if waiting.is_empty() {
+            let is_ending = || self.is_ending.load(Ordering::Relaxed);
+            if waiting.is_empty() && !is_ending() {
                 self.arrived.wait_for(&mut waiting, Duration::from_millis(500));
             }
             if !waiting.is_empty() && last >= BUSY {
-                self.arrived.wait_while_for(&mut waiting, |waiting| waiting.len() < MANY, TOGETHER);
+                self.arrived.wait_while_for(&mut waiting, |waiting| waiting.len() < MANY && !is_ending(), TOGETHER);
             }
         }
         self.commit().unwrap_or_else(|error| {

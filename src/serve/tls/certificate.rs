@@ -21,6 +21,7 @@ use rustls::{Error, InconsistentKeys};
 use x509_parser::parse_x509_certificate;
 
 use crate::clock::{Clock, WallTime};
+use crate::tasks::threads::Periodic;
 use crate::words::remedy;
 
 /// No chain and no key comes near this many bytes.
@@ -107,9 +108,6 @@ impl Contents {
 
 impl Files {
     /// Reads and checks both files.
-    ///
-    /// # Errors
-    /// All problems.
     pub(crate) fn certificate(&self, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         self.judge(&self.read(), provider)
     }
@@ -120,9 +118,6 @@ impl Files {
     }
 
     /// Checks the contents.
-    ///
-    /// # Errors
-    /// All problems.
     pub(crate) fn judge(&self, contents: &Contents, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         let cert = |problem| Unusable { key: "tls.cert", path: self.cert.clone(), problem };
         let key = |problem| Unusable { key: "tls.key", path: self.key.clone(), problem };
@@ -232,14 +227,16 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// A certificate whose files are watched; cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Watched(Arc<Mutex<Renewal>>);
+/// A certificate whose files are watched.
+pub(crate) struct Watched {
+    renewal: Arc<Mutex<Renewal>>,
+    _thread: Option<Periodic>,
+}
 
 impl Watched {
     /// Looks at the files now, or at other ones from now on; whether there is a new certificate. It blocks.
     pub(crate) fn look(&self, files: Option<Files>) -> bool {
-        let mut renewal = self.0.lock();
+        let mut renewal = self.renewal.lock();
         if let Some(files) = files {
             renewal.files = files;
         }
@@ -277,9 +274,6 @@ enum Look {
 
 impl Renewal {
     /// Reads the files for the first time.
-    ///
-    /// # Errors
-    /// All problems.
     pub(crate) fn new(files: Files, provider: Arc<CryptoProvider>, clock: Clock) -> Result<Self, Vec<Unusable>> {
         let contents = files.read();
         let certificate = files.judge(&contents, &provider)?;
@@ -295,23 +289,24 @@ impl Renewal {
         self.current.clone()
     }
 
-    /// Starts looking, for as long as the process lives. A thread of its own, because reading files blocks.
+    /// Starts looking, for as long as [`Watched`] lives. A thread of its own, because reading files blocks.
     pub(crate) fn start(self) -> Watched {
-        let watched = Watched(Arc::new(Mutex::new(self)));
-        let renewal = watched.0.clone();
+        let renewal = Arc::new(Mutex::new(self));
+        let (looked, mut is_first) = (renewal.clone(), true);
         let work = move || {
-            loop {
-                renewal.lock().mind_the_date();
-                std::thread::sleep(INTERVAL);
-                let mut renewal = renewal.lock();
+            let mut renewal = looked.lock();
+            if !std::mem::take(&mut is_first) {
                 let contents = renewal.files.read();
                 renewal.look(&contents, false);
             }
+            renewal.mind_the_date();
         };
-        if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {
-            tracing::error!(%error, "a thread could not be started, so a new certificate is loaded only at the next start");
-        }
-        watched
+        let thread = Periodic::start("renewal", INTERVAL, work)
+            .inspect_err(|error| {
+                tracing::error!(%error, "a thread could not be started, so a new certificate is loaded only at the next start");
+            })
+            .ok();
+        Watched { renewal, _thread: thread }
     }
 
     /// Takes new and usable contents. `asked`: an operator waits for the verdict.

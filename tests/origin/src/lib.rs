@@ -45,7 +45,7 @@ pub use fault::{Asked, FaultRule, Mishap};
 pub use links::LinkStyle;
 pub use log::Seen;
 pub use order::ItemOrder;
-pub use origin::Origin;
+pub use origin::{Origin, Reach};
 pub use sample::{Decimal, Digits, Stamp, Venue, Zone};
 pub use switches::{
     ApiUrlStyle, Cdn, Combine, CopyHeader, CountStyle, Dates, EmptyFilters, EmptyPages, EtagStyle, Generated,

@@ -3,7 +3,7 @@
 //! Not the serving itself (`server`). Callers: the wire tests, the unit tests, the benches.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Response};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use sample::dice::Dice;
+use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -26,6 +27,29 @@ use super::world::World;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;
+
+/// The address of an origin without a socket.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+/// The client of one.
+const WITHIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2);
+
+/// Leads to an origin without a socket.
+#[derive(Clone, Debug)]
+pub struct Reach(Arc<Shared>);
+
+impl Reach {
+    /// The client's end of a connection in memory; the current runtime serves it.
+    pub fn connect(&self) -> DuplexStream {
+        let (client, server) = tokio::io::duplex(64 << 10);
+        tokio::spawn(super::server::answer(Arc::clone(&self.0), server, None, WITHIN));
+        client
+    }
+
+    /// The origin's wall time, in milliseconds since 1970.
+    pub fn now_millis(&self) -> i64 {
+        self.0.clock.now().as_millisecond()
+    }
+}
 
 /// A sample origin. It stops when dropped.
 #[derive(Debug)]
@@ -52,11 +76,11 @@ impl Origin {
         Ok(Self { shared, running, reserved: Mutex::default() })
     }
 
-    /// One without a socket, on the given clock, which also dates its world's edits: only [`ask`](Self::ask) reaches
-    /// it. Its address is `http://127.0.0.1:1`, where nobody listens.
+    /// One without a socket, on the given clock, which also dates its world's edits: only [`ask`](Self::ask) and
+    /// [`within_reach`](Self::within_reach) lead to it. Its address is `http://127.0.0.1:1`, where nobody listens.
     pub fn within(world: World, switches: Switches, clock: Clock) -> Self {
         let world = world.with_clock(clock);
-        let shared = shared(SocketAddr::from(([127, 0, 0, 1], 1)), world, switches, clock);
+        let shared = shared(NOWHERE, world, switches, clock);
         Self { shared: Arc::new(shared), running: Mutex::default(), reserved: Mutex::default() }
     }
 
@@ -64,8 +88,12 @@ impl Origin {
     /// content coding that its header names, break off, or never end. An error means that the connection would be
     /// dropped.
     pub async fn ask(&self, method: &Method, target: &str, headers: &HeaderMap) -> io::Result<Response<Body>> {
-        let client = SocketAddr::from(([127, 0, 0, 1], 2));
-        self.shared.exchange(client, method, target, headers, &None).await
+        self.shared.exchange(WITHIN, method, target, headers, &None).await
+    }
+
+    /// How to connect to one without a socket, and its clock; `None` if it has one.
+    pub fn within_reach(&self) -> Option<Reach> {
+        (self.shared.addr == NOWHERE).then(|| Reach(Arc::clone(&self.shared)))
     }
 
     /// The base address with the path prefix, without a trailing slash.

@@ -19,6 +19,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use sample::dice::Dice;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -90,7 +91,17 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
         Ok(twins) => twins,
         Err(error) => return tracing::warn!(%error, "a connection of the sample origin failed"),
     };
-    let service = service_fn(|request| handle(Arc::clone(&shared), client, twin.clone(), request));
+    answer(shared, stream, twin, client).await;
+}
+
+/// Answers the requests of one connection.
+pub(super) async fn answer(
+    shared: Arc<Shared>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    twin: Twin,
+    client: SocketAddr,
+) {
+    let service = service_fn(move |request| handle(Arc::clone(&shared), client, twin.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     // Here, errors come from faults and impatient clients.

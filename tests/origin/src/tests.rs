@@ -15,9 +15,15 @@ async fn start(listings: usize, switches: Switches) -> Origin {
     Origin::start(any, World::generate(listings, 42), switches).await.unwrap()
 }
 
+fn client_builder() -> reqwest::ClientBuilder {
+    // An error: it is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+}
+
 /// A client that sends `Accept-Encoding` only where a test sets it.
 fn plain_client() -> Client {
-    Client::builder().no_proxy().no_gzip().no_brotli().no_zstd().build().unwrap()
+    client_builder().no_proxy().no_gzip().no_brotli().no_zstd().build().unwrap()
 }
 
 async fn get(origin: &Origin, target: &str) -> Response {
@@ -182,7 +188,7 @@ async fn not_modified_follows_the_style_of_the_entity_tags() {
 async fn gzip_is_sent_where_it_is_accepted() {
     let origin = start(200, Switches::default()).await;
     let url = format!("{}/api/cities.json", origin.url());
-    let zipped = Client::builder().no_proxy().build().unwrap().get(&url).send().await.unwrap();
+    let zipped = client_builder().no_proxy().build().unwrap().get(&url).send().await.unwrap();
     let plain = get(&origin, "/api/cities.json").await;
     assert_ne!(header(&zipped, "etag"), header(&plain, "etag"));
     assert_eq!(header(&plain, "vary"), Some("Accept-Encoding"));
@@ -197,7 +203,7 @@ async fn gzip_is_sent_where_it_is_accepted() {
 #[tokio::test]
 async fn head_has_the_headers_of_get_over_both_versions_of_http() {
     let origin = start(200, Switches::default()).await;
-    let h2 = Client::builder().no_proxy().no_gzip().no_brotli().no_zstd().http2_prior_knowledge().build().unwrap();
+    let h2 = client_builder().no_proxy().no_gzip().no_brotli().no_zstd().http2_prior_knowledge().build().unwrap();
     for (client, version) in [(plain_client(), http::Version::HTTP_11), (h2, http::Version::HTTP_2)] {
         let url = format!("{}/api/listings.json", origin.url());
         let head = client.head(&url).send().await.unwrap();

@@ -1,0 +1,48 @@
+//! Orders to a server, and how it stops: no new connections, then a drain that ends when nothing is in flight.
+//!
+//! Callers: [`super::serve`]; [`super::signals`] makes orders.
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::BoxStream;
+
+use crate::config::Settings;
+use crate::serve::connections::{Connections, InFlight};
+use crate::serve::gate::last_requests;
+
+/// What a server is told while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Stop: requests in flight are finished within `drain`, and connections have time for a last request.
+    Stop,
+    /// Stop: requests in flight are finished within `drain`, idle connections are closed.
+    StopAtOnce,
+    /// Read the configuration again.
+    Reload,
+}
+
+/// The orders to a server. Their end is an [`Order::Stop`].
+pub type Orders = BoxStream<'static, Order>;
+
+/// How long connections have to write their last answers and to end, once all requests are answered.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How long the last lines of the access log may take.
+pub(super) const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Waits until nothing is in flight, for `drain` at most.
+pub(super) fn drain(settings: &Settings, in_flight: &InFlight, connections: &Connections) {
+    let (began, drain) = (Instant::now(), settings.load().drain);
+    let wait_while = |is_waiting: &dyn Fn() -> bool, longest: Duration| {
+        while is_waiting() && began.elapsed() < longest {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let is_asked_again = || connections.open() > 0 && began.elapsed() < last_requests(drain);
+    wait_while(&|| in_flight.count() > 0 || is_asked_again(), drain);
+    let left = in_flight.count();
+    wait_while(&|| connections.open() > 0, drain.min(began.elapsed() + LINGER));
+    if left > 0 {
+        tracing::warn!(left, "the drain time is over; requests still in flight are aborted");
+    }
+}

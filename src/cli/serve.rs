@@ -1,0 +1,115 @@
+//! `grandstand serve`: a server in this process, or within another program.
+//!
+//! Callers: [`super`]; tests and benches use [`serve_within`].
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser as _};
+
+use crate::app::Probe;
+use crate::app::core::Core;
+use crate::app::error::AppError;
+use crate::app::reload::ConfigSource;
+use crate::app::signals;
+use crate::app::sockets::{PassedSockets, Sockets};
+use crate::app::stop::Orders;
+use crate::config::{Config, Loaded, LogConfig};
+use crate::store::{DataDir, Holder, OpenError};
+use crate::tasks::threads;
+
+use super::terminal::{Lines, Log, log_to, quiet_caught_panics, start_log};
+use super::{Cli, Command, Failure, Sources, bundle, examine_to_serve};
+
+/// Arguments of `grandstand serve`.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    sources: Sources,
+    /// Import this bundle first
+    ///
+    /// Nothing is imported if the data directory already holds newer data, or if it already holds the bundle's snapshot
+    /// and all its details. If the directory holds data and the bundle cannot be used, the server starts with a warning.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+}
+
+impl Serve {
+    /// Serves until a signal stops it.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let hangups = signals::hangups()?;
+        let mut examined = examine_to_serve(&self.sources);
+        let passed = PassedSockets::take(&mut examined);
+        let loaded = examined.finish().map_err(Failure::Config)?;
+        let log = start_log(loaded.config.log)?;
+        self.serve(loaded, passed, log, |_, _| Ok(signals::orders(hangups, signals::stops()?)))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Serves with the sockets that were passed. `orders` is called once the server listens.
+    fn serve(
+        &self,
+        Loaded { config, warnings }: Loaded,
+        passed: PassedSockets,
+        log: Log,
+        orders: impl FnOnce(&Config, Probe) -> Result<Orders, AppError>,
+    ) -> Result<(), Failure> {
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let sockets = bind(&config, passed)?;
+        let source = source(config.clone(), log.change, self.sources.clone());
+        let config = config.listening_on(sockets.public(), sockets.admin());
+        let mut core = Core { recent: log.recent, ..Core::open(&config)? };
+        let requires = !config.bundle.trusted_keys.is_empty();
+        if let Some(data) = core.data()
+            && let Err(error) = data.snapshots.require_signatures(requires)
+        {
+            tracing::warn!(%error, "whether bundles must be signed could not be stored for `bundle import`");
+        }
+        if let Some(path) = &self.bundle {
+            core.unused_bundle = bundle::before_serving(&config, &core, path)?;
+        }
+        let listens = config.clone();
+        Ok(crate::app::serve(&config, sockets, core, Some(source), |probe| orders(&listens, probe))?)
+    }
+}
+
+/// Serves as `grandstand serve` with these arguments does, within a program that may run other servers, and returns when it
+/// has stopped. Signals are left alone. The log goes to `lines`; this thread must be the server's own, because it logs
+/// there from now on. `orders` is called once the server listens, with its configuration and addresses. The error is the
+/// text that the command prints.
+pub fn serve_within(
+    arguments: &[String],
+    lines: Lines,
+    orders: impl FnOnce(&Config, Probe) -> Orders,
+) -> Result<(), String> {
+    let command = ["grandstand", "serve"].into_iter().chain(arguments.iter().map(String::as_str));
+    let Command::Serve(serve) = Cli::try_parse_from(command).map_err(|error| error.to_string())?.command else {
+        return Err("these are not arguments of `serve`".to_owned());
+    };
+    let run = || {
+        let loaded = examine_to_serve(&serve.sources).finish().map_err(Failure::Config)?;
+        quiet_caught_panics();
+        let (dispatch, log) = log_to(loaded.config.log, lines, false)?;
+        threads::log_to(&dispatch);
+        serve.serve(loaded, PassedSockets::default(), log, |config, probe| Ok(orders(config, probe)))
+    };
+    run().map_err(|failure: Failure| failure.to_string())
+}
+
+/// How a server reads its configuration again.
+pub(super) fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
+    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), log }
+}
+
+/// Binds every address. A second server with this configuration fails here, at binding. The error then names the
+/// process that holds the data directory.
+fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
+    Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {
+        Some(Holder { pid, admin, untrusted }) => {
+            AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
+        }
+        None => error,
+    })
+}
