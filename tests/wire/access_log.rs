@@ -193,7 +193,7 @@ async fn an_id_leads_from_an_answer_to_its_lines_and_not_to_the_origin() {
 
 #[tokio::test]
 async fn lines_go_to_standard_error_without_a_file_and_the_last_ones_are_written_at_the_end() {
-    let server = Setup::offline().set("log.access", "true").start().await;
+    let server = Setup::offline().alone().set("log.access", "true").start().await;
     for _ in 0..50 {
         server.get("/robots.txt").await;
     }
@@ -201,7 +201,7 @@ async fn lines_go_to_standard_error_without_a_file_and_the_last_ones_are_written
     let (code, said) = server.process.end().await;
     let lines = said.lines().filter(|line| line.contains("\"GET /robots.txt HTTP/1.1\" 200 ")).count();
     assert_eq!((code, lines), (0, 50), "{said}");
-    let off = Setup::offline().start().await;
+    let off = Setup::offline().alone().start().await;
     off.get("/robots.txt").await;
     assert!(!off.process.said().contains("robots.txt"));
 }

@@ -178,7 +178,7 @@ async fn an_export_that_must_be_complete_writes_nothing_before_it_is() {
     let words = ["bundle", "export", "--require-complete", file.to_str().unwrap()];
     for stopped in [false, true] {
         if stopped {
-            server.process.kill();
+            server.down().await;
         }
         let (code, said) = command(&server, &words).await;
         assert!(code == 1 && said.contains("0 of 60 details are mirrored"), "{said}");
@@ -188,7 +188,7 @@ async fn an_export_that_must_be_complete_writes_nothing_before_it_is() {
     server.settled(&origin).await;
     does(&server, &words).await;
     edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
-    server.process.kill();
+    server.down().await;
     does(&server, &[&words[..], &["--since", file.to_str().unwrap()]].concat()).await;
     let (code, said) = command(&server, &[&words[..], &["--format", "csv"]].concat()).await;
     assert!(code == 64 && said.contains("--require-complete are for bundles"), "{said}");

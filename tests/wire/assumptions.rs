@@ -6,7 +6,8 @@ use sample_origin::{Cdn, Combine, ItemOrder, Origin, Reading, Since, Switches, W
 use serde_json::{Value, json};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
-use crate::harness::{Server, Setup, each, edit, origin, origin_with, run, wait_until};
+use crate::harness::virtually::{origin, origin_with};
+use crate::harness::{Server, Setup, each, edit, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -79,7 +80,7 @@ fn times_of(rule: &str) -> Reading {
     Reading { dates: jiff::tz::TimeZone::UTC, ..Reading::local(rule).unwrap() }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_answer_is_wrong_whatever_the_origins_filters_mean() {
     let situations: [Situation; 15] = [
         ("dates in Central Standard Time", |s| s.reading = dates_of("<-06>6"), &["midnight"]),
@@ -122,7 +123,7 @@ async fn no_answer_is_wrong_whatever_the_origins_filters_mean() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_ordinary_origin_bears_out_every_assumption_with_at_most_ten_questions() {
     let origin = origin(400).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -135,7 +136,7 @@ async fn an_ordinary_origin_bears_out_every_assumption_with_at_most_ten_question
     is_the_origins(&server, &origin, "the defaults").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_data_cannot_show_stays_unproved() {
     let origin = origin(1).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -147,7 +148,7 @@ async fn what_the_data_cannot_show_stays_unproved() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_edit_or_an_old_copy_between_question_and_answer_disproves_nothing() {
     let cdn = Some(Cdn { max_age: Duration::from_secs(2), nodes: 2 });
     for cdn in [None, cdn] {
@@ -171,7 +172,7 @@ async fn an_edit_or_an_old_copy_between_question_and_answer_disproves_nothing() 
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_origin_that_filters_otherwise_is_read_through() {
     let dialects = [
         (Switches { combine: Combine::Any, ..Switches::default() }, "and"),
@@ -200,7 +201,7 @@ async fn an_origin_that_filters_otherwise_is_read_through() {
 }
 
 /// Each probe is answered unfiltered, so that no answer of a refresh tells a change.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_origin_that_ignores_modified_since_is_read_through_also_with_one_sport_alone() {
     for only_one_sport in [true, false] {
         let origin = origin_with(240, Switches { since: Since::Ignored, ..Switches::default() }).await;
@@ -236,7 +237,7 @@ async fn an_origin_that_ignores_modified_since_is_read_through_also_with_one_spo
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_origin_that_filters_as_assumed_disproves_nothing_and_is_not_asked_again() {
     let origin = origin(300).await;
     let mut server = Setup::mirror_of(&origin).start().await;
@@ -247,7 +248,7 @@ async fn an_origin_that_filters_as_assumed_disproves_nothing_and_is_not_asked_ag
     assert_eq!(server.status().await["disproved"], serde_json::json!([]), "remembered");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_change_that_no_refresh_can_see_is_found_by_the_sweep() {
     let origin = origin(330).await;
     let server = Setup::mirror_of(&origin).set("mirror.sweep_every", "1s").start().await;
@@ -262,7 +263,7 @@ async fn a_change_that_no_refresh_can_see_is_found_by_the_sweep() {
 
 #[tokio::test]
 async fn an_offline_replica_answers_everything_from_what_was_mirrored() {
-    let origin = origin(130).await;
+    let origin = crate::harness::origin(130).await;
     let mut server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     origin.clear_log();
@@ -282,7 +283,7 @@ async fn an_offline_replica_answers_everything_from_what_was_mirrored() {
 
 #[tokio::test]
 async fn what_is_disproved_crosses_the_gap_and_is_named_where_nobody_can_be_asked() {
-    let origin = origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
+    let origin = crate::harness::origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     assert_eq!(disproved(&server).await, json!(["city-heeded"]));
@@ -310,7 +311,7 @@ async fn what_is_disproved_crosses_the_gap_and_is_named_where_nobody_can_be_aske
 
 #[tokio::test]
 async fn an_origin_that_is_mended_is_asked_again_and_answered_for() {
-    let origin = origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
+    let origin = crate::harness::origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
     let mut server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     assert_eq!(disproved(&server).await, json!(["city-heeded"]));
@@ -321,7 +322,7 @@ async fn an_origin_that_is_mended_is_asked_again_and_answered_for() {
         let (code, said) = run(&server.setup.arguments(&words, &server.data_dir())).await;
         assert_eq!(code, 0, "{said}");
         // The first copy of the origin's data that is imported has to be asked about again, as after a week.
-        server.process.kill();
+        server.down().await;
         server.setup = Setup::offline();
     }
     origin.set(|switches| switches.dropped.clear());

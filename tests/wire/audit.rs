@@ -206,7 +206,7 @@ async fn without_an_answer_of_the_origin_there_is_no_parity() {
         assert!(said.contains("the origin is unreachable"), "{said}");
         if beside_a_server {
             assert_eq!(server.status().await["parity"], Value::Null);
-            server.process.kill();
+            server.down().await;
         }
     }
 }
@@ -215,7 +215,7 @@ async fn without_an_answer_of_the_origin_there_is_no_parity() {
 async fn alone_it_finds_and_mends_what_differs() {
     let (origin, mut server) = mirrored(330, Switches::default()).await;
     let last = *server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids().last().unwrap();
-    server.process.kill();
+    server.down().await;
     is_equal(&server, 40).await;
     origin.edit(|world| assert!(world.silent_change(last)));
     let (code, said) = audit(&server, 20).await;

@@ -13,7 +13,7 @@ async fn the_budget_holds_over_kills_restarts_and_impatient_clients() {
         switches.refuse_61st = Some(60);
         switches.jitter_ms = (0, 500);
     });
-    let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").start().await;
+    let mut server = Setup::mirror_of(&origin).alone().set("origin.requests_per_minute", "60").start().await;
     let start = Instant::now();
     let mut next_kill = Duration::from_secs(2);
     let mut ids = origin.world(sample_origin::World::ids).into_iter().cycle();
@@ -136,7 +136,7 @@ async fn a_pause_that_the_origin_asked_for_survives_a_kill() {
     use sample_origin::FaultRule;
     each(["0", "60"], async |per_minute| {
         let origin = origin(20).await;
-        let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", per_minute).start().await;
+        let mut server = Setup::mirror_of(&origin).alone().set("origin.requests_per_minute", per_minute).start().await;
         server.settled(&origin).await;
         origin.set(|switches| switches.faults = vec![FaultRule::times("", 1, Fault::TooManyRequests(Some(20)))]);
         server.refresh().await;

@@ -2,7 +2,9 @@
 //!
 //! Details follow a change although a silent cache has their old copies, and no age is counted twice.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use http::Method;
 use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
@@ -10,7 +12,8 @@ use jiff::Timestamp;
 use sample_origin::{Cdn, CopyHeader, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
-use crate::harness::{Server, Setup, each, origin_with, quiet, wait_until};
+use crate::harness::virtually::origin_with;
+use crate::harness::{Server, Setup, each, quiet, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -42,7 +45,7 @@ async fn details_follow(server: &Server, origin: &Origin, ids: &[u64]) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn changed_details_follow_behind_a_cache_that_sends_no_age() {
     each([false, true].map(|updating| CopyHeader::Silent { updating, says_so: false }), async |header| {
         let origin = origin_with(230, behind(header, 2)).await;
@@ -68,7 +71,7 @@ async fn changed_details_follow_behind_a_cache_that_sends_no_age() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_detail_that_shows_no_trace_of_the_change_is_asked_for_once_more_also_after_a_restart() {
     // The detail does not change at all: nothing but time tells that it is no old copy.
     let origin = origin_with(60, Switches::default()).await;
@@ -96,7 +99,7 @@ async fn a_detail_that_shows_no_trace_of_the_change_is_asked_for_once_more_also_
     assert_eq!((asked(&origin), server.status().await["details"]["current"].as_u64()), (3, Some(60)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_origin_that_forbids_caches_is_asked_for_each_changed_detail_once() {
     let cache_control = Some("no-store".to_owned());
     let origin = origin_with(60, Switches { cache_control, ..Switches::default() }).await;
@@ -126,7 +129,7 @@ async fn oldest(server: &Server, span: Duration) -> u64 {
     oldest
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_age_is_counted_twice_whichever_date_the_cache_sends_and_whatever_the_origins_clock_says() {
     /// How old copies become, and the time from one refresh to the next, in seconds.
     const KEPT: u64 = 8;
@@ -148,7 +151,7 @@ async fn no_age_is_counted_twice_whichever_date_the_cache_sends_and_whatever_the
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_origin_whose_clock_is_minutes_off_has_fresh_data_and_is_healthy() {
     each([300_i64, -300, -86_400], async |ahead| {
         let origin = origin_with(60, Switches { clock_ahead: ahead, ..Switches::default() }).await;
@@ -163,12 +166,9 @@ async fn an_origin_whose_clock_is_minutes_off_has_fresh_data_and_is_healthy() {
             wait_until("the data is fresh", is_young).await;
             let status = server.status().await;
             let confirmed: Timestamp = status["confirmed_at"].as_str().unwrap().parse().unwrap();
-            let origins = Timestamp::now().as_second() + ahead;
+            let origins = server.wall().as_seconds() + ahead;
             // Never in our future, and never later than the origin's own clock says.
-            assert!(
-                confirmed.as_second() <= Timestamp::now().as_second().min(origins + 1),
-                "{life} {ahead}: {status:#}"
-            );
+            assert!(confirmed.as_second() <= server.wall().as_seconds().min(origins + 1), "{life} {ahead}: {status:#}");
             // After the restart there may be no body to read.
             let stamp = &status["origin"]["stamps"]["lists"];
             assert!(stamp == "used" || (life == 1 && stamp.is_null()), "{life} {ahead}: {stamp}");

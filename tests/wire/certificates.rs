@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, Method};
 use sample_origin::{Cdn, ItemOrder, Origin, Switches, World};
 
 use crate::compare::{list_is_the_origins, taxonomies_are_the_origins};
-use crate::harness::{Server, Setup, each, origin_with, wait_until};
+use crate::harness::virtually::origin_with;
+use crate::harness::{Server, Setup, each, wait_until};
 
 const LIST: &str = "/api/listings.json";
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -15,9 +17,8 @@ async fn behind_a_cdn(order: ItemOrder) -> (Origin, Server) {
     let cdn = Some(Cdn { max_age: MAX_AGE, nodes: 3 });
     let origin = origin_with(450, Switches { cdn, order, ..Switches::default() }).await;
     // So that the first pass already meets copies.
-    let warm = reqwest::Client::builder().no_proxy().build().unwrap();
     for _ in 0..6 {
-        warm.get(format!("{}{LIST}?per_page=100", origin.url())).send().await.unwrap();
+        origin.ask(&Method::GET, &format!("{LIST}?per_page=100"), &HeaderMap::new()).await.unwrap();
     }
     let setup = Setup::mirror_of(&origin).set("origin.cache_ttl", "2s").set("ttl", "4s");
     let server = setup.set("mirror.details", "on-demand").start().await;
@@ -52,7 +53,7 @@ async fn is_the_origins(server: &Server, origin: &Origin) {
     taxonomies_are_the_origins(server, origin).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_provisional_list_is_served_at_once_and_a_full_one_follows_when_the_copies_have_gone() {
     let (origin, server) = behind_a_cdn(ItemOrder::Arbitrary(3)).await;
     let first = certificate(&server).await;
@@ -63,7 +64,7 @@ async fn a_provisional_list_is_served_at_once_and_a_full_one_follows_when_the_co
     is_the_origins(&server, &origin).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_incremental_list_is_what_a_refresh_can_see_in_any_order() {
     each([ItemOrder::Arbitrary(3), ItemOrder::ById, ItemOrder::ByModifiedDesc], async |order| {
         let (origin, server) = behind_a_cdn(order).await;
@@ -80,7 +81,7 @@ async fn an_incremental_list_is_what_a_refresh_can_see_in_any_order() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_list_that_never_holds_still_is_served_with_what_is_open_and_settles_when_it_does() {
     let (origin, server) = behind_a_cdn(ItemOrder::Arbitrary(3)).await;
     settles(&server).await;

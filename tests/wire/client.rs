@@ -16,6 +16,13 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::harness::wait_until;
 
+/// Where every client begins: with the cryptography of the program.
+pub fn client_builder() -> reqwest::ClientBuilder {
+    // An error: it is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+}
+
 /// A client that sends no `Accept-Encoding` of its own, follows nothing and decodes nothing.
 pub fn plain_client() -> reqwest::Client {
     builder().build().unwrap()
@@ -28,7 +35,7 @@ pub fn http2_client() -> reqwest::Client {
 
 /// Speaks no TLS, so it does not read the system's certificate authorities; each of them costs time.
 fn builder() -> reqwest::ClientBuilder {
-    reqwest::Client::builder()
+    client_builder()
         .tls_certs_only([])
         .no_proxy()
         .no_gzip()

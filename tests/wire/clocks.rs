@@ -188,7 +188,7 @@ async fn a_store_from_the_future_is_served_as_unconfirmed_and_confirmed_by_the_n
 async fn a_process_that_stood_still_tells_its_age_and_goes_on_at_once() {
     let origin = origin(60).await;
     origin.set(|switches| switches.refuse_61st = Some(300));
-    let setup = Setup::mirror_of(&origin).set("ttl", "4s").set("origin.requests_per_minute", "300");
+    let setup = Setup::mirror_of(&origin).alone().set("ttl", "4s").set("origin.requests_per_minute", "300");
     let server = setup.start().await;
     server.settled(&origin).await;
     let before = list(&server).await.age().unwrap();

@@ -2,13 +2,11 @@
 
 use sample_origin::World;
 
-use crate::harness::{Setup, origin};
+use crate::harness::shared_mirror;
 
 #[tokio::test]
 async fn every_coding_decodes_to_the_same_body() {
-    let origin = origin(120).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = shared_mirror(120).await;
     let id = origin.world(World::ids)[0];
     for target in ["/api/listings.json", "/api/listings.json?per_page=100", "/api/cities.json"] {
         let identity = server.ok(target).await;
@@ -34,9 +32,7 @@ async fn every_coding_decodes_to_the_same_body() {
 
 #[tokio::test]
 async fn weights_decide_between_codings() {
-    let origin = origin(120).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (_origin, server) = shared_mirror(120).await;
     let any = ["gzip", "br", "zstd"];
     for (accepted, allowed) in [
         ("gzip", &["gzip"][..]),

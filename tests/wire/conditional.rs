@@ -4,7 +4,7 @@ use http::Method;
 use sample_origin::{ItemOrder, Switches, World};
 
 use crate::client::{Reply, raw};
-use crate::harness::{PUBLIC, Server, Setup, origin, origin_with, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, origin, origin_with, shared_mirror, wait_until};
 
 const CODINGS: [Option<&str>; 4] = [None, Some("gzip"), Some("br"), Some("zstd")];
 
@@ -43,9 +43,7 @@ async fn all_codings_share_one_weak_entity_tag() {
 
 #[tokio::test]
 async fn if_none_match_is_compared_weakly_in_every_spelling() {
-    let origin = origin(120).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = shared_mirror(120).await;
     for target in resources(&origin.world(World::ids)) {
         let tag = server.ok(&target).await.etag();
         let strong = opaque(&tag);
@@ -136,9 +134,7 @@ async fn a_connection_stays_usable_after_a_304_and_after_head() {
 
 #[tokio::test]
 async fn head_gives_the_headers_of_get() {
-    let origin = origin(120).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = shared_mirror(120).await;
     let mut targets = resources(&origin.world(World::ids)).to_vec();
     targets.extend(["/api/listings/1.json", "/api/listings.json?page=0"].map(str::to_owned));
     for target in targets {
@@ -166,9 +162,7 @@ fn comparable(reply: &Reply) -> (u16, Vec<(String, String)>) {
 
 #[tokio::test]
 async fn if_match_holds_for_the_star_alone() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = shared_mirror(20).await;
     for target in resources(&origin.world(World::ids)) {
         let tag = server.ok(&target).await.etag();
         assert_eq!(server.get_with(&target, &[("if-match", "*")]).await.status, 200, "{target}");
@@ -184,9 +178,7 @@ async fn if_match_holds_for_the_star_alone() {
 
 #[tokio::test]
 async fn ranges_and_dates_are_ignored() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = shared_mirror(20).await;
     for target in resources(&origin.world(World::ids)) {
         let full = server.ok(&target).await;
         assert_eq!(full.header("last-modified"), None, "{target}");

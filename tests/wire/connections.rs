@@ -6,7 +6,7 @@ use sample_origin::World;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::raw;
-use crate::harness::{Setup, origin};
+use crate::harness::{Setup, origin, shared_mirror};
 
 #[tokio::test]
 async fn a_body_on_a_get_never_reaches_the_origin() {
@@ -28,9 +28,7 @@ async fn a_body_on_a_get_never_reaches_the_origin() {
 /// It is shorter than the preface of HTTP/2, for which a server could wait in vain.
 #[tokio::test]
 async fn a_very_short_request_is_answered() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.ready().await;
+    let (_origin, server) = shared_mirror(20).await;
     let reply = raw(server.public, b"GET / HTTP/1.0\r\n\r\n").await.expect("an answer");
     assert_eq!(reply.status, 200);
     assert_eq!(reply.the("content-type"), "application/json");
@@ -38,9 +36,7 @@ async fn a_very_short_request_is_answered() {
 
 #[tokio::test]
 async fn connect_and_upgrades_get_answers_of_ours() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.ready().await;
+    let (_origin, server) = shared_mirror(20).await;
     let connect = b"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\nConnection: close\r\n\r\n";
     let reply = raw(server.public, connect).await.expect("an answer");
     assert!((400..500).contains(&reply.status), "{reply:?}");
@@ -53,11 +49,15 @@ async fn connect_and_upgrades_get_answers_of_ours() {
 
 #[tokio::test]
 async fn http2_with_prior_knowledge_gives_the_same_answers() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    let client =
-        reqwest::Client::builder().no_proxy().no_gzip().no_brotli().no_zstd().http2_prior_knowledge().build().unwrap();
+    let (origin, server) = shared_mirror(60).await;
+    let client = crate::client::client_builder()
+        .no_proxy()
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .http2_prior_knowledge()
+        .build()
+        .unwrap();
     let id = origin.world(World::ids)[3];
     for target in
         ["/api/listings.json?per_page=10".to_owned(), format!("/api/listings/{id}.json"), "/api/cities.json".into()]

@@ -2,7 +2,9 @@
 //! what no list shows. The mirror serves what there is, is right wherever it answers by itself, and is not greedy.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use http::Method;
 use jiff::Timestamp;
@@ -10,7 +12,8 @@ use sample_origin::{FaultRule, Origin, Switches, World};
 use serde_json::Value;
 
 use crate::harness::nginx::OnPort;
-use crate::harness::{Server, Setup, origin_with, quiet, wait_until};
+use crate::harness::virtually::origin_with;
+use crate::harness::{Server, Setup, quiet, wait_until};
 use crate::origin_faults::Fault;
 
 const LISTINGS: usize = 350;
@@ -100,7 +103,7 @@ async fn filters_agree(server: &Server, origin: &Origin) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_first_copy_of_pages_that_repeat_listings_is_published_and_complete() {
     let origin = with_ties().await;
     assert!(contradicts_itself(&origin));
@@ -123,7 +126,7 @@ async fn a_first_copy_of_pages_that_repeat_listings_is_published_and_complete() 
     assert_eq!(server.snapshot().await, served);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_search_that_the_origin_does_not_answer_ends_and_what_is_missing_is_forwarded() {
     let origin = with_ties().await;
     let pages = (2..=4).map(|page| format!("page={page}&per_page=9"));
@@ -144,7 +147,7 @@ async fn a_search_that_the_origin_does_not_answer_ends_and_what_is_missing_is_fo
     assert_eq!(body(&server, &since).await["total"], origin.expected(&since).1["total"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_order_of_equal_listings_publishes_nothing() {
     let origin = with_ties().await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -165,7 +168,7 @@ async fn another_order_of_equal_listings_publishes_nothing() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_bulk_change_that_makes_pages_contradict_each_other_reaches_the_mirror() {
     let origin = origin_with(LISTINGS, Switches { ties: Some(1), ..Switches::default() }).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -187,7 +190,7 @@ async fn a_bulk_change_that_makes_pages_contradict_each_other_reaches_the_mirror
     filters_agree(&server, &origin).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_total_that_counts_what_no_list_shows_is_served_as_it_is() {
     let origin = origin_with(LISTINGS, Switches::default()).await;
     let hidden: Vec<u64> = origin.world(World::ids).into_iter().step_by(90).collect();
@@ -223,7 +226,7 @@ async fn a_total_that_counts_what_no_list_shows_is_served_as_it_is() {
     wait_until("it is proven", || async { certificate(&server).await != "best-effort" }).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_total_that_lags_behind_delays_nothing_for_ever() {
     let origin = origin_with(LISTINGS, Switches::default()).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -241,7 +244,7 @@ async fn a_total_that_lags_behind_delays_nothing_for_ever() {
     wait_until("the total is right", || async { mirrored(&server).await.0 == LISTINGS as u64 + 1 }).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn copies_that_disagree_are_not_asked_for_again_and_again() {
     const TTL: Duration = Duration::from_secs(8);
     let listings = 450;

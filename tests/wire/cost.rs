@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use sample_origin::{EtagStyle, ItemOrder, Origin, Seen, Switches, TaxonomyShape, TermFields, World};
 use serde_json::Value;
 
-use crate::harness::{Server, Setup, origin_with, wait_until};
+use crate::harness::virtually::origin_with;
+use crate::harness::{Server, Setup, wait_until};
 
 const LISTINGS: usize = 230;
 const LIST: &str = "/api/listings.json";
@@ -230,7 +231,7 @@ async fn is_cheap(change: impl FnOnce(&mut Switches)) {
 macro_rules! dialects {
     ($($name:ident: $change:expr;)*) => {
         $(
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn $name() {
                 is_cheap($change).await;
             }

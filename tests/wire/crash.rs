@@ -41,7 +41,7 @@ async fn a_first_crawl_that_is_killed_again_and_again_goes_on_where_it_was() {
     let origin = origin(700).await;
     // So slow that each round lasts longer than `DURABLE`: no younger answer is judged.
     origin.set(|switches| switches.jitter_ms = (200, 1_000));
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).alone().start().await;
     let mut kills = Vec::new();
     for round in 0..5_u64 {
         let enough = origin.count() + if round == 0 { 4 } else { 110 };
@@ -71,7 +71,7 @@ async fn a_first_crawl_that_is_killed_again_and_again_goes_on_where_it_was() {
 #[tokio::test]
 async fn a_restart_without_the_origin_serves_the_last_snapshot_whole() {
     let origin = origin(300).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).alone().start().await;
     server.settled(&origin).await;
     let (page, snapshot) = (server.ok(LIST).await, server.snapshot().await);
     // The last details become durable within a second of their arrival; silence does not prove it.
@@ -99,7 +99,7 @@ async fn a_restart_without_the_origin_serves_the_last_snapshot_whole() {
 #[tokio::test]
 async fn a_kill_during_a_refresh_leaves_the_old_snapshot_or_the_new_one() {
     let origin = origin(230).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).alone().start().await;
     server.settled(&origin).await;
     for round in 0..6_u64 {
         let old = (server.snapshot().await, server.ok(LIST).await.total());

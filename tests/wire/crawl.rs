@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use sample_origin::{Cdn, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomies_are_the_origins};
-use crate::harness::{Setup, origin, quiet};
+use crate::harness::virtually::origin;
+use crate::harness::{Setup, quiet};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_page_and_every_filter_is_the_origins() {
     let origin = origin(2_000).await;
     let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
@@ -38,7 +39,7 @@ async fn every_page_and_every_filter_is_the_origins() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn filters_combine_as_at_the_origin() {
     let origin = origin(2_000).await;
     let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
@@ -78,7 +79,7 @@ async fn filters_combine_as_at_the_origin() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_detail_and_every_taxonomy_is_the_origins() {
     let origin = origin(2_000).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -91,7 +92,7 @@ async fn every_detail_and_every_taxonomy_is_the_origins() {
     assert_eq!(origin.count(), 0, "the origin was asked for what is mirrored");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_first_mirror_costs_no_more_than_promised() {
     const LISTINGS: usize = 457;
     let origin = origin(LISTINGS).await;
@@ -120,7 +121,7 @@ async fn the_first_mirror_costs_no_more_than_promised() {
     assert_eq!(details.len(), LISTINGS, "each detail is asked for once");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cdn_whose_nodes_disagree_does_not_hinder_the_mirror() {
     let origin = origin(250).await;
     origin.set(|switches| {

@@ -204,7 +204,7 @@ async fn when_all_connections_are_busy_a_new_one_is_told_so() {
 async fn a_connection_of_http_2_goes_when_it_is_idle_and_stays_when_it_is_busy() {
     let (origin, server, gate) = shield(&[("limits.connections", "2")]).await;
     let client = |number| {
-        let builder = reqwest::Client::builder().no_proxy().http2_prior_knowledge();
+        let builder = crate::client::client_builder().no_proxy().http2_prior_knowledge();
         builder.local_address(std::net::IpAddr::V4(household(number))).build().unwrap()
     };
     let (busy, idle) = (client(2), client(3));

@@ -67,7 +67,7 @@ async fn everything_is_the_origins(server: &Server, origin: &sample_origin::Orig
 #[tokio::test]
 async fn a_damaged_store_is_told_of_and_rebuilt_from_the_origin() {
     let origin = origin(60).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).alone().start().await;
     server.settled(&origin).await;
     for damage in [
         Damage::Truncated(0),
@@ -104,7 +104,7 @@ async fn a_damaged_store_is_told_of_and_rebuilt_from_the_origin() {
 #[tokio::test]
 async fn offline_a_damaged_store_ends_it_with_what_to_do_or_changes_no_answer() {
     let origin = origin(60).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).alone().start().await;
     server.settled(&origin).await;
     let ids = origin.world(World::ids);
     server.process.kill();
@@ -118,7 +118,7 @@ async fn offline_a_damaged_store_ends_it_with_what_to_do_or_changes_no_answer() 
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("grandstand.redb");
         fs::write(&file, damage.of(&whole)).unwrap();
-        let mut process = Setup::offline().spawn(dir.path());
+        let mut process = Setup::offline().alone().spawn(dir.path());
         let ended = |process: &mut crate::harness::Process| process.ended();
         let mut admin = None;
         wait_until("it ends or serves", || {
@@ -200,7 +200,7 @@ async fn a_file_that_is_damaged_under_a_running_server_changes_no_answer_and_is_
 #[tokio::test]
 async fn a_damaged_ledger_counts_in_full_and_a_damaged_lock_holds_nobody_up() {
     let origin = origin(20).await;
-    let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").start().await;
+    let mut server = Setup::mirror_of(&origin).alone().set("origin.requests_per_minute", "60").start().await;
     server.settled(&origin).await;
     server.process.kill();
     for name in ["LOCK", "budget"] {

@@ -1,10 +1,13 @@
 //! Details that the origin does not give: they are asked for ever more seldom, and the operator is told.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use sample_origin::{FaultRule, Origin};
 
-use crate::harness::{Server, Setup, each, origin, quiet, wait_until};
+use crate::harness::virtually::origin;
+use crate::harness::{Server, Setup, quiet, wait_until};
 use crate::origin_faults::Fault;
 
 const DETAILS: &str = "/api/listings/";
@@ -12,7 +15,7 @@ const DETAILS: &str = "/api/listings/";
 /// When requests for details arrived.
 fn arrivals(origin: &Origin) -> Vec<Instant> {
     let log = origin.log();
-    log.iter().filter(|seen| seen.path_and_query.starts_with(DETAILS)).map(|seen| seen.at).collect()
+    log.iter().filter(|seen| seen.path_and_query.starts_with(DETAILS)).map(|seen| seen.at.into()).collect()
 }
 
 async fn findings(server: &Server) -> Vec<String> {
@@ -21,9 +24,10 @@ async fn findings(server: &Server) -> Vec<String> {
     findings.iter().map(|finding| finding.as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn while_all_details_fail_they_are_asked_for_ever_more_seldom_and_that_is_told() {
-    each([Fault::HtmlWith200, Fault::Body("[]".into()), Fault::Status(403), Fault::Status(500)], async |fault| {
+    // One after the other: in memory, servers of one test share its log.
+    for fault in [Fault::HtmlWith200, Fault::Body("[]".into()), Fault::Status(403), Fault::Status(500)] {
         let origin = origin(60).await;
         origin.set(|switches| switches.faults = vec![FaultRule::always(DETAILS, fault.clone())]);
         let server = Setup::mirror_of(&origin).start().await;
@@ -49,11 +53,10 @@ async fn while_all_details_fail_they_are_asked_for_ever_more_seldom_and_that_is_
         server.settled(&origin).await;
         assert_eq!(findings(&server).await, Vec::<String>::new());
         assert_eq!(server.status().await["origin"]["eta_seconds"], 0);
-    })
-    .await;
+    }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_few_details_that_fail_delay_no_others_and_are_told() {
     let origin = origin(60).await;
     let ids = origin.world(sample_origin::World::ids);

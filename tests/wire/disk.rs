@@ -10,7 +10,7 @@ use sample_origin::World;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::compare::list_is_the_origins;
-use crate::harness::{Server, Setup, origin, run, wait_until};
+use crate::harness::{Body, Server, Setup, origin, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
 /// Root may write everywhere, unless it may not.
@@ -59,7 +59,7 @@ pub fn limit_files(pid: u32, bytes: &str) {
 async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
     let origin = origin(230).await;
     // A limit on the size of files is a full disk.
-    let setup = Setup::mirror_of(&origin).set("ttl", "3s");
+    let setup = Setup::mirror_of(&origin).alone().set("ttl", "3s");
     let mut server = setup.start().await;
     server.settled(&origin).await;
     let (old, total) = (server.snapshot().await, server.ok(LIST).await.total());
@@ -117,7 +117,7 @@ async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
 async fn start_read_only(server: &mut Server, setup: Setup) {
     set_writable(&server.data_dir(), false);
     server.setup = bound(setup);
-    server.process = server.setup.spawn(&server.data_dir());
+    server.process = Body::Child(server.setup.spawn(&server.data_dir()));
     server.found_by_log().await;
     server.ready().await;
     let store = server.store_file().display().to_string();
@@ -127,7 +127,7 @@ async fn start_read_only(server: &mut Server, setup: Setup) {
 #[tokio::test]
 async fn a_read_only_data_directory_is_served_and_used_again_when_it_is_writable() {
     let origin = origin(120).await;
-    let mut server = Setup::mirror_of(&origin).set("ttl", "3s").start().await;
+    let mut server = Setup::mirror_of(&origin).alone().set("ttl", "3s").start().await;
     server.settled(&origin).await;
     let (snapshot, id) = (server.snapshot().await, origin.world(World::ids)[5]);
     server.process.kill();
@@ -157,7 +157,7 @@ async fn a_read_only_data_directory_is_served_and_used_again_when_it_is_writable
     for name in ["LOCK", "budget"] {
         let _ = fs::remove_file(server.data_dir().join(name));
     }
-    start_read_only(&mut server, Setup::offline()).await;
+    start_read_only(&mut server, Setup::offline().alone()).await;
     list_is_the_origins(&server, &origin, LIST).await;
     set_writable(&server.data_dir(), true);
     let (code, said) = server.setup.spawn(&server.data_dir()).end().await;
@@ -181,7 +181,7 @@ async fn an_empty_directory_that_cannot_be_written_ends_it_and_is_named() {
 
 #[tokio::test]
 async fn a_second_server_with_the_same_configuration_names_the_holder() {
-    let mut server = Setup::offline().start().await;
+    let mut server = Setup::offline().alone().start().await;
     let same = server.setup.clone().set("listen", &format!("[\"{}\"]", server.public));
     let same = same.set("admin.listen", &server.admin.to_string());
     for setup in [&server.setup, &same] {
@@ -233,7 +233,7 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
 #[tokio::test]
 async fn a_store_of_another_format_is_refused_and_not_one_byte_changes() {
     let origin = origin(40).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).alone().start().await;
     server.settled(&origin).await;
     server.process.kill();
     for (format, without_lock) in [(3, false), (3, true), (0, false)] {
@@ -246,7 +246,7 @@ async fn a_store_of_another_format_is_refused_and_not_one_byte_changes() {
         }
         set_format(&dir.path().join("grandstand.redb"), format);
         let before = contents(dir.path());
-        for setup in [Setup::offline(), Setup::mirror_of(&origin), Setup::shield_of(&origin)] {
+        for setup in [Setup::offline().alone(), Setup::mirror_of(&origin).alone(), Setup::shield_of(&origin).alone()] {
             let (code, said) = setup.spawn(dir.path()).end().await;
             assert_eq!(code, 1, "{said}");
             assert!(said.contains(&format!("format {format}")), "{said}");

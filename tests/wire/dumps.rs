@@ -10,7 +10,7 @@ mod life;
 use http::Method;
 
 use crate::client::Reply;
-use crate::harness::{Setup, each, mirrored, origin};
+use crate::harness::{Setup, each, mirrored, origin, shared_mirror};
 
 const NDJSON: &str = "/dumps/listings.ndjson";
 const CSV: &str = "/dumps/listings.csv";
@@ -62,7 +62,7 @@ async fn a_dump_says_what_it_is_and_of_when() {
 
 #[tokio::test]
 async fn whoever_has_a_dump_is_told_that_it_is_the_same() {
-    let (_origin, server) = mirrored(60).await;
+    let (_origin, server) = shared_mirror(60).await;
     for path in ALL {
         let dump = server.ok(path).await;
         let tag = dump.etag();
@@ -84,7 +84,7 @@ async fn whoever_has_a_dump_is_told_that_it_is_the_same() {
 
 #[tokio::test]
 async fn a_part_of_a_dump_is_sent_to_whoever_asks_for_one() {
-    let (_origin, server) = mirrored(60).await;
+    let (_origin, server) = shared_mirror(60).await;
     let whole = server.ok(NDJSON).await;
     let (tag, body, length) = (whole.etag(), whole.body.clone(), whole.body.len());
     let asked = |fields: Vec<(&'static str, String)>| {
@@ -130,7 +130,7 @@ async fn a_part_of_a_dump_is_sent_to_whoever_asks_for_one() {
 
 #[tokio::test]
 async fn each_coding_of_a_dump_has_its_own_tag_and_says_the_same() {
-    let (_origin, server) = mirrored(120).await;
+    let (_origin, server) = shared_mirror(120).await;
     each(ALL, async |path| {
         let plain = server.ok(path).await;
         let mut tags = vec![plain.etag()];

@@ -52,7 +52,7 @@ pub async fn begin(server: &Server, settings: &[u8]) -> TcpStream {
 
 async fn shield() -> (Upstream, Server) {
     let origin = Upstream::start(|_| Script::new(200, "{}").with("cache-control", "max-age=600")).await;
-    let server = Setup::shield_of_url(&origin.url()).start().await;
+    let server = Setup::shield_of_url(&origin.url()).alone().start().await;
     server.ok(LIST).await;
     (origin, server)
 }
@@ -162,7 +162,7 @@ async fn answers_that_nobody_lets_through_are_given_up() {
         Script::new(200, body).with("cache-control", "max-age=600").with("content-type", "application/json")
     })
     .await;
-    let server = Setup::shield_of_url(&origin.url()).start().await;
+    let server = Setup::shield_of_url(&origin.url()).alone().start().await;
     server.ok(LIST).await;
     let before = resident(&server);
     let mut streams = Vec::new();

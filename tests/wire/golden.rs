@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use crate::harness::{Setup, origin};
+use crate::harness::shared_mirror;
 
 /// What differs from run to run: the instant of the snapshot, and the origin's port.
 fn steady(text: &str, origin: &str) -> String {
@@ -29,9 +29,7 @@ fn compare(name: &str, text: &str) {
 
 #[tokio::test]
 async fn answers_are_as_they_were() {
-    let origin = origin(120).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = shared_mirror(120).await;
     let first = server.ok("/api/listings.json?per_page=1").await.ids()[0];
     for (name, target) in [
         ("list.txt", "/api/listings.json?per_page=2&page=3".to_owned()),

@@ -1,17 +1,22 @@
-//! The server under test: the real binary as a child process, with its log, its data directory and its two addresses.
+//! The server under test: within the test's process, or the real binary as a child process where the test is about the
+//! process, with its log, its data directory and its two addresses.
 //!
-//! It listens on ports that the system chooses; the lock file of its data directory has them. Requests and the judging
-//! of answers are in `client` and `compare`. Callers: all tests.
+//! It listens on ports that the system chooses. Requests and the judging of answers are in `client` and `compare`.
+//! Callers: all tests.
 
 mod aim;
 pub mod faults;
 pub mod haproxy;
+mod in_memory;
 pub mod nginx;
 pub mod openssl;
 pub mod postgres;
 mod process;
 pub mod redis;
+mod shared;
 mod upstream;
+pub mod virtually;
+mod within;
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -19,18 +24,23 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
+use grandstand::clock::WallTime;
 use grandstand::store::DataDir;
 use http::Method;
-use sample_origin::{Origin, Switches, World};
+use sample_origin::{Origin, Reach, Switches, World};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 pub use aim::Aim;
+pub use in_memory::InMemory;
 pub use process::{Process, Running, run};
+pub use shared::shared_mirror;
 pub use upstream::{Script, Seen, Upstream};
+pub use within::Within;
 
 use crate::client::{Asks, Reply, header_map, plain_client, raw_get, together};
 
@@ -40,6 +50,9 @@ pub const PUBLIC: &str = "http://mirror.test";
 pub const PATIENCE: Duration = Duration::from_secs(55);
 /// An origin without requests for so long counts as left alone.
 const QUIET: Duration = Duration::from_millis(600);
+
+/// The longest pause between two looks at a condition.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The pauses between two looks at a condition: short at first, then at most 100 ms, so that waiting tests leave the
 /// processors to the others.
@@ -52,7 +65,7 @@ impl Pauses {
 
     async fn next(&mut self) {
         tokio::time::sleep(self.0).await;
-        self.0 = (self.0 * 5 / 4).min(Duration::from_millis(100));
+        self.0 = (self.0 * 5 / 4).min(LONGEST_PAUSE);
     }
 }
 
@@ -166,17 +179,26 @@ pub async fn quiet(origin: &Origin) {
 }
 
 /// The configuration of a server, as arguments of `--set`, and what it runs under.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Setup {
     sets: Vec<(String, String)>,
     under: Vec<String>,
     words: Vec<String>,
+    is_process: bool,
+    /// The way to an origin in memory: the server is in memory, too.
+    memory: Option<Reach>,
+}
+
+impl Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.sets).finish()
+    }
 }
 
 impl Setup {
     /// Offline, on free ports, without a limit for clients.
     pub fn offline() -> Self {
-        Self { sets: Vec::new(), under: Vec::new(), words: Vec::new() }
+        Self { sets: Vec::new(), under: Vec::new(), words: Vec::new(), is_process: false, memory: None }
             .set("listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", "127.0.0.1:0")
             .set("public_url", PUBLIC)
@@ -195,7 +217,7 @@ impl Setup {
 
     /// A mirror without an origin budget, that refreshes when told to, samples nothing by itself, and asks nothing odd.
     pub fn mirror_of(origin: &Origin) -> Self {
-        Self::offline()
+        Self { memory: origin.within_reach(), ..Self::offline() }
             .set("origin.url", &origin.url())
             .set("origin.requests_per_minute", "0")
             .set("origin.cache_ttl", "1s")
@@ -223,9 +245,18 @@ impl Setup {
         self
     }
 
+    /// Runs the real binary as a child process, because the test is about the process: kills, signals, descriptors, disks,
+    /// memory, standard error.
+    #[must_use]
+    pub const fn alone(mut self) -> Self {
+        self.is_process = true;
+        self
+    }
+
     /// Runs it under a program that becomes it, such as `env` or `setpriv`; none: under nothing.
     #[must_use]
     pub fn under(mut self, program: &[&str]) -> Self {
+        self.is_process = true;
         self.under = program.iter().map(|&word| word.to_owned()).collect();
         self
     }
@@ -257,12 +288,14 @@ impl Setup {
 
     /// The arguments for a command.
     pub fn arguments(&self, command: &[&str], dir: &Path) -> Vec<String> {
-        let mut arguments: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+        let sets = self.set_values(dir).into_iter().flat_map(|set| ["--set".to_owned(), set]);
+        command.iter().map(|&word| word.to_owned()).chain(sets).collect()
+    }
+
+    /// The values of `--set`.
+    fn set_values(&self, dir: &Path) -> Vec<String> {
         let dir = ("data_dir".to_owned(), dir.to_string_lossy().into_owned());
-        for (key, value) in self.sets.iter().chain([&dir]) {
-            arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
-        }
-        arguments
+        self.sets.iter().chain([&dir]).map(|(key, value)| format!("{key}={value}")).collect()
     }
 
     /// Starts the server on an empty data directory.
@@ -276,11 +309,108 @@ impl Setup {
     }
 }
 
+/// What a server runs in, with one interface.
+#[derive(Debug)]
+pub enum Body {
+    /// The test's process.
+    Within(Within),
+    /// A process of its own.
+    Child(Process),
+    /// The test's runtime, without sockets.
+    Memory(InMemory),
+    /// The test's process, for other tests, too.
+    Shared(&'static Within),
+}
+
+const NO_PROCESS: &str = "this needs a process of its own: Setup::alone";
+
+impl Body {
+    /// The process of its own.
+    pub fn child(&mut self) -> &mut Process {
+        match self {
+            Self::Child(process) => process,
+            _ => panic!("{NO_PROCESS}"),
+        }
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.child().kill();
+    }
+
+    pub fn pid(&self) -> u32 {
+        match self {
+            Self::Child(process) => process.pid(),
+            _ => panic!("{NO_PROCESS}"),
+        }
+    }
+
+    /// The log so far; of a process all output.
+    pub fn said(&self) -> String {
+        match self {
+            Self::Child(process) => process.said(),
+            Self::Within(within) => within.said(),
+            Self::Memory(memory) => memory.said(),
+            Self::Shared(within) => within.said(),
+        }
+    }
+
+    /// Sends a signal by its name, `TERM` for example.
+    pub fn signal(&self, name: &str) {
+        match self {
+            Self::Child(process) => process.signal(name),
+            Self::Within(within) => within.signal(name),
+            Self::Memory(_) | Self::Shared(_) => panic!("{NO_PROCESS}"),
+        }
+    }
+
+    /// The exit code, if it has ended; -1 if a signal ended it.
+    pub fn ended(&mut self) -> Option<i32> {
+        match self {
+            Self::Child(process) => process.ended(),
+            Self::Within(within) => within.ended(),
+            Self::Memory(_) | Self::Shared(_) => None,
+        }
+    }
+
+    /// Waits for the end: the exit code.
+    pub async fn exit(&mut self) -> i32 {
+        match self {
+            Self::Child(process) => process.exit().await,
+            Self::Within(within) => within.exit().await,
+            Self::Memory(_) | Self::Shared(_) => panic!("{NO_PROCESS}"),
+        }
+    }
+
+    /// Waits for the end: exit code and all output.
+    pub async fn end(mut self) -> (i32, String) {
+        let code = self.exit().await;
+        if let Self::Child(process) = &mut self {
+            process.join();
+        }
+        (code, self.said())
+    }
+
+    /// Ends it for a restart: a process with SIGKILL.
+    async fn take_down(&mut self) {
+        match self {
+            Self::Child(process) => {
+                if process.ended().is_none() {
+                    process.kill();
+                }
+            }
+            Self::Within(within) => within.stop().await,
+            Self::Memory(memory) => memory.down().await,
+            Self::Shared(_) => panic!("a shared mirror stays"),
+        }
+    }
+}
+
 /// `grandstand serve`, up and running.
 #[derive(Debug)]
 pub struct Server {
     // Before `dir`: the process goes first.
-    pub process: Process,
+    pub process: Body,
     pub setup: Setup,
     pub public: SocketAddr,
     pub admin: SocketAddr,
@@ -291,9 +421,8 @@ pub struct Server {
 impl Server {
     async fn start(setup: Setup, dir: TempDir) -> Self {
         let dir = Arc::new(dir);
-        let mut process = setup.spawn(&dir.path().join("data"));
         let client = plain_client();
-        let (public, admin) = discover(&mut process, &dir.path().join("data"), &client).await;
+        let (process, public, admin) = up(&setup, &dir.path().join("data"), &client).await;
         Self { process, setup, public, admin, client, dir }
     }
 
@@ -306,17 +435,23 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// Starts again on the same data directory, after a kill or a stop; kills it first if it runs.
-    pub async fn restart(&mut self) {
-        if self.process.ended().is_none() {
-            self.process.kill();
+    /// Ends it: a process with SIGKILL, one within this process as Ctrl-C does.
+    pub async fn down(&mut self) {
+        self.process.take_down().await;
+        if matches!(self.process, Body::Within(_)) {
+            // On a busy machine, work that blocks may hold it a moment longer.
+            let data_dir = self.data_dir();
+            wait_until("the data directory is free", || async { DataDir::holder(&data_dir).is_none() }).await;
         }
+    }
+
+    /// Starts again on the same data directory; ends it first if it runs, a process with SIGKILL.
+    pub async fn restart(&mut self) {
+        self.down().await;
         let said = self.process.said();
         assert!(!said.contains("panicked"), "{said}");
-        let data_dir = self.data_dir();
-        self.process = self.setup.spawn(&data_dir);
         self.client = plain_client();
-        (self.public, self.admin) = discover(&mut self.process, &data_dir, &self.client).await;
+        (self.process, self.public, self.admin) = up(&self.setup, &self.data_dir(), &self.client).await;
     }
 
     /// Finds the addresses in the log of a process that could not write its name into the lock.
@@ -342,7 +477,18 @@ impl Server {
         self.restart().await;
     }
 
+    /// The wall time of a server in memory.
+    pub fn wall(&self) -> WallTime {
+        match &self.process {
+            Body::Memory(memory) => memory.hand().clock().now_wall(),
+            _ => panic!("the wall clock is the system's"),
+        }
+    }
+
     pub async fn send(&self, method: Method, target: &str, headers: &[(&str, &str)]) -> Reply {
+        if let Body::Memory(memory) = &self.process {
+            return memory.send(method, target, header_map(headers)).await;
+        }
         let url = format!("http://{}{target}", self.public);
         let request = self.client.request(method, url).headers(header_map(headers));
         Reply::of(request.send().await.unwrap_or_else(|error| panic!("{target}: {error:?}"))).await
@@ -382,6 +528,9 @@ impl Server {
     }
 
     pub async fn admin(&self, method: Method, target: &str) -> Reply {
+        if let Body::Memory(memory) = &self.process {
+            return memory.admin(method, target).await;
+        }
         let url = format!("http://{}{target}", self.admin);
         Reply::of(self.client.request(method, url).send().await.unwrap()).await
     }
@@ -421,15 +570,20 @@ impl Server {
     /// Waits until everything is mirrored, certified and known, and the origin is left alone.
     pub async fn settled(&self, origin: &Origin) {
         let (start, mut pauses) = (Instant::now(), Pauses::new());
-        loop {
-            let status = self.status().await;
-            if is_settled(&status) {
-                break;
-            }
-            assert!(start.elapsed() < 2 * PATIENCE, "not settled: {status:#}");
+        while !self.is_settled().await {
+            assert!(start.elapsed() < 2 * PATIENCE, "not settled: {:#}", self.status().await);
             pauses.next().await;
         }
         quiet(origin).await;
+    }
+
+    async fn is_settled(&self) -> bool {
+        match &self.process {
+            Body::Within(within) => within.is_settled(),
+            Body::Memory(memory) => memory.is_settled(),
+            Body::Child(_) => is_settled(&self.status().await),
+            Body::Shared(_) => true,
+        }
     }
 }
 
@@ -437,6 +591,26 @@ fn is_settled(status: &Value) -> bool {
     let certified = matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"));
     let looked = matches!(status["origin"]["state"].as_str(), Some("changed" | "unchanged"));
     certified && looked && status["details"]["current"] == status["details"]["of"]
+}
+
+/// Starts a server: what it runs in, its public and its admin address.
+async fn up(setup: &Setup, data_dir: &Path, client: &reqwest::Client) -> (Body, SocketAddr, SocketAddr) {
+    if setup.is_process {
+        let mut process = setup.spawn(data_dir);
+        let (public, admin) = discover(&mut process, data_dir, client).await;
+        return (Body::Child(process), public, admin);
+    }
+    if let Some(origin) = setup.memory.clone() {
+        let now = origin.now_millis();
+        let memory = InMemory::start(&setup.set_values(data_dir), now, Some(Arc::new(move || origin.connect())));
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        return (Body::Memory(memory), nowhere, nowhere);
+    }
+    let words: Vec<&str> = setup.words.iter().map(String::as_str).collect();
+    let (within, config) = Within::start(setup.arguments(&words, data_dir)).await;
+    let Some(config) = config else { panic!("the server did not start:\n{}", within.said()) };
+    let public = config.listen.first().copied().unwrap_or(config.admin.listen);
+    (Body::Within(within), public, config.admin.listen)
 }
 
 /// The public and the admin address of a server that has just been started.

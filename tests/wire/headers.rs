@@ -4,7 +4,7 @@ use http::Method;
 use sample_origin::World;
 
 use crate::client::http2_client;
-use crate::harness::{PUBLIC, Setup, origin, wait_until};
+use crate::harness::{PUBLIC, Setup, origin, shared_mirror, wait_until};
 
 const EXPOSED: [&str; 13] = [
     "age",
@@ -83,9 +83,7 @@ async fn a_preflight_is_answered_for_a_day() {
 
 #[tokio::test]
 async fn links_lead_through_the_pages() {
-    let origin = origin(230).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (origin, server) = shared_mirror(230).await;
     let pages = |reply: &crate::client::Reply| {
         let links = reply.links();
         ["first", "prev", "next", "last"].map(|rel| {
@@ -238,9 +236,7 @@ async fn no_browser_guesses_what_a_body_is() {
 
 #[tokio::test]
 async fn a_bundle_is_for_saving() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (_origin, server) = shared_mirror(20).await;
     let snapshot = server.snapshot().await;
     let bundle = server.admin(Method::GET, "/bundle").await;
     assert_eq!(bundle.the("content-disposition"), format!("attachment; filename=\"{snapshot}.gsb\""));
@@ -305,7 +301,7 @@ async fn the_admin_pages_are_on_the_admin_listener() {
     assert_eq!(metrics.status, 200);
     assert!(metrics.text().contains("# TYPE grandstand_"), "{}", metrics.text());
     let foreign = |name: &'static str, value: &'static str| {
-        let request = reqwest::Client::builder().no_proxy().build().unwrap();
+        let request = crate::client::client_builder().no_proxy().build().unwrap();
         request.post(format!("http://{}/refresh", server.admin)).header(name, value).send()
     };
     for (name, value) in [("host", "evil.example"), ("origin", "https://evil.example")] {
@@ -316,9 +312,7 @@ async fn the_admin_pages_are_on_the_admin_listener() {
 
 #[tokio::test]
 async fn http_2_with_prior_knowledge_gives_the_same_answers() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    let (_origin, server) = shared_mirror(60).await;
     let plain = server.ok("/api/listings.json").await;
     let (client, url) = (http2_client(), format!("http://{}/api/listings.json", server.public));
     let reply = client.get(&url).send().await.unwrap();

@@ -183,7 +183,7 @@ fn resident(server: &Server) -> u64 {
 #[tokio::test]
 async fn unfinished_heads_occupy_no_memory_worth_speaking_of() {
     let origin = Upstream::start(|_| Script::new(200, "{}")).await;
-    let server = Setup::shield_of_url(&origin.url()).start().await;
+    let server = Setup::shield_of_url(&origin.url()).alone().start().await;
     let megabyte = format!("GET {LIST} HTTP/1.1\r\nHost: a\r\nx: {}", "y".repeat(1 << 20));
     for to in [server.public, server.admin] {
         let before = resident(&server);

@@ -12,7 +12,7 @@ use sample_origin::{Origin, World};
 use serde_json::Value;
 
 use crate::crash::{dead, nothing_was_fetched_twice};
-use crate::harness::{Server, Setup, origin, wait_until};
+use crate::harness::{Body, Server, Setup, origin, wait_until};
 
 /// A small generator: the same seed kills at the same instants.
 struct Dice(u64);
@@ -132,7 +132,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
     origin.set(|switches| switches.jitter_ms = (0, 12));
     let states = Arc::new(parking_lot::Mutex::new(vec![listed(&origin)]));
     let editing = tokio::spawn(edit(Arc::clone(&origin), seed, Arc::clone(&states)));
-    let setup = Setup::mirror_of(&origin).set("ttl", "5s").set("mirror.sweep_every", "5m");
+    let setup = Setup::mirror_of(&origin).alone().set("ttl", "5s").set("mirror.sweep_every", "5m");
     let mut dice = Dice(seed ^ 0x5eed);
     let mut counts = HashMap::new();
     let (mut seen, mut kills) = (Seen::default(), Vec::new());
@@ -169,7 +169,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
                 server.process.kill();
                 kills.push(dead().await);
                 seen.told(published(&server.process.said()));
-                server.process = server.setup.spawn(&server.data_dir());
+                server.process = Body::Child(server.setup.spawn(&server.data_dir()));
                 tokio::time::sleep(Duration::from_millis(dice.below(400))).await;
             }
         }

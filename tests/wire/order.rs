@@ -3,7 +3,8 @@
 use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{list_is_the_origins, taxonomies_are_the_origins};
-use crate::harness::{Server, Setup, origin_with, wait_until};
+use crate::harness::virtually::origin_with;
+use crate::harness::{Server, Setup, wait_until};
 
 const LIST: &str = "/api/listings.json";
 /// Enough pages for a whole reading to show in the counts.
@@ -64,27 +65,27 @@ async fn changes_cost(order: ItemOrder, most: usize) {
     everything_is_the_origins(&server, &origin).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_an_order_by_id_changes_are_placed_without_reading_every_page() {
     changes_cost(ItemOrder::ById, PAGES / 2).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_an_order_by_modified_changes_are_placed_without_reading_every_page() {
     changes_cost(ItemOrder::ByModifiedDesc, PAGES / 2).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_an_order_by_name_changes_are_placed_without_reading_every_page() {
     changes_cost(ItemOrder::ByName, PAGES / 2).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_order_that_nothing_explains_is_read_page_by_page() {
     changes_cost(ItemOrder::Arbitrary(5), PAGES + 10).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_order_that_is_contradicted_is_not_trusted_again() {
     let (origin, server) = mirrored(ItemOrder::ById).await;
     let ids = origin.world(World::ids);

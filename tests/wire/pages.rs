@@ -3,7 +3,7 @@
 use http::Method;
 
 use crate::client::Reply;
-use crate::harness::{Server, Setup, mirrored, origin, until, wait_until};
+use crate::harness::{Server, Setup, mirrored, origin, shared_mirror, until, wait_until};
 
 mod described;
 mod venue;
@@ -27,7 +27,7 @@ fn values(page: &str, attribute: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn the_front_page_is_for_who_names_html_and_the_index_for_all_others() {
-    let (_origin, server) = mirrored(120).await;
+    let (_origin, server) = shared_mirror(120).await;
     for (accept, is_html) in [
         (Some("text/html"), true),
         (Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), true),
@@ -135,7 +135,7 @@ async fn the_examples_on_the_front_page_work_as_they_stand() {
 
 #[tokio::test]
 async fn every_link_of_a_page_leads_somewhere_and_everything_it_loads_is_small_and_ours() {
-    let (_origin, server) = mirrored(300).await;
+    let (_origin, server) = shared_mirror(300).await;
     let mut front = 0;
     for target in ["/", "/docs", "/explore", "/explore?state=texas"] {
         let reply = server.get_with(target, &[HTML, ("accept-encoding", "gzip, deflate, br, zstd")]).await;
@@ -172,7 +172,7 @@ async fn every_link_of_a_page_leads_somewhere_and_everything_it_loads_is_small_a
 
 #[tokio::test]
 async fn pages_are_confined_and_documents_typed() {
-    let (_origin, server) = mirrored(60).await;
+    let (_origin, server) = shared_mirror(60).await;
     for (target, kind) in [
         ("/", "text/html; charset=utf-8"),
         ("/docs", "text/html; charset=utf-8"),
@@ -206,7 +206,7 @@ async fn pages_are_confined_and_documents_typed() {
 
 #[tokio::test]
 async fn a_document_has_a_strong_tag_for_each_coding_that_names_its_bytes() {
-    let (_origin, server) = mirrored(60).await;
+    let (_origin, server) = shared_mirror(60).await;
     for target in ["/", "/openapi.json", "/explore?sport=golf", "/docs"] {
         let mut tags = Vec::new();
         for coding in ["identity", "gzip", "br", "zstd"] {
@@ -283,7 +283,7 @@ async fn without_data_a_page_says_so_and_what_only_shows_data_is_503() {
 
 #[tokio::test]
 async fn the_schemas_and_the_description_have_the_fields_of_the_data() {
-    let (_origin, server) = mirrored(60).await;
+    let (_origin, server) = shared_mirror(60).await;
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let described = read(page(&server, "/openapi.json").await.text());
     let listing = read(server.get("/api/listings.json").await.text())["items"][0].clone();
@@ -423,7 +423,7 @@ async fn the_explorer_lists_what_the_api_lists() {
 
 #[tokio::test]
 async fn the_finder_shows_what_the_search_finds_in_any_order() {
-    let (_origin, server) = mirrored(200).await;
+    let (_origin, server) = shared_mirror(200).await;
     let hits = |text: &str| -> Vec<(String, f64)> {
         let found: serde_json::Value = serde_json::from_str(text).unwrap();
         let name = |hit: &serde_json::Value| hit["listing"]["name"].as_str().unwrap_or("(no name)").to_owned();
@@ -470,7 +470,7 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
 
 #[tokio::test]
 async fn the_explorer_offers_the_cities_of_the_state_that_is_chosen() {
-    let (_origin, server) = mirrored(700).await;
+    let (_origin, server) = shared_mirror(700).await;
     let text = page(&server, "/explore?state=texas").await.text().to_owned();
     let cities = text.split("id=\"city\"").nth(1).unwrap().split("</select>").next().unwrap();
     let listed = server.get("/api/listings.json?state=texas&per_page=100").await.json();

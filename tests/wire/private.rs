@@ -23,7 +23,7 @@ fn set_mode(path: &Path, mode: u32) {
 #[tokio::test]
 async fn a_data_directory_is_private_and_one_of_an_older_version_becomes_it() {
     let origin = origin(60).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).alone().start().await;
     server.settled(&origin).await;
     let (data, snapshot) = (server.data_dir(), server.snapshot().await);
     let modes = || OURS.map(|name| mode(&data.join(name)));

@@ -95,13 +95,13 @@ async fn an_offline_server_without_data_says_that_it_has_no_origin() {
     let check = server.setup.arguments(&["check"], &server.data_dir());
     let (code, said) = run(&check).await;
     assert!(code == 0 && said.contains(&format!("warning: {no_source}")), "{said}");
-    server.process.kill();
+    server.down().await;
     let (code, said) = run(&check).await;
     assert!(code == 0 && said.contains(&format!("warning: {no_source}")), "an empty store: {said}");
     let origin = origin(20).await;
     let mut mirror = Setup::mirror_of(&origin).start().await;
     mirror.settled(&origin).await;
-    mirror.process.kill();
+    mirror.down().await;
     let (code, said) = run(&Setup::offline().arguments(&["check"], &mirror.data_dir())).await;
     assert!(code == 0 && !said.contains("warning"), "{said}");
 }
@@ -189,7 +189,7 @@ async fn a_public_url_on_a_loopback_port_that_nobody_listens_on_is_warned_of() {
 
 #[tokio::test]
 async fn a_second_server_on_a_data_directory_names_the_first() {
-    let server = Setup::offline().start().await;
+    let server = Setup::offline().alone().start().await;
     let (code, said) = run(&server.setup.arguments(&["serve"], &server.data_dir())).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains(&server.process.pid().to_string()), "{said}");

@@ -116,7 +116,14 @@ async fn a_purge_that_names_nothing_or_comes_from_elsewhere_is_refused() {
         assert_eq!(reply.status, 400, "{query}: {reply:?}");
     }
     let url = format!("http://{}/cache", server.admin);
-    let foreign = reqwest::Client::new().delete(url).header("host", "evil.example").send().await.unwrap();
+    let foreign = crate::client::client_builder()
+        .build()
+        .unwrap()
+        .delete(url)
+        .header("host", "evil.example")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(foreign.status(), 403);
     assert!(is_kept(&server, LIST).await);
 }

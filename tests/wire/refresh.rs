@@ -4,7 +4,8 @@ use http::Method;
 use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, mirrored, origin, origin_with, wait_until};
+use crate::harness::virtually::{mirrored, origin, origin_with};
+use crate::harness::{PUBLIC, Server, Setup, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -34,7 +35,7 @@ async fn all_is_the_origins(server: &Server, origin: &Origin) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_changed_listing_shows_after_the_next_refresh() {
     let (origin, server) = mirrored(230).await;
     let id = origin.world(World::ids)[100];
@@ -53,7 +54,7 @@ async fn a_changed_listing_shows_after_the_next_refresh() {
     assert_ne!(server.ok(&detail(id)).await.etag(), old.etag());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_inserted_listing_shows_after_the_next_refresh() {
     let (origin, server) = mirrored(230).await;
     let like = origin.world(World::ids)[100];
@@ -65,7 +66,7 @@ async fn an_inserted_listing_shows_after_the_next_refresh() {
     detail_is_the_origins(&server, &origin, id).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deleted_listing_disappears_after_the_next_refresh() {
     let (origin, server) = mirrored(230).await;
     let id = origin.world(World::ids)[100];
@@ -77,7 +78,7 @@ async fn a_deleted_listing_disappears_after_the_next_refresh() {
     assert_eq!(server.get(&detail(id)).await.status, 404);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deletion_hidden_by_an_insertion_is_found() {
     let switches = Switches { order: ItemOrder::ById, ..Switches::default() };
     let origin = origin_with(230, switches).await;
@@ -94,7 +95,7 @@ async fn a_deletion_hidden_by_an_insertion_is_found() {
     all_is_the_origins(&server, &origin).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_changes_at_once_show_together() {
     let (origin, server) = mirrored(230).await;
     origin.edit(|world| {
@@ -122,7 +123,7 @@ async fn many_changes_at_once_show_together() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
     let (origin, server) = mirrored(230).await;
     // Neither on the first page nor in a taxonomy: only reading every page can find it.
@@ -137,7 +138,7 @@ async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
     detail_is_the_origins(&server, &origin, id).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_detail_that_alone_has_changed_is_found_when_it_is_revalidated() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).set("mirror.verify_details_every", "1s").start().await;
@@ -149,7 +150,7 @@ async fn a_detail_that_alone_has_changed_is_found_when_it_is_revalidated() {
     assert_eq!(server.snapshot().await, snapshot, "a detail publishes nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_detail_that_is_older_than_its_listing_does_not_count_as_current() {
     let origin = origin(200).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -170,7 +171,7 @@ async fn a_detail_that_is_older_than_its_listing_does_not_count_as_current() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn changes_show_without_being_told_within_the_ttl() {
     let origin = origin(130).await;
     let server = Setup::mirror_of(&origin).set("ttl", "2s").start().await;
@@ -196,7 +197,7 @@ async fn changes_show_without_being_told_within_the_ttl() {
 
 #[tokio::test]
 async fn an_origin_that_is_down_is_told_from_one_that_has_not_changed() {
-    let origin = origin(130).await;
+    let origin = crate::harness::origin(130).await;
     let server = Setup::mirror_of(&origin).set("ttl", "2s").start().await;
     server.settled_often().await;
     let (page, snapshot) = (server.ok(LIST).await, server.snapshot().await);

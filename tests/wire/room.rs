@@ -59,6 +59,7 @@ async fn shield(answer: impl Fn(&Seen) -> Option<Script> + Send + Sync + 'static
     .await;
     // Kept answers count apart: here they are few.
     let setup = Setup::shield_of_url(&origin.url())
+        .alone()
         .set("origin.timeout", "20s")
         .set("cache.max_bytes", "8MiB")
         .set("origin.max_body", &format!("{LARGEST}MiB"))

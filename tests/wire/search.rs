@@ -5,7 +5,7 @@ use sample_origin::{FaultRule, Origin, Switches, World};
 use serde_json::Value;
 
 use crate::client::Reply;
-use crate::harness::{self, PUBLIC, Server, Setup, edit, origin, origin_with, wait_until};
+use crate::harness::{self, PUBLIC, Server, Setup, edit, origin, origin_with, shared_mirror, wait_until};
 use crate::origin_faults::Fault;
 
 const SEARCH: &str = "/search.json";
@@ -65,7 +65,8 @@ async fn listings(server: &Server, query: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn an_answer_is_a_list_whose_items_have_each_listing_as_it_was_sent() {
-    let (origin, server) = mirrored(300).await;
+    let (origin, server) = shared_mirror(300).await;
+    indexed(&server).await;
     let list = server.ok("/api/listings.json?per_page=7").await.json();
     let reply = server.ok("/search.json?near=39.5,-98.35&radius=5000&per_page=7&page=2").await;
     let answer = reply.json();
@@ -133,7 +134,8 @@ async fn words_are_found_by_their_beginning_without_case_and_accents_and_with_on
 
 #[tokio::test]
 async fn near_means_within_the_radius_and_nearest_first() {
-    let (_origin, server) = mirrored(600).await;
+    let (_origin, server) = shared_mirror(600).await;
+    indexed(&server).await;
     let metres = |lat: f64, lng: f64| {
         let (lat1, lat2): (f64, f64) = (30.27_f64.to_radians(), lat.to_radians());
         let turn = (lng + 97.74).to_radians();
@@ -167,7 +169,8 @@ async fn near_means_within_the_radius_and_nearest_first() {
 
 #[tokio::test]
 async fn a_filter_means_what_it_means_in_a_list_and_a_box_may_cross_the_date_line() {
-    let (_origin, server) = mirrored(600).await;
+    let (_origin, server) = shared_mirror(600).await;
+    indexed(&server).await;
     let sorted = |mut ids: Vec<u64>| {
         ids.sort_unstable();
         ids
@@ -275,7 +278,8 @@ async fn a_search_obeys_http_like_lists() {
 
 #[tokio::test]
 async fn what_cannot_be_searched_is_refused() {
-    let (_origin, server) = mirrored(20).await;
+    let (_origin, server) = shared_mirror(20).await;
+    indexed(&server).await;
     let long = format!("q={}", "a".repeat(101));
     for (query, named) in [
         ("", "bbox"),

@@ -2,25 +2,20 @@
 //!
 //! Such a stamp dates nothing. The mirror confirms and follows the origin by `Date`, and `/status` names the stamp.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use http::Method;
 use jiff::Timestamp;
 use sample_origin::{Cdn, EtagStyle, Generated, GeneratedAt, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
-use crate::harness::{Server, Setup, edit, origin_with, wait_until};
+use crate::harness::virtually::{self, origin_with};
+use crate::harness::{Server, Setup, edit, wait_until};
 
 const LIST: &str = "/api/listings.json";
 const DAY: i64 = 86_400;
 
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
-}
-
 /// Months old.
 fn months_ago() -> GeneratedAt {
-    GeneratedAt::StandsStill(now() - 100 * DAY)
+    GeneratedAt::StandsStill(virtually::begin().as_seconds() - 100 * DAY)
 }
 
 fn taxonomies(says: GeneratedAt) -> Generated {
@@ -41,7 +36,7 @@ async fn is_confirmed_just_now(server: &Server) {
     assert_eq!(reply.status, 200, "{}", reply.text());
     let status = reply.json();
     let at: Timestamp = status["confirmed_at"].as_str().unwrap().parse().unwrap();
-    let age = now() - at.as_second();
+    let age = server.wall().as_seconds() - at.as_second();
     assert!((-1..120).contains(&age), "confirmed {age} s ago: {status:#}");
     let stated = server.ok(LIST).await.json()["generated_at"].as_str().unwrap().parse::<Timestamp>().unwrap();
     assert_eq!(stated.as_second(), at.as_second(), "the list names the same instant");
@@ -62,7 +57,7 @@ async fn changes_are_followed(origin: &Origin, server: &Server) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stamp_in_the_taxonomies_that_stands_still_dates_nothing() {
     let (origin, server) = mirrored(taxonomies(months_ago()), EtagStyle::Strong).await;
     is_confirmed_just_now(&server).await;
@@ -78,7 +73,7 @@ async fn a_stamp_in_the_taxonomies_that_stands_still_dates_nothing() {
     assert!((1..=3).contains(&warnings), "one for each taxonomy, and not for each answer: {warnings}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stamp_that_stands_still_everywhere_dates_nothing_whatever_the_entity_tags() {
     for etags in [EtagStyle::Strong, EtagStyle::None, EtagStyle::WithGeneratedAt] {
         let (origin, server) = mirrored(Generated::everywhere(months_ago()), etags).await;
@@ -91,7 +86,7 @@ async fn a_stamp_that_stands_still_everywhere_dates_nothing_whatever_the_entity_
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stamp_that_runs_ahead_dates_nothing_beyond_the_date() {
     for etags in [EtagStyle::Strong, EtagStyle::None] {
         let (origin, server) = mirrored(Generated::everywhere(GeneratedAt::Ahead(3 * DAY)), etags).await;
@@ -104,14 +99,14 @@ async fn a_stamp_that_runs_ahead_dates_nothing_beyond_the_date() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stamp_in_the_far_future_that_stands_still_dates_nothing() {
-    let says = GeneratedAt::StandsStill(now() + 1000 * DAY);
+    let says = GeneratedAt::StandsStill(virtually::begin().as_seconds() + 1000 * DAY);
     let (origin, server) = mirrored(Generated::everywhere(says), EtagStyle::Strong).await;
     changes_are_followed(&origin, &server).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restart_forgets_nothing_that_a_standing_stamp_needs() {
     let (origin, mut server) = mirrored(Generated::everywhere(months_ago()), EtagStyle::None).await;
     changes_are_followed(&origin, &server).await;
@@ -121,7 +116,7 @@ async fn a_restart_forgets_nothing_that_a_standing_stamp_needs() {
     changes_are_followed(&origin, &server).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_standing_stamp_behind_a_cdn_delays_nothing_beyond_the_cdns_own_age() {
     let origin =
         origin_with(230, Switches { generated: Generated::everywhere(months_ago()), ..Switches::default() }).await;

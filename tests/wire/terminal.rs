@@ -177,7 +177,7 @@ async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
     // A server that goes away is reported; the exit code says so.
     let mut watching = OnTerminal::run(&words, &[]);
     wait_until("it is drawn", || async { drawn(&watching.shown()) >= 1 }).await;
-    server.process.kill();
+    server.down().await;
     wait_until("it is told", || async { watching.shown().contains("unreachable") }).await;
     watching.interrupt();
     let (code, shown) = watching.end().await;
@@ -219,7 +219,7 @@ async fn scripts_get_one_json_object() {
     edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
     for is_running in [true, false] {
         if !is_running {
-            server.process.kill();
+            server.down().await;
         }
         let told = |words: &'static [&'static str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));

@@ -53,7 +53,7 @@ pub async fn address(server: &Server) -> SocketAddr {
 /// A client that trusts the authority of `dir` only.
 pub fn client(dir: &Path) -> reqwest::ClientBuilder {
     let authority = reqwest::Certificate::from_pem(&std::fs::read(dir.join("ca.pem")).unwrap()).unwrap();
-    reqwest::Client::builder().no_proxy().no_gzip().no_brotli().no_zstd().tls_certs_only([authority])
+    crate::client::client_builder().no_proxy().no_gzip().no_brotli().no_zstd().tls_certs_only([authority])
 }
 
 /// A bare TLS connection that offers these protocols.
@@ -355,7 +355,7 @@ async fn a_household_with_too_many_connections_is_not_shaken_hands_with() {
     let _ = tokio::time::timeout(BOUND, second.read_to_end(&mut answer)).await.expect("an end");
     assert_eq!(answer, b"");
     let url = format!("http://{}/nothing", server.public);
-    let plain = reqwest::Client::builder().no_proxy().build().unwrap();
+    let plain = crate::client::client_builder().no_proxy().build().unwrap();
     assert_eq!(plain.get(&url).send().await.unwrap().status(), 503, "one bound for all listeners");
     drop(first);
     wait_until("there is room again", || async { plain.get(&url).send().await.unwrap().status() == 404 }).await;

@@ -6,7 +6,7 @@ use sample_origin::{Origin, World};
 
 use crate::compare::{list_is_the_origins, same_list};
 use crate::harness::faults::Faults;
-use crate::harness::{Script, Server, Setup, Upstream, edit, origin, run, wait_until};
+use crate::harness::{Body, Script, Server, Setup, Upstream, edit, origin, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -104,7 +104,7 @@ async fn a_disk_that_fails_once_or_for_long_tears_and_loses_nothing() {
             assert_eq!(server.ok(LIST).await.the("mirror-snapshot"), old);
             // A crash in this state: what was published before is there, or what could be read back whole.
             server.process.kill();
-            server.process = server.setup.spawn(&server.data_dir());
+            server.process = Body::Child(server.setup.spawn(&server.data_dir()));
             // It may not have been able to write its name into the lock.
             server.found_by_log().await;
             server.ready().await;

@@ -14,7 +14,7 @@ const MANY: usize = 100;
 
 fn client_of(household: u8) -> reqwest::Client {
     let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, household));
-    reqwest::Client::builder().no_proxy().local_address(address).build().unwrap()
+    crate::client::client_builder().no_proxy().local_address(address).build().unwrap()
 }
 
 /// Two are made at a time. If one client had both turns, others would wait for all that it asked for before them.

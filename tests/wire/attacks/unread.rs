@@ -16,7 +16,7 @@ const MOST: u64 = 96;
 async fn pages_that_a_client_does_not_read_are_not_made() {
     each(["/explore?city=", "/explore?sort=name&q="], async |start| {
         let origin = origin(700).await;
-        let server = Setup::mirror_of(&origin).start().await;
+        let server = Setup::mirror_of(&origin).alone().start().await;
         server.settled(&origin).await;
         let size = server.ok(&format!("{start}nowhere")).await.body.len();
         let before = peak(&server);

@@ -81,14 +81,14 @@ fn heavy() -> Vec<(&'static str, Vec<u8>)> {
 
 #[tokio::test]
 async fn a_small_file_does_not_take_much_memory_whatever_is_in_it() {
-    let server = Setup::offline().start().await;
+    let server = Setup::offline().alone().start().await;
     let before = most_resident(&server);
     let dir = tempfile::tempdir().unwrap();
     for (name, file) in heavy() {
         let path = dir.path().join(format!("{name}.gsb"));
         std::fs::write(&path, &file).unwrap();
         let command = ["bundle", "verify", path.to_str().unwrap()];
-        let (code, said) = run(&Setup::offline().arguments(&command, dir.path())).await;
+        let (code, said) = run(&Setup::offline().alone().arguments(&command, dir.path())).await;
         assert_eq!(code, 1, "{name}: {said}");
         let request = crate::client::plain_client().post(format!("http://{}/bundle", server.admin)).body(file);
         let reply = request.send().await.expect("an answer");

@@ -171,7 +171,7 @@ async fn an_upload_leaves_no_file_however_it_ends() {
     assert_eq!(upload(&server, &desk).await.0, 503);
     // It has a name for the instant between two system calls.
     wait_until("its file has no name", || async { names(&server) == before }).await;
-    server.process.kill();
+    server.down().await;
     drop(open);
     // As if it had been killed an instant before.
     fs::write(server.data_dir().join("bundle-1-0.tmp"), "left behind").unwrap();

@@ -266,7 +266,7 @@ async fn a_token_of_a_lone_mirror_outlives_restarts_and_rollbacks() {
     let second = copy.clone();
     for kills in [false, true] {
         if kills {
-            server.process.kill();
+            server.down().await;
         }
         server.restart().await;
         server.ready().await;

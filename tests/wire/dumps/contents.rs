@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{CSV, DETAILS, GEOJSON, NDJSON, mirrored};
 use crate::client::Reply;
-use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
+use crate::harness::{Script, Seen, Server, Setup, Upstream, shared_mirror, wait_until};
 
 /// The lines of a dump, each with an end.
 pub fn lines(dump: &Reply) -> Vec<&str> {
@@ -59,7 +59,7 @@ pub async fn mirror_of(origin: &Upstream) -> Server {
 
 #[tokio::test]
 async fn each_format_has_every_listing_in_the_origins_order() {
-    let (origin, server) = mirrored(230).await;
+    let (origin, server) = shared_mirror(230).await;
     let mut ids = Vec::new();
     for page in 1..=3 {
         ids.extend(server.ok(&format!("/api/listings.json?per_page=100&page={page}")).await.ids());

@@ -32,7 +32,7 @@ async fn an_export_is_what_is_served_beside_a_server_and_without_one() {
     let setup = server.setup.clone();
     for is_running in [true, false] {
         if !is_running {
-            server.process.kill();
+            server.down().await;
         }
         for (format, body) in FORMATS.into_iter().zip(&served) {
             let file = files.path().join(format!("{format}-{is_running}"));
@@ -71,7 +71,7 @@ async fn what_an_export_cannot_do_is_said_at_once() {
 #[tokio::test]
 async fn a_reader_that_has_had_enough_ends_an_export_without_a_word() {
     let (_origin, mut server) = mirrored(2000).await;
-    server.process.kill();
+    server.down().await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
     let words = arguments(&server.setup, &server.data_dir(), &["-", "--format", "details-ndjson"]);
     let mut export = command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

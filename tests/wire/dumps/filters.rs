@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{ALL, CSV, GEOJSON, mirrored};
 use crate::client::Reply;
-use crate::harness::{Server, Setup, edit, origin};
+use crate::harness::{Server, Setup, edit, origin, shared_mirror};
 
 /// The ids in the lines of a dump, or its features.
 fn ids(path: &str, reply: &Reply) -> Vec<u64> {
@@ -35,7 +35,7 @@ async fn listed(server: &Server, query: &str) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_filter_leaves_what_the_list_leaves() {
-    let (_origin, server) = mirrored(600).await;
+    let (_origin, server) = shared_mirror(600).await;
     for query in ["sport=golf", "state=texas", "sport=golf&state=texas", "city=nowhere-at-all"] {
         let expected = if query.starts_with("city") { Vec::new() } else { listed(&server, query).await };
         for path in ALL {

@@ -207,7 +207,7 @@ async fn a_kill_while_dumps_are_written_leaves_nothing_and_the_next_start_writes
         }
         // Not to wait for anything: the kill comes at any instant.
         tokio::time::sleep(Duration::from_millis(pause)).await;
-        server.process.kill();
+        server.down().await;
         let names = std::fs::read_dir(server.data_dir()).unwrap().map(|entry| entry.unwrap().file_name());
         let dumps: Vec<_> = names.filter(|name| name.to_string_lossy().contains("dump")).collect();
         assert!(dumps.len() <= 1, "a file loses its name at once: {dumps:?}");

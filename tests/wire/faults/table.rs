@@ -26,7 +26,7 @@ pub enum Told {
 
 /// A mirror that refreshes all the time and does not wait long for an answer.
 pub fn restless(origin: &Origin) -> Setup {
-    Setup::mirror_of(origin).set("ttl", "1s").set("origin.timeout", "1s").set("origin.max_body", MAX_BODY)
+    Setup::mirror_of(origin).alone().set("ttl", "1s").set("origin.timeout", "1s").set("origin.max_body", MAX_BODY)
 }
 
 pub async fn complete(server: &Server) {

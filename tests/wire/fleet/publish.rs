@@ -210,7 +210,7 @@ async fn a_publisher_that_is_killed_at_any_instant_leaves_a_head_whose_objects_a
         server.refresh().await;
         wait_until("the change is served", || async { server.snapshot().await != before }).await;
         tokio::time::sleep(aim.next()).await;
-        server.process.kill();
+        server.down().await;
         // It and all its objects are checked as they are read.
         let head = store.head().unwrap();
         assert!(head.sequence() >= last, "round {round}");

@@ -112,7 +112,7 @@ async fn an_older_bundle_is_refused_unless_it_is_wanted() {
         assert_eq!(changes(&server, &new.0).await[0], [removed].into());
     }
     // Without a server it is the same.
-    server.process.kill();
+    server.down().await;
     desk.does(&server.setup, &data, &["import"], "new.gsb").await;
     desk.refuses(&server.setup, &data, &["import"], "old.gsb", &[&old.0, "--allow-older"]).await;
     let said = desk.does(&server.setup, &data, &["import", "--allow-older"], "old.gsb").await;

@@ -83,7 +83,7 @@ fn within(kib: u64, setup: &Setup, data: &Path, words: &[&str]) -> (i32, String)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_is_full_during_an_import_leaves_the_old_snapshot_served() {
     let Prepared { desk, ids, old, new } = prepared(500).await;
-    let offline = Setup::offline();
+    let offline = Setup::offline().alone();
     let (file, bundle) = (desk.path("new.gsb"), desk.bytes("new.gsb").len() as u64);
     let store = fs::metadata(desk.data().join("grandstand.redb")).unwrap().len();
     assert!(bundle < store, "the upload fits where the store does");

@@ -18,7 +18,7 @@ async fn a_bundle_from_the_future_is_unconfirmed_everywhere() {
     mirror.settled(&origin).await;
     // Beside the server the command has the true time: the data's own stamp is exported.
     desk.does(&Setup::mirror_of(&origin), &mirror.data_dir(), &["export"], "future.gsb").await;
-    mirror.process.kill();
+    mirror.down().await;
     let stamp = desk.inspect("future.gsb").await["confirmed_at"].as_str().unwrap().to_owned();
     assert!(
         stamp.parse::<jiff::Timestamp>().unwrap() > jiff::Timestamp::now() + jiff::SignedDuration::from_hours(9999)

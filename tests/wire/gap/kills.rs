@@ -66,7 +66,7 @@ async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
 async fn a_server_that_is_killed_while_it_imports_has_the_old_snapshot_or_the_new_one() {
     const ROUNDS: u64 = 12;
     let (desk, old, new) = prepared().await;
-    let offline = Setup::offline();
+    let offline = Setup::offline().alone();
     let (mut aim, mut seen) = (Aim::new(Duration::ZERO), [0; 2]);
     for round in 0.. {
         // A server killed early leaves the import to the command: few rounds end with the old snapshot.

@@ -23,7 +23,7 @@ async fn two_exports_of_one_state_are_the_same_bytes_with_a_server_and_without()
     }
     none_failed(&load.stop().await, &[&mirror.snapshot().await]);
     let old = desk.path("base.gsb");
-    mirror.process.kill();
+    mirror.down().await;
     for name in ["3.gsb", "4.gsb"] {
         desk.does(&mirror.setup, &data, &["export"], name).await;
         desk.does(&mirror.setup, &data, &["export", "--since", old.to_str().unwrap()], &format!("delta-{name}")).await;
@@ -54,7 +54,7 @@ async fn an_export_that_is_killed_leaves_the_file_that_was_there() {
     let mut killed = 0;
     for round in 0..24_u64 {
         if round == 12 {
-            mirror.process.kill();
+            mirror.down().await;
         }
         fs::write(desk.path("b.gsb"), &old).unwrap();
         let file = desk.path("b.gsb");
@@ -89,7 +89,7 @@ async fn an_export_that_is_killed_leaves_the_file_that_was_there() {
 #[tokio::test]
 async fn an_export_that_is_told_to_stop_takes_away_what_it_has_begun() {
     let (_origin, mut mirror) = mirrored(400, Switches::default()).await;
-    mirror.process.kill();
+    mirror.down().await;
     let desk = Desk::new();
     let file = desk.path("b.gsb");
     let arguments = mirror.setup.arguments(&["bundle", "export", file.to_str().unwrap()], &mirror.data_dir());

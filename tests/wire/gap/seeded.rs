@@ -107,7 +107,7 @@ async fn a_mirror_that_is_ahead_refuses_an_older_bundle_by_name() {
     let new = edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[7]))).await;
     for stopped in [false, true] {
         if stopped {
-            mirror.process.kill();
+            mirror.down().await;
         }
         let named = [old.as_str(), new.as_str(), "but the mirror already has"];
         desk.refuses(&mirror.setup, &mirror.data_dir(), &["import"], "old.gsb", &named).await;
@@ -130,7 +130,7 @@ async fn data_of_another_origin_seeds_a_mirror_with_a_warning_and_never_takes_on
     let own = mirror.snapshot().await;
     for stopped in [false, true] {
         if stopped {
-            mirror.process.kill();
+            mirror.down().await;
         }
         let named = [other.url().as_str(), origin.url().as_str(), "origin.aliases"]
             .map(|name| name.trim_end_matches('/').to_owned());
@@ -165,12 +165,12 @@ async fn data_of_another_origin_is_told_of_wherever_it_comes_in() {
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert!(names_both(answer["warning"].as_str().unwrap()), "{answer}");
     wait_until("the log tells it", || async { names_both(&mirror.process.said()) }).await;
-    mirror.process.kill();
+    mirror.down().await;
     // By a command that knows no origin, through the server and without it.
     for stopped in [false, true] {
         let mut mirror = Setup::mirror_of(&down).start().await;
         if stopped {
-            mirror.process.kill();
+            mirror.down().await;
         }
         let said = desk.does(&Setup::offline(), &mirror.data_dir(), &["import"], "other.gsb").await;
         assert!(names_both(&said), "stopped: {stopped}: {said}");

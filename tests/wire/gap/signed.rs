@@ -147,7 +147,7 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     // The last server decides.
     let mut server = desk.serve_copy(lax.clone()).await;
     let data = server.data_dir();
-    server.process.kill();
+    server.down().await;
     desk.does(&lax, &data, &["import"], "b.gsb").await;
     server.setup = strict.clone();
     server.restart().await;
@@ -155,7 +155,7 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     assert!(said.contains("which the server trusts"), "{said}");
     let said = desk.does(&lax, &data, &["import", "--json"], "b.gsb").await;
     assert!(said.contains("\"verified\""), "{said}");
-    server.process.kill();
+    server.down().await;
     desk.refuses(&lax, &data, &["import"], "b.gsb", &needs_keys).await;
     desk.does(&strict, &data, &["import"], "b.gsb").await;
     // A bundle on its command line is judged by the server's own keys.
@@ -164,7 +164,7 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     server.setup = lax.serving(&["--bundle", bundle.to_str().unwrap()]);
     server.restart().await;
     assert!(server.process.said().contains("unsigned bundles are imported"), "{}", server.process.said());
-    server.process.kill();
+    server.down().await;
     desk.does(&Setup::offline(), &data, &["import"], "b.gsb").await;
 }
 

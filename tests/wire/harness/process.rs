@@ -108,9 +108,7 @@ impl Process {
     }
 
     pub(super) fn tail(&self) -> String {
-        let said = self.said();
-        let lines: Vec<&str> = said.lines().collect();
-        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+        tail(&self.said())
     }
 }
 
@@ -137,6 +135,12 @@ impl Drop for Process {
             assert!(!self.said().contains("panicked"), "the process panicked:\n{}", self.tail());
         }
     }
+}
+
+/// The last lines of a log.
+pub(super) fn tail(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(TAIL)..].join("\n")
 }
 
 fn listen(stream: Box<dyn Read + Send>, said: Arc<Mutex<String>>) -> JoinHandle<()> {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::header::LOCATION;
-use reqwest::Client;
 use reqwest::redirect::Policy;
 use sample_origin::FaultRule;
 use serde_json::Value;
@@ -52,7 +51,7 @@ async fn faults_look_as_they_should() {
         bytes += endless.chunk().await.unwrap().unwrap().len();
     }
     arm(Fault::Redirect("https://elsewhere.example/".to_owned()));
-    let staying = Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
+    let staying = crate::client::client_builder().no_proxy().redirect(Policy::none()).build().unwrap();
     let moved = staying.get(&url).send().await.unwrap();
     assert_eq!(moved.status(), 302);
     assert_eq!(header(&moved, "location").unwrap(), "https://elsewhere.example/");

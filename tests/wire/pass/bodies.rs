@@ -197,7 +197,7 @@ async fn a_body_beyond_the_bounds_passes_without_being_kept_or_held() {
     })
     .await;
     for (key, value) in [("origin.max_body", "1MiB"), ("cache.max_bytes", "8MiB")] {
-        let server = Setup::shield_of_url(&origin.url()).set(key, value).start().await;
+        let server = Setup::shield_of_url(&origin.url()).alone().set(key, value).start().await;
         server.head("/api/warm").await;
         let before = resident(&server);
         for target in ["/api/length", "/api/chunked"] {

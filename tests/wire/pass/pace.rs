@@ -94,7 +94,7 @@ async fn slow_http2(server: &Server, household: u8, target: &str, fields: &[(&st
 /// A client of another household, to be built.
 fn of(household: u8) -> reqwest::ClientBuilder {
     let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, household));
-    reqwest::Client::builder().no_proxy().local_address(address)
+    crate::client::client_builder().no_proxy().local_address(address)
 }
 
 fn client_of(household: u8) -> reqwest::Client {

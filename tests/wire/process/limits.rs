@@ -12,7 +12,8 @@ async fn an_access_log_that_reaches_the_largest_size_loses_lines_and_not_the_ser
     let origin = origin(20).await;
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("access.log");
-    let setup = Setup::mirror_of(&origin).set("log.access", "true").set("log.access_file", log.to_str().unwrap());
+    let setup =
+        Setup::mirror_of(&origin).alone().set("log.access", "true").set("log.access_file", log.to_str().unwrap());
     let mut server = setup.start().await;
     server.settled(&origin).await;
     server.ok("/api/listings.json").await;
@@ -28,7 +29,7 @@ async fn an_access_log_that_reaches_the_largest_size_loses_lines_and_not_the_ser
 #[tokio::test]
 async fn an_upload_or_an_export_beyond_the_largest_size_is_a_full_disk() {
     let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = Setup::mirror_of(&origin).alone().start().await;
     server.settled(&origin).await;
     let client = crate::client::plain_client();
     let url = format!("http://{}/bundle", server.admin);

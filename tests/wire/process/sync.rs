@@ -99,7 +99,7 @@ async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
 async fn sync_says_the_same_of_an_unproven_copy_with_a_server_and_without() {
     let cdn = Some(Cdn { max_age: Duration::from_secs(3600), nodes: 1 });
     let origin = origin_with(60, Switches { cdn, ..Switches::default() }).await;
-    let mut server = Setup::mirror_of(&origin).set("ttl", "3s").start().await;
+    let mut server = Setup::mirror_of(&origin).alone().set("ttl", "3s").start().await;
     server.ready().await;
     let passes = async || server.status().await["origin"]["passes"].as_u64().unwrap();
     wait_until("three tries gave no proof, and all details are here", || async {
@@ -125,7 +125,7 @@ async fn sync_says_the_same_of_an_unproven_copy_with_a_server_and_without() {
     };
     let (code, said) = sync.end().await;
     assert!(code == 1 && is_said(&said) && !said.contains("complete: 60 listings"), "{code}: {said}");
-    server.process.kill();
+    server.down().await;
     let (code, said) = run(&arguments).await;
     assert!(code == 1 && is_said(&said), "{code}: {said}");
 }

@@ -29,7 +29,7 @@ async fn a_real_haproxy_announces_its_clients_in_every_way() {
     let dir = certified();
     let server = with_tls(setup(), dir.path()).start().await;
     let secure = address(&server).await;
-    let plain = || reqwest::Client::builder().no_proxy();
+    let plain = || crate::client::client_builder().no_proxy();
     // Each way has two clients of its own, and each of them asks over both versions of HTTP.
     each([("send-proxy", 10), ("send-proxy-v2", 20)], async |(option, number)| {
         let balancer = HaProxy::before(server.public, option);
@@ -60,7 +60,7 @@ async fn the_health_checks_of_a_real_haproxy_are_no_errors() {
     for (option, number) in [("send-proxy check inter 20ms", 50), ("send-proxy-v2 check inter 20ms", 60)] {
         let balancer = HaProxy::before(server.public, option);
         let url = url("http", balancer.address);
-        let plain = || reqwest::Client::builder().no_proxy();
+        let plain = || crate::client::client_builder().no_proxy();
         assert_eq!(left(plain(), number, &url, Version::HTTP_11).await, Some(3));
         let well = async || balancer.health().await == Some(("L4OK".to_owned(), 0));
         wait_until("a check succeeds", || async { well().await }).await;

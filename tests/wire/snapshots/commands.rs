@@ -92,14 +92,14 @@ async fn the_commands_do_the_same_beside_a_server_and_without_one() {
     };
     goes_through_all(by_address, &ids).await;
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
-    server.process.kill();
+    server.down().await;
     goes_through_all(async |words| command(&server, words).await, &ids).await;
     done(command(&server, &["rollback", &ids[1]]).await);
     server.restart().await;
     assert_eq!(server.ok(LIST).await.the("mirror-snapshot"), ids[1]);
     let next = grow(&origin, &server, "Fourth").await;
     assert_eq!(server.ok(LIST).await.the("mirror-snapshot"), ids[1]);
-    server.process.kill();
+    server.down().await;
     done(command(&server, &["release"]).await);
     server.restart().await;
     let list = server.ok(LIST).await;
@@ -171,7 +171,7 @@ async fn commands_at_once_take_turns_with_and_without_a_server() {
     server.settled(&origin).await;
     for running in [true, false] {
         if !running {
-            server.process.kill();
+            server.down().await;
         }
         for _ in 0..3 {
             let arguments = [&["pin", &old][..], &["pin", &new], &["rollback", &old], &["list"], &["verify"]];
@@ -197,7 +197,7 @@ async fn commands_at_once_take_turns_with_and_without_a_server() {
 async fn a_command_waits_for_another_one_that_takes_its_time() {
     let (_origin, mut server) = mirrored(20, |setup| setup).await;
     let id = server.snapshot().await;
-    server.process.kill();
+    server.down().await;
     let busy = DataDir::open(server.data_dir()).unwrap();
     let (setup, dir) = (server.setup.clone(), server.data_dir());
     let waiting = tokio::spawn(async move { run(&setup.arguments(&["snapshot", "list"], &dir)).await });
@@ -208,7 +208,7 @@ async fn a_command_waits_for_another_one_that_takes_its_time() {
 
 #[tokio::test]
 async fn a_holder_that_is_killed_leaves_commands_and_a_successor_their_way() {
-    let (origin, mut server) = mirrored(40, |setup| setup).await;
+    let (origin, mut server) = mirrored(40, Setup::alone).await;
     let old = server.snapshot().await;
     let new = grow(&origin, &server, "Second").await;
     server.settled(&origin).await;
@@ -243,7 +243,7 @@ async fn verify_tells_a_damaged_snapshot_from_whole_ones() {
     let old = server.snapshot().await;
     let ids = origin.world(World::ids);
     let new = edit(&origin, &server, |world| ids[..300].iter().for_each(|id| assert!(world.touch(*id)))).await;
-    server.process.kill();
+    server.down().await;
     let said = done(command(&server, &["verify"]).await);
     assert!([&old, &new].iter().all(|id| said.contains(&format!("{id}  intact, 400 listings"))), "{said}");
     let whole = fs::read(server.store_file()).unwrap();

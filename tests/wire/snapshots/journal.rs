@@ -55,7 +55,7 @@ async fn what_is_told_over_several_switches_is_the_difference_of_the_listings() 
     all_are_told(&server, &contents, "something waits").await;
     for killed in [false, true] {
         if killed {
-            server.process.kill();
+            server.down().await;
             server.restart().await;
         }
         all_are_told(&server, &contents, &format!("killed: {killed}")).await;

@@ -44,7 +44,7 @@ async fn look(server: &Server, snapshots: impl Iterator<Item = &String> + Clone)
 
 #[tokio::test]
 async fn kills_during_switches_leave_one_of_two_snapshots_and_a_whole_journal() {
-    let (origin, mut server) = mirrored(120, |setup| setup.set("mirror.keep", "50").set("ttl", "20s")).await;
+    let (origin, mut server) = mirrored(120, |setup| setup.alone().set("mirror.keep", "50").set("ttl", "20s")).await;
     let mut dice = SmallRng::seed_from_u64(7);
     for name in ["Second", "Third"] {
         grow(&origin, &server, name).await;

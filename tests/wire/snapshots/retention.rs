@@ -52,12 +52,12 @@ async fn the_newest_and_the_pinned_stay_and_the_others_go() {
         }
     }
     server.settled(&origin).await;
-    server.process.kill();
+    server.down().await;
     server.restart().await;
     server.ready().await;
     kept_are(&server, &[&first, &all[3], &now]).await;
     // Unpinned by a command without a server; it goes with the next publication.
-    server.process.kill();
+    server.down().await;
     done(command(&server, &["unpin", &first]).await);
     server.restart().await;
     server.ready().await;
@@ -135,7 +135,7 @@ async fn thirty_snapshots_with_small_changes_share_what_is_equal() {
     println!("{text} bytes of listings; {with} bytes with 31 snapshots, {without} with one");
     assert_eq!(all.ok(&format!("{LIST}?snapshot={first}&per_page=100&page=30")).await.ids().len(), 100);
 
-    all.process.kill();
+    all.down().await;
     let store = Store::open(&DataDir::open(all.data_dir()).unwrap()).unwrap();
     let snapshots = store.snapshots().unwrap();
     let each = snapshots[0].0.block_keys().count();

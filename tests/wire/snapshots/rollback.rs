@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{LIST, command, done, edit, grow, kept, listed, mirrored, newest, post, release, roll_back};
 use crate::disk::{bound, limit_files, set_writable};
-use crate::harness::{Server, Setup, origin_with, quiet, wait_until};
+use crate::harness::{Body, Server, Setup, origin_with, quiet, wait_until};
 
 async fn metric(server: &Server, name: &str) -> String {
     let text = server.admin(Method::GET, "/metrics").await.text().to_owned();
@@ -22,7 +22,7 @@ async fn served_is(server: &Server, id: &str, total: u64) {
 
 #[tokio::test]
 async fn a_rollback_holds_over_restarts_while_refreshes_go_on_until_the_release() {
-    let (origin, mut server) = mirrored(60, |setup| setup).await;
+    let (origin, mut server) = mirrored(60, Setup::alone).await;
     let old = server.snapshot().await;
     let second = grow(&origin, &server, "Second").await;
     assert!(server.status().await["rollback"].is_null());
@@ -193,7 +193,7 @@ async fn what_is_held_back_is_judged_by_the_newest_and_waits_behind_a_rollback_w
 
 #[tokio::test]
 async fn a_disk_that_takes_no_writes_refuses_a_rollback_and_what_is_served_stays() {
-    let (origin, mut server) = mirrored(60, |setup| setup.set("ttl", "3s")).await;
+    let (origin, mut server) = mirrored(60, |setup| setup.alone().set("ttl", "3s")).await;
     let old = server.snapshot().await;
     let new = grow(&origin, &server, "Second").await;
     server.settled(&origin).await;
@@ -226,7 +226,7 @@ async fn a_disk_that_takes_no_writes_refuses_a_rollback_and_what_is_served_stays
     server.process.kill();
     set_writable(&server.data_dir(), false);
     server.setup = bound(server.setup.clone());
-    server.process = server.setup.spawn(&server.data_dir());
+    server.process = Body::Child(server.setup.spawn(&server.data_dir()));
     server.found_by_log().await;
     server.ready().await;
     let refused = post(&server, &format!("{old}/rollback")).await;

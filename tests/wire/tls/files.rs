@@ -73,7 +73,7 @@ async fn an_expired_certificate_is_served_with_a_warning() {
     let status = server.status().await;
     assert_eq!(status["tls"]["valid_until"], "2020-02-01T00:00:00Z");
     assert!(status["tls"]["problem"].as_str().unwrap().contains("expired"), "{status:#}");
-    let trusting = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
+    let trusting = crate::client::client_builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
     let url = format!("https://{}/nothing", address(&server).await);
     assert_eq!(trusting.get(url).send().await.unwrap().status(), 404);
 }

@@ -85,7 +85,7 @@ async fn a_full_bundle_that_was_altered_is_written_again_after_a_start_and_new_r
     let store = Store::new();
     let (_origin, mut publisher) = publishing(300, &store.url(), |setup| setup).await;
     let head = store.has(&publisher).await;
-    publisher.process.kill();
+    publisher.down().await;
     harm(&store.root().join(head.full()), Harm::Altered, &store.root());
     let replica = Setup::offline().set("replica.url", &store.url()).set("replica.poll", "200ms").start().await;
     let why = says(&replica, "is not what the head names").await;

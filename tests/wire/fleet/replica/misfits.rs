@@ -146,7 +146,7 @@ async fn a_replica_that_was_off_for_longer_than_deltas_are_kept_takes_the_full_b
     let mut replica = replica_of(&shelf).start().await;
     follows(&replica, &shelf.snapshot(), sequence).await;
     let old: Vec<String> = (0..3).map(|at| shelf.key_of(at).to_owned()).collect();
-    replica.process.kill();
+    replica.down().await;
     change(&origin, &mirror, 60).await;
     shelf.full(&mirror).await;
     change(&origin, &mirror, 80).await;

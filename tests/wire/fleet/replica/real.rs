@@ -75,7 +75,7 @@ async fn replicas_follow_through_changes_rollbacks_restarts_and_the_loss_of_the_
         assert_eq!(said.matches("the publisher's data went back in time").count(), 1, "{said}");
     }
     assert_eq!(publisher.admin(Method::POST, "/snapshots/release").await.status, 200);
-    late.process.kill();
+    late.down().await;
     publisher.restart().await;
     snapshots.push(change(&origin, &publisher, 3).await);
     late.restart().await;
