@@ -16,7 +16,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, Guard};
 use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -60,14 +60,14 @@ impl Variant {
 /// The variant that one request gets.
 pub struct Shown<'a> {
     identity: &'a Variant,
-    coded: Option<Guard<Option<Arc<Variant>>>>,
+    coded: Option<Guard<Arc<Variant>>>,
 }
 
 impl Deref for Shown<'_> {
     type Target = Variant;
 
     fn deref(&self) -> &Variant {
-        self.coded.as_ref().and_then(|coded| coded.as_deref()).unwrap_or(self.identity)
+        self.coded.as_deref().map_or(self.identity, AsRef::as_ref)
     }
 }
 
@@ -96,9 +96,16 @@ struct Codings {
 
 #[derive(Debug, Default)]
 struct OneCoding {
-    made: ArcSwapOption<Variant>,
+    /// Most bodies are sent without coding, and an `ArcSwap` asks every thread of the process when it is dropped.
+    made: OnceLock<ArcSwap<Variant>>,
     /// Number of requests, up to [`HOT`]; [`SETTLED`] or [`PLAIN`].
     asked: AtomicU8,
+}
+
+impl OneCoding {
+    fn made(&self) -> Option<Guard<Arc<Variant>>> {
+        self.made.get().map(ArcSwap::load)
+    }
 }
 
 impl Coded {
@@ -205,24 +212,24 @@ impl Codings {
 
     /// Whether a coding is missing.
     fn lacks(&self, coding: Coding) -> bool {
-        self.of(coding).is_some_and(|one| one.made.load().is_none() && one.asked.load(Ordering::Relaxed) != PLAIN)
+        self.of(coding).is_some_and(|one| one.made.get().is_none() && one.asked.load(Ordering::Relaxed) != PLAIN)
     }
 
     /// Counts a request and returns its variant; `None`: no coding.
-    fn shown(self: &Arc<Self>, coding: Coding) -> Option<Guard<Option<Arc<Variant>>>> {
+    fn shown(self: &Arc<Self>, coding: Coding) -> Option<Guard<Arc<Variant>>> {
         let one = self.of(coding)?;
-        let mut made = one.made.load();
+        let mut made = one.made();
         if made.is_none() {
             if one.asked.load(Ordering::Relaxed) == PLAIN {
                 return None;
             }
             self.make(coding);
-            made = one.made.load();
+            made = one.made();
         }
         if one.asked.load(Ordering::Relaxed) < SETTLED {
             self.count(one, coding);
         }
-        made.is_some().then_some(made)
+        made
     }
 
     /// Makes a coding while a client waits.
@@ -230,14 +237,13 @@ impl Codings {
         let Some(one) = self.of(coding) else { return };
         match encode(coding, Effort::Quick, &self.body).ok().filter(|coded| self.can_keep(coded.len())) {
             Some(coded) if self.takes(coded.len()) => {
-                let coded = Some(Arc::new(Variant::new(coded)));
-                let length = coded.as_ref().map_or(0, |coded| coded.body.len());
+                let length = coded.len();
                 // Another thread may have been faster.
-                if one.made.compare_and_swap(&None::<Arc<Variant>>, coded).is_some() {
+                if one.made.set(ArcSwap::from_pointee(Variant::new(coded))).is_err() {
                     self.room.fetch_add(length, Ordering::Relaxed);
                 }
             }
-            None if one.made.load().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
+            None if one.made.get().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
             // `None`: another thread has made it. `Some`: another thread's variant holds the room; the next request may
             // succeed.
             None | Some(_) => {}
@@ -246,7 +252,7 @@ impl Codings {
 
     /// Whether a variant of this length is small enough and fits beside the others.
     fn can_keep(&self, length: usize) -> bool {
-        let made = self.each.iter().filter_map(|one| one.made.load().as_ref().map(|made| made.body.len()));
+        let made = self.each.iter().filter_map(|one| one.made().map(|made| made.body.len()));
         length < self.body.len() && made.sum::<usize>() + length <= self.most
     }
 
@@ -278,13 +284,13 @@ impl Codings {
 
     /// Makes a coding once more, and better.
     fn recode(&self, coding: Coding) {
-        let Some(one) = self.of(coding) else { return };
-        let quick = one.made.load_full().map_or(0, |quick| quick.body.len());
+        let Some(made) = self.of(coding).and_then(|one| one.made.get()) else { return };
+        let quick = made.load().body.len();
         if let Ok(best) = encode(coding, Effort::Best, &self.body)
             && best.len() < quick
         {
             self.room.fetch_add(quick - best.len(), Ordering::Relaxed);
-            one.made.store(Some(Arc::new(Variant::new(best))));
+            made.store(Arc::new(Variant::new(best)));
         }
     }
 }

@@ -196,14 +196,14 @@ pub async fn drip(mut stream: impl AsyncRead + AsyncWrite + Unpin, pieces: impl 
             break;
         }
     }
-    let rest = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    let rest = tokio::time::timeout(crate::harness::PATIENCE, stream.read_to_end(&mut answer)).await;
     rest.expect("an end").expect("no reset");
     parse(&answer).expect("an answer")
 }
 
 async fn read_reply(mut stream: TcpStream) -> Option<Reply> {
     let mut bytes = Vec::new();
-    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await;
+    let read = tokio::time::timeout(crate::harness::PATIENCE, stream.read_to_end(&mut bytes)).await;
     let read = read.unwrap_or_else(|_| panic!("no end after {:?}", String::from_utf8_lossy(&bytes)));
     // A reset after the answer is a legal way to refuse a body.
     if let (Err(error), true) = (&read, bytes.is_empty()) {

@@ -178,6 +178,16 @@ pub async fn quiet(origin: &Origin) {
     .await;
 }
 
+/// What was asked of the origin, without refreshes, which may come at any time: they ask for the index of each kind, the
+/// first hundred, and what was modified lately.
+pub fn asked(origin: &Origin) -> Vec<String> {
+    let is_of_a_refresh = |target: &str| {
+        target.ends_with("per_page=100")
+            || ["sports", "states", "cities"].iter().any(|kind| target.contains(&format!("/{kind}.json")))
+    };
+    origin.log().into_iter().map(|seen| seen.path_and_query).filter(|target| !is_of_a_refresh(target)).collect()
+}
+
 /// The configuration of a server, as arguments of `--set`, and what it runs under.
 #[derive(Clone)]
 pub struct Setup {

@@ -1,21 +1,13 @@
 //! A path has one reading or is refused; a refused one is not forwarded.
 
-use sample_origin::{Origin, World};
+use sample_origin::World;
 
 use crate::client::{Reply, raw, raw_and_no_more};
-use crate::harness::{Server, Setup, origin};
-
-async fn mirrored() -> (Origin, Server) {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    origin.clear_log();
-    (origin, server)
-}
+use crate::harness::{Server, Setup, asked, origin, shared_mirror};
 
 #[tokio::test]
 async fn ambiguous_paths_are_400_and_reach_nobody() {
-    let (origin, server) = mirrored().await;
+    let (origin, server) = shared_mirror(60).await;
     for target in [
         "//api/listings.json",
         "/api//listings.json",
@@ -53,12 +45,12 @@ async fn ambiguous_paths_are_400_and_reach_nobody() {
         eprintln!("{target}");
         reply.assert_problem(400, &[]);
     }
-    assert_eq!(origin.count(), 0, "{:#?}", origin.log());
+    assert_eq!(asked(origin), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_target_ends_at_the_first_space() {
-    let (origin, server) = mirrored().await;
+    let (origin, server) = shared_mirror(60).await;
     for target in [
         "/api/x y",
         "/api/x?a b",
@@ -75,12 +67,12 @@ async fn a_target_ends_at_the_first_space() {
         eprintln!("{target:?}");
         reply.assert_problem(400, &[]);
     }
-    assert_eq!(origin.count(), 0, "{:#?}", origin.log());
+    assert_eq!(asked(origin), [""; 0]);
 }
 
 #[tokio::test]
 async fn what_usual_clients_send_unescaped_is_no_mistake() {
-    let (_origin, server) = mirrored().await;
+    let (_origin, server) = shared_mirror(60).await;
     for target in ["/api/listings.json?x=[1]|{2}^`'", "/api/listings.json?x=a'b\\c"] {
         assert_eq!(server.raw_get(target).await.status, 200, "{target}");
     }
@@ -88,7 +80,7 @@ async fn what_usual_clients_send_unescaped_is_no_mistake() {
 
 #[tokio::test]
 async fn unreserved_escapes_are_decoded_once() {
-    let (origin, server) = mirrored().await;
+    let (origin, server) = shared_mirror(60).await;
     let id = origin.world(World::ids)[0];
     let plain = server.ok("/api/listings.json").await;
     for target in ["/api/%6cistings.json", "/%61%70i/listings%2Ejson", "/api/%6Cistings.json?page=1"] {
@@ -99,7 +91,7 @@ async fn unreserved_escapes_are_decoded_once() {
     assert_eq!(detail.status, 200);
     // %25 is a percent sign, not the start of another escape.
     assert_eq!(server.raw_get("/%256cistings.json").await.status, 404);
-    assert_eq!(origin.count(), 0);
+    assert_eq!(asked(origin), [""; 0]);
 }
 
 #[tokio::test]
@@ -143,7 +135,7 @@ async fn send(server: &Server, request: &str) -> Reply {
 
 #[tokio::test]
 async fn a_body_is_refused_and_an_empty_one_is_fine() {
-    let (origin, server) = mirrored().await;
+    let (origin, server) = shared_mirror(60).await;
     let head = "HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n";
     for target in ["/api/listings.json", "/api/sports.json"] {
         let empty = send(&server, &format!("GET {target} {head}Content-Length: 0\r\n\r\n")).await;
@@ -155,12 +147,12 @@ async fn a_body_is_refused_and_an_empty_one_is_fine() {
         let empty_chunked = format!("GET {target} {head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
         assert_eq!(send(&server, &empty_chunked).await.status, 400);
     }
-    assert_eq!(origin.count(), 0);
+    assert_eq!(asked(origin), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_body_is_never_taken_for_the_next_request() {
-    let (origin, server) = mirrored().await;
+    let (origin, server) = shared_mirror(60).await;
     let smuggled = "GET /api/sports.json HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n\r\n";
     let length = smuggled.len();
     let head = "GET /api/listings.json?per_page=1 HTTP/1.1\r\nHost: mirror.test\r\n";
@@ -178,12 +170,12 @@ async fn a_body_is_never_taken_for_the_next_request() {
     if let Some(reply) = raw(server.public, differing.as_bytes()).await {
         assert_eq!(reply.status, 400, "{reply:?}");
     }
-    assert_eq!(origin.count(), 0);
+    assert_eq!(asked(origin), [""; 0]);
 }
 
 #[tokio::test]
 async fn what_is_not_http_harms_nobody() {
-    let (_origin, server) = mirrored().await;
+    let (_origin, server) = shared_mirror(60).await;
     let long =
         format!("GET /api/listings.json?x={} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "y".repeat(200_000));
     for request in [

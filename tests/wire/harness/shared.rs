@@ -55,7 +55,7 @@ fn home() -> PathBuf {
     own
 }
 
-/// A settled mirror of so many listings, for a test that changes neither it nor its origin, and counts nothing.
+/// A settled mirror of so many listings, for a test that changes neither it nor its origin, and has nothing asked of it.
 pub async fn shared_mirror(listings: usize) -> (&'static Origin, Server) {
     let cell: &'static OnceCell<Shared> = MIRRORS.lock().entry(listings).or_insert_with(|| Box::leak(Box::default()));
     let shared = cell.get_or_init(|| async { COMMONS.spawn(start(listings)).await.unwrap() }).await;
@@ -70,6 +70,7 @@ async fn start(listings: usize) -> Shared {
     let dir = tempfile::tempdir_in(home()).unwrap();
     let server = Setup::mirror_of(&origin).start_in(dir).await;
     server.settled(&origin).await;
+    origin.clear_log();
     let Server { process, setup, public, admin, dir, .. } = server;
     let super::Body::Within(within) = process else { panic!("it is within") };
     Shared { origin, setup, within, public, admin, dir }
