@@ -6,6 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(missing_docs, reason = "nothing here is called from outside")]
 
+/// That of the program, which many tests run within this process.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 mod client;
 mod compare;
 mod harness;
