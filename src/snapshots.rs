@@ -59,7 +59,6 @@ use crate::store::{States, Store, StoreError, WrittenAlong};
 
 pub use import::{Imported, KnownDetails};
 pub(crate) use import::{ORIGIN, SIZES};
-pub use places::Since;
 
 use changes::Feed;
 use keeping::Notes;

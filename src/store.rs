@@ -74,7 +74,7 @@ pub(crate) use files::nameless;
 use garbage::Collected;
 pub use heal::{Healed, salvage};
 pub(crate) use load::Verification;
-pub(crate) use places::EpochPlace;
+pub(crate) use places::{EpochPlace, Mark, MarkAt};
 pub(crate) use publish::{Arriving, WrittenAlong};
 pub(crate) use record::SnapshotRecord;
 pub(crate) use state::{LEARNED, States};

@@ -29,7 +29,7 @@ impl Dumps {
             let next = snapshots.next_token(&published).map_err(DumpError::from)?;
             let changes = snapshots.journal().since(place.snapshot.as_str(), dataset.id.as_str());
             let changes = changes.ok_or_else(unknown)?;
-            let revised = snapshots.store().details_since(place.place).map_err(DumpError::from)?;
+            let revised = snapshots.store().details_since(place.place).map_err(DumpError::from)?.ok_or_else(unknown)?;
             let mut positions: Vec<u32> = changes.added.iter().filter_map(|id| dataset.position(*id)).collect();
             positions.sort_unstable();
             let changed = changes.changed.iter().chain(&revised).filter_map(|id| dataset.position(*id));

@@ -62,7 +62,7 @@ impl Snapshots {
         next: &Arc<Dataset>,
         states: &mut States,
     ) -> Result<Option<Journal>, StoreError> {
-        states.mark(&next.id, Some(self.0.store.next_place()?), next.id.clone());
+        self.mark_current(&next.id, states)?;
         let ends = |entries: &[Entry]| entries.last().is_some_and(|last| last.to == next.id);
         let served = self.0.current.get();
         let journal = match feed {

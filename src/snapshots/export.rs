@@ -38,8 +38,8 @@ pub enum ExportError {
     /// The base is not kept, or cannot be read.
     #[error("no delta can be made: {0}")]
     Base(#[source] SnapshotsError),
-    /// The store was repaired since the last link of a chain.
-    #[error("no delta can be made: it is not known which details have changed")]
+    /// The store was repaired since the base was exported or published, or replaced by an older copy.
+    #[error("no delta can be made: the data file was repaired meanwhile; export again")]
     Unfollowed,
     /// The store fails.
     #[error("the data directory: {0}")]
@@ -88,8 +88,8 @@ pub struct Exported {
     pub written: Written,
     /// Its base.
     base: Option<SnapshotId>,
-    /// A holder of the base and this bundle certainly has all changes of details before this place.
-    place: u64,
+    /// A holder of the base and this bundle certainly has all changes of details before this place; `None`: none.
+    place: Option<EpochPlace>,
     /// Whether the export of the base was recorded.
     pub is_exact: bool,
     /// Whether every detail could be read.
@@ -118,10 +118,10 @@ impl Snapshots {
         let base = base.as_ref().map(|base| &*base.dataset);
         let is_exact = base.is_none() || before.is_some();
         let hash_in = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
-        let place = Cell::new(0);
+        let place = Cell::new(None);
         let select = |lost: &Lost| {
             // Without a record, the details of the base are unknown.
-            place.set(if is_exact { self.store().next_place()? } else { 0 });
+            place.set(if is_exact { self.store().epoch_place()? } else { None });
             let lacking = base.zip(before.as_ref());
             let lacking =
                 lacking.map(|(base, mark)| self.lacking(&served.dataset, base, mark.place, lost)).transpose()?;
@@ -264,10 +264,7 @@ impl Snapshots {
     ) -> Result<Link, ExportError> {
         let hold = Hold::on(self, served.seq);
         let base = match base {
-            Some((snapshot, place)) => {
-                let since = self.known_place(place)?.ok_or(ExportError::Unfollowed)?;
-                Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, since))
-            }
+            Some((snapshot, since)) => Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, since)),
             None => None,
         };
         let base = base.as_ref().map(|(base, since)| (&*base.dataset, *since));
@@ -293,10 +290,16 @@ impl Snapshots {
 
     /// The details of a data set's listings that a holder of `base` lacks: those that have changed since, and those of
     /// listings that are not in the base, which he has dropped.
-    fn lacking(&self, dataset: &Dataset, base: &Dataset, since: u64, lost: &Lost) -> Result<Known, ExportError> {
+    fn lacking(
+        &self,
+        dataset: &Dataset,
+        base: &Dataset,
+        since: Option<EpochPlace>,
+        lost: &Lost,
+    ) -> Result<Known, ExportError> {
         /// Their metadata takes some hundred bytes each.
         const PIECE: usize = 4096;
-        let mut ids = self.store().details_since(since)?;
+        let mut ids = self.store().details_since(since)?.ok_or(ExportError::Unfollowed)?;
         if base.id != dataset.id {
             let listed = dataset.content.summaries.iter().map(|summary| summary.id);
             ids.extend(listed.filter(|id| base.position(*id).is_none()));
@@ -314,15 +317,8 @@ impl Snapshots {
 
     /// Whether a holder of the chain lacks details of a published snapshot, with which the chain ends.
     pub(crate) fn has_unsent_details(&self, served: &Snapshot, end: Option<EpochPlace>) -> Result<bool, StoreError> {
-        let Some(since) = self.known_place(end)? else { return Ok(true) };
-        let changed = self.store().details_since(since)?;
+        let Some(changed) = self.store().details_since(end)? else { return Ok(true) };
         Ok(changed.iter().any(|id| served.dataset.position(*id).is_some()))
-    }
-
-    /// A remembered place of this file; `None`: the file was repaired, or replaced by an older copy.
-    fn known_place(&self, remembered: Option<EpochPlace>) -> Result<Option<u64>, StoreError> {
-        let Some(at) = remembered else { return Ok(Some(0)) };
-        Ok(self.store().knows_place(at)?.then_some(at.place))
     }
 
     /// Keeps the newest stored copy of a snapshot and the mark of a bundle, from now on instead of those named before: the

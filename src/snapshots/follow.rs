@@ -12,7 +12,7 @@ use crate::bundle::Bundle;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::meta::Certificate;
-use crate::store::{States, Store, StoreError};
+use crate::store::{MarkAt, States, Store, StoreError};
 
 /// The highest head that was taken. It stays when an operator imports a bundle: nothing goes back behind it.
 const TAKEN: &str = "follow/taken";
@@ -85,12 +85,12 @@ impl Followed {
 
     /// Writes where the replica stands after the import of these bundles, and marks them. `before`: the place before the
     /// import; what a later bundle brought lies behind it.
-    pub(super) fn write(&self, steps: &[BundleFile], before: u64, states: &mut States) -> Result<(), StoreError> {
+    pub(super) fn write(&self, steps: &[BundleFile], before: MarkAt, states: &mut States) -> Result<(), StoreError> {
         let Some((BundleFile { bundle: last, .. }, earlier)) = steps.split_last() else { return Ok(()) };
         for BundleFile { bundle, .. } in earlier {
-            states.mark(bundle.digest(), Some(before), bundle.manifest().snapshot.clone());
+            states.mark(bundle.digest(), before, bundle.manifest().snapshot.clone());
         }
-        states.mark(last.digest(), None, last.manifest().snapshot.clone());
+        states.mark(last.digest(), MarkAt::End, last.manifest().snapshot.clone());
         if let Took::Head(taken) = &self.took {
             states.put_json(TAKEN, taken)?;
         }

@@ -32,7 +32,7 @@ use crate::snapshot::journal::Entry;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
 use crate::store::{
-    Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, LEARNED, States, StoreError, WrittenAlong,
+    Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, LEARNED, MarkAt, States, StoreError, WrittenAlong,
 };
 
 /// Why a bundle is not imported.
@@ -236,8 +236,8 @@ impl Snapshots {
         };
         let (mut states, mut feed) = (States::default(), Feed::Own);
         if let Some(followed) = followed {
-            let before = self.store().next_place().map_err(SnapshotsError::from)?;
-            followed.write(steps, before, &mut states).map_err(SnapshotsError::from)?;
+            let before = self.store().epoch_place().map_err(SnapshotsError::from)?;
+            followed.write(steps, MarkAt::Place(before), &mut states).map_err(SnapshotsError::from)?;
             feed = followed.feed(last, entries);
         }
         let details = Arriving { stream: &details, stays: &stays };

@@ -10,7 +10,7 @@ use super::{Snapshots, SnapshotsError};
 use crate::config::MirrorConfig;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::store::{Healed, States, Store, StoreError};
+use crate::store::{EpochPlace, Healed, MarkAt, States, Store, StoreError};
 
 impl Snapshots {
     /// Stores the evidence of the newest snapshot when another one replaces it: later lists of the origin do not apply
@@ -67,13 +67,16 @@ impl Snapshots {
         &self,
         id: &SnapshotId,
         base: Option<&SnapshotId>,
-        place: u64,
+        place: Option<EpochPlace>,
     ) -> Result<(), SnapshotsError> {
         let mut notes = self.0.notes.lock();
         // A delta needs a kept base.
         self.find(id.as_str())?;
         let (mut next, mut states) = (notes.clone(), States::default());
-        next.exported(id, base, place, &mut states)?;
+        // A repair has lost the place of an earlier export, whose receiver may lack anything.
+        let is_lost = next.exports.iter().any(|own| own == id.as_str()) && self.0.store.mark(exported(id))?.is_none();
+        states.mark(exported(id), MarkAt::Place(place.filter(|_| !is_lost)), id.clone());
+        next.exported(id, base, &mut states)?;
         self.write_notes(&mut notes, next, &states)
     }
 
@@ -194,24 +197,14 @@ impl Notes {
         states.put_json(EXPORTED, &self.exports)
     }
 
-    /// Records an export with the place before which its receiver has all changes of details, and drops all but the last
-    /// few. The base of a delta counts as exported again.
-    pub(super) fn exported(
-        &mut self,
-        id: &SnapshotId,
-        base: Option<&SnapshotId>,
-        place: u64,
-        states: &mut States,
-    ) -> Result<(), StoreError> {
+    /// Records an export, and drops all but the last few. The base of a delta counts as exported again.
+    fn exported(&mut self, id: &SnapshotId, base: Option<&SnapshotId>, states: &mut States) -> Result<(), StoreError> {
         let again = base.filter(|base| self.exports.iter().any(|own| own == base.as_str()));
         for id in again.into_iter().chain([id]) {
             self.exports.retain(|other| other != id.as_str());
             self.exports.push(id.to_string());
         }
-        while self.exports.len() > EXPORTS {
-            states.remove_mark(&exported(self.exports.remove(0)));
-        }
-        states.mark(exported(id), Some(place), id.clone());
+        self.exports.drain(..self.exports.len().saturating_sub(EXPORTS));
         states.put_json(EXPORTED, &self.exports)
     }
 }

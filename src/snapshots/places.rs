@@ -18,23 +18,15 @@ use crate::api::hash::Digest;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::Snapshot;
-use crate::store::{EpochPlace, States, StoreError};
+use crate::store::{EpochPlace, Mark, MarkAt, States, StoreError};
 
 /// The most marks that are kept. A publisher makes at most one each minute, and two with each snapshot.
 const MOST_MARKS: usize = 1 << 14;
 
-/// Where a copy stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Since {
-    /// The snapshot that it has; [`Journal::since`] knows what has changed, if it still does.
-    pub snapshot: SnapshotId,
-    /// What it lacks of the details: [`crate::store::Store::details_since`].
-    pub place: u64,
-}
-
 impl Snapshots {
-    /// Where a copy stands that names this; `None`: that is not known here, or not known any more. Blocks.
-    pub fn place_of(&self, since: &str) -> Result<Option<Since>, StoreError> {
+    /// Where a copy stands that names this; `None`: that is not known here, or not known any more. [`Journal::since`] and
+    /// [`crate::store::Store::details_since`] know what it lacks. Blocks.
+    pub(crate) fn place_of(&self, since: &str) -> Result<Option<Mark>, StoreError> {
         let words: Vec<&str> = since.split('-').collect();
         let (here, chain) = match words.split_last().map(|(last, here)| (here, <Digest>::parse(last))) {
             Some((here, Some(digest))) => (here, Some(digest)),
@@ -48,33 +40,42 @@ impl Snapshots {
         if known.is_some() {
             return Ok(known);
         }
-        let mark = chain.map(|digest| self.store().mark(digest)).transpose()?.flatten();
-        Ok(mark.map(|mark| Since { snapshot: mark.snapshot, place: mark.place }))
+        Ok(chain.map(|digest| self.store().mark(digest)).transpose()?.flatten())
     }
 
     /// At a snapshot that was current, here or where the journal comes from.
-    fn place_of_snapshot(&self, id: &str) -> Result<Option<Since>, StoreError> {
+    fn place_of_snapshot(&self, id: &str) -> Result<Option<Mark>, StoreError> {
         let Some(snapshot) = SnapshotId::parse(id) else { return Ok(None) };
         let journal = self.journal();
         let is_current = self.current().load().as_ref().is_some_and(|current| current.dataset.id == snapshot);
-        if !is_current && !journal.entries().any(|entry| entry.from == snapshot || entry.to == snapshot) {
+        let is_kept = is_current || self.find(id).is_ok();
+        if !is_kept && !journal.entries().any(|entry| entry.from == snapshot || entry.to == snapshot) {
             return Ok(None);
         }
-        // If it was never current here, its details came after those of an earlier one.
+        // If it was never current here, or its mark is lost, its details came after those of an earlier one.
         let earlier = journal.entries().rev().skip_while(|entry| entry.to != snapshot).map(|entry| &entry.from);
         let mut marked = iter::once(&snapshot).chain(earlier);
         let mark = marked.find_map(|marked| self.store().mark(marked).transpose()).transpose()?;
-        Ok(Some(Since { place: mark.map_or(0, |mark| mark.place), snapshot }))
+        Ok(Some(Mark { place: mark.and_then(|mark| mark.place), snapshot }))
+    }
+
+    /// Marks that a snapshot becomes current. A copy may have it since it was current before, and then lacks nothing less
+    /// than it did until now, also if a repair has lost the mark.
+    pub(super) fn mark_current(&self, snapshot: &SnapshotId, states: &mut States) -> Result<(), StoreError> {
+        let known = self.place_of_snapshot(snapshot.as_str())?;
+        let place = known.map_or_else(|| self.store().epoch_place(), |known| Ok(known.place))?;
+        states.mark(snapshot, MarkAt::Place(place), snapshot.clone());
+        Ok(())
     }
 
     /// At a place of this data directory.
-    fn place_here(&self, id: &str, epoch: &str, place: &str) -> Result<Option<Since>, StoreError> {
+    fn place_here(&self, id: &str, epoch: &str, place: &str) -> Result<Option<Mark>, StoreError> {
         let read = || {
             let epoch = u64::from_be_bytes(Digest::<8>::parse(epoch)?.0);
             Some((SnapshotId::parse(id)?, EpochPlace { epoch, place: place.parse().ok()? }))
         };
         let Some((snapshot, at)) = read() else { return Ok(None) };
-        Ok(self.store().knows_place(at)?.then_some(Since { snapshot, place: at.place }))
+        Ok(self.store().knows_place(at)?.then_some(Mark { snapshot, place: Some(at) }))
     }
 
     /// The token of a copy that has a current snapshot and the details that are read after this call: at most 136 of the
@@ -94,23 +95,23 @@ impl Snapshots {
         Ok(token)
     }
 
-    /// Forgets marks from which no journal leads on, and the earliest of too many. Those of exports go with their notes.
+    /// Forgets marks of snapshots that are not kept and from which no journal leads on, and the earliest of too many.
     pub(super) fn forget_marks(&self, journal: &Journal, states: &mut States) -> Result<(), StoreError> {
         let chain = self.0.chained.lock().clone();
         let shown = [self.current(), self.newest()].map(|pointer| pointer.get().map(|shown| shown.dataset.id.clone()));
+        let kept = self.0.kept.load();
         let mut known: HashSet<&SnapshotId> = journal.entries().flat_map(|entry| [&entry.from, &entry.to]).collect();
         known.extend(shown.iter().flatten());
+        known.extend(kept.iter().map(|kept| &kept.id));
         known.extend(chain.as_ref().map(|(snapshot, _)| snapshot));
         let bundle = chain.as_ref().map(|(_, bundle)| bundle.to_string());
         let is_needed = |name: &str| {
             Some(name) == bundle.as_deref() || shown.iter().flatten().any(|snapshot| snapshot.as_str() == name)
         };
         let mut marks = self.store().marks()?;
-        marks.retain(|(name, _)| !name.contains('/'));
-        marks.sort_by_cached_key(|(name, mark)| (!is_needed(name), Reverse(mark.place)));
-        let gone =
-            marks.iter().enumerate().filter(|(n, (_, mark))| *n >= MOST_MARKS || !known.contains(&mark.snapshot));
-        gone.for_each(|(_, (name, _))| states.remove_mark(name));
+        marks.sort_by_cached_key(|(name, place, _)| (!is_needed(name), Reverse(*place)));
+        let gone = marks.iter().enumerate().filter(|(n, (.., snapshot))| *n >= MOST_MARKS || !known.contains(snapshot));
+        gone.for_each(|(_, (name, ..))| states.remove_mark(name));
         Ok(())
     }
 }

@@ -156,7 +156,7 @@ fn snapshots_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     let ids: Vec<String> = (1..=7).map(|n| rig.publish(&[n], n.cast_signed())).collect();
     rig.snapshots.pin(&ids[0]).unwrap();
     let exported = |rig: &Rig, id: &str| {
-        rig.snapshots.remember_export(&SnapshotId::parse(id).unwrap(), None, 0).unwrap();
+        rig.snapshots.remember_export(&SnapshotId::parse(id).unwrap(), None, None).unwrap();
     };
     exported(&rig, &ids[1]);
     rig.snapshots.rollback(&ids[2]).unwrap();

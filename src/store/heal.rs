@@ -131,7 +131,9 @@ fn copy(
             let whole = copy_snapshots(&source, to)?;
             copy_copies(&source, to)?;
             copy_state(&source, to, &whole)?;
-            Ok((whole.len(), copy_details(&source, to)?))
+            let details = copy_details(&source, to)?;
+            places::begin_epoch(to, target.epoch())?;
+            Ok((whole.len(), details))
         })?;
     }
     if let Some((seq, content, meta)) = current

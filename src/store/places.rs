@@ -5,8 +5,8 @@
 //! again, the earlier place stays: from there on nothing is missed.
 //!
 //! An *epoch* is the part of the order that one opening of the file has written. It has a random number, so a place that is
-//! remembered elsewhere is not taken for another one after the file was replaced by an older copy of itself. A repaired
-//! file has other places, and neither marks nor epochs. Callers: [`crate::snapshots`], through [`Store`] and [`States`];
+//! remembered outside of a transaction is not taken for another one after the file was replaced by an older copy of itself.
+//! A repaired file has other places, no marks, and an epoch of its own. Callers: [`crate::snapshots`], through [`Store`] and [`States`];
 //! [`super::details`] gives places.
 
 use std::fmt::Display;
@@ -30,35 +30,43 @@ const EPOCHS: &str = "places/epochs";
 /// The last epochs are kept.
 const MOST_EPOCHS: usize = 64;
 
-/// When something happened.
+/// When something happened, and so where a copy elsewhere stands that was made then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Details that arrived or changed later lie here and behind.
-    pub place: u64,
+    /// Details that arrived or changed later lie here and behind; `None`: at the beginning.
+    pub place: Option<EpochPlace>,
     /// The snapshot that was current then, or is in the bundle.
     pub snapshot: SnapshotId,
 }
 
-/// A place as it can be remembered elsewhere.
+/// A place as it can be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EpochPlace {
     pub epoch: u64,
     pub place: u64,
 }
 
+/// What a mark marks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MarkAt {
+    /// The place after all details that are written in the same transaction.
+    End,
+    /// This place; `None`: the beginning. Of another file, or of this one before a repair: nothing is marked.
+    Place(Option<EpochPlace>),
+}
+
 /// A mark that is written with something else.
 #[derive(Clone, Debug)]
 pub(super) struct NewMark {
     name: String,
-    place: Option<u64>,
+    at: MarkAt,
     snapshot: SnapshotId,
 }
 
 impl States {
-    /// Marks a place as well, unless the mark of that name is earlier. `None`: the place after all details that are written
-    /// in the same transaction.
-    pub(crate) fn mark(&mut self, name: impl Display, place: Option<u64>, snapshot: SnapshotId) {
-        self.marks.push(NewMark { name: name.to_string(), place, snapshot });
+    /// Marks a place as well, unless the mark of that name is earlier.
+    pub(crate) fn mark(&mut self, name: impl Display, at: MarkAt, snapshot: SnapshotId) {
+        self.marks.push(NewMark { name: name.to_string(), at, snapshot });
     }
 
     /// Forgets a mark as well.
@@ -68,10 +76,10 @@ impl States {
 }
 
 /// `place u64, snapshot id`.
-fn decode(bytes: &[u8]) -> Option<Mark> {
+fn decode(bytes: &[u8]) -> Option<(u64, SnapshotId)> {
     let (place, snapshot) = bytes.split_first_chunk()?;
     let snapshot = SnapshotId::parse(std::str::from_utf8(snapshot).ok()?)?;
-    Some(Mark { place: u64::from_le_bytes(*place), snapshot })
+    Some((u64::from_le_bytes(*place), snapshot))
 }
 
 pub(super) fn write_marks(transaction: &WriteTransaction, marks: &[NewMark]) -> Result<(), Fault> {
@@ -80,12 +88,17 @@ pub(super) fn write_marks(transaction: &WriteTransaction, marks: &[NewMark]) -> 
     }
     let end = next(&transaction.open_table(database::DETAIL_META)?, &transaction.open_table(database::META)?)?;
     let mut states = transaction.open_table(database::STATE)?;
-    for NewMark { name, place, snapshot } in marks {
+    for NewMark { name, at, snapshot } in marks {
+        let place = match *at {
+            MarkAt::End => end,
+            MarkAt::Place(None) => 0,
+            MarkAt::Place(Some(at)) if is_among(&epochs(&states)?, at, end) => at.place,
+            MarkAt::Place(Some(_)) => continue,
+        };
         let key = format!("{MARK}{name}");
         let known = states.get(key.as_str())?;
         let known = known.and_then(|sealed| decode(coding::unseal(state::TABLE, key.as_bytes(), sealed.value()).ok()?));
-        let place = place.unwrap_or(end);
-        if known.is_none_or(|known| place < known.place) {
+        if known.is_none_or(|(known, _)| place < known) {
             let mark = [&place.to_le_bytes(), snapshot.as_str().as_bytes()].concat();
             states.insert(key.as_str(), coding::seal(state::TABLE, key.as_bytes(), mark).as_slice())?;
         }
@@ -121,6 +134,16 @@ fn epochs(states: &impl ReadableTable<&'static str, Sealed>) -> Result<Vec<Epoch
     Ok(epochs.iter().map(|both| EpochPlace { epoch: number(&both[..8]), place: number(&both[8..]) }).collect())
 }
 
+/// Whether a place is of these epochs, the last of which ends at `end`.
+fn is_among(epochs: &[EpochPlace], at: EpochPlace, end: u64) -> bool {
+    let own = epochs.iter().position(|one| one.epoch == at.epoch);
+    own.is_some_and(|own| at.place <= epochs.get(own + 1).map_or(end, |next| next.place))
+}
+
+fn knows(transaction: &ReadTransaction, at: EpochPlace) -> Result<bool, Fault> {
+    Ok(is_among(&epochs(&transaction.open_table(database::STATE)?)?, at, next_of(transaction)?))
+}
+
 /// Begins an epoch, unless it is the last one already.
 pub(super) fn begin_epoch(transaction: &WriteTransaction, epoch: u64) -> Result<(), Fault> {
     let place = next(&transaction.open_table(database::DETAIL_META)?, &transaction.open_table(database::META)?)?;
@@ -136,22 +159,21 @@ pub(super) fn begin_epoch(transaction: &WriteTransaction, epoch: u64) -> Result<
 }
 
 impl Store {
-    /// The listings whose details arrived or changed from a place on, in this order, each once. Removed ones are not among
-    /// them.
-    pub(crate) fn details_since(&self, place: u64) -> Result<Vec<ListingId>, StoreError> {
+    /// The listings whose details arrived or changed from a place on, or since the beginning, in this order, each once.
+    /// Removed ones are not among them. `None`: the place is not of this file.
+    pub(crate) fn details_since(&self, since: Option<EpochPlace>) -> Result<Option<Vec<ListingId>>, StoreError> {
         self.handle.read(|transaction| {
+            let place = match since {
+                Some(at) if !knows(transaction, at)? => return Ok(None),
+                since => since.map_or(0, |at| at.place),
+            };
             let metas = transaction.open_table(database::DETAIL_META)?;
             let ids = metas.range(place..)?.map(|entry| Ok(details::split(entry?.1.value())?.0));
-            ids.collect()
+            ids.collect::<Result<_, Fault>>().map(Some)
         })
     }
 
-    /// The place of this moment.
-    pub(crate) fn next_place(&self) -> Result<u64, StoreError> {
-        self.handle.read(next_of)
-    }
-
-    /// The same, to be remembered elsewhere; `None`: no detail has arrived since there are epochs.
+    /// The place of this moment; `None`: no detail has arrived since there are epochs.
     pub(crate) fn epoch_place(&self) -> Result<Option<EpochPlace>, StoreError> {
         self.handle.read(|transaction| {
             let Some(last) = epochs(&transaction.open_table(database::STATE)?)?.pop() else { return Ok(None) };
@@ -161,22 +183,23 @@ impl Store {
 
     /// Whether a place that was remembered elsewhere is one of this file.
     pub(crate) fn knows_place(&self, remembered: EpochPlace) -> Result<bool, StoreError> {
-        self.handle.read(|transaction| {
-            let epochs = epochs(&transaction.open_table(database::STATE)?)?;
-            let Some(at) = epochs.iter().position(|one| one.epoch == remembered.epoch) else { return Ok(false) };
-            let end = epochs.get(at + 1).map_or_else(|| next_of(transaction), |next| Ok(next.place))?;
-            Ok(remembered.place <= end)
-        })
+        self.handle.read(|transaction| knows(transaction, remembered))
     }
 
     /// The mark of that name; `None` if there is none, or it is damaged.
     pub(crate) fn mark(&self, name: impl Display) -> Result<Option<Mark>, StoreError> {
-        Ok(self.state_as(&format!("{MARK}{name}"), decode)?.flatten())
+        // Before the mark: no mark of a file before a repair gets an epoch from after it.
+        let last = self.epoch_place()?;
+        let mark = self.state_as(&format!("{MARK}{name}"), decode)?.flatten();
+        Ok(mark.map(|(place, snapshot)| Mark { place: last.map(|last| EpochPlace { place, ..last }), snapshot }))
     }
 
-    /// All marks, by name.
-    pub(crate) fn marks(&self) -> Result<Vec<(String, Mark)>, StoreError> {
-        let named = |(key, bytes): (String, Vec<u8>)| Some((key.strip_prefix(MARK)?.to_owned(), decode(&bytes)?));
+    /// The names of all marks, with their places in this file and their snapshots.
+    pub(crate) fn marks(&self) -> Result<Vec<(String, u64, SnapshotId)>, StoreError> {
+        let named = |(key, bytes): (String, Vec<u8>)| {
+            let (place, snapshot) = decode(&bytes)?;
+            Some((key.strip_prefix(MARK)?.to_owned(), place, snapshot))
+        };
         Ok(self.states_of(MARK)?.into_iter().filter_map(named).collect())
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::Chain;
 use crate::clock::WallTime;
 use crate::fleet::head::{Head, is_ahead};
-use crate::store::{States, Store, StoreError};
+use crate::store::{MarkAt, States, Store, StoreError};
 
 /// The name of its file.
 const LEDGER: &str = "published";
@@ -99,14 +99,11 @@ pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain) -> Result<(), S
     mark(store, chain)
 }
 
-/// Marks the end of the chain for copies elsewhere, with the next transaction: the ledger has it until then.
+/// Marks the end of the chain for copies elsewhere, with the next transaction: the ledger has it until then. If the data
+/// file was repaired since, or replaced by an older copy, it is not known what such a copy lacks: nothing is marked.
 fn mark(store: &Store, chain: &Chain) -> Result<(), StoreError> {
-    let end = &chain.head.end().digest;
-    if store.mark(end)?.is_some() {
-        return Ok(());
-    }
     let mut states = States::default();
-    states.mark(end, Some(chain.place.map_or(0, |at| at.place)), chain.head.snapshot.clone());
+    states.mark(chain.head.end().digest, MarkAt::Place(chain.place), chain.head.snapshot.clone());
     store.put_states_soon(&states)
 }
 
@@ -181,7 +178,13 @@ mod tests {
         assert_eq!(read(&store, &ours).unwrap(), (Some(7), Some(chain.clone())));
         assert!(store.knows_place(chain.place.unwrap()).unwrap());
         let mark = store.mark(chain.head.end().digest).unwrap().unwrap();
-        assert_eq!((mark.place, &mark.snapshot), (1, &chain.head.snapshot));
+        assert_eq!((mark.place, &mark.snapshot), (chain.place, &chain.head.snapshot));
+        store.heal(None).unwrap();
+        for _ in 0..2 {
+            assert_eq!(read(&store, &ours).unwrap(), (Some(7), Some(chain.clone())));
+            write(&store, &ours, &chain).unwrap();
+        }
+        assert_eq!(store.mark(chain.head.end().digest).unwrap(), None, "its places are others now");
         let other_key = Whose { signed_by: Some("B".to_owned()), ..ours.clone() };
         assert_eq!(read(&store, &other_key).unwrap(), (Some(7), None));
         assert_eq!(read(&store, &whose("s3://other")).unwrap(), (None, None));

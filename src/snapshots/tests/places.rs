@@ -9,10 +9,10 @@ use super::*;
 use crate::bundle::{Bundle, Counts};
 use crate::snapshot::journal::Journal;
 use crate::snapshot::meta::Certificate;
-use crate::snapshots::export::Link;
+use crate::snapshots::export::{Exported, Link};
 use crate::snapshots::follow::{Followed, Taken, Took};
 use crate::snapshots::import::{BundleFile, Chain};
-use crate::store::EpochPlace;
+use crate::store::{EpochPlace, MarkAt};
 
 fn put(rig: &Rig, id: u64, text: &str) {
     rig.snapshots.store().put_details(&[detail(id, &format!(r#"{{"is":"{text}"}}"#))]).unwrap();
@@ -26,7 +26,7 @@ fn token(rig: &Rig) -> String {
 fn lacks(rig: &Rig, since: &str) -> Option<Vec<u64>> {
     let since = rig.snapshots.place_of(since).unwrap()?;
     rig.snapshots.journal().since(since.snapshot.as_str(), &rig.served())?;
-    Some(rig.snapshots.store().details_since(since.place).unwrap().into_iter().map(|id| id.0).collect())
+    Some(rig.snapshots.store().details_since(since.place).unwrap()?.into_iter().map(|id| id.0).collect())
 }
 
 #[test]
@@ -59,21 +59,21 @@ fn a_copy_lacks_the_details_that_changed_since_its_snapshot_was_current_or_since
 }
 
 #[test]
-fn marks_go_with_the_journal() {
-    let rig = Rig::new(9);
+fn marks_go_with_the_journal_and_kept_snapshots() {
+    let rig = Rig::new(1);
     let ids: Vec<String> = (1..=4).map(|n| rig.publish(&[n], n.cast_signed())).collect();
     let chained = rig.snapshots.kept()[2].id.clone();
     let bundles = ["a", "b"].map(|bundle| Digest::from(blake3::hash(bundle.as_bytes())));
     let mut states = States::default();
     for bundle in &bundles {
-        states.mark(bundle, Some(0), chained.clone());
+        states.mark(bundle, MarkAt::Place(None), chained.clone());
     }
     rig.snapshots.store().put_states(&states).unwrap();
     let names = || -> Vec<String> {
         let mut states = States::default();
         rig.snapshots.forget_marks(&Journal::default(), &mut states).unwrap();
         rig.snapshots.store().put_states(&states).unwrap();
-        rig.snapshots.store().marks().unwrap().into_iter().map(|(name, _)| name).collect()
+        rig.snapshots.store().marks().unwrap().into_iter().map(|(name, ..)| name).collect()
     };
     rig.snapshots.tidy().unwrap();
     assert_eq!(rig.snapshots.store().marks().unwrap().len(), 6);
@@ -96,7 +96,7 @@ fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> BundleFile
     };
     let Link { written, place, .. } = rig.snapshots.export_link(&mut file, &served, base, false, &coverage).unwrap();
     let mut states = States::default();
-    states.mark(written.digest, Some(place.map_or(0, |at| at.place)), served.dataset.id.clone());
+    states.mark(written.digest, MarkAt::Place(place), served.dataset.id.clone());
     rig.snapshots.store().put_states(&states).unwrap();
     rig.snapshots.keep_for_chain(Some((served.dataset.id.clone(), written.digest)));
     opened(&file)
@@ -105,8 +105,7 @@ fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> BundleFile
 /// The snapshot and the place of a bundle that was published.
 fn after(rig: &Rig, bundle: &Digest) -> (SnapshotId, Option<EpochPlace>) {
     let mark = rig.snapshots.store().mark(bundle).unwrap().unwrap();
-    let here = rig.snapshots.store().epoch_place().unwrap();
-    (mark.snapshot, here.map(|here| EpochPlace { place: mark.place, ..here }))
+    (mark.snapshot, mark.place)
 }
 
 fn opened(file: &File) -> BundleFile {
@@ -179,9 +178,8 @@ fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
     (1..=3).for_each(|id| put(&rig, id, "old"));
     let full = publish(&rig, None, &|| {});
     let served = rig.snapshots.current().get().unwrap();
-    let has_more = |bundle: &BundleFile| {
-        rig.snapshots.has_unsent_details(&served, after(&rig, &bundle.bundle.digest()).1).unwrap()
-    };
+    let unsent =
+        |bundle: &BundleFile| rig.snapshots.has_unsent_details(&served, after(&rig, &bundle.bundle.digest()).1).unwrap();
     put(&rig, 8, "of nobody");
     put(&rig, 2, "old");
     assert!(!has_more(&full));
@@ -203,4 +201,70 @@ fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
             Counts::default()
         });
     assert!(unknown.is_err_and(|error| export::lacks_base(&error)));
+}
+
+#[test]
+fn after_a_repair_no_copy_misses_a_detail_whatever_becomes_current_again() {
+    let rig = Rig::new(9);
+    let one = rig.publish(&[1, 2], 1);
+    (1..=2).for_each(|id| put(&rig, id, "old"));
+    let full = publish(&rig, None, &|| {});
+    let token = token(&rig);
+    assert!(token.ends_with(&full.bundle.digest().to_string()), "{token}");
+    put(&rig, 1, "new");
+    rig.snapshots.heal().unwrap();
+    put(&rig, 9, "of nobody");
+    assert_eq!(lacks(&rig, &token), None, "its places are others");
+    let two = rig.publish(&[1, 2, 3], 2);
+    rig.snapshots.rollback(&one).unwrap();
+    for since in [&one, &two] {
+        assert!(lacks(&rig, since).unwrap().contains(&1) == (since == &one), "{since}");
+    }
+    rig.snapshots.release().unwrap();
+    assert!(lacks(&rig, &one).unwrap().contains(&1));
+}
+
+/// Exports as for an operator: the export, and whose details it has.
+fn exported(rig: &Rig, since: Option<&str>) -> (Exported, Vec<u64>) {
+    let mut file = tempfile::tempfile().unwrap();
+    let exported = rig.snapshots.export(&mut file, since, false, &mut |_, _| {}).unwrap();
+    (exported, details(&opened(&file)))
+}
+
+#[test]
+fn a_delta_brings_what_any_receiver_of_its_base_lacks_also_after_a_repair() {
+    let rig = Rig::new(9);
+    let one = rig.publish(&[1, 2, 3], 1);
+    (1..=3).for_each(|id| put(&rig, id, "old"));
+    let unrecorded = exported(&rig, None).0;
+    put(&rig, 1, "new");
+    rig.snapshots.heal().unwrap();
+    put(&rig, 2, "new");
+    // Its place is one of the file before.
+    rig.snapshots.remember(unrecorded).unwrap();
+    rig.publish(&[1, 2, 3, 4], 2);
+    assert!(!exported(&rig, Some(&one)).0.is_exact);
+    rig.snapshots.rollback(&one).unwrap();
+    rig.snapshots.remember(exported(&rig, None).0).unwrap();
+    rig.snapshots.release().unwrap();
+    let (delta, brought) = exported(&rig, Some(&one));
+    assert!(delta.is_exact && [1, 2].iter().all(|id| brought.contains(id)), "{brought:?}");
+}
+
+#[test]
+fn an_export_that_is_no_longer_among_the_last_ones_keeps_its_place() {
+    let rig = Rig::new(9);
+    let one = rig.publish(&[1, 2], 1);
+    (1..=2).for_each(|id| put(&rig, id, "old"));
+    rig.snapshots.remember(exported(&rig, None).0).unwrap();
+    put(&rig, 2, "new");
+    for listing in 3..=6 {
+        rig.publish(&[1, 2, listing], listing.cast_signed());
+        rig.snapshots.remember(exported(&rig, None).0).unwrap();
+    }
+    rig.snapshots.tidy().unwrap();
+    rig.snapshots.rollback(&one).unwrap();
+    rig.snapshots.remember(exported(&rig, None).0).unwrap();
+    rig.snapshots.release().unwrap();
+    assert_eq!(exported(&rig, Some(&one)).1, [2]);
 }

@@ -23,8 +23,8 @@ fn details_are_kept_and_removed() {
 }
 
 /// The listings whose details have changed since a place.
-fn since(store: &Store, place: u64) -> Vec<u64> {
-    store.details_since(place).unwrap().into_iter().map(|id| id.0).collect()
+fn since(store: &Store, place: Option<places::EpochPlace>) -> Vec<u64> {
+    store.details_since(place).unwrap().unwrap().into_iter().map(|id| id.0).collect()
 }
 
 #[test]
@@ -38,17 +38,21 @@ fn what_has_changed_since_a_place_lies_behind_it_and_confirmations_stay() {
     for id in [3, 1, 2] {
         put(&store, id, "old", DetailState::Present);
     }
-    let place = store.next_place().unwrap();
-    assert_eq!((since(&store, 0), since(&store, place)), (vec![3, 1, 2], vec![]));
+    let place = store.epoch_place().unwrap();
+    assert_eq!((since(&store, None), since(&store, place)), (vec![3, 1, 2], vec![]));
     put(&store, 1, "old", DetailState::Present);
-    assert_eq!((since(&store, 0), store.next_place().unwrap()), (vec![3, 1, 2], place), "a confirmation is no change");
+    assert_eq!(
+        (since(&store, None), store.epoch_place().unwrap()),
+        (vec![3, 1, 2], place),
+        "a confirmation is no change"
+    );
     put(&store, 3, "new", DetailState::Present);
     put(&store, 4, "old", DetailState::Present);
     put(&store, 1, "old", DetailState::Gone);
     put(&store, 3, "newer", DetailState::Present);
     store.reopen();
-    assert_eq!((since(&store, 0), since(&store, place)), (vec![2, 4, 1, 3], vec![4, 1, 3]));
-    let place = store.next_place().unwrap();
+    assert_eq!((since(&store, None), since(&store, place)), (vec![2, 4, 1, 3], vec![4, 1, 3]));
+    let place = store.epoch_place().unwrap();
     put(&store, 1, "another", DetailState::Gone);
     assert!(since(&store, place).is_empty(), "there still is none");
 }
@@ -60,9 +64,9 @@ fn no_place_is_used_twice() {
     (1..=3).for_each(|id| put(&store, id));
     for _ in 0..2 {
         store.remove_details(&[ListingId(2), ListingId(3)]).unwrap();
-        let place = store.next_place().unwrap();
+        let place = store.epoch_place().unwrap();
         store.reopen();
-        assert_eq!(store.next_place().unwrap(), place);
+        assert_eq!(store.epoch_place().unwrap(), place);
         put(&store, 3);
         put(&store, 2);
         assert_eq!(since(&store, place), [3, 2]);
@@ -74,33 +78,42 @@ fn no_place_is_used_twice() {
 fn a_mark_is_written_with_what_it_marks_and_stays_until_a_repair() {
     let mut store = Temp::new();
     let snapshot = content(3).id();
-    let mark = |store: &Store, place| {
+    let mark = |store: &Store, at| {
         let mut states = States::default();
-        states.mark("m", place, snapshot.clone());
+        states.mark("m", at, snapshot.clone());
         store.put_states(&states).unwrap();
-        store.mark("m").unwrap().unwrap().place
+        store.mark("m").unwrap().unwrap().place.unwrap().place
     };
     let put = |store: &Store, id: u64| store.put_details(&[(ListingId(id), detail("x"))]).unwrap();
     assert_eq!(store.epoch_place().unwrap(), None);
     put(&store, 1);
-    assert_eq!((mark(&store, None), store.marks().unwrap().len()), (1, 1));
+    let (begin, end) = (MarkAt::Place(None), MarkAt::End);
+    assert_eq!((mark(&store, end), store.marks().unwrap().len()), (1, 1));
     put(&store, 2);
-    assert_eq!((mark(&store, None), mark(&store, Some(0)), mark(&store, None)), (1, 0, 0));
+    assert_eq!((mark(&store, end), mark(&store, begin), mark(&store, end)), (1, 0, 0));
     // With a snapshot, the details that come along are before it.
     let (mut states, details) = (States::default(), [(ListingId(7), detail("x")), (ListingId(8), detail("y"))]);
-    states.mark("along", None, snapshot.clone());
+    states.mark("along", end, snapshot.clone());
     let stream =
         || -> Result<DetailStream<'_>, StoreError> { Ok(Box::new(details.iter().cloned().map(Ok::<_, StoreError>))) };
     let arriving = Arriving { stream: &stream, stays: &|_, _, _| false };
     let along = WrittenAlong { details: Some(&arriving), states, ..WrittenAlong::default() };
     store.keep(&content(3), &meta(1), &along).unwrap();
-    assert_eq!(store.mark("along").unwrap(), Some(places::Mark { place: 4, snapshot: snapshot.clone() }));
     let remembered = store.epoch_place().unwrap().unwrap();
-    assert!(store.knows_place(remembered).unwrap());
+    assert_eq!(
+        store.mark("along").unwrap(),
+        Some(places::Mark { place: Some(remembered), snapshot: snapshot.clone() })
+    );
+    assert!(store.knows_place(remembered).unwrap() && remembered.place == 4);
     store.heal(None).unwrap();
-    assert_eq!((store.marks().unwrap(), store.epoch_place().unwrap()), (vec![], None));
+    assert_eq!((store.marks().unwrap(), since(&store, store.epoch_place().unwrap())), (vec![], vec![]));
     put(&store, 3);
-    assert!(!store.knows_place(remembered).unwrap() && since(&store, 0).len() == 5, "the places are others");
+    assert!(!store.knows_place(remembered).unwrap() && since(&store, None).len() == 5, "the places are others");
+    assert_eq!(store.details_since(Some(remembered)).unwrap(), None);
+    let mut states = States::default();
+    states.mark("along", MarkAt::Place(Some(remembered)), snapshot.clone());
+    store.put_states(&states).unwrap();
+    assert_eq!(store.mark("along").unwrap(), None, "nothing is marked by a place before the repair");
     store.reopen();
     put(&store, 4);
     assert!(store.knows_place(store.epoch_place().unwrap().unwrap()).unwrap());
