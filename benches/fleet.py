@@ -235,7 +235,7 @@ def main():
     fleet.serves("the fleet", 1800, 2)
     first_seconds = time.time() - began
     say(f"the fleet is up after {first_seconds:.0f} s")
-    # The publisher's details follow at most once a minute.
+    # Details of the first data follow at most once a minute.
     held = mirror.status()["details"]["mirrored"]
     wait_for("the details at every replica", 300, lambda: all(one.status()["details"]["mirrored"] == held for one in replicas), 2)
     first = moved(log, began)[1]

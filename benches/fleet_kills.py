@@ -8,8 +8,8 @@
 In each round the origin's data changes, the publisher refreshes, and the publisher, the replica or both are killed (SIGKILL)
 and started again. A client asks the replica all the time. Every answer of the replica must have the entity tag that the
 same snapshot has on the publisher: one that does not is a mixture. At the end of a round both serve the same. Details,
-which are published a minute apart at most, are compared at the end. Needs the Python standard library only. Everything runs on loopback, on free ports, in a temporary
-directory.
+which may follow a minute later, are compared at the end. Needs the Python standard library only. Everything runs on
+loopback, on free ports, in a temporary directory.
 """
 
 import argparse

@@ -28,12 +28,13 @@ use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::Snapshots;
+use crate::snapshots::export::Unsent;
 use crate::store::Store;
 use crate::tasks::blocking;
 
 use ledger::Whose;
 pub(crate) use ledger::release;
-use plan::{Chain, Facts, NextWrite, Offer, PAUSE_MS};
+use plan::{Chain, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS};
 use status::{PublishError, PublishFacts, PublishStatus};
 use tidy::ReadBack;
 use write::InStore;
@@ -81,6 +82,8 @@ pub(crate) struct Publisher {
     offered: Option<(u64, Offer, Bytes)>,
     /// The revision of the details when the chain was known to have all of them.
     seen_details: Option<u64>,
+    /// The revision of the details when replicas waited for none of those that the chain lacked.
+    patient_details: Option<u64>,
     /// Whether the object store has lost an object of the chain.
     is_broken: bool,
     /// How many checks have found a bad object since the last one that found none.
@@ -129,6 +132,7 @@ impl Publisher {
             has_conditions: None,
             offered: None,
             seen_details: None,
+            patient_details: None,
             is_broken: false,
             broken_checks: 0,
             tidied: None,
@@ -229,7 +233,7 @@ impl Publisher {
             let Some(served) = self.snapshots.current().get() else { return Ok(()) };
             self.offer(&served).await?;
             let step = self.plan(&served).await?;
-            if let NextWrite::Nothing | NextWrite::Later(_) = step {
+            if step == NextWrite::Nothing {
                 self.settled = Some(served.epoch);
                 if self.status.lock().succeeded(self.clock.now_wall()) {
                     tracing::info!(url = self.whose.url, "publishing works again");
@@ -271,20 +275,21 @@ impl Publisher {
         }
         let now_ms = self.clock.now_wall().as_millis();
         let revision = Some(self.details.revision());
-        let mut has_more_details = false;
+        let mut unsent = Unsent::Nothing;
         if let Some(chain) = &self.chain
-            && revision != self.seen_details
-            && now_ms.abs_diff(chain.last_ms) >= PAUSE_MS.unsigned_abs()
+            && self.may_have_details(chain, now_ms)
         {
             let (snapshots, served, details) = (self.snapshots.clone(), served.clone(), self.details.clone());
             let end = chain.place;
             let look = move || {
                 details.flush();
-                Ok::<_, PublishError>(snapshots.has_unsent_details(&served, end)?)
+                Ok::<_, PublishError>(snapshots.unsent_details(&served, end)?)
             };
-            has_more_details = blocking(look).await?;
-            if !has_more_details {
-                self.seen_details = revision;
+            unsent = blocking(look).await?;
+            match unsent {
+                Unsent::Nothing => self.seen_details = revision,
+                Unsent::Others => self.patient_details = revision,
+                Unsent::Awaited => {}
             }
         }
         let Some((_, offer, _)) = &self.offered else { return Ok(NextWrite::Nothing) };
@@ -295,7 +300,7 @@ impl Publisher {
             chain: self.chain.as_ref(),
             stored: self.stored_for_plan(self.settled == Some(served.epoch)),
             is_broken: self.is_broken,
-            has_more_details,
+            unsent,
         });
         Ok(step)
     }
@@ -305,20 +310,27 @@ impl Publisher {
         self.looked.is_none_or(|(_, at)| at.elapsed() >= LOOK_AGAIN)
     }
 
+    /// Whether the chain may lack details that are due. Those that replicas wait for are of listings that the journal names.
+    fn may_have_details(&self, chain: &Chain, now_ms: i64) -> bool {
+        let revision = Some(self.details.revision());
+        let is_new = revision != self.patient_details && !self.snapshots.journal().is_empty();
+        let pause = if is_new { SHORT_PAUSE_MS } else { PAUSE_MS };
+        revision != self.seen_details && now_ms.abs_diff(chain.last_ms) >= pause.unsigned_abs()
+    }
+
     /// Whether it is worth a turn without another snapshot.
     fn is_due(&self) -> bool {
         let now_ms = self.clock.now_wall().as_millis();
         let is_late = |since_ms: i64, period_ms: u64| now_ms.abs_diff(since_ms) >= period_ms;
         let full_every_ms = u64::try_from(self.settings.full_every.as_millis()).unwrap_or(u64::MAX);
         let chain = self.chain.as_ref();
-        let details = Some(self.details.revision());
         self.is_time_to_tidy()
             || self.read_back.is_done()
             || self.is_time_to_look()
             || chain.is_some_and(|chain| is_late(chain.full_ms, full_every_ms))
             || chain.is_some_and(|chain| {
                 let evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| offer.content != chain.content);
-                (details != self.seen_details || evidence) && is_late(chain.last_ms, PAUSE_MS.unsigned_abs())
+                self.may_have_details(chain, now_ms) || evidence && is_late(chain.last_ms, PAUSE_MS.unsigned_abs())
             })
     }
 

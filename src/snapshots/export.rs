@@ -239,6 +239,16 @@ fn counts<'a>(details: impl IntoIterator<Item = &'a ExportedDetail>) -> Counts {
     counts
 }
 
+/// What a chain lacks of the details of its last snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    Nothing,
+    /// Details that changed alone; or it is not known, after a repair.
+    Others,
+    /// Details of listings that a publication after the first has added or changed: replicas have none of them, or old ones.
+    Awaited,
+}
+
 /// A written link of a chain.
 pub(crate) struct Link {
     /// The result of writing.
@@ -315,10 +325,23 @@ impl Snapshots {
         Ok(found)
     }
 
-    /// Whether a holder of the chain lacks details of a published snapshot, with which the chain ends.
-    pub(crate) fn has_unsent_details(&self, served: &Snapshot, end: Option<EpochPlace>) -> Result<bool, StoreError> {
-        let Some(changed) = self.store().details_since(end)? else { return Ok(true) };
-        Ok(changed.iter().any(|id| served.dataset.position(*id).is_some()))
+    /// What a holder of the chain lacks of the details of a published snapshot, with which the chain ends.
+    pub(crate) fn unsent_details(&self, served: &Snapshot, end: Option<EpochPlace>) -> Result<Unsent, StoreError> {
+        let Some(mut ids) = self.store().details_since(end)? else { return Ok(Unsent::Others) };
+        ids.retain(|id| served.dataset.position(*id).is_some());
+        let journal = self.journal();
+        let is_awaited = |id: &ListingId| {
+            journal
+                .entries()
+                .any(|entry| [&entry.added, &entry.changed].iter().any(|ids| ids.binary_search(id).is_ok()))
+        };
+        Ok(if ids.iter().any(is_awaited) {
+            Unsent::Awaited
+        } else if ids.is_empty() {
+            Unsent::Nothing
+        } else {
+            Unsent::Others
+        })
     }
 
     /// Keeps the newest stored copy of a snapshot and the mark of a bundle, from now on instead of those named before: the

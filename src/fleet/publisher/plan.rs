@@ -15,10 +15,13 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::Snapshots;
+use crate::snapshots::export::Unsent;
 use crate::store::EpochPlace;
 
 /// Without another snapshot, a bundle follows the one before it after this time, in milliseconds.
 pub(super) const PAUSE_MS: i64 = 60_000;
+/// The same for a bundle with details that replicas wait for: these go out within 5 s of their arrival.
+pub(super) const SHORT_PAUSE_MS: i64 = 3_000;
 
 /// The current snapshot, as the plan compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,8 +198,8 @@ pub(super) struct Facts<'a> {
     pub stored: Stored,
     /// Whether an object of the chain is lost.
     pub is_broken: bool,
-    /// Whether there are details that the chain does not have.
-    pub has_more_details: bool,
+    /// The details that the chain does not have.
+    pub unsent: Unsent,
 }
 
 /// Why a full bundle is written, in words for the log.
@@ -221,10 +224,8 @@ pub(super) enum Why {
 /// What to write next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextWrite {
-    /// The object store has everything.
+    /// The object store has everything that is due.
     Nothing,
-    /// Write something, but not before this instant; milliseconds since the epoch.
-    Later(i64),
     /// Only a head.
     Head,
     /// A delta and a head.
@@ -250,8 +251,9 @@ pub(super) fn next(facts: &Facts<'_>) -> NextWrite {
     if chain.head.snapshot != facts.offer.snapshot {
         return bundle;
     }
-    let waits = facts.has_more_details || chain.content != facts.offer.content;
-    let is_early = facts.now_ms.abs_diff(chain.last_ms) < PAUSE_MS.unsigned_abs();
+    let waits = facts.unsent != Unsent::Nothing || chain.content != facts.offer.content;
+    let pause = if facts.unsent == Unsent::Awaited { SHORT_PAUSE_MS } else { PAUSE_MS };
+    let is_early = facts.now_ms.abs_diff(chain.last_ms) < pause.unsigned_abs();
     if waits && !is_early {
         return bundle;
     }
@@ -260,7 +262,6 @@ pub(super) fn next(facts: &Facts<'_>) -> NextWrite {
     let is_said =
         (head.certificate, head.confirmed_ms, head.journal.blake3) == (*certificate, *confirmed_ms, journal.blake3);
     match facts.stored {
-        Stored::Own if is_said && waits => NextWrite::Later(chain.last_ms.saturating_add(PAUSE_MS)),
         Stored::Own if is_said => NextWrite::Nothing,
         _ => NextWrite::Head,
     }

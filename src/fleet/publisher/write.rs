@@ -48,7 +48,7 @@ impl Publisher {
     pub(super) async fn act(&mut self, step: NextWrite, served: &Arc<Snapshot>) -> Result<(), PublishError> {
         let revision = Some(self.details.revision());
         let made = match step {
-            NextWrite::Nothing | NextWrite::Later(_) | NextWrite::Head => None,
+            NextWrite::Nothing | NextWrite::Head => None,
             NextWrite::Delta => Some(self.delta(served).await?),
             NextWrite::Full(why) => Some(self.full(served, why).await?),
         };

@@ -9,7 +9,7 @@ use super::*;
 use crate::bundle::{Bundle, Counts};
 use crate::snapshot::journal::Journal;
 use crate::snapshot::meta::Certificate;
-use crate::snapshots::export::{Exported, Link};
+use crate::snapshots::export::{Exported, Link, Unsent};
 use crate::snapshots::follow::{Followed, Taken, Took};
 use crate::snapshots::import::{BundleFile, Chain};
 use crate::store::{EpochPlace, MarkAt};
@@ -179,28 +179,44 @@ fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
     let full = publish(&rig, None, &|| {});
     let served = rig.snapshots.current().get().unwrap();
     let unsent =
-        |bundle: &BundleFile| rig.snapshots.has_unsent_details(&served, after(&rig, &bundle.bundle.digest()).1).unwrap();
+        |bundle: &BundleFile| rig.snapshots.unsent_details(&served, after(&rig, &bundle.bundle.digest()).1).unwrap();
     put(&rig, 8, "of nobody");
     put(&rig, 2, "old");
-    assert!(!has_more(&full));
+    assert_eq!(unsent(&full), Unsent::Nothing);
     put(&rig, 1, "new");
-    assert!(has_more(&full));
+    assert_eq!(unsent(&full), Unsent::Others);
     let delta = publish(&rig, Some(&full.bundle.digest()), &|| {
         put(&rig, 1, "newer");
         put(&rig, 3, "new");
     });
-    assert!(has_more(&delta));
+    assert_eq!(unsent(&delta), Unsent::Others);
     let next = publish(&rig, Some(&delta.bundle.digest()), &|| {});
-    assert!(!has_more(&next));
+    assert_eq!(unsent(&next), Unsent::Nothing);
     assert_eq!([&full, &delta, &next].map(details), [vec![1, 2, 3], vec![1], vec![1, 3]]);
     let (end, place) = after(&rig, &next.bundle.digest());
     rig.snapshots.heal().unwrap();
-    assert!(rig.snapshots.has_unsent_details(&served, place).unwrap(), "it is not known");
+    assert_eq!(rig.snapshots.unsent_details(&served, place).unwrap(), Unsent::Others, "it is not known");
     let unknown =
         rig.snapshots.export_link(&mut tempfile::tempfile().unwrap(), &served, Some((&end, place)), false, &|_| {
             Counts::default()
         });
     assert!(unknown.is_err_and(|error| export::lacks_base(&error)));
+}
+
+#[test]
+fn replicas_wait_for_details_of_listings_that_a_publication_after_the_first_added_or_changed() {
+    let rig = Rig::new(9);
+    rig.publish(&[1, 2], 1);
+    let unsent = |end| rig.snapshots.unsent_details(&rig.snapshots.current().get().unwrap(), end).unwrap();
+    put(&rig, 1, "first");
+    assert_eq!(unsent(None), Unsent::Others);
+    rig.publish(&[1, 2, 3], 2);
+    let end = rig.snapshots.store().epoch_place().unwrap();
+    assert_eq!(unsent(end), Unsent::Nothing);
+    put(&rig, 2, "alone");
+    assert_eq!(unsent(end), Unsent::Others);
+    put(&rig, 3, "awaited");
+    assert_eq!(unsent(end), Unsent::Awaited);
 }
 
 #[test]

@@ -36,7 +36,7 @@ async fn a_mirror_writes_what_it_serves_and_then_the_changes() {
     for round in 1..=3 {
         change(&origin, &server).await;
         let head = store.has(&server).await;
-        assert_eq!((head.full(), head.deltas().len()), (first.full(), round));
+        assert!(head.full() == first.full() && head.deltas().len() >= round);
         assert!(head.sequence() > first.sequence());
         leads_to(&store, &head, &server).await;
     }
@@ -137,7 +137,7 @@ async fn a_restart_continues_the_chain_and_the_sequence() {
     server.settled(&origin).await;
     change(&origin, &server).await;
     let after = store.has(&server).await;
-    assert_eq!((after.full(), after.deltas().len()), (before.full(), 1));
+    assert!(after.full() == before.full() && !after.deltas().is_empty());
     assert!(after.sequence() > before.sequence());
     leads_to(&store, &after, &server).await;
 }
@@ -172,6 +172,26 @@ async fn details_alone_follow_after_a_minute_as_a_delta() {
             == Some(server.ok(&detail).await.text().to_owned())
     })
     .await;
+}
+
+#[tokio::test]
+async fn details_of_a_changed_and_of_a_new_listing_follow_soon() {
+    let store = Store::new();
+    let (origin, server) = publishing(60, &store.url(), |setup| setup).await;
+    let replica = Setup::offline().set("replica.url", &store.url()).set("replica.poll", "200ms").start().await;
+    let (changed, mut added) = (origin.world(World::ids)[7], None);
+    edit(&origin, &server, |world| {
+        assert!(world.touch(changed) && world.change_detail(changed));
+        added = world.insert_like(changed, "Somewhere New");
+    })
+    .await;
+    wait_until("the publisher has the details", || async { server.status().await["details"]["current"] == 61 }).await;
+    for id in [changed, added.unwrap()] {
+        let detail = format!("/api/listings/{id}.json");
+        let new = server.ok(&detail).await.text().to_owned();
+        // A minute is longer than that.
+        wait_until("the replica has the detail", || async { replica.get(&detail).await.text() == new }).await;
+    }
 }
 
 #[tokio::test]

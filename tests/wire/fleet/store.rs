@@ -180,7 +180,7 @@ pub async fn leads_to_all(store: &Store, head: &Head, server: &Server) {
     is_one_of(&timeless(store.imported(head).await), &[&timeless(everything(server).await)]);
 }
 
-/// The same without details, which may follow a minute later.
+/// The same without details, which may follow later.
 pub async fn leads_to(store: &Store, head: &Head, server: &Server) {
     is_one_of(&lists(store.imported(head).await), &[&lists(everything(server).await)]);
 }

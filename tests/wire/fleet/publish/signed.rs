@@ -63,7 +63,7 @@ async fn the_head_and_every_bundle_are_signed() {
         store.has(&server).await;
         change(&origin, &server).await;
         let head = store.has(&server).await;
-        assert_eq!(head.deltas().len(), 1);
+        assert!(!head.deltas().is_empty());
         let (text, signature) = (dir.path().join("text"), dir.path().join("text.minisig"));
         fs::write(&text, head.outer["head"].as_str().unwrap()).unwrap();
         fs::write(&signature, head.outer["signature"].as_str().unwrap()).unwrap();

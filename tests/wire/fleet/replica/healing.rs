@@ -55,7 +55,7 @@ async fn a_delta_that_the_store_has_lost_or_altered_is_replaced_by_a_full_bundle
         replica.restart_with("replica.url", "file:///nowhere/at/all").await;
         edit(&origin, &publisher, |world: &mut World| assert!(world.touch(world.ids()[50]))).await;
         let second = store.has(&publisher).await;
-        assert_eq!((second.full(), second.deltas().len()), (first.full(), 1));
+        assert!(second.full() == first.full() && !second.deltas().is_empty());
         let key = second.deltas()[0]["key"].as_str().unwrap().to_owned();
         harm(&store.root().join(&key), kind, &store.root().join(second.full()));
         replica.restart_with("replica.url", &store.url()).await;
