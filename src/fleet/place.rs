@@ -40,6 +40,10 @@ const PART_TIME: Duration = Duration::from_secs(120);
 /// An object that is being read must bring [`FLOOR`] a second in each time of this length.
 const PACE: Duration = Duration::from_secs(60);
 
+/// The length of an object, or the most that is read of it, for servers that do not say one.
+#[derive(Clone, Copy, Debug)]
+struct Expected(u64);
+
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
@@ -202,7 +206,7 @@ impl Place {
     ) -> Result<Option<(Bytes, UpdateVersion)>, PlaceError> {
         let if_none_match = known.and_then(|known| known.e_tag.clone());
         let is_conditional = if_none_match.is_some();
-        let options = GetOptions { if_none_match, ..GetOptions::default() };
+        let options = GetOptions { if_none_match, ..expecting(most) };
         let path = self.path(key);
         let answer = timeout(CALL, self.store.get_opts(&path, options)).await;
         let answer = match answer.map_err(|_elapsed| PlaceError::slow(&key.to_string(), CALL))? {
@@ -240,7 +244,7 @@ impl Place {
         known: FileHash,
         mut into: Option<File>,
     ) -> Result<bool, E> {
-        let mut download = match self.download(key, 0).await {
+        let mut download = match self.download(key, 0, known.bytes).await {
             Err(PlaceError::Missing(_)) => return Ok(false),
             download => download?,
         };
@@ -258,10 +262,10 @@ impl Place {
         Ok(known == FileHash { bytes: read, blake3: hasher.finalize().into() })
     }
 
-    /// Reads an object from the byte `from` on, as a stream.
-    pub(crate) async fn download(&self, key: &Key, from: u64) -> Result<Download, PlaceError> {
+    /// Reads an object from the byte `from` on, as a stream. `bytes`: its length, if the object store does not say it.
+    pub(crate) async fn download(&self, key: &Key, from: u64, bytes: u64) -> Result<Download, PlaceError> {
         let range = (from > 0).then_some(GetRange::Offset(from));
-        let options = GetOptions { range, ..GetOptions::default() };
+        let options = GetOptions { range, ..expecting(bytes) };
         let path = self.path(key);
         let answer = self.within(key, CALL, self.store.get_opts(&path, options)).await?;
         Ok(self.downloading(key, answer))
@@ -342,6 +346,12 @@ impl Place {
         let answer = timeout(limit, call).await.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?;
         answer.map_err(|error| PlaceError::of(&key.to_string(), &error))
     }
+}
+
+fn expecting(bytes: u64) -> GetOptions {
+    let mut options = GetOptions::default();
+    options.extensions.insert(Expected(bytes));
+    options
 }
 
 fn is_unfinished(below: &str, name: &str) -> bool {

@@ -34,6 +34,8 @@ use crate::config::Proxy;
 use crate::semantics::framing::{self, BadAnswer, check_interim};
 use crate::words::with_causes;
 
+pub(crate) use decode::decoded;
+
 use super::ask::ClientError;
 use super::connector::{Answers, Connector, Pipe, ProxyError, Trust, tls};
 
@@ -194,7 +196,7 @@ impl Transport for Wire {
         let (parts, incoming) = self.exchange(request, None).await?.into_parts();
         let mut headers = parts.headers;
         let pieces = stream::unfold(Some(incoming), move |incoming| next_piece(incoming, deadline));
-        let body = decode::decoded(&mut headers, pieces.boxed());
+        let body = decoded(&mut headers, pieces.boxed());
         Ok(Arrival { status: parts.status.as_u16(), headers, body })
     }
 }

@@ -1,4 +1,5 @@
-//! The HTTP client of object stores: the wire to the origin with the options of `object_store`, and with redirects.
+//! The HTTP client of object stores: the wire to the origin with the options of `object_store`, with redirects, and for
+//! web servers that send chunks or compress.
 //!
 //! It knows no object. Retries are up to `object_store`, deadlines of whole calls to [`super`]. Callers: [`super::open`].
 
@@ -6,22 +7,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
-use http::header::{AUTHORIZATION, LOCATION, USER_AGENT};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, LOCATION, USER_AGENT};
 use http::request::Parts;
 use http::uri::Scheme;
-use http::{HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use url::{Position, Url};
 
+use super::Expected;
 use crate::config::{Proxy, UNSUPPORTED, parse_duration};
 use crate::upstream::connector::{Connector, Trust, tls};
-use crate::upstream::wire::{TransportError, Wire, next_piece};
+use crate::upstream::wire::{TransportError, Wire, decoded, next_piece};
 
 const NAME: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));
 
@@ -130,6 +133,7 @@ impl HttpService for StoreClient {
         let body = body.collect().await?.to_bytes();
         parts.headers.extend(self.authorization.iter().map(|value| (AUTHORIZATION, value.clone())));
         parts.headers.entry(USER_AGENT).or_insert_with(|| self.wire.user_agent().clone());
+        parts.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
         if parts.uri.scheme() == Some(&Scheme::HTTP) && !self.allows_http {
             return Err(given_up("it would be asked without TLS; set the option `allow_http` if that is meant"));
         }
@@ -147,22 +151,42 @@ impl HttpService for StoreClient {
         };
         let is_object = parts.method == Method::GET && answer.status().is_success() && !is_list(&parts.uri);
         let most = if is_object { usize::MAX } else { MOST_TOLD };
+        let (mut head, incoming) = answer.into_parts();
         let piece = self.piece;
-        let pieces = |incoming| {
-            stream::unfold((Some(incoming), most), move |(incoming, left)| async move {
-                let (next, incoming) = next_piece(incoming, deadline.min(Instant::now() + piece)).await?;
-                let error = match next.map(|next| (left.checked_sub(next.len()), next)) {
-                    Ok((Some(left), next)) => return Some((Ok(Frame::data(next)), (incoming, left))),
-                    Ok((None, _)) => given_up(&format!("its answer has more than {MOST_TOLD} bytes")),
-                    Err(TransportError::Timeout) => failed(TransportError::Timeout),
-                    Err(error) => HttpError::new(HttpErrorKind::Interrupted, error),
-                };
-                Some((Err(error), (None, 0)))
-            })
-            .fuse()
-        };
-        Ok(answer.map(|incoming| HttpResponseBody::new(StreamBody::new(pieces(incoming)))))
+        let next = move |incoming| next_piece(incoming, deadline.min(Instant::now() + piece));
+        let mut body = stream::unfold(Some(incoming), next).boxed();
+        if is_coded(&head.headers) {
+            if head.status == StatusCode::PARTIAL_CONTENT {
+                // Part of the compressed file is no part of the object: the caller begins again.
+                head.status = StatusCode::OK;
+            }
+            body = decoded(&mut head.headers, body);
+        }
+        if let Some(Expected(bytes)) = parts.extensions.get().filter(|_| is_object) {
+            // `object_store` refuses an answer without a length; the caller compares what arrives.
+            head.headers.entry(CONTENT_LENGTH).or_insert(HeaderValue::from(*bytes));
+        }
+        let mut left = most;
+        let frames = body.map(move |piece| {
+            let piece = piece.map_err(|error| match error {
+                TransportError::Malformed(_) => HttpError::new(HttpErrorKind::Interrupted, error),
+                error => failed(error),
+            })?;
+            let too_long = || given_up(&format!("its answer has more than {MOST_TOLD} bytes"));
+            left = left.checked_sub(piece.len()).ok_or_else(too_long)?;
+            Ok(Frame::data(piece))
+        });
+        // Never locked: the type of bodies asks for a stream that threads could share.
+        let mut frames = Mutex::new(frames.fuse());
+        let frames = stream::poll_fn(move |context| frames.get_mut().poll_next_unpin(context));
+        Ok(Response::from_parts(head, HttpResponseBody::new(StreamBody::new(frames))))
     }
+}
+
+/// Whether a body is in a coding that can be removed. Under any other word it is judged as it is, by its hash.
+fn is_coded(headers: &HeaderMap) -> bool {
+    let coding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes).unwrap_or_default();
+    [&b"gzip"[..], b"x-gzip", b"br", b"zstd"].iter().any(|known| coding.eq_ignore_ascii_case(known))
 }
 
 /// Whether an answer to GET is a list of objects.

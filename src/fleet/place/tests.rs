@@ -7,6 +7,7 @@ use std::io::{Seek as _, Write as _};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::api::hash::Digest;
@@ -48,10 +49,63 @@ async fn an_object_is_written_read_listed_and_removed() {
     assert!(dir.path().join("a/store/notes.txt").exists());
 }
 
+fn web_place(url: &str) -> Place {
+    let text = format!("[replica]\nurl = {url:?}\n[bundle]\ntrusted_keys = [\"RW{}\"]", "A".repeat(54));
+    let config = Config::from_text(&text).unwrap().config.replica;
+    Place::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap()
+}
+
+/// A place on a web server that gives this answer to everything.
+async fn answering(answer: Vec<u8>) -> Place {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all(&answer).await;
+        }
+    });
+    web_place(&url)
+}
+
+#[tokio::test]
+async fn an_object_is_the_same_without_a_length_in_chunks_and_compressed_unasked() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(b"object").unwrap();
+    let gzip = gzip.finish().unwrap();
+    let of_gzip = format!("Content-Encoding: GZIP\r\nContent-Length: {}\r\n", gzip.len());
+    let answer = |status: &str, fields: &str, body: &[u8]| {
+        [format!("HTTP/1.1 {status}\r\n{fields}Connection: close\r\n\r\n").as_bytes(), body].concat()
+    };
+    for (fields, body) in [
+        ("", &b"object"[..]),
+        ("Transfer-Encoding: chunked\r\n", &b"6\r\nobject\r\n0\r\n\r\n"[..]),
+        (&of_gzip[..], &gzip[..]),
+        ("Content-Encoding: gzip\r\n", &gzip[..]),
+        ("Content-Encoding: aws-chunked\r\nContent-Length: 6\r\n", &b"object"[..]),
+    ] {
+        let place = answering(answer("200 OK", fields, body)).await;
+        assert_eq!(text(&place, &Key::Head).await, "object", "{fields}");
+        assert!(matches!(place.read(&Key::Head, 5, None).await, Err(PlaceError::TooLarge { most: 5, .. })), "{fields}");
+        let mut download = place.download(&journal(1), 0, 6).await.unwrap();
+        assert_eq!(
+            (download.bytes, download.next().await.unwrap()),
+            (6, Some(Bytes::from_static(b"object"))),
+            "{fields}"
+        );
+        assert!(place.matches::<PlaceError>(&journal(1), FileHash::of(b"object"), None).await.unwrap(), "{fields}");
+    }
+    let part = "Content-Range: bytes 3-5/6\r\n";
+    let place = answering(answer("206 Partial Content", &format!("{part}Content-Length: 3\r\n"), b"ect")).await;
+    assert_eq!(place.download(&journal(1), 3, 6).await.unwrap().next().await.unwrap().unwrap(), "ect");
+    let place = answering(answer("206 Partial Content", &format!("{part}Content-Encoding: gzip\r\n"), &gzip)).await;
+    let begins_again = place.download(&journal(1), 3, 6).await.err();
+    assert!(matches!(begins_again, Some(PlaceError::Unsupported(_))), "{begins_again:?}");
+}
+
 /// Each piece comes in time, and the object would take minutes.
 #[tokio::test]
 async fn an_object_that_comes_in_drops_is_given_up() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -67,10 +121,7 @@ async fn an_object_that_comes_in_drops_is_given_up() {
             });
         }
     });
-    let text = format!("[replica]\nurl = {url:?}\n[bundle]\ntrusted_keys = [\"RW{}\"]", "A".repeat(54));
-    let config = Config::from_text(&text).unwrap().config.replica;
-    let place = Place::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
-    let place = Place { period: Duration::from_secs(2), ..place };
+    let place = Place { period: Duration::from_secs(2), ..web_place(&url) };
     let drips = |error| matches!(error, PlaceError::Drips { seconds: 2, bytes: 1.., .. });
     let read = place.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
     assert!(drips(read.unwrap_err()));
@@ -124,7 +175,7 @@ async fn a_file_is_written_in_parts_and_read_from_anywhere() {
     for (bytes, from) in [(content.len(), 0), (content.len(), 12_345_678), (1000, 999), (1, 0)] {
         file.rewind().unwrap();
         place.write_file(&journal(2), file.try_clone().unwrap(), bytes as u64).await.unwrap();
-        let mut download = place.download(&journal(2), from).await.unwrap();
+        let mut download = place.download(&journal(2), from, bytes as u64).await.unwrap();
         assert_eq!(download.bytes, bytes as u64);
         let mut read = Vec::new();
         while let Some(piece) = download.next().await.unwrap() {

@@ -78,14 +78,14 @@ impl Follower {
             return Ok(file);
         }
         let key = named.key();
-        let mut download = match self.place.download(&key, here).await {
+        let mut download = match self.place.download(&key, here, named.bytes).await {
             // A server that does not send parts of files.
             Err(PlaceError::Unsupported(_)) if here > 0 => {
                 file.set_len(0).map_err(disk)?;
                 file.seek(SeekFrom::Start(0)).map_err(disk)?;
                 here = 0;
                 self.status.lock().downloads(Download { what: what.to_owned(), done: 0, of: named.bytes });
-                self.place.download(&key, 0).await?
+                self.place.download(&key, 0, named.bytes).await?
             }
             other => other?,
         };

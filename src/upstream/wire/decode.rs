@@ -1,6 +1,6 @@
 //! Removes content codings from bodies (RFC 9110 §8.4), piece by piece, in bounded memory.
 //!
-//! The reader bounds the size of the output. Callers: [`super`].
+//! The reader bounds the size of the output. Callers: [`super`], [`crate::fleet`].
 
 use std::io;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ const ZSTD_WINDOW: u32 = 23;
 
 /// The body without coding, and its head without the fields about one. A body without a byte stays so, whatever its
 /// coding: an answer to HEAD and a 304 name the coding that another answer would have (RFC 9110 §8.4, §9.3.2).
-pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
+pub(crate) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let coding = match (codings.next(), codings.next()) {
         (None, _) => return pieces,

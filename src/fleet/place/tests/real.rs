@@ -45,7 +45,7 @@ async fn a_real_store_writes_reads_lists_and_removes() {
     let place = place();
     assert_eq!(place.list().await.unwrap(), []);
     assert!(matches!(place.read(&Key::Head, 100, None).await, Err(PlaceError::Missing(key)) if key == "head.json"));
-    assert!(matches!(place.download(&journal(1), 0).await, Err(PlaceError::Missing(_))));
+    assert!(matches!(place.download(&journal(1), 0, 1).await, Err(PlaceError::Missing(_))));
     let written = place.write(&Key::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     assert_eq!(text(&place, &Key::Head).await, "one");
     let (_, read) = place.read(&Key::Head, 100, None).await.unwrap().unwrap();
@@ -77,7 +77,7 @@ async fn a_real_store_takes_a_file_in_parts_and_gives_it_from_anywhere() {
     for (bytes, from) in [(content.len(), 0), (content.len(), 12_345_678), (1000, 999), (1, 0)] {
         file.rewind().unwrap();
         place.write_file(&journal(2), file.try_clone().unwrap(), bytes as u64).await.unwrap();
-        let mut download = place.download(&journal(2), from).await.unwrap();
+        let mut download = place.download(&journal(2), from, bytes as u64).await.unwrap();
         assert_eq!(download.bytes, bytes as u64);
         let mut read = Vec::new();
         while let Some(piece) = download.next().await.unwrap() {

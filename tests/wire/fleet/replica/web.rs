@@ -1,6 +1,7 @@
 //! A store behind a plain web server: conditional reads of the head, downloads that go on after an interruption, nginx.
 
 use std::fs;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,6 +116,31 @@ async fn a_web_server_that_is_down_or_refuses_disturbs_nothing() {
     web.answers(files(shelf.root(), false));
     let sequence = shelf.publish();
     follows(&replica, &snapshot, sequence).await;
+}
+
+#[tokio::test]
+async fn a_web_server_that_sends_chunks_or_compresses_unasked_is_followed() {
+    let (mirror, mut shelf, setup) = signed_shelf(60).await;
+    let web = Upstream::start(files(shelf.root(), false)).await;
+    let setup = setup.set("replica.url", &format!("{}/fleet", web.url()));
+    for compresses in [false, true] {
+        let (snapshot, sequence, root) = (shelf.snapshot(), shelf.publish(), shelf.root());
+        web.answers(move |seen| {
+            let Ok(mut content) = fs::read(root.join(seen.target.trim_start_matches("/fleet/"))) else {
+                return Script::new(404, "");
+            };
+            if compresses {
+                let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                gzip.write_all(&content).unwrap();
+                content = gzip.finish().unwrap();
+            }
+            let script = Script::new(200, content[..1].to_vec()).then(Duration::ZERO, content[1..].to_vec());
+            if compresses { script.with("Content-Encoding", "gzip") } else { script }
+        });
+        let replica = setup.clone().start().await;
+        follows(&replica, &snapshot, sequence).await;
+        is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    }
 }
 
 /// Where a web server can be reached over TLS, with the certificate in this directory. It ends with the test.
@@ -300,10 +326,11 @@ async fn answers_with_odd_framing_are_told_and_change_nothing() {
         9 => Script::new(200, "x".repeat(4096)).repeating("x".repeat(65_536), 100_000),
         10 => raw(&format!("200 OK\r\n{FIELDS}\r\nuntil the connection ends")),
         11 => raw("204 No Content\r\n\r\n"),
+        12 => Script::new(200, "x").then(Duration::ZERO, "x").repeating("x".repeat(65_536), 100_000),
         _ => raw("200 OK\r\nLast-Modified: yesterday\r\nContent-Length: 2\r\n\r\n{}"),
     };
     for of_head in [true, false] {
-        for case in 0..13 {
+        for case in 0..14 {
             if !of_head {
                 // An empty disk has to download the bundle; with data, the head is read conditionally.
                 shelf.full(&mirror).await;
