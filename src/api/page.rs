@@ -31,6 +31,12 @@ pub struct Page {
 /// The most items of a page: the largest `per_page`.
 const MOST_ITEMS: usize = 100;
 
+/// The fields that decide what a page means: each is there at most once.
+const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "generated_at"];
+
+/// What an origin may show in the place of no filters.
+const EMPTY_FILTERS: [&str; 3] = ["[]", "{}", "null"];
+
 /// Why a body is no page of a list.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
@@ -78,7 +84,6 @@ impl From<JsonError> for PageError {
 impl Page {
     /// Takes a body apart.
     pub fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
-        const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "generated_at"];
         let text = str::from_utf8(body)?;
         json::check(text)?;
         let fields = json::fields_up_to(text, Envelope::MAX_FIELDS)?;
@@ -241,7 +246,7 @@ impl Envelope {
                 "total" => EnvelopeField::Total,
                 "total_pages" => EnvelopeField::TotalPages,
                 "filters" => {
-                    if matches!(field.value, "[]" | "{}" | "null") {
+                    if EMPTY_FILTERS.contains(&field.value) {
                         field.value.clone_into(&mut envelope.empty_filters);
                     }
                     EnvelopeField::Filters
@@ -252,6 +257,32 @@ impl Envelope {
             })
             .collect();
         Ok(envelope)
+    }
+
+    /// Checks an envelope that comes from elsewhere: it is copied into answers as it is.
+    pub fn check(&self) -> Result<(), String> {
+        if self.fields.len() > Self::MAX_FIELDS {
+            return Err(format!("{} fields are more than an envelope has", self.fields.len()));
+        }
+        if !EMPTY_FILTERS.contains(&&*self.empty_filters) {
+            return Err(format!("{:?} does not stand for no filters", json::shorten(&self.empty_filters)));
+        }
+        self.empty_numbers.check()?;
+        if !self.fields.contains(&EnvelopeField::Items) {
+            return Err("`items` is missing".to_owned());
+        }
+        self.fields.iter().enumerate().try_for_each(|(at, field)| match field {
+            EnvelopeField::Carried { key, .. } | EnvelopeField::Volatile { key } if DECISIVE.contains(&&**key) => {
+                Err(format!("{key:?} is a computed field"))
+            }
+            EnvelopeField::Carried { key, value } => json::check(value).map_err(|error| format!("{key:?}: {error}")),
+            // An origin may repeat these.
+            EnvelopeField::Volatile { .. } | EnvelopeField::TotalPages => Ok(()),
+            field => {
+                let is_repeated = self.fields[..at].contains(field);
+                if is_repeated { Err("a computed field is repeated".to_owned()) } else { Ok(()) }
+            }
+        })
     }
 
     /// Removes every copied field that `other`, the envelope of another page of the same crawl, does not have with the

@@ -17,9 +17,9 @@ use super::records::Records;
 use super::{BundleError, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::{ContentHash, Digest};
-use crate::api::json;
 use crate::api::listing::{DetailState, ListingId, Summary};
-use crate::api::page::{Envelope, EnvelopeField};
+use crate::api::page::Envelope;
+use crate::api::taxonomy;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
@@ -92,7 +92,7 @@ impl Bundle {
             return Err(part.malformed(format!("bundles of format {} have their own evidence", parts.format)));
         }
         parts.is_full = manifest.base.is_none();
-        let envelope = parsed(&parts.one(PartKind::Envelope)?, check_envelope)?;
+        let envelope = parsed(&parts.one(PartKind::Envelope)?, Envelope::check)?;
         let mut taxonomy = || parts.one(PartKind::Taxonomy);
         let taxonomies = [taxonomy()?, taxonomy()?, taxonomy()?];
         let order = read_order(&mut parts, &manifest)?;
@@ -220,6 +220,9 @@ impl Bundle {
         if found != self.manifest.snapshot {
             return Err(lead_astray(&self.manifest.snapshot, &found));
         }
+        for text in &content.taxonomies {
+            taxonomy::terms(text).map_err(|error| lead_astray(&"an index of terms", &error))?;
+        }
         let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
         match self.details.iter().find(|detail| !ids.contains(&detail.id)) {
             None => Ok(content),
@@ -308,19 +311,6 @@ fn agree(what: &'static str, manifest: u64, found: u64) -> Result<(), BundleErro
     if manifest == found { Ok(()) } else { Err(BundleError::disagrees(what, &manifest, &found)) }
 }
 
-/// The envelope is copied into answers as it is.
-pub(super) fn check_envelope(envelope: &Envelope) -> Result<(), String> {
-    if envelope.fields.len() > Envelope::MAX_FIELDS {
-        return Err(format!("{} fields are more than an envelope has", envelope.fields.len()));
-    }
-    json::check(&envelope.empty_filters).map_err(|error| error.to_string())?;
-    envelope.empty_numbers.check()?;
-    envelope.fields.iter().try_for_each(|field| match field {
-        EnvelopeField::Carried { key, value } => json::check(value).map_err(|error| format!("{key:?}: {error}")),
-        _ => Ok(()),
-    })
-}
-
 fn full(
     manifest: &Manifest,
     envelope: Envelope,
@@ -331,7 +321,9 @@ fn full(
     let mut texts: [Arc<str>; 3] = Default::default();
     for (text, part) in texts.iter_mut().zip(taxonomies) {
         let read = std::str::from_utf8(&part.raw).ok().filter(|read| read.len() <= MAX_TEXT);
-        *text = read.ok_or_else(|| part.malformed(format!("it is not UTF-8, or longer than {MAX_TEXT} bytes")))?.into();
+        let read = read.ok_or_else(|| part.malformed(format!("it is not UTF-8, or longer than {MAX_TEXT} bytes")))?;
+        taxonomy::terms(read).map_err(|error| part.malformed(error.to_string()))?;
+        *text = read.into();
     }
     let content = Content { envelope, taxonomies: texts, summaries };
     let id = content.id();

@@ -10,8 +10,7 @@ use super::part::{PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
 use super::{
-    Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, open,
-    unwritable,
+    Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, unwritable,
 };
 use crate::api::edges::Case;
 use crate::api::edges::lesson::Learned;
@@ -167,7 +166,7 @@ fn content<W: Write, E>(
     before: Option<&Hashes>,
 ) -> Result<(), WriteError<E>> {
     let Export { content, base, .. } = *export;
-    open::check_envelope(&content.envelope).map_err(|why| unwritable("the envelope", why))?;
+    content.envelope.check().map_err(|why| unwritable("the envelope", why))?;
     parts.json(PartKind::Envelope, &content.envelope)?;
     for (n, text) in content.taxonomies.iter().enumerate() {
         if text.len() > MAX_TEXT {

@@ -267,7 +267,7 @@ impl Follower {
         }
         let theirs = steps.last().and_then(|last| last.bundle.manifest().origin.clone());
         if let Some(theirs) = theirs.filter(|theirs| !self.is_ours(theirs)) {
-            return Err(FollowError::Foreign(theirs));
+            return Err(FollowError::Foreign(Excerpt(theirs).to_string()));
         }
         let journal = if steps.len() == chain.len() { self.journal_for(&head, &chain).await } else { None };
         let (usable, steps) = (steps.len(), Arc::new(steps));

@@ -306,7 +306,8 @@ impl Dataset {
             // Terms whose counts agree lack nothing. But what no list shows may have another time now; and where a total
             // counts what no list shows, every total may do so.
             let listed = self.len() as u64;
-            let is_explained = (listed..=listed + unknown).contains(&total) && query.modified_since.is_none();
+            let is_explained =
+                (listed..=listed.saturating_add(unknown)).contains(&total) && query.modified_since.is_none();
             if query.is_filtered() && !is_explained {
                 return Err(Doubt::Total);
             }

@@ -26,6 +26,7 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::bundle::signature::{Opened, Voucher};
 use crate::bundle::{Bundle, BundleError, Detail, DetailHash, Manifest};
 use crate::clock::WallTime;
+use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
@@ -486,7 +487,10 @@ impl Snapshots {
         }
         let own = own.and_then(|own| own.origin.clone());
         if let Some(ours) = own.clone().filter(|ours| *has_origin && !is_theirs(ours)) {
-            return Err(SnapshotsError::Foreign { theirs: theirs.clone(), ours });
+            return Err(SnapshotsError::Foreign {
+                theirs: Excerpt(theirs).to_string(),
+                ours: Excerpt(ours).to_string(),
+            });
         }
         let here = || Ok::<_, StoreError>(self.0.store.state(ORIGIN)?.and_then(|url| String::from_utf8(url).ok()));
         let (ours, what) = match origins.first() {
@@ -495,7 +499,7 @@ impl Snapshots {
         };
         Ok(ours.filter(|ours| !is_theirs(ours)).map(|ours| {
             let then = if *has_origin { "; the next refresh replaces whatever differs" } else { "" };
-            format!("the bundle's data comes from {theirs}, but {what} {ours}{then}")
+            format!("the bundle's data comes from {}, but {what} {}{then}", Excerpt(theirs), Excerpt(ours))
         }))
     }
 }

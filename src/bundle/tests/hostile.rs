@@ -282,8 +282,25 @@ fn records_that_make_no_sense_are_refused() {
         (Kind::Validators, [&2_u64.to_le_bytes()[..], &[1, 0, 0]].concat(), "out of order"),
         (Kind::Validators, [&1_u64.to_le_bytes()[..], &[1, 0, 0]].concat(), "validators"),
         (Kind::Taxonomy, b"\xff".to_vec(), "not UTF-8"),
-        (Kind::Envelope, br#"{"fields":[{"carried":{"key":"a","value":"x"}}],"empty_filters":"{}"}"#.to_vec(), "\"a\""),
-        (Kind::Envelope, br#"{"fields":[],"empty_filters":"x"}"#.to_vec(), "part 2"),
+        (Kind::Taxonomy, b"[{".to_vec(), "not valid JSON"),
+        (Kind::Taxonomy, b"7".to_vec(), "neither an object nor an array: 7"),
+        (
+            Kind::Envelope,
+            br#"{"fields":["items",{"carried":{"key":"a","value":"x"}}],"empty_filters":"{}"}"#.to_vec(),
+            "\"a\"",
+        ),
+        (
+            Kind::Envelope,
+            br#"{"fields":["items"],"empty_filters":"7"}"#.to_vec(),
+            "\"7\" does not stand for no filters",
+        ),
+        (Kind::Envelope, br#"{"fields":["total"],"empty_filters":"{}"}"#.to_vec(), "`items` is missing"),
+        (Kind::Envelope, br#"{"fields":["items","items"],"empty_filters":"{}"}"#.to_vec(), "is repeated"),
+        (
+            Kind::Envelope,
+            br#"{"fields":["items","page",{"volatile":{"key":"page"}}],"empty_filters":"{}"}"#.to_vec(),
+            "\"page\" is a computed field",
+        ),
     ] {
         let error = with(kind, |made| made.raw = raw).to_string();
         assert!(error.contains(told), "{kind:?}: {error} says nothing of {told}");
@@ -321,4 +338,9 @@ fn a_delta_whose_script_makes_no_sense_is_refused_when_it_is_read_or_applied() {
     assert!(error.contains("a script produces more than"), "{error}");
     assert!(changed(Kind::Taxonomy, &copy(0, 1000)).contains("beyond the base"));
     assert!(changed(Kind::Taxonomy, &copy(0, 3)).contains(new.content.id().as_str()));
+    let mut unreadable = World::of(1..7);
+    unreadable.content.taxonomies[1] = "7".into();
+    let error =
+        open(&unreadable.bundle(Some(&old)).0).unwrap().content_over(Some(&old.content)).unwrap_err().to_string();
+    assert!(error.contains("an index of terms"), "{error}");
 }

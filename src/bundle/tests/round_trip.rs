@@ -180,7 +180,7 @@ prop_compose! {
             ids.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(id, _)| *id).chain(more).zip(change).collect::<Vec<_>>(),
         ).prop_flat_map(|new| prop_oneof![Just(new.clone()), Just(new).prop_shuffle()]),
         ids in Just(ids),
-        taxonomy in prop_oneof![Just(None), ".{0,60}".prop_map(Some)],
+        taxonomy in prop_oneof![Just(None), ".{0,60}".prop_map(|text| Some(serde_json::json!([text]).to_string()))],
     ) -> (World, World) {
         let old = World::of(ids);
         let mut world = World::of(new.iter().map(|(id, _)| *id));

@@ -139,6 +139,19 @@ fn an_import_from_the_future_counts_as_old_as_can_be_known_and_is_kept_as_it_say
 }
 
 #[test]
+fn instants_that_no_clock_shows_are_imported_and_confirm_nothing() {
+    for at_ms in [i64::MIN, -1, i64::MAX] {
+        let rig = Rig::new(9).reopen(9, !HAS_ORIGIN);
+        import(&rig.snapshots, &[1], at_ms, &[]).unwrap();
+        let rig = rig.reopen(9, !HAS_ORIGIN);
+        let (served, now) = (rig.snapshots.current().get().unwrap(), Clock::system().now_wall());
+        assert!(served.confirmed() <= now, "{at_ms}: {}", served.confirmed());
+        assert!(served.age_seconds(now).is_none_or(|age| at_ms > 0 || age > 1_000_000), "{at_ms}");
+        import(&rig.snapshots, &[2], now.as_millis(), &[]).unwrap();
+    }
+}
+
+#[test]
 fn another_origins_data_is_imported_where_there_is_none_yet() {
     let rig = Rig::new(9);
     let from = |ids: &[u64], at_ms: i64, origin: &str| {
@@ -151,6 +164,8 @@ fn another_origins_data_is_imported_where_there_is_none_yet() {
     assert_eq!(from(&[3], 300, "https://alias.example").unwrap().foreign, None);
     let error = from(&[4], 400, "https://two.example").unwrap_err();
     assert!(matches!(error, SnapshotsError::Foreign { .. }) && error.to_string().contains("origin.aliases"), "{error}");
+    let told = from(&[4], 400, &format!("https://two.example\n\u{1b}[2J{}", "x".repeat(9000))).unwrap_err().to_string();
+    assert!(told.len() < 2000 && !told.contains(char::is_control), "{told}");
     assert_eq!(rig.snapshots.kept().len(), 3);
 }
 
