@@ -102,13 +102,13 @@ fn searches(c: &mut Criterion) {
         for (kind, name) in KINDS.into_iter().enumerate() {
             let queries: Vec<SearchQuery> =
                 (0..100).map(|_| SearchQuery::parse(&query(kind, &mut dice, words)).unwrap()).collect();
-            let short = queries.iter().filter(|query| index.plan(query).is_short).count();
+            let short = queries.iter().filter(|query| index.find_short(&dataset, query).is_some()).count();
             println!("{name}: {short} of 100 are short");
             let mut next = queries.iter().cycle();
             group.bench_function(name, |b| {
                 b.iter(|| {
                     let query = next.next().unwrap();
-                    index.find(&dataset, query, &index.plan(query)).unwrap().total
+                    index.find(&dataset, query).unwrap().total
                 });
             });
         }

@@ -109,9 +109,8 @@ impl Searches {
         let indexed = self.0.indexed.load_full().ok_or(NotSearched::Unready)?;
         let is_current = indexed.published.dataset.id == current.dataset.id;
         let published = if is_current { current } else { indexed.published.clone() };
-        let plan = indexed.index.plan(query);
-        if plan.is_short {
-            return Ok((indexed.index.find(&published.dataset, query, &plan)?, published));
+        if let Some(found) = indexed.index.find_short(&published.dataset, query) {
+            return Ok((found?, published));
         }
         let household = household(client, self.0.settings.load().rate_limit.ipv6_prefix);
         let turn = self.0.long.try_take(Some(household), 1).ok_or(NotSearched::Busy)?;
@@ -121,7 +120,7 @@ impl Searches {
         let search = move || {
             // They end with the work: a client that leaves must not begin more of it.
             let _until_done = (turn, running);
-            Ok::<_, NotSearched>(indexed.index.find(&searched.dataset, &query, &plan)?)
+            Ok::<_, NotSearched>(indexed.index.find(&searched.dataset, &query)?)
         };
         Ok((blocking(search).await?, published))
     }
@@ -189,7 +188,6 @@ mod tests {
         let published = publish(&current, &named("one", 12_000));
         searches.follow(published.clone()).await;
         let long = SearchQuery::parse("near=30,-97&radius=20000").unwrap();
-        assert!(!searches.0.indexed.load_full().unwrap().index.plan(&long).is_short);
         let under_way = searches.0.long.try_take(Some(client(1)), 1);
         let found = searches.find(published.clone(), &long, client(1)).await;
         assert!(matches!(found, Err(NotSearched::Busy)));
@@ -198,6 +196,23 @@ mod tests {
         assert_eq!(searches.find(published.clone(), &long, client(2)).await.unwrap().0.total, 12_000);
         drop(under_way);
         assert_eq!(searches.find(published, &long, client(1)).await.unwrap().0.total, 12_000);
+    }
+
+    #[tokio::test]
+    async fn a_search_whose_words_are_found_slowly_is_a_long_one() {
+        let (searches, current) = searches();
+        let letters = (0x4e00..0x9000).filter_map(char::from_u32);
+        let mut listings: Vec<Value> = letters.map(|letter| json!({"name": format!("{letter}bcdefg")})).collect();
+        listings.push(json!({"name": "abcdefg"}));
+        let published = publish(&current, &listings);
+        searches.follow(published.clone()).await;
+        let query = SearchQuery::parse("q=abcdefg").unwrap();
+        let under_way = searches.0.long.try_take(Some(client(1)), 1);
+        let found = searches.find(published.clone(), &query, client(1)).await;
+        assert!(matches!(found, Err(NotSearched::Busy)), "not on this thread");
+        drop(under_way);
+        let (hits, _) = searches.find(published, &query, client(1)).await.unwrap();
+        assert_eq!(hits.page[0].position as usize, listings.len() - 1);
     }
 
     #[tokio::test]

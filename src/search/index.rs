@@ -12,7 +12,7 @@ use crate::semantics::excerpt;
 use crate::snapshot::dataset::{Dataset, Unselected};
 
 use super::places::{Center, NO_MATCH, Places, around};
-use super::words::{Match, Matching, TooManyWords, WordCollector, Words};
+use super::words::{Allowance, Match, Matching, TooManyWords, WordCollector, Words};
 
 /// So much of a field is read, in bytes: an origin may send names without end.
 const MOST_OF_A_FIELD: usize = 4096;
@@ -23,6 +23,8 @@ const MOST_RANKS: usize = (RANKS - 1) * crate::api::query::search::MOST_WORDS + 
 
 /// Searches that take longer than this by estimate do not run on threads that serve clients, in nanoseconds.
 const SHORT: usize = 700_000;
+/// So long any search may look for typing errors, and for words.
+const LONG: usize = 20_000_000;
 
 /// The words and the places of a snapshot's listings.
 pub struct SearchIndex {
@@ -38,14 +40,6 @@ pub struct Hit {
     pub position: u32,
     /// How far it is from `near`, in whole metres; `None` without `near`.
     pub metres: Option<u32>,
-}
-
-/// What a search of one index does.
-pub struct Plan {
-    /// What matches each word of the query.
-    words: Vec<Matching>,
-    /// Whether it takes less than a millisecond, and so may run on a thread that serves clients.
-    pub is_short: bool,
 }
 
 /// A page of what was found.
@@ -86,23 +80,38 @@ impl SearchIndex {
         self.words.len()
     }
 
-    /// Looks up the words of a query, and estimates the rest of the work.
-    pub fn plan(&self, query: &SearchQuery) -> Plan {
-        let words: Vec<Matching> = query.words.iter().map(|word| self.words.matching(word)).collect();
-        let of_words = words.iter().map(|matching| self.len / 8 + 2 * self.words.work(matching)).sum::<usize>();
+    /// What a search takes beside its words, in nanoseconds by estimate.
+    fn work(&self, query: &SearchQuery) -> usize {
         // Of a wide circle, many distances are compared.
         let circle =
             |near: &Near| 2 * self.len + 60 * self.len * (near.radius as usize / 1000).pow(2).min(1 << 20) / (1 << 20);
         let places = query.near.as_ref().map_or(0, circle) + if query.bounds.is_some() { 2 * self.len } else { 0 };
         let filters = if query.list.is_filtered() { 2 * self.len } else { 0 };
-        let is_short = of_words + places + filters + self.len / 8 < SHORT;
-        Plan { words, is_short }
+        places + filters + self.len / 8 * (1 + query.words.len())
     }
 
-    /// The page that a query asks for, of the data set that this index was made of; `plan` is that of the same query.
-    pub fn find(&self, dataset: &Dataset, query: &SearchQuery, plan: &Plan) -> Result<Hits, Unselected> {
+    /// What matches each word of a query.
+    fn plan(&self, query: &SearchQuery, left: &Allowance) -> Vec<Matching> {
+        query.words.iter().map(|word| self.words.matching(word, left)).collect()
+    }
+
+    /// [`find`](Self::find) on a thread that serves clients; `None` if it takes longer than a millisecond.
+    pub fn find_short(&self, dataset: &Dataset, query: &SearchQuery) -> Option<Result<Hits, Unselected>> {
+        let left = Allowance::new(SHORT);
+        left.take(self.work(query));
+        let words = self.plan(query, &left);
+        left.is_left().then(|| self.find_planned(dataset, query, &words))
+    }
+
+    /// The page that a query asks for, of the data set that this index was made of. It has not all typing errors if words
+    /// have thousands of letters in one place.
+    pub fn find(&self, dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
+        self.find_planned(dataset, query, &self.plan(query, &Allowance::new(LONG)))
+    }
+
+    fn find_planned(&self, dataset: &Dataset, query: &SearchQuery, words: &[Matching]) -> Result<Hits, Unselected> {
         let mut ranks = self.selected(dataset, query)?;
-        for matching in &plan.words {
+        for matching in words {
             let of_word = self.ranks_of(matching);
             // No sum reaches NO_MATCH, and NO_MATCH stays.
             ranks.iter_mut().zip(&of_word).for_each(|(rank, own)| *rank = rank.saturating_add(*own));

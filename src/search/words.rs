@@ -2,8 +2,9 @@
 //!
 //! A list of occurrences is the distances between their positions, each in as few bytes as it needs. A prefix is a range
 //! of words. Words with one typing error are found by looking, letter by letter, which words go on rightly after the
-//! error: some hundred bisections, however many words there are. Callers: [`super::index`].
+//! error: some hundred bisections, however many words there are, if these have an alphabet. Callers: [`super::index`].
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -11,6 +12,27 @@ use foldhash::fast::RandomState;
 
 /// A word with fewer letters than this is never taken for a typing error.
 const LETTERS_FOR_AN_ERROR: usize = 5;
+
+/// About how long the comparison of two words takes, in nanoseconds, and a byte of occurrences.
+const COMPARISON: usize = 25;
+const OCCURRENCE: usize = 2;
+
+/// How much work a search may still be, in nanoseconds, by estimate.
+pub(super) struct Allowance(Cell<usize>);
+
+impl Allowance {
+    pub(super) fn new(nanoseconds: usize) -> Self {
+        Self(Cell::new(nanoseconds))
+    }
+
+    pub(super) fn take(&self, nanoseconds: usize) {
+        self.0.set(self.0.get().saturating_sub(nanoseconds));
+    }
+
+    pub(super) fn is_left(&self) -> bool {
+        self.0.get() > 0
+    }
+}
 
 /// Sorted words with their occurrences.
 pub(super) struct Words {
@@ -149,9 +171,11 @@ impl Words {
         self.text.len() + size_of_val(&*self.starts) + self.occurrences.len()
     }
 
-    /// The words that match a word of a query.
-    pub(super) fn matching(&self, word: &str) -> Matching {
-        let prefix = self.prefixed(0..self.len(), word);
+    /// The words that match a word of a query; not all of those with an error if the allowance ends before. Takes what it
+    /// costs to read their occurrences, too.
+    pub(super) fn matching(&self, word: &str, left: &Allowance) -> Matching {
+        let prefix = self.prefixed(0..self.len(), word, left);
+        left.take(self.reading(&prefix));
         let mut found = Vec::new();
         let is_there = !prefix.is_empty() && self.word(prefix.start) == word;
         if is_there {
@@ -159,15 +183,15 @@ impl Words {
         }
         found.push((prefix.start + usize::from(is_there)..prefix.end, Match::Prefix));
         if word.chars().filter(|letter| letter.is_alphabetic()).count() >= LETTERS_FOR_AN_ERROR {
-            let others = self.with_one_error(word).into_iter().filter(|at| !prefix.contains(at));
+            let others = self.with_one_error(word, left).into_iter().filter(|at| !prefix.contains(at));
             found.extend(others.map(|at| (at..at + 1, Match::Error)));
         }
         found
     }
 
-    /// How many bytes of occurrences ranges of words have.
-    pub(super) fn work(&self, ranges: &Matching) -> usize {
-        ranges.iter().map(|(range, _)| (self.starts[range.end].1 - self.starts[range.start].1) as usize).sum()
+    /// What the occurrences of a range of words take.
+    fn reading(&self, range: &Range<usize>) -> usize {
+        OCCURRENCE * (self.starts[range.end].1 - self.starts[range.start].1) as usize
     }
 
     /// Shows the positions of the listings that have a word, and whether it is elsewhere than in the name.
@@ -186,21 +210,22 @@ impl Words {
     }
 
     /// The words of a range that begin with `prefix`.
-    fn prefixed(&self, range: Range<usize>, prefix: &str) -> Range<usize> {
+    fn prefixed(&self, range: Range<usize>, prefix: &str, left: &Allowance) -> Range<usize> {
         let is_before = |at: usize| self.word(at) < prefix;
         let begins_or_before = |at: usize| self.word(at) < prefix || self.word(at).starts_with(prefix);
-        let start = bisect(range.clone(), is_before);
-        start..bisect(start..range.end, begins_or_before)
+        let start = bisect(range.clone(), left, is_before);
+        start..bisect(start..range.end, left, begins_or_before)
     }
 
     /// The words that differ from `word` in one typing error: a letter too much, too little or wrong, or two letters in the
-    /// wrong order.
-    fn with_one_error(&self, word: &str) -> Vec<usize> {
+    /// wrong order. Stops where the allowance ends: words of many alphabets have thousands of letters in one place.
+    fn with_one_error(&self, word: &str, left: &Allowance) -> Vec<usize> {
         let mut found = Vec::new();
         let mut find = |range: &Range<usize>, candidate: &str| {
-            let at = bisect(range.clone(), |at| self.word(at) < candidate);
+            let at = bisect(range.clone(), left, |at| self.word(at) < candidate);
             if range.contains(&at) && self.word(at) == candidate && candidate != word {
                 found.push(at);
+                left.take(self.reading(&(at..at + 1)));
             }
         };
         // The words that begin as `word` does up to here.
@@ -218,13 +243,13 @@ impl Words {
                 find(&alike, &format!("{before}{second}{first}{}", letters.as_str()));
             }
             let mut next = alike.start;
-            while next < alike.end {
+            while next < alike.end && left.is_left() {
                 let Some(letter) = self.word(next)[at..].chars().next() else {
                     next += 1;
                     continue;
                 };
                 let begun = format!("{before}{letter}");
-                let these = next..bisect(next..alike.end, |at| self.word(at).starts_with(&begun));
+                let these = next..bisect(next..alike.end, left, |at| self.word(at).starts_with(&begun));
                 next = these.end;
                 find(&these, &format!("{begun}{rest}"));
                 if first.is_some() {
@@ -232,7 +257,7 @@ impl Words {
                 }
             }
             if let Some(first) = first {
-                alike = self.prefixed(alike, &format!("{before}{first}"));
+                alike = self.prefixed(alike, &format!("{before}{first}"), left);
             }
         }
         found.sort_unstable();
@@ -242,8 +267,9 @@ impl Words {
 }
 
 /// The first place of a range where `holds` ends to hold.
-fn bisect(range: Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
+fn bisect(range: Range<usize>, left: &Allowance, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
+    left.take(COMPARISON * (usize::BITS - range.len().leading_zeros()) as usize);
     while low < high {
         let middle = usize::midpoint(low, high);
         if holds(middle) {
@@ -321,7 +347,7 @@ pub(super) mod tests {
             let listing = vocabulary.iter().map(|word| (word.clone(), true)).collect();
             let words = collected(&[listing]);
             let mut found = BTreeMap::new();
-            for (range, kind) in words.matching(&word) {
+            for (range, kind) in words.matching(&word, &Allowance::new(usize::MAX)) {
                 for at in range {
                     prop_assert!(found.insert(words.word(at).to_owned(), kind).is_none(), "twice");
                 }
@@ -338,6 +364,24 @@ pub(super) mod tests {
                 prop_assert_eq!(found.get(other).copied(), expected, "{}", other);
             }
         }
+    }
+
+    #[test]
+    fn words_of_many_alphabets_are_looked_at_until_the_allowance_ends() {
+        let letters = (0x4e00..0x9000).filter_map(char::from_u32);
+        let mut listing: Vec<(String, bool)> = letters.map(|letter| (format!("{letter}bcdefg"), true)).collect();
+        listing.extend(["abcdefg", "abcdefgh"].map(|word| (word.to_owned(), true)));
+        let words = collected(&[listing]);
+        let found = |allowance: usize| {
+            let left = Allowance::new(allowance);
+            let found = words.matching("abcdefg", &left);
+            assert_eq!(found[..2], [(0..1, Match::Exact), (1..2, Match::Prefix)], "in any case");
+            (found.len() - 2, left.is_left())
+        };
+        assert_eq!(found(usize::MAX), (words.len() - 2, true));
+        assert_eq!(found(0), (0, false));
+        let (some, is_left) = found(1000 * COMPARISON);
+        assert!(0 < some && some < 1000 / 15 && !is_left, "each takes fifteen comparisons: {some}");
     }
 
     #[test]

@@ -31,7 +31,9 @@ fn search(dataset: &Dataset, raw: &str) -> Hits {
 
 fn found(dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
     let index = SearchIndex::of(dataset).unwrap();
-    index.find(dataset, query, &index.plan(query))
+    let found = index.find(dataset, query);
+    assert_eq!(index.find_short(dataset, query).map(Result::ok), Some(found.as_ref().ok().cloned()));
+    found
 }
 
 /// The ids of the page, which are one more than the positions.
