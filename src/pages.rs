@@ -13,6 +13,7 @@ mod front;
 mod layout;
 mod map;
 mod problem;
+mod room;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -28,12 +29,13 @@ use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::mirror::details::Details;
 use crate::search::index::Hits;
 use crate::semantics::coding::Coding;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::Snapshot;
 use crate::upstream::status::Progress;
 
 use assets::{Asset, Assets};
 use explore::Ranks;
-use facts::PageFacts;
+use facts::{Namesakes, PageFacts};
 use map::Dots;
 use schema::{Described, Shapes};
 
@@ -80,6 +82,7 @@ pub(crate) struct Pages {
     assets: Assets,
     dots: Dots,
     ranks: Ranks,
+    namesakes: Last<SnapshotId, Arc<Namesakes>>,
     shapes: Shapes,
     /// Whether pages say that the data is invented.
     is_demo: bool,
@@ -126,8 +129,8 @@ const SCHEMA: Kind = kind("application/schema+json", Confinement::None, Lifetime
 
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
-        let (assets, shapes) = (Assets::new(), Shapes::default());
-        Self { site, assets, dots: Dots::default(), ranks: Ranks::default(), shapes, is_demo: false }
+        let (assets, dots, ranks, shapes) = (Assets::new(), Dots::default(), Ranks::default(), Shapes::default());
+        Self { site, assets, dots, ranks, namesakes: Last::default(), shapes, is_demo: false }
     }
 
     /// Whether pages say that the data is invented.

@@ -18,9 +18,12 @@ use super::json::{self, JsonError, MAX_MEMBERS, Token};
 use super::query::search::SearchQuery;
 use super::query::{self, ListQuery};
 
+/// A longer licence is no link target, in bytes: it stands in every head.
+const MOST_OF_A_LICENSE: usize = 1_000;
+
 /// The licence as a link target: only an http(s) URI is one.
 pub fn license_target(text: &str) -> Option<String> {
-    let url = url::Url::parse(text).ok()?;
+    let url = url::Url::parse(text).ok().filter(|url| url.as_str().len() <= MOST_OF_A_LICENSE)?;
     matches!(url.scheme(), "http" | "https").then(|| url.to_string())
 }
 

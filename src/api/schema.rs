@@ -12,7 +12,7 @@ const MAX_FIELDS: usize = 200;
 const MAX_FIELDS_IN_ALL: usize = 2_000;
 /// Deeper values are only said to be there.
 const MAX_DEPTH: usize = 12;
-/// Longer texts are no examples, in bytes.
+/// Longer texts are no examples, and longer names are left out, in bytes.
 const MAX_EXAMPLE: usize = 200;
 
 /// What values at one place have in common.
@@ -47,19 +47,13 @@ fn type_of(value: &Value) -> usize {
 
 impl FromIterator<Value> for Shape {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
-        let mut shape = Self::default();
-        values.into_iter().for_each(|value| shape.note(&value));
+        let (mut shape, mut left) = (Self::default(), MAX_FIELDS_IN_ALL);
+        values.into_iter().for_each(|value| shape.note(&value, 0, &mut left));
         shape
     }
 }
 
 impl Shape {
-    /// Adds a value.
-    fn note(&mut self, value: &Value) {
-        let mut left = MAX_FIELDS_IN_ALL.saturating_sub(self.size());
-        self.note_at(value, 0, &mut left);
-    }
-
     /// The values that were added.
     pub fn len(&self) -> u64 {
         self.counts.iter().sum()
@@ -75,26 +69,22 @@ impl Shape {
         self.fields.keys().map(String::as_str)
     }
 
-    fn size(&self) -> usize {
-        let of_fields: usize = self.fields.values().map(|shape| 1 + shape.size()).sum();
-        of_fields + self.items.as_ref().map_or(0, |items| items.size())
-    }
-
-    fn note_at(&mut self, value: &Value, depth: usize, left: &mut usize) {
+    /// Adds a value; `left`: so many fields may still be told apart.
+    fn note(&mut self, value: &Value, depth: usize, left: &mut usize) {
         self.counts[type_of(value)] += 1;
         match value {
             Value::Object(_) | Value::Array(_) if depth == MAX_DEPTH => {}
             Value::Object(members) => {
                 for (name, member) in members {
                     if let Some(field) = self.field(name, left) {
-                        field.note_at(member, depth + 1, left);
+                        field.note(member, depth + 1, left);
                     }
                 }
             }
             Value::Array(values) => {
                 let items = self.items.get_or_insert_default();
                 for value in values {
-                    items.note_at(value, depth + 1, left);
+                    items.note(value, depth + 1, left);
                 }
             }
             Value::String(text) if text.len() > MAX_EXAMPLE => {}
@@ -108,7 +98,7 @@ impl Shape {
     /// The shape of a field; `None`: there are too many already.
     fn field(&mut self, name: &str, left: &mut usize) -> Option<&mut Self> {
         if !self.fields.contains_key(name) {
-            if self.fields.len() == MAX_FIELDS || *left == 0 {
+            if self.fields.len() == MAX_FIELDS || *left == 0 || name.len() > MAX_EXAMPLE {
                 return None;
             }
             *left -= 1;
@@ -181,6 +171,11 @@ mod tests {
         values.iter().cloned().collect()
     }
 
+    fn size(shape: &Shape) -> usize {
+        let of_fields: usize = shape.fields.values().map(|field| 1 + size(field)).sum();
+        of_fields + shape.items.as_ref().map_or(0, |items| size(items))
+    }
+
     fn schema(values: &[Value]) -> Value {
         Value::Object(shape(values).schema())
     }
@@ -226,15 +221,15 @@ mod tests {
     fn hostile_values_are_bounded() {
         let wide: Map<String, Value> = (0..10_000).map(|at| (at.to_string(), json!(at))).collect();
         let wide = shape(&[wide.into()]);
-        assert_eq!(wide.size(), MAX_FIELDS);
-        let mut many = Shape::default();
-        for object in 0..100 {
+        assert_eq!(size(&wide), MAX_FIELDS);
+        let many = (0..100).map(|object| {
             let fields: Map<String, Value> = (0..100).map(|at| (format!("{object}-{at}"), json!(at))).collect();
-            many.note(&json!({object.to_string(): fields}));
-        }
-        assert!(many.size() <= MAX_FIELDS_IN_ALL, "{}", many.size());
+            json!({object.to_string(): fields})
+        });
+        assert!(size(&many.collect()) <= MAX_FIELDS_IN_ALL);
+        assert_eq!(size(&shape(&[json!({"x".repeat(MAX_EXAMPLE + 1): 1, "y": 2})])), 1);
         let deep = (0..100).fold(json!(1), |inner, _| json!({"in": inner}));
-        assert_eq!(shape(&[deep]).size(), MAX_DEPTH);
+        assert_eq!(size(&shape(&[deep])), MAX_DEPTH);
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

@@ -173,16 +173,17 @@ pub(crate) fn size(kind: DumpKind, dataset: &Dataset, details: &Details) -> Resu
     let ids = detailed(kind, dataset);
     let ids: Vec<ListingId> = positions.iter().filter_map(|position| ids.get(*position as usize).copied()).collect();
     let mut bodies = details.bodies(&ids);
-    let mut piece = Vec::new();
+    let (mut piece, mut bytes) = (Vec::new(), 0);
     for position in &positions {
         let detail = bodies.next().transpose()?.flatten();
+        piece.clear();
         form.listing(dataset, (*position, 1), detail, &mut piece)?;
+        bytes += piece.len() as u64;
     }
-    let of_listings = piece.len() as u64 * all as u64 / positions.len().max(1) as u64;
     piece.clear();
     form.begin(dataset, &mut piece);
     form.end(dataset, &mut piece);
-    Ok(of_listings + piece.len() as u64)
+    Ok(bytes * all as u64 / positions.len().max(1) as u64 + piece.len() as u64)
 }
 
 /// Appends a JSON text as one line: line breaks become spaces. JSON strings contain none.

@@ -10,7 +10,10 @@ use crate::api::json::{self, Token};
 /// So many values of a detail are taken apart; the rest is in its JSON.
 const MOST_VALUES: usize = 3000;
 
-/// A JSON value; strings are decoded, other scalars are spelled as the origin does.
+/// No known name is longer, in characters.
+const MOST_OF_A_NAME: usize = 200;
+
+/// A JSON value; strings are decoded and trimmed, other scalars are spelled as the origin does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Text(Cow<'a, str>),
@@ -48,7 +51,11 @@ impl<'a> Value<'a> {
                 Token::Scalar { key, value } => {
                     let scalar = match value {
                         "null" => Value::Null,
-                        text if text.starts_with('"') => Value::Text(json::string(text).unwrap_or(Cow::Borrowed(text))),
+                        text if text.starts_with('"') => Value::Text(match json::string(text) {
+                            Some(Cow::Owned(text)) => text.trim().to_owned().into(),
+                            Some(Cow::Borrowed(text)) => text.trim().into(),
+                            None => text.into(),
+                        }),
                         text => Value::Literal(text),
                     };
                     add(&mut open, named(key), scalar);
@@ -63,7 +70,7 @@ impl<'a> Value<'a> {
     /// The text or number that it is.
     pub(super) fn scalar(&self) -> Option<&str> {
         match self {
-            Self::Text(text) => Some(text.trim()).filter(|text| !text.is_empty()),
+            Self::Text(text) => Some(&**text).filter(|text| !text.is_empty()),
             Self::Literal(text) => Some(text),
             Self::Null | Self::Object(_) | Self::Array(_) => None,
         }
@@ -72,7 +79,7 @@ impl<'a> Value<'a> {
     /// Whether it says nothing.
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Self::Text(text) => text.trim().is_empty(),
+            Self::Text(text) => text.is_empty(),
             Self::Literal(_) => false,
             Self::Null => true,
             Self::Object(fields) => fields.iter().all(|(_, value)| value.is_empty()),
@@ -121,7 +128,9 @@ fn close<'a>(open: &mut Vec<(Option<Cow<'a, str>>, Value<'a>)>) {
 
 /// A name without case and separators: `openingHours`, `opening_hours` and `Opening Hours` are one.
 pub(super) fn plain(name: &str) -> String {
-    name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    // A name may be as long as its detail, and thousands of values may have it.
+    let start = name.chars().take(MOST_OF_A_NAME);
+    start.filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// What a field is about, by its name.

@@ -10,12 +10,14 @@ use serde_json::{Map, Value, json};
 
 use crate::api::json::quote;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::semantics::excerpt;
 use crate::words::grouped;
 
 use super::Site;
 use super::facts::{PageFacts, TermFact};
 use super::front::{DUMPS, file_name};
 use super::map::escaped;
+use super::room::MOST_OF_A_TEXT;
 use super::schema::{Described, Seen};
 
 /// `/` for programs: the links of the front page as JSON.
@@ -99,14 +101,14 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>, described: &De
         ("state", term(TaxonomyKind::States, "texas")),
         ("city", term(TaxonomyKind::Cities, "austin")),
     ];
-    let listing = facts.and_then(|facts| facts.dataset.content.summaries.first());
+    let listing = facts.and_then(PageFacts::example_listing);
     let listing = listing.map_or(MADE_UP.into(), |summary| String::from_utf8_lossy(&summary.raw));
     let total = facts.map_or(1, |facts| facts.dataset.len());
     filled(|name| {
         if let Some((_, term)) = terms.iter().find(|(kind, _)| name.starts_with(kind)) {
             return match name.split_once('_') {
                 None => Some(Filling::Text(term.slug)),
-                Some((_, "name")) => Some(Filling::Text(term.label)),
+                Some((_, "name")) => Some(Filling::Text(excerpt::start(term.label, MOST_OF_A_TEXT))),
                 Some(_) => Some(Filling::Json(json!(term.count).to_string())),
             };
         }
@@ -219,7 +221,7 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
         state = escaped(state),
         sport = escaped(sport),
         fields = seen.names().iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
-        sample = facts.dataset.content.summaries.first().map_or(MADE_UP.into(), |first| one_line(&first.raw)),
+        sample = facts.example_listing().map_or(MADE_UP.into(), |listing| one_line(&listing.raw)),
     )
 }
 

@@ -15,22 +15,28 @@ use crate::api::listing::Venue;
 use crate::api::query::finder::{FinderQuery, Order};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
+use crate::semantics::excerpt;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::words::grouped;
 
-use super::facts::{Namesakes, PageFacts, TermFact};
+use super::facts::{Namesakes, PageFacts, TermFact, is_offered};
 use super::layout::{self, NavigationItem, instant};
 use super::map::{Drawn, draw_around, map};
+use super::room::{MOST_OF_A_TEXT, allowed};
 use super::{Last, Pages};
 
-use words::{distance, name_of, off_map, rating, summary_of, unknown_terms};
+use words::{distance, off_map, rating, summary_of, unknown_terms};
 
 /// Cities to choose from while no state is chosen: the largest.
 const CITIES: usize = 200;
 
 /// More venues are not listed in the widget.
 const IN_WIDGET: usize = 10;
+
+/// The markup of a row and of a choice, in bytes. Numbers may have 300 digits, and a row has the name twice.
+const ROW: usize = 2500;
+const OPTION: usize = 80;
 
 /// What the query leaves.
 struct Shown<'a> {
@@ -44,7 +50,7 @@ struct Shown<'a> {
     venues: Vec<(u64, Venue<'a>, Option<u32>)>,
     drawn: Drawn,
     /// Of all cities; of none if a state is chosen, which tells them apart.
-    namesakes: Namesakes<'a>,
+    namesakes: Arc<Namesakes>,
 }
 
 impl<'a> Shown<'a> {
@@ -72,7 +78,8 @@ impl<'a> Shown<'a> {
         });
         let state = list.slug(TaxonomyKind::States);
         let is_chosen = state.is_some_and(|state| dataset.membership(TaxonomyKind::States, state).is_some());
-        let namesakes = if is_chosen { Namesakes::new() } else { facts.namesakes() };
+        let namesakes = || pages.namesakes.get_or_make(dataset.id.clone(), || facts.namesakes().into());
+        let namesakes = if is_chosen { Arc::default() } else { namesakes() };
         Self { query, page, last, total, venues: venues.collect(), drawn, namesakes }
     }
 }
@@ -96,7 +103,7 @@ fn of_order(dataset: &Dataset, order: Order) -> Arc<[u32]> {
     let venues = dataset.content.summaries.iter().map(|summary| Venue::read(&summary.raw));
     match order {
         Order::Usual | Order::Name => ranked(venues.map(|venue| {
-            let name = venue.name.map(|name| name.to_lowercase());
+            let name = venue.name.map(|name| excerpt::start(&name, MOST_OF_A_TEXT).to_lowercase());
             (name.is_none(), name)
         })),
         Order::Rating => ranked(venues.map(|venue| {
@@ -119,7 +126,11 @@ fn ranked<K: Ord>(keys: impl Iterator<Item = K>) -> Arc<[u32]> {
     ranks.into()
 }
 
-pub(super) fn page(pages: &Pages, facts: &PageFacts<'_>, (query, hits): (&FinderQuery, Option<&Hits>)) -> String {
+pub(super) fn page<'a>(
+    pages: &Pages,
+    facts: &PageFacts<'a>,
+    (query, hits): (&'a FinderQuery, Option<&Hits>),
+) -> String {
     let shown = Shown::of(pages, facts, query, hits);
     let states = facts.terms(TaxonomyKind::States);
     let label = format!("Map of the United States with {}", summary_of(&shown, facts));
@@ -130,6 +141,8 @@ pub(super) fn page(pages: &Pages, facts: &PageFacts<'_>, (query, hits): (&Finder
         return widget(pages, &shown, facts, &drawn);
     }
     let is_near = query.search.near.is_some();
+    // The venues have room before the choices.
+    let table = table(&shown, facts);
     let main = html! {
         h1 { "Find a venue" }
         (filters(facts, &shown, &states))
@@ -143,7 +156,7 @@ pub(super) fn page(pages: &Pages, facts: &PageFacts<'_>, (query, hits): (&Finder
             }
             div .results {
                 h2 #list-title { "Venues" }
-                (table(&shown, facts))
+                (table)
                 (pager(&shown))
             }
         }
@@ -176,9 +189,9 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
                     ul .found {
                         @for (id, venue, metres) in shown.venues.iter().take(IN_WIDGET) {
                             li {
-                                a href={ "venues/" (id) } target="_blank" rel="noopener" { (venue.name.as_deref().unwrap_or("(no name)")) }
+                                a href={ "venues/" (id) } target="_blank" rel="noopener" { (facts.room.short(venue.name.as_deref().unwrap_or("(no name)"))) }
                                 span .small {
-                                    @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " (text) }
+                                    @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " (facts.room.short(text)) }
                                     @if let Some(metres) = metres { " · " (distance(*metres)) }
                                 }
                             }
@@ -200,7 +213,7 @@ fn widget(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>, drawn: &Marku
             }
         }
     };
-    page.into_string()
+    allowed(page.into_string())
 }
 
 fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>, states: &[TermFact<'_>]) -> Markup {
@@ -214,9 +227,9 @@ fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>, states: &[TermFact<'_>]) ->
                 span { "Name, city or sport" }
                 input #q type="search" name="q" value=[search.text.as_deref()] maxlength="100" autocomplete="off" spellcheck="false";
             }
-            (choice(TaxonomyKind::Sports, "Sport", "All sports", &facts.terms(TaxonomyKind::Sports), shown))
-            (choice(TaxonomyKind::States, "State", "All states", states, shown))
-            (choice(TaxonomyKind::Cities, "City", "All cities", &cities(facts, state), shown))
+            (choice(TaxonomyKind::Sports, "Sport", "All sports", &facts.terms(TaxonomyKind::Sports), (shown, facts)))
+            (choice(TaxonomyKind::States, "State", "All states", states, (shown, facts)))
+            (choice(TaxonomyKind::Cities, "City", "All cities", &cities(facts, state), (shown, facts)))
             label {
                 span { "Order" }
                 select #sort name="sort" {
@@ -247,31 +260,36 @@ fn cities<'a>(facts: &PageFacts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
     let mut cities: Vec<TermFact<'a>> = match state {
         Some(state) => {
             let within = facts.dataset.terms_within(kind, TaxonomyKind::States, state).into_iter();
-            within.map(|(term, count)| facts.fact(kind, term, Some(count))).collect()
+            let offered = within.filter(|(term, _)| is_offered(term));
+            offered.map(|(term, count)| facts.fact(kind, term, Some(count))).collect()
         }
         None => facts.largest(kind).into_iter().take(CITIES).collect(),
     };
-    cities.sort_by_key(|city| (city.label.to_lowercase(), city.slug));
+    cities.sort_by_cached_key(|city| (excerpt::start(city.label, MOST_OF_A_TEXT).to_lowercase(), city.slug));
     cities
 }
 
 /// A choice among terms; includes the chosen one in any case.
-fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], shown: &Shown<'_>) -> Markup {
+fn choice(
+    kind: TaxonomyKind,
+    title: &str,
+    all: &str,
+    terms: &[TermFact<'_>],
+    (shown, facts): (&Shown<'_>, &PageFacts<'_>),
+) -> Markup {
     let (name, chosen) = (kind.parameter(), shown.query.search.list.slug(kind));
-    let label = |term: &TermFact<'_>| match kind {
-        TaxonomyKind::Cities => shown.namesakes.get(term.slug).cloned().unwrap_or_else(|| term.label.to_owned()),
-        TaxonomyKind::Sports | TaxonomyKind::States => term.label.to_owned(),
-    };
+    let room = &facts.room;
+    let namesake = |slug: &str| shown.namesakes.get(slug).filter(|_| kind == TaxonomyKind::Cities);
     let is_missing = |slug: &&str| !terms.iter().any(|term| term.slug == *slug);
     html! {
         label {
             span { (title) }
             select name=(name) id=(name) {
                 option value="" { (all) }
-                @if let Some(slug) = chosen.filter(is_missing) { option value=(slug) selected { (slug) } }
-                @for term in terms {
-                    option value=(term.slug) data-label=(term.label) selected[Some(term.slug) == chosen] {
-                        (label(term)) @if let Some(count) = term.count { " (" (grouped(count)) ")" }
+                @if let Some(slug) = chosen.filter(is_missing) { option value=(slug) selected { (room.short(slug)) } }
+                @for term in terms.iter().take_while(|term| room.takes(OPTION) && room.fits(term.slug)) {
+                    option value=(term.slug) data-label=(room.short(term.label)) selected[Some(term.slug) == chosen] {
+                        (room.short(namesake(term.slug).map_or(term.label, String::as_str))) @if let Some(count) = term.count { " (" (grouped(count)) ")" }
                     }
                 }
             }
@@ -287,17 +305,16 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                     tr { th scope="col" { "Name" } th scope="col" { "City" } th scope="col" { "State" } th scope="col" .number .distance { "Distance" } th scope="col" { "Sport" } th scope="col" .number { "Rating" } th scope="col" { "Data" } }
                 }
                 tbody #venues {
-                    @for (id, venue, metres) in &shown.venues {
+                    @for (id, venue, metres) in shown.venues.iter().take_while(|_| facts.room.takes(ROW)) {
                         tr data-lat=[venue.lat] data-lng=[venue.lng] {
-                            th scope="row" {
-                                a href={ "venues/" (id) } { (venue.name.as_deref().unwrap_or("(no name)")) }
-                            }
-                            td { (venue.city.as_deref().unwrap_or_default()) }
-                            td { (venue.state.as_deref().unwrap_or_default()) }
+                            @let name = facts.room.short(venue.name.as_deref().unwrap_or("(no name)"));
+                            th scope="row" { a href={ "venues/" (id) } { (name) } }
+                            td { (facts.room.short(venue.city.as_deref().unwrap_or_default())) }
+                            td { (facts.room.short(venue.state.as_deref().unwrap_or_default())) }
                             td .number .distance { (metres.map(distance).unwrap_or_default()) }
-                            td { (venue.sport.as_deref().map(|sport| facts.label(TaxonomyKind::Sports, sport)).unwrap_or_default()) }
+                            td { (facts.room.short(venue.sport.as_deref().map(|sport| facts.label(TaxonomyKind::Sports, sport)).unwrap_or_default())) }
                             td .number { (rating(venue)) }
-                            td { a href={ "api/listings/" (id) ".json" } aria-label={ "JSON of " (name_of(venue)) } { "JSON" } }
+                            td { a href={ "api/listings/" (id) ".json" } aria-label={ "JSON of " (name) } { "JSON" } }
                         }
                     }
                 }

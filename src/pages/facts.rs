@@ -3,22 +3,28 @@
 //! Field names that the origin does not document are looked for, never relied on. Callers: the pages.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use crate::api::json::{self, Picked};
-use crate::api::listing::Venue;
+use crate::api::listing::{Summary, Venue};
 use crate::api::taxonomy::{TaxonomyKind, Term};
+use crate::semantics::excerpt;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 
 use super::detail::plain;
 use super::map::state_named;
+use super::room::{MOST_OF_A_TEXT, Room};
 
 /// The most terms that a word may mean.
 const MOST_MEANT: usize = 5;
 
+/// A term with a longer slug is not offered, in bytes.
+const MOST_OF_A_SLUG: usize = 200;
+
 /// By slug, the cities whose name another city has, too, with their state: "Albany, Georgia".
-pub(super) type Namesakes<'a> = HashMap<&'a str, String>;
+pub(super) type Namesakes = HashMap<Box<str>, String>;
 
 /// A term as pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,22 +55,31 @@ pub(super) struct PageFacts<'a> {
     /// When it was confirmed: RFC 3339, in whole seconds; `None` for an instant beyond the calendar.
     pub confirmed: Option<String>,
     pub credit: Credit,
+    /// For all texts of the data on the page.
+    pub room: Room,
+    /// By slug, of each kind.
+    labels: [OnceCell<HashMap<&'a str, &'a str>>; 3],
 }
 
 impl<'a> PageFacts<'a> {
     /// The facts of a snapshot.
     pub(super) fn of(published: &'a Snapshot) -> Self {
+        let confirmed = json::string(&published.generated_at).map(Cow::into_owned);
+        let room = Room::default();
         Self {
             dataset: &published.dataset,
-            confirmed: json::string(&published.generated_at).map(Cow::into_owned),
-            credit: Credit::of(published),
+            confirmed,
+            credit: Credit::of(published, &room),
+            room,
+            labels: Default::default(),
         }
     }
 
     /// The terms of a kind, in the origin's order.
     pub(super) fn terms(&self, kind: TaxonomyKind) -> Vec<TermFact<'a>> {
         let count = |term: &Term| self.dataset.count(kind, &term.slug);
-        self.dataset.terms(kind).iter().map(|term| self.fact(kind, term, count(term))).collect()
+        let terms = self.dataset.terms(kind).iter().filter(|term| is_offered(term));
+        terms.map(|term| self.fact(kind, term, count(term))).collect()
     }
 
     /// A term of a kind with a number of listings.
@@ -84,26 +99,35 @@ impl<'a> PageFacts<'a> {
     where
         'a: 's,
     {
-        let dataset = self.dataset;
-        let term = dataset.terms(kind).iter().find(|term| term.slug == slug);
-        term.map_or(slug, |term| dataset.label(kind, term))
+        let labels = self.labels[kind.index()].get_or_init(|| {
+            // Of equal slugs the first one counts.
+            let terms = self.dataset.terms(kind).iter().rev();
+            terms.map(|term| (&*term.slug, self.dataset.label(kind, term))).collect()
+        });
+        labels.get(slug).copied().unwrap_or(slug)
     }
 
     /// The cities that their name alone does not tell apart.
-    pub(super) fn namesakes(&self) -> Namesakes<'a> {
+    pub(super) fn namesakes(&self) -> Namesakes {
         let (dataset, kind) = (self.dataset, TaxonomyKind::Cities);
-        let mut by_name: HashMap<String, Vec<&'a Term>> = HashMap::new();
+        let start = |text: &str| excerpt::start(text, MOST_OF_A_SLUG).to_owned();
+        let mut by_name: HashMap<String, Vec<&Term>> = HashMap::new();
         for term in dataset.terms(kind) {
-            by_name.entry(dataset.label(kind, term).to_lowercase()).or_default().push(term);
+            by_name.entry(start(dataset.label(kind, term)).to_lowercase()).or_default().push(term);
         }
-        let state = |term: &Term| {
+        // Many terms may have one large listing.
+        let mut states: HashMap<u32, Option<String>> = HashMap::new();
+        let mut state = |term: &Term| {
             let first = dataset.membership(kind, &term.slug)?.positions()?.iter().next()?;
-            let venue = Venue::read(&dataset.content.summaries.get(first as usize)?.raw);
-            venue.state.map(Cow::into_owned)
+            let read = || {
+                let venue = Venue::read(&dataset.content.summaries.get(first as usize)?.raw);
+                venue.state.map(|state| start(&state))
+            };
+            states.entry(first).or_insert_with(read).clone()
         };
-        let named = |term: &'a Term| {
-            let apart = state(term).unwrap_or_else(|| term.slug.clone());
-            (&*term.slug, format!("{}, {apart}", dataset.label(kind, term)))
+        let named = |term: &Term| {
+            let apart = state(term).unwrap_or_else(|| start(&term.slug));
+            (term.slug.as_str().into(), format!("{}, {apart}", start(dataset.label(kind, term))))
         };
         by_name.into_values().filter(|terms| terms.len() > 1).flatten().map(named).collect()
     }
@@ -115,7 +139,7 @@ impl<'a> PageFacts<'a> {
         let dataset = self.dataset;
         let names = |term: &'a Term| [plain(&term.slug), plain(dataset.label(kind, term))];
         let found = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a Term> {
-            let terms = dataset.terms(kind).iter();
+            let terms = dataset.terms(kind).iter().filter(|term| is_offered(term));
             terms.filter(|term| names(term).iter().any(|name| fits(name))).take(MOST_MEANT).collect()
         };
         let exact = found(&|name| name == wanted);
@@ -128,6 +152,11 @@ impl<'a> PageFacts<'a> {
         self.largest(kind).first().map(|term| term.slug)
     }
 
+    /// One of the first listings, a short one; for examples.
+    pub(super) fn example_listing(&self) -> Option<&'a Summary> {
+        self.dataset.content.summaries.iter().take(100).find(|summary| summary.raw.len() <= MOST_OF_A_TEXT)
+    }
+
     /// The id of the first listing; for examples.
     pub(super) fn first_id(&self) -> Option<u64> {
         self.dataset.content.summaries.first().map(|summary| summary.id.0)
@@ -135,21 +164,22 @@ impl<'a> PageFacts<'a> {
 }
 
 impl Credit {
-    fn of(published: &Snapshot) -> Self {
+    fn of(published: &Snapshot, room: &Room) -> Self {
         let envelope = &published.dataset.content.envelope;
         let text = |name| envelope.carried(name).and_then(json::string).map(Cow::into_owned);
-        let attribution = envelope.carried("attribution").and_then(words);
+        let attribution = envelope.carried("attribution").and_then(words).map(|words| room.text(&words).into_owned());
         let linked = envelope.carried("attribution").and_then(address);
         let docs = text("docs").filter(|docs| is_address(docs));
         let first =
             || published.dataset.content.summaries.first().and_then(|first| site(&Venue::read(&first.raw).url?));
         let license_name = match published.license.as_deref() {
             Some(license) if license.contains("creativecommons.org/licenses/by/4.0") => "CC BY 4.0".to_owned(),
-            Some(license) => license.to_owned(),
-            None => text("license").unwrap_or_else(|| "CC BY 4.0".to_owned()),
+            Some(license) => room.text(license).into_owned(),
+            None => text("license").map_or_else(|| "CC BY 4.0".to_owned(), |name| room.text(&name).into_owned()),
         };
-        let backlink = linked.or(docs).or_else(first);
-        Self { attribution, backlink, license: published.license.clone(), license_name }
+        let backlink = linked.or(docs).or_else(first).filter(|link| room.fits(link));
+        let license = published.license.clone().filter(|link| is_address(link) && room.fits(link));
+        Self { attribution, backlink, license, license_name }
     }
 }
 
@@ -174,15 +204,23 @@ fn address(value: &str) -> Option<String> {
     is_address(found).then(|| found.to_owned())
 }
 
+/// Whether pages offer a term.
+pub(super) fn is_offered(term: &Term) -> bool {
+    term.slug.len() <= MOST_OF_A_SLUG
+}
+
 /// Whether a text is an address that a page may link to.
 pub(super) fn is_address(text: &str) -> bool {
+    if text.len() > MOST_OF_A_TEXT || text.contains(char::is_control) {
+        return false;
+    }
     url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
 }
 
 /// The front page of the site that an address is on.
 fn site(address: &str) -> Option<String> {
     let url = url::Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
-    url.join("/").ok().map(String::from)
+    url.join("/").ok().map(String::from).filter(|site| is_address(site))
 }
 
 #[cfg(test)]

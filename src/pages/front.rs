@@ -14,10 +14,14 @@ use crate::words::{bytes, grouped};
 use super::facts::{PageFacts, TermFact};
 use super::layout::{self, NavigationItem, bar, example, instant, page};
 use super::map::{escaped, tiles};
+use super::room::Room;
 use super::{Material, Pages, Site};
 
 /// Sports that the chart shows; the others are in the finder.
 const SPORTS: usize = 12;
+
+/// The markup of a bar, in bytes.
+const BAR: usize = 300;
 
 /// After how many seconds the page is loaded again while there is no snapshot.
 const AGAIN: u64 = 10;
@@ -157,33 +161,33 @@ fn charts(facts: &PageFacts<'_>) -> Markup {
         div .charts {
             section aria-labelledby="sports" {
                 h2 #sports { "By sport" }
-                (bars("sport", shown, most))
+                (bars("sport", shown, most, &facts.room))
                 @if !others.is_empty() {
                     details {
                         summary { (others.len()) " more" }
-                        (bars("sport", others, most))
+                        (bars("sport", others, most, &facts.room))
                     }
                 }
             }
             section aria-labelledby="states" {
                 h2 #states { "By state" }
-                (tiles(&states))
+                (tiles(&states, &facts.room))
                 details {
                     summary { "As a list" }
                     @let largest = facts.largest(TaxonomyKind::States);
-                    (bars("state", &largest, largest.first().and_then(|state| state.count).unwrap_or(0)))
+                    (bars("state", &largest, largest.first().and_then(|state| state.count).unwrap_or(0), &facts.room))
                 }
             }
         }
     }
 }
 
-fn bars(parameter: &str, terms: &[TermFact<'_>], most: u64) -> Markup {
+fn bars(parameter: &str, terms: &[TermFact<'_>], most: u64, room: &Room) -> Markup {
     html! {
         ul .bars {
-            @for term in terms {
+            @for term in terms.iter().take_while(|term| room.takes(BAR + 3 * term.slug.len())) {
                 li {
-                    a href={ "explore?" (parameter) "=" (escaped(term.slug)) } { (term.label) }
+                    a href={ "explore?" (parameter) "=" (escaped(term.slug)) } { (room.short(term.label)) }
                     (bar(term.count.unwrap_or(0), most))
                     span .number { @match term.count { Some(count) => (grouped(count)), None => "?" } }
                 }

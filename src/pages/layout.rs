@@ -9,6 +9,7 @@ use crate::words::grouped;
 
 use super::Pages;
 use super::facts::{Credit, PageFacts};
+use super::room::allowed;
 
 /// Scripts with imports, with exports for tests, or with names of their own.
 const MODULES: [&str; 3] = ["age.js", "copy.js", "explore.js"];
@@ -57,12 +58,15 @@ pub(super) fn page_below(
                 a .skip href="#main" { "Skip to the content" }
                 (header(pages, up, place))
                 @if pages.is_demo { p .demo { "This is a demo: its data is invented." } }
-                main #main tabindex="-1" { (main) }
+                main #main tabindex="-1" {
+                    (main)
+                    @if facts.is_some_and(|facts| facts.room.is_short()) { p { "There is more than fits here: the JSON has all of it." } }
+                }
                 footer { (credit_line(credit)) p .small { "Served by grandstand, a mirror of this API." } }
             }
         }
     };
-    page.into_string()
+    allowed(page.into_string())
 }
 
 /// The viewer of the API's description: a page that only a script can fill, and says so without one.

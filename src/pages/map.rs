@@ -21,6 +21,7 @@ use crate::words::grouped;
 
 use super::Last;
 use super::facts::TermFact;
+use super::room::Room;
 
 pub(super) use around::draw_around;
 
@@ -51,8 +52,9 @@ const STEP: u32 = 48;
 
 /// Whether a term is the state of this name.
 fn is_state(term: &TermFact<'_>, name: &str) -> bool {
-    let dashed = |text: &str| text.to_lowercase().replace(' ', "-");
-    term.label.eq_ignore_ascii_case(name) || dashed(term.slug) == dashed(name)
+    let dashed = |byte: u8| if byte == b' ' { b'-' } else { byte.to_ascii_lowercase() };
+    let is_slug = || term.slug.bytes().map(dashed).eq(name.bytes().map(dashed));
+    term.label.eq_ignore_ascii_case(name) || is_slug()
 }
 
 /// The name of the state with this abbreviation.
@@ -61,7 +63,7 @@ pub(super) fn state_named(code: &str) -> Option<&'static str> {
 }
 
 /// A chart of the states as tiles, darker for more listings; each leads to the finder.
-pub(super) fn tiles(states: &[TermFact<'_>]) -> Markup {
+pub(super) fn tiles(states: &[TermFact<'_>], room: &Room) -> Markup {
     let most = states.iter().filter_map(|state| state.count).max().unwrap_or(0).max(1);
     let tiles = TILES.iter().filter_map(|(name, code, column, row)| {
         let term = states.iter().find(|term| is_state(term, name))?;
@@ -76,7 +78,7 @@ pub(super) fn tiles(states: &[TermFact<'_>]) -> Markup {
                     rect .{ "shade" (shade(count, most)) } x=(x) y=(y) width=(TILE) height=(TILE) rx="6" {}
                     text .{ "on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 20) { (code) } " "
                     text .{ "count on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 35) { (grouped(count)) } " "
-                    title { (term.label) }
+                    title { (room.short(term.label)) }
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::schema::Shape;
 use crate::mirror::details::Details;
@@ -97,9 +98,19 @@ fn step(all: usize) -> usize {
     all.div_ceil(MOST_READ).max(1)
 }
 
-/// A text that serde cannot take, with a number beyond a double, say, has no part in a shape.
+/// A JSON text. Of a field that serde cannot take, as it has a number beyond a double or half a character, the type is known.
 fn value(text: &[u8]) -> Option<Value> {
-    serde_json::from_slice(text).ok()
+    let of_type = |text: &str| match text.as_bytes().first() {
+        Some(b'{') => json!({}),
+        Some(b'[') => json!([]),
+        Some(b'"') => text.into(),
+        _ => f64::MAX.into(),
+    };
+    serde_json::from_slice(text).ok().or_else(|| {
+        let fields = json::fields(std::str::from_utf8(text).ok()?).ok()?.into_iter();
+        let read = |value: &str| serde_json::from_str(value).unwrap_or_else(|_| of_type(value));
+        Some(fields.map(|field| (field.key.into_owned(), read(field.value))).collect())
+    })
 }
 
 /// The schema as a document of its own; `path` is where it is.
@@ -323,6 +334,14 @@ mod tests {
         let fields = fields(Some(&seen), true);
         assert_eq!(fields["phone"], json!({}));
         assert_eq!(fields["hours"], json!({"description": "As the provider sends it."}));
+    }
+
+    #[test]
+    fn a_listing_with_a_number_beyond_a_double_or_half_a_character_has_its_fields_in_the_schema() {
+        let text = r#"{"id":1,"far":-1e999,"odd":"\ud800","all":[1e999],"both":{"a":1e999},"b":{"c":2}}"#;
+        let read = json!({"id": 1, "far": f64::MAX, "odd": r#""\ud800""#, "all": [], "both": {}, "b": {"c": 2}});
+        assert_eq!(value(text.as_bytes()), Some(read));
+        assert_eq!(value(b"{"), None);
     }
 
     #[test]

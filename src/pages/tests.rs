@@ -1,5 +1,7 @@
 //! The description of the API is compared with the code: an addition to only one of them fails.
 
+mod hostile;
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;

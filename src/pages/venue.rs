@@ -3,14 +3,16 @@
 //! Images are links, because pages load nothing from other hosts. Text of the data is escaped, and only `http` and `https`
 //! addresses become links. Callers: [`super::Pages::render`].
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Map, json};
 
 use crate::api::listing::{Summary, Venue};
+use crate::api::page::EnvelopeField;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::semantics::excerpt;
 use crate::snapshot::pointer::Snapshot;
 use crate::words::grouped;
 
@@ -19,15 +21,18 @@ use super::detail::{Recognised, Topic, Value, plain, recognise};
 use super::facts::{PageFacts, is_address};
 use super::layout::{instant, page_below};
 use super::map::{Drawn, dot, map};
+use super::room::{MOST_OF_A_TEXT, Room};
 
-/// A longer text is cut, in bytes; so are lists of images and reviews, and nesting.
-const MOST_OF_A_TEXT: usize = 4000;
+/// Longer lists of images and reviews are cut, and so is deeper nesting.
 const MOST_IMAGES: usize = 60;
 const MOST_REVIEWS: usize = 40;
 const DEEPEST: usize = 8;
 
-/// A detail larger than this is not taken apart, in bytes.
+/// A detail or a summary larger than this is not taken apart, in bytes.
 const MOST_OF_A_DETAIL: usize = 1 << 20;
+
+/// The markup of a value and its name, in bytes.
+const NODE: usize = 120;
 
 /// The fields of a summary that have a place of their own on the page.
 const SHOWN: [&str; 10] = ["id", "name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count"];
@@ -54,19 +59,18 @@ struct VenueFacts<'a> {
     recognised: Recognised<'a>,
     /// The fields without a place of their own.
     others: Value<'a>,
-    /// Whether the page shows every field.
-    is_whole: bool,
 }
 
 pub(super) fn page(pages: &Pages, published: &Snapshot, summary: &Summary, detail: &DetailShown) -> String {
     let facts = PageFacts::of(published);
-    let shown = shown(published, summary, detail);
+    let room = &facts.room;
+    let shown = shown(published, summary, detail, room);
     let venue = &shown.venue;
     let name = venue.name.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let name = name.map_or_else(|| format!("Venue {}", summary.id), str::to_owned);
     let json = format!("../api/listings/{}.json", summary.id);
     let main = html! {
-        h1 { (name) }
+        h1 { (room.text(&name)) }
         p .summary { (where_it_is(venue, &facts)) }
         @match detail {
             DetailShown::Mirrored(_) => {}
@@ -76,68 +80,78 @@ pub(super) fn page(pages: &Pages, published: &Snapshot, summary: &Summary, detai
             },
         }
         div .venue {
-            div { (contact(&shown)) (hours(&shown.recognised)) (images(&shown.recognised)) }
-            figure .map { (place(&facts, venue, &name)) }
+            div { (contact(&shown, room)) (hours(&shown.recognised, room)) (images(&shown.recognised, room)) }
+            figure .map { (place(&facts, venue, &room.short(&name))) }
         }
-        (reviews(&shown.recognised))
+        (reviews(&shown.recognised, room))
         @if !shown.others.is_empty() {
             section aria-labelledby="others" {
                 h2 #others { "More about it" }
-                (value(&shown.others, 0))
+                (value(&shown.others, 0, room))
             }
         }
-        @if !shown.is_whole { p { "There is more than fits here: the JSON has all of it." } }
         p .small {
             a href=(json) { "JSON" }
             @if let Some(at) = &facts.confirmed { " · confirmed " (instant(at)) }
         }
-        script type="application/ld+json" { (PreEscaped(linked_data(&name, &shown, &facts))) }
+        script type="application/ld+json" { (PreEscaped(linked_data(&room.text(&name), &shown, &facts))) }
     };
     let alternate = html! { link rel="alternate" type="application/json" href=(json); };
-    page_below(pages, "../", (None, &name), &["age.js"], Some(&facts), (&alternate, &main))
+    page_below(pages, "../", (None, &room.short(&name)), &["age.js"], Some(&facts), (&alternate, &main))
 }
 
-fn shown<'a>(published: &Snapshot, summary: &'a Summary, detail: &'a DetailShown) -> VenueFacts<'a> {
+fn shown<'a>(published: &Snapshot, summary: &'a Summary, detail: &'a DetailShown, room: &Room) -> VenueFacts<'a> {
     let summary = std::str::from_utf8(&summary.raw).unwrap_or_default();
     let text = match detail {
         DetailShown::Mirrored(text) => std::str::from_utf8(text).ok(),
         DetailShown::Gone | DetailShown::Missing => None,
     };
-    let fits = text.filter(|text| text.len() <= MOST_OF_A_DETAIL);
-    let read = fits.and_then(Value::read);
-    let is_whole = read.as_ref().map_or(text.is_none(), |(_, is_all)| *is_all);
-    let (mut others, _) = read.or_else(|| Value::read(summary)).unwrap_or((Value::Null, true));
+    let read = |text: &'a str| Some(text).filter(|text| text.len() <= MOST_OF_A_DETAIL).and_then(Value::read);
+    let of_detail = text.and_then(read);
+    if of_detail.as_ref().map_or(text.is_some(), |(_, is_all)| !is_all) {
+        room.leave_out();
+    }
+    let (mut others, _) = of_detail.or_else(|| read(summary)).unwrap_or((Value::Null, true));
     if let Value::Object(fields) = &mut others {
-        let said = Value::read(summary);
-        let of_summary = |key: &str| match &said {
-            Some((Value::Object(fields), _)) => fields.iter().find(|(own, _)| own == key).map(|(_, value)| value),
+        // What the page shows elsewhere, the same words on each page, and what means nothing. A detail may repeat a name
+        // thousands of times: each is looked up in a table.
+        let names: HashSet<&str> = fields.iter().map(|(key, _)| &**key).collect();
+        let of_list = published.dataset.content.envelope.fields.iter().filter_map(|field| match field {
+            EnvelopeField::Carried { key, value } if names.contains(&**key) => Some((key.clone(), read_short(value)?)),
             _ => None,
-        };
-        let envelope = &published.dataset.content.envelope;
-        let is_of_the_list = |key: &str, own: &Value<'_>| {
-            envelope.carried(key).and_then(Value::read).is_some_and(|(value, _)| value == *own)
-        };
-        // What the page shows elsewhere, the same words on each page, and what means nothing.
+        });
+        let of_list: HashMap<String, Value<'_>> = of_list.collect();
+        let mut of_summary: HashMap<Cow<'_, str>, Value<'_>> = HashMap::new();
+        if let Some((Value::Object(fields), _)) = read(summary) {
+            for (key, value) in fields.into_iter().filter(|(key, _)| SHOWN.contains(&&**key)) {
+                of_summary.entry(key).or_insert(value);
+            }
+        }
         fields.retain(|(key, own)| {
-            let is_shown = SHOWN.contains(&&**key) && of_summary(key) == Some(own);
-            !is_shown
+            of_summary.get(key) != Some(own)
                 && !OF_JSON_LD.contains(&&**key)
-                && !is_of_the_list(key, own)
+                && of_list.get(&**key) != Some(own)
                 && !published.meta.volatile.contains(key)
         });
     }
     let mut recognised = Vec::new();
     recognise(&mut others, &mut recognised);
-    VenueFacts { venue: Venue::read(summary.as_bytes()), recognised, others, is_whole }
+    VenueFacts { venue: Venue::read(summary.as_bytes()), recognised, others }
+}
+
+/// A value of the list's envelope, which a detail repeats only if it is short.
+fn read_short(text: &str) -> Option<Value<'_>> {
+    Some(text).filter(|text| text.len() <= MOST_OF_A_TEXT).and_then(Value::read).map(|(value, _)| value)
 }
 
 /// "Golf in Austin, Texas".
 fn where_it_is(venue: &Venue<'_>, facts: &PageFacts<'_>) -> String {
-    let sport = venue.sport.as_deref().map(|sport| facts.label(TaxonomyKind::Sports, sport));
-    let places: Vec<&str> = [venue.city.as_deref(), venue.state.as_deref()].into_iter().flatten().collect();
+    let sport = venue.sport.as_deref().map(|sport| facts.room.text(facts.label(TaxonomyKind::Sports, sport)));
+    let places: Vec<Cow<'_, str>> =
+        [&venue.city, &venue.state].into_iter().flatten().map(|place| facts.room.text(place)).collect();
     match (sport, places.is_empty()) {
         (Some(sport), false) => format!("{sport} in {}", places.join(", ")),
-        (Some(sport), true) => sport.to_owned(),
+        (Some(sport), true) => sport.into_owned(),
         (None, _) => places.join(", "),
     }
 }
@@ -148,53 +162,46 @@ fn of<'s, 'a>(recognised: &'s Recognised<'a>, topic: Topic) -> impl Iterator<Ite
 }
 
 /// The scalars of a topic, each once.
-fn scalars(recognised: &Recognised<'_>, topic: Topic) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for (_, text) in of(recognised, topic).flat_map(Value::scalars) {
-        if !found.iter().any(|known| known == text) {
-            found.push(cut(text).to_owned());
-        }
-    }
-    found
+fn scalars<'s>(recognised: &'s Recognised<'_>, topic: Topic) -> Vec<&'s str> {
+    let mut known = HashSet::new();
+    let texts = of(recognised, topic).flat_map(Value::scalars).map(|(_, text)| text);
+    texts.filter(|text| known.insert(*text)).collect()
 }
 
 /// The lines of an address: a text as it is, the parts of an object in their order.
 fn addresses(recognised: &Recognised<'_>) -> Vec<String> {
     let is_part = |name: &str| !["type", "lat", "lng", "latitude", "longitude"].contains(&plain(name).as_str());
-    let mut lines: Vec<String> = Vec::new();
-    for address in of(recognised, Topic::Address) {
+    let mut known = HashSet::new();
+    let lines = of(recognised, Topic::Address).map(|address| {
         let parts = address.scalars().into_iter().filter(|(name, _)| is_part(name));
-        let line = parts.map(|(_, text)| text).collect::<Vec<_>>().join(", ");
-        if !line.is_empty() && !lines.contains(&line) {
-            lines.push(cut(&line).to_owned());
-        }
-    }
-    lines
+        parts.map(|(_, text)| text).collect::<Vec<_>>().join(", ")
+    });
+    lines.filter(|line| !line.is_empty() && known.insert(line.clone())).collect()
 }
 
-fn contact(shown: &VenueFacts<'_>) -> Markup {
+fn contact(shown: &VenueFacts<'_>, room: &Room) -> Markup {
     let VenueFacts { venue, recognised, .. } = shown;
     let (addresses, phones) = (addresses(recognised), scalars(recognised, Topic::Phone));
     let websites = scalars(recognised, Topic::Website);
     html! {
         dl .facts {
-            @if !addresses.is_empty() { dt { "Address" } @for line in &addresses { dd .lines { (line) } } }
+            @if !addresses.is_empty() { dt { "Address" } @for line in &addresses { dd .lines { (room.text(line)) } } }
             @if !phones.is_empty() {
                 dt { "Phone" }
                 @for phone in &phones {
-                    dd { @match dialled(phone) { Some(number) => a href={ "tel:" (number) } { (phone) }, None => (phone) } }
+                    dd { @match dialled(phone) { Some(number) => a href={ "tel:" (number) } { (room.text(phone)) }, None => (room.text(phone)) } }
                 }
             }
-            @if !websites.is_empty() { dt { "Website" } @for site in &websites { dd { (linked(site)) } } }
-            @if let Some(rating) = rating(shown) { dt { "Rating" } dd { (rating) } }
+            @if !websites.is_empty() { dt { "Website" } @for site in &websites { dd { (linked(site, room)) } } }
+            @if let Some(rating) = rating(shown, room) { dt { "Rating" } dd { (rating) } }
             @if let (Some(lat), Some(lng)) = (venue.lat, venue.lng) { dt { "Coordinates" } dd { (lat) ", " (lng) } }
-            @if let Some(url) = venue.url.as_deref() { dt { "Provider's page" } dd { (linked(url)) } }
+            @if let Some(url) = venue.url.as_deref() { dt { "Provider's page" } dd { (linked(url, room)) } }
         }
     }
 }
 
 /// "4.5 of 12 reviews", as the detail spells it, else the summary.
-fn rating(shown: &VenueFacts<'_>) -> Option<String> {
+fn rating(shown: &VenueFacts<'_>, room: &Room) -> Option<String> {
     let number = |topic| {
         let mut values = of(&shown.recognised, topic);
         values.find_map(|value| value.scalar().or_else(|| value.field(&["ratingvalue", "value", "rating"])))
@@ -203,16 +210,16 @@ fn rating(shown: &VenueFacts<'_>) -> Option<String> {
     let counted = of(&shown.recognised, Topic::Rating).find_map(count);
     let counted = counted.or_else(|| number(Topic::ReviewCount).map(str::to_owned));
     let counted = counted.or_else(|| shown.venue.review_count.map(grouped));
-    let rating = number(Topic::Rating).map(|text| cut(text).to_owned());
+    let rating = number(Topic::Rating).map(|text| room.text(text).into_owned());
     let rating = rating.or_else(|| shown.venue.rating.map(|rating| rating.to_string()))?;
     Some(match counted {
         Some(count) if count == "1" => format!("{rating} (1 review)"),
-        Some(count) => format!("{rating} ({} reviews)", cut(&count)),
+        Some(count) => format!("{rating} ({} reviews)", room.text(&count)),
         None => rating,
     })
 }
 
-fn hours(recognised: &Recognised<'_>) -> Markup {
+fn hours(recognised: &Recognised<'_>, room: &Room) -> Markup {
     html! {
         @for (number, hours) in of(recognised, Topic::Hours).enumerate() {
             section aria-labelledby={ "hours" (number) } {
@@ -220,11 +227,11 @@ fn hours(recognised: &Recognised<'_>) -> Markup {
                 @match hours {
                     Value::Object(days) => dl .facts {
                         @for (key, own) in days {
-                            dt { (day(key).unwrap_or_else(|| cut(key))) }
-                            dd { @if own.is_empty() { "closed or unknown" } @else { (value(own, 1)) } }
+                            dt { (day(key).map_or_else(|| room.text(key), Cow::Borrowed)) }
+                            dd { @if own.is_empty() { "closed or unknown" } @else { (value(own, 1, room)) } }
                         }
                     },
-                    other => (value(other, 0)),
+                    other => (value(other, 0, room)),
                 }
             }
         }
@@ -237,13 +244,9 @@ fn day(name: &str) -> Option<&'static str> {
     DAYS.into_iter().find(|day| (2..=9).contains(&name.len()) && day.to_lowercase().starts_with(&name))
 }
 
-fn images(recognised: &Recognised<'_>) -> Markup {
-    let mut images: Vec<&str> = Vec::new();
-    for (_, text) in of(recognised, Topic::Images).flat_map(Value::scalars).filter(|(_, text)| is_address(text)) {
-        if !images.contains(&text) && images.len() < MOST_IMAGES {
-            images.push(text);
-        }
-    }
+fn images(recognised: &Recognised<'_>, room: &Room) -> Markup {
+    let images = addressed(scalars(recognised, Topic::Images)).take(MOST_IMAGES);
+    let images: Vec<&str> = images.filter(|image| room.fits(image)).collect();
     let words = of(recognised, Topic::Images).filter(|value| !value.scalars().iter().any(|(_, text)| is_address(text)));
     html! {
         @if !images.is_empty() {
@@ -251,17 +254,17 @@ fn images(recognised: &Recognised<'_>) -> Markup {
                 h2 #images { "Images" }
                 ul .links {
                     @for (number, image) in images.iter().enumerate() {
-                        li { a href=(image) rel="nofollow noreferrer" { "Image " (number + 1) " (" (host(image)) ")" } }
+                        li { a href=(image) rel="nofollow noreferrer" { "Image " (number + 1) " (" (room.text(&host(image))) ")" } }
                     }
                 }
             }
         }
         // Names that look like images and lead nowhere.
-        @for words in words { section { h2 { "Images" } (value(words, 0)) } }
+        @for words in words { section { h2 { "Images" } (value(words, 0, room)) } }
     }
 }
 
-fn reviews(recognised: &Recognised<'_>) -> Markup {
+fn reviews(recognised: &Recognised<'_>, room: &Room) -> Markup {
     let mut reviews: Vec<&Value<'_>> = Vec::new();
     for found in of(recognised, Topic::Reviews) {
         match found {
@@ -274,7 +277,7 @@ fn reviews(recognised: &Recognised<'_>) -> Markup {
         @if !reviews.is_empty() {
             section aria-labelledby="reviews" {
                 h2 #reviews { "Reviews" }
-                @for review in reviews.iter().take(MOST_REVIEWS) { div .review { (value(review, 0)) } }
+                @for review in reviews.iter().take(MOST_REVIEWS) { div .review { (value(review, 0, room)) } }
                 @if more > 0 { p { (grouped(more as u64)) " more reviews are in the JSON." } }
             }
         }
@@ -301,8 +304,8 @@ fn place(facts: &PageFacts<'_>, venue: &Venue<'_>, name: &str) -> Markup {
 }
 
 /// Any value: objects as lists of names and values, arrays as lists.
-fn value(shown: &Value<'_>, depth: usize) -> Markup {
-    if depth > DEEPEST {
+fn value(shown: &Value<'_>, depth: usize, room: &Room) -> Markup {
+    if depth > DEEPEST || !room.takes(NODE) {
         return html! { "(more in the JSON)" };
     }
     if shown.is_empty() {
@@ -310,14 +313,14 @@ fn value(shown: &Value<'_>, depth: usize) -> Markup {
     }
     html! {
         @match shown {
-            Value::Text(text) => (linked(text)),
-            Value::Literal(text) => (cut(text)),
+            Value::Text(text) => (linked(text, room)),
+            Value::Literal(text) => (room.text(text)),
             Value::Null => {}
             Value::Object(fields) => dl .facts {
-                @for (key, own) in fields { dt { (cut(key)) } dd { (value(own, depth + 1)) } }
+                @for (key, own) in fields { dt { (room.text(key)) } dd { (value(own, depth + 1, room)) } }
             },
-            Value::Array(elements) if elements.iter().all(|own| matches!(own, Value::Literal(_))) => (cut(&joined(shown))),
-            Value::Array(elements) => ul .values { @for own in elements { li { (value(own, depth + 1)) } } },
+            Value::Array(elements) if elements.iter().all(|own| matches!(own, Value::Literal(_))) => (room.text(&joined(shown))),
+            Value::Array(elements) => ul .values { @for own in elements { li { (value(own, depth + 1, room)) } } },
         }
     }
 }
@@ -328,19 +331,19 @@ fn joined(numbers: &Value<'_>) -> String {
 }
 
 /// A text, as a link if it is an address.
-fn linked(text: &str) -> Markup {
+fn linked(text: &str, room: &Room) -> Markup {
     html! {
-        @if is_address(text) {
-            a href=(text) rel="nofollow noreferrer" { (cut(text)) }
+        @if is_address(text) && room.fits(text) {
+            a href=(text) rel="nofollow noreferrer" { (room.text(text)) }
         } @else {
-            span .lines { (cut(text)) }
+            span .lines { (room.text(text)) }
         }
     }
 }
 
-/// The start of a text, cut between two letters.
-fn cut(text: &str) -> &str {
-    excerpt::start(text, MOST_OF_A_TEXT)
+/// The texts that are addresses.
+fn addressed(texts: Vec<&str>) -> impl Iterator<Item = &str> {
+    texts.into_iter().filter(|text| is_address(text))
 }
 
 fn host(address: &str) -> String {
@@ -366,31 +369,30 @@ fn linked_data(name: &str, shown: &VenueFacts<'_>, facts: &PageFacts<'_>) -> Str
     data.insert("@context".into(), "https://schema.org".into());
     data.insert("@type".into(), "SportsActivityLocation".into());
     data.insert("name".into(), name.into());
-    let text = |value: Option<&str>| value.map(|value| json!(cut(value)));
-    let of_topic = |topic| scalars(recognised, topic).into_iter().next().map(|text| json!(text));
-    let only = |found: Vec<String>| -> Vec<String> { found.into_iter().filter(|text| is_address(text)).collect() };
+    let text = |value: Option<&str>| value.map(|value| json!(facts.room.text(value)));
     let part = |names: &[&str]| of(recognised, Topic::Address).find_map(|address| address.field(names));
     let mut address = Map::new();
     address.insert("@type".into(), "PostalAddress".into());
     let parts = [
-        ("streetAddress", text(part(&STREET)).or_else(|| addresses(recognised).first().map(|line| json!(line)))),
+        ("streetAddress", text(part(&STREET)).or_else(|| text(addresses(recognised).first().map(String::as_str)))),
         ("postalCode", text(part(&POSTAL_CODE))),
         ("addressLocality", text(venue.city.as_deref())),
         ("addressRegion", text(venue.state.as_deref())),
         ("addressCountry", Some(json!("US"))),
     ];
     address.extend(parts.into_iter().filter_map(|(key, part)| Some((key.to_owned(), part?))));
-    let images = only(scalars(recognised, Topic::Images));
-    let website = only(scalars(recognised, Topic::Website)).into_iter().next();
+    let images = addressed(scalars(recognised, Topic::Images)).take(MOST_IMAGES);
+    let images: Vec<&str> = images.filter(|image| facts.room.fits(image)).collect();
+    let website = addressed(scalars(recognised, Topic::Website)).next();
     let geo = venue.lat.zip(venue.lng);
     let rated = venue.rating.filter(|_| venue.review_count.is_some_and(|count| count > 0));
     let fields = [
         ("sport", text(venue.sport.as_deref().map(|sport| facts.label(TaxonomyKind::Sports, sport)))),
         ("url", text(venue.url.as_deref().filter(|url| is_address(url)))),
-        ("sameAs", website.map(|site| json!(site))),
+        ("sameAs", text(website)),
         ("address", Some(json!(address))),
         ("geo", geo.map(|(lat, lng)| json!({"@type": "GeoCoordinates", "latitude": lat, "longitude": lng}))),
-        ("telephone", of_topic(Topic::Phone)),
+        ("telephone", text(scalars(recognised, Topic::Phone).first().copied())),
         ("image", (!images.is_empty()).then(|| json!(images))),
         (
             "aggregateRating",

@@ -16,6 +16,9 @@ const NAMED: &str = "q, near, radius, bbox, sport, state, city, modified_since, 
 const MOST_CHARACTERS: usize = 100;
 pub const MOST_WORDS: usize = 8;
 
+/// The most bytes of `near`, `radius` and `bbox`.
+const MOST_OF_NUMBERS: usize = 200;
+
 /// `radius` where it is absent, and the largest one, in metres: half way round the earth.
 const RADIUS: u32 = 50_000;
 const LARGEST_RADIUS: f64 = 20_038.0;
@@ -153,7 +156,8 @@ fn words(text: &str) -> Result<Vec<Box<str>>, QueryError> {
 /// Numbers with commas between them, in degrees or kilometres.
 fn numbers<const N: usize>(text: &str) -> Option<[f64; N]> {
     let mut numbers = [0.0; N];
-    let mut parts = text.split(',');
+    // Pages show it many times.
+    let mut parts = Some(text).filter(|text| text.len() <= MOST_OF_NUMBERS)?.split(',');
     for number in &mut numbers {
         let part = parts.next()?.trim();
         // Not every number of Rust is one here: `inf`, `nan`.
@@ -226,9 +230,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_searched_is_refused_by_name() {
-        let long = format!("q={}", "x".repeat(101));
+        let (long, wide) = (format!("q={}", "x".repeat(101)), format!("near=1,2.{}", "0".repeat(200)));
         for (raw, named) in [
             (long.as_str(), "`q`"),
+            (wide.as_str(), "`near`"),
             ("q=1+2+3+4+5+6+7+8+9", "8 words"),
             ("q=%2B-%27", "`q`"),
             ("near=1", "`near`"),

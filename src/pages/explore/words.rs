@@ -37,7 +37,7 @@ pub(super) fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
     }
     for kind in [TaxonomyKind::Sports, TaxonomyKind::Cities, TaxonomyKind::States] {
         if let Some(slug) = search.list.slug(kind) {
-            text.extend([", ", term_name(shown, facts, kind, slug)]);
+            text.extend([", ", &facts.room.short(term_name(shown, facts, kind, slug))]);
         }
     }
     if let Some(near) = &search.near {
@@ -76,15 +76,15 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
     html! {
         @for (kind, slug) in unknown {
             @let meant = facts.meant(kind, slug);
-            "There is no " (kind.parameter()) " with the slug \u{201c}" (slug) "\u{201d}. "
+            "There is no " (kind.parameter()) " with the slug \u{201c}" (facts.room.short(slug)) "\u{201d}. "
             @if meant.is_empty() {
                 @if !is_embedded { "Choose one in the form above. " }
             } @else {
                 "Do you mean "
                 @for (nth, term) in meant.iter().enumerate() {
                     @if nth > 0 { " or " }
-                    a href=(link(kind, &term.slug)) target=[is_embedded.then_some("_blank")] rel=[is_embedded.then_some("noopener")] { (term_name(shown, facts, kind, &term.slug)) }
-                        " (" (term.slug) ")"
+                    a href=(link(kind, &term.slug)) target=[is_embedded.then_some("_blank")] rel=[is_embedded.then_some("noopener")] { (facts.room.short(term_name(shown, facts, kind, &term.slug))) }
+                        " (" (facts.room.short(&term.slug)) ")"
                 }
                 "? "
             }
@@ -103,10 +103,6 @@ pub(super) fn off_map(shown: &Shown<'_>) -> String {
         return format!("{circle}The {first} {} are shown.", grouped(MOST_SHOWN.into()));
     }
     if missing == 0 { circle } else { format!("{circle}{} of them are not on this map.", grouped(missing)) }
-}
-
-pub(super) fn name_of<'v>(venue: &'v Venue<'_>) -> &'v str {
-    venue.name.as_deref().unwrap_or("this venue")
 }
 
 /// "4.5 (12)", or nothing.

@@ -15,6 +15,7 @@
 const PER_PAGE = 50;
 /** The most venues of a search that the page shows, as the server has it. */
 const MOST_SHOWN = 20_000;
+const MOST_IN_A_LIST = 200;
 const SEARCHES = /** @type {const} */ (["q", "near", "radius", "bbox"]);
 const FILTERS = /** @type {const} */ (["sport", "state", "city"]);
 const NAMES = /** @type {const} */ ([...SEARCHES, ...FILTERS, "sort"]);
@@ -229,7 +230,8 @@ function start() {
    */
   function made(name, text) {
     const node = document.createElement(name);
-    node.textContent = text;
+    // As the server cuts it.
+    node.textContent = text.length > MOST_IN_A_LIST ? `${text.slice(0, MOST_IN_A_LIST - 1)}…` : text;
     return node;
   }
 
@@ -257,7 +259,7 @@ function start() {
     const data = made("td", "");
     const json = made("a", "JSON");
     json.href = `api/listings/${venue.id}.json`;
-    json.setAttribute("aria-label", `JSON of ${venue.name ?? "this venue"}`);
+    json.setAttribute("aria-label", `JSON of ${link.textContent}`);
     data.append(json);
     const away = made("td", distanceOf(distance_km));
     away.className = "number distance";
