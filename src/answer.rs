@@ -23,6 +23,7 @@ use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, Monotonic};
 use crate::dumps::Dumps;
+use crate::limit::unread::{Slow, Unread};
 use crate::limit::{Decision, Wish};
 use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
@@ -105,8 +106,9 @@ pub(crate) struct RequestInfo {
 }
 
 impl Responder {
-    /// Decides on a request, and makes the answer if the origin does not.
-    pub(crate) async fn respond(&self, in_force: &InForce, view: &View<'_>) -> Decided {
+    /// Decides on a request, and makes the answer if the origin does not, as soon as the client has read enough of its
+    /// others. Fails if it does not in time.
+    pub(crate) async fn respond(&self, in_force: &InForce, view: &View<'_>, unread: &Unread) -> Result<Decided, Slow> {
         let InForce { rules, constant_headers } = in_force;
         let (began, mut now) = self.clock.read();
         let mut decided = None;
@@ -119,6 +121,11 @@ impl Responder {
         }
         let admitted = admit::admit_by(view, rules, began, decided);
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
+        let is_made = matches!(&admission, Admission::Admitted { target, .. } if !matches!(target, Target::Probe(_)));
+        if is_made && !unread.has_room() {
+            Box::pin(unread.room()).await?;
+            now = self.clock.now();
+        }
         let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut info = RequestInfo { route, client, peer: view.peer, began, id: None };
         let asked = |coding, now| {
@@ -134,7 +141,7 @@ impl Responder {
             Admission::Admitted { target, coding } => match target {
                 Target::PassThrough { target } => match &self.proxy {
                     Some(proxy) => {
-                        return Decided::Passes { proxy: proxy.clone(), target: target.into(), info, limit };
+                        return Ok(Decided::Passes { proxy: proxy.clone(), target: target.into(), info, limit });
                     }
                     None => constant_headers.problem(plain(), &Problem::unknown_path(&target[..])),
                 },
@@ -149,7 +156,7 @@ impl Responder {
                     Box::pin(self.change_records(constant_headers, asked, since, client)).await.unwrap_or_else(no_file)
                 }
                 target => {
-                    let mut finding = pin!(self.finder.find(target, coding, Caller { address: client, trail }));
+                    let mut finding = pin!(self.finder.find(target, coding, Caller { address: client, trail }, unread));
                     if let Some(found) = at_once(&mut finding).await {
                         self.compose(constant_headers, asked(coding, now), found)
                     } else {
@@ -160,7 +167,7 @@ impl Responder {
             },
         };
         self.identify(view.headers, &mut info, &mut answer);
-        Decided::Answered { answer, info }
+        Ok(Decided::Answered { answer, info })
     }
 
     /// Gives a request an id if its answer shows it.

@@ -57,7 +57,8 @@
 //! 1. [`serve`] accepts a connection if there is room, and detects its protocol. Behind a load balancer, it first reads
 //!    who the client is. It reads the head of a request within deadlines and bounds, and accepts HTTP/2 streams.
 //! 2. [`answer`] admits the request, in this order: client address, preflight, limit, host, loop, size, path, route,
-//!    method, body, query, coding. The limit awaits only [`shared_limit`].
+//!    method, body, query, coding. The limit awaits only [`shared_limit`]. A client that has not read its other answers
+//!    waits then, and holds little meanwhile (`limit::unread`).
 //! 3. [`answer`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a reply
 //!    rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::loaded`]), by
 //!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); a dump

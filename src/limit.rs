@@ -19,6 +19,7 @@ pub(crate) mod refused;
 pub(crate) mod shares;
 mod slots;
 mod table;
+pub(crate) mod unread;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};

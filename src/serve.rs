@@ -2,8 +2,8 @@
 //!
 //! Sockets only: [`crate::answer`] finds and makes the answers. [`gate`] accepts connections, reads what a load balancer
 //! announces, and tells protocols apart; [`tls`] makes connections secure; `connection` serves HTTP/1 and limits the time
-//! of clients, `http2` serves HTTP/2. [`request_head`] limits the size of heads, [`connections`] the number of connections
-//! and what waits for slow clients. [`listener`] holds the sockets. Callers: [`crate::app`].
+//! of clients, `http2` serves HTTP/2. [`request_head`] limits the size of heads, [`connections`] the number of
+//! connections. [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod connection;
 pub(crate) mod connections;
@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
-use http::Version;
+use h2::server::SendResponse;
 use http::header::EXPECT;
+use http::{Response, StatusCode, Version};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::v1::server::HttpSession;
 use tokio::sync::mpsc;
@@ -107,24 +108,34 @@ impl Public {
 /// A request whose body is read.
 enum Incoming<'a> {
     Http1(&'a mut HttpSession),
-    Http2(&'a RequestHeader, &'a mut RecvStream),
+    Http2(&'a RequestHeader, &'a mut RecvStream, &'a mut SendResponse<Bytes>),
 }
 
 impl Incoming<'_> {
     fn head(&self) -> &RequestHeader {
         match self {
             Self::Http1(session) => session.req_header(),
-            Self::Http2(head, _) => head,
+            Self::Http2(head, ..) => head,
         }
     }
 
     /// The whole body, whose announced length is within bounds.
     async fn body(&mut self) -> Result<Bytes, Broken> {
-        if let Self::Http1(session) = self
-            && !session.is_body_empty()
-            && session.req_header().headers.contains_key(EXPECT)
-        {
-            in_time(None, session.write_continue_response()).await?;
+        if self.head().headers.contains_key(EXPECT) {
+            match self {
+                Self::Http1(session) => {
+                    if !session.is_body_empty() {
+                        in_time(session.write_continue_response()).await?;
+                    }
+                }
+                Self::Http2(_, stream, respond) => {
+                    if !stream.is_end_stream() {
+                        let mut goes_on = Response::new(());
+                        *goes_on.status_mut() = StatusCode::CONTINUE;
+                        respond.send_informational(goes_on)?;
+                    }
+                }
+            }
         }
         let mut body = BytesMut::new();
         while let Some(piece) = self.next().await? {
@@ -139,7 +150,7 @@ impl Incoming<'_> {
     async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         match self {
             Self::Http1(session) => Ok(session.read_body_bytes().await?),
-            Self::Http2(_, stream) => {
+            Self::Http2(_, stream, _) => {
                 let piece = stream.data().await.transpose()?;
                 if let Some(piece) = &piece {
                     stream.flow_control().release_capacity(piece.len())?;
@@ -153,12 +164,12 @@ impl Incoming<'_> {
     async fn tell(&mut self, (status, fields): Interim) -> Result<(), Broken> {
         if let Self::Http1(session) = self
             && session.req_header().version == Version::HTTP_11
-            && status != http::StatusCode::CONTINUE
+            && status != StatusCode::CONTINUE
         {
             // The fields are moved: setting them one by one would allocate each name.
-            let (mut parts, ()) = http::Response::new(()).into_parts();
+            let (mut parts, ()) = Response::new(()).into_parts();
             (parts.status, parts.headers) = (status, end_to_end(&fields, false));
-            in_time(None, session.write_response_header(Box::new(parts.into()))).await?;
+            in_time(session.write_response_header(Box::new(parts.into()))).await?;
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ impl AdminFront {
 #[async_trait]
 impl ServerApp for AdminFront {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let Ok(connection) = self.connections.admit(None) else { return None };
+        let Ok(connection) = self.connections.admit(None).await else { return None };
         let mut leave = pin!(connection.told_to_leave());
         let mut next = Some(stream);
         while let Some(mut stream) = next {

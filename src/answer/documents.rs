@@ -15,6 +15,7 @@ use crate::api::route::{HealthCheck, WantedDocument};
 use crate::cache::Key;
 use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::limit::Decision;
+use crate::limit::unread::Unread;
 use crate::mirror::details::Details;
 use crate::pages::{DetailShown, MOST_SHOWN, Material, Unrendered};
 use crate::semantics::client_address::household;
@@ -103,6 +104,7 @@ impl Finder {
         mut wanted: WantedDocument,
         coding: Coding,
         client: IpAddr,
+        unread: &Unread,
     ) -> Result<Found, Problem> {
         let pages = self.pages.load_full();
         if let WantedDocument::Asset(name) = &wanted
@@ -146,8 +148,17 @@ impl Finder {
         let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
         let household = household(client, self.settings.load().rate_limit.ipv6_prefix);
         let first_copy = self.first_copy();
-        // Never closed.
-        let turn = self.rendering.take(Some(household), 1).await;
+        let turn = loop {
+            // Never closed.
+            let turn = self.rendering.take(Some(household), 1).await;
+            // What was made while this one waited fills the room. Others have their turn until it is read.
+            if unread.has_room() {
+                break turn;
+            }
+            drop(turn);
+            let unread = unread.room().await;
+            unread.map_err(|_slow| Problem::unavailable("Other answers to this client have not been read").after(1))?;
+        };
         let rendering = tokio::task::spawn_blocking(move || {
             // It ends with the work: a client that leaves must not begin more of it.
             let _until_done = turn;

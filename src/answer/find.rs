@@ -15,6 +15,7 @@ use crate::cache::reply::{Rendered, Reply, Stored};
 use crate::clock::{Clock, ceil_seconds};
 use crate::config::Settings;
 use crate::limit::shares::Shares;
+use crate::limit::unread::Unread;
 use crate::mirror::details::Details;
 use crate::pages::Pages;
 use crate::proxy::Proxy;
@@ -107,8 +108,8 @@ pub(crate) struct Finder {
 impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best. What is slow anyway is in boxes: each connection,
     /// and each stream, would have room for it otherwise.
-    pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller) -> Found {
-        let found = self.look_up(target, coding, &client).await.unwrap_or_else(Found::Problem);
+    pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller, unread: &Unread) -> Found {
+        let found = self.look_up(target, coding, &client, unread).await.unwrap_or_else(Found::Problem);
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
         let shown = if let Found::Provisional(ours) = &found { ours } else { &found };
         match shown {
@@ -119,9 +120,15 @@ impl Finder {
         found
     }
 
-    async fn look_up(&self, target: Target, coding: Coding, client: &Caller) -> Result<Found, Problem> {
+    async fn look_up(
+        &self,
+        target: Target,
+        coding: Coding,
+        client: &Caller,
+        unread: &Unread,
+    ) -> Result<Found, Problem> {
         if let Target::Document(wanted) = target {
-            return Box::pin(self.document(wanted, coding, client.address)).await;
+            return Box::pin(self.document(wanted, coding, client.address, unread)).await;
         }
         let Some(published) = self.current.get() else {
             return self.uncovered(target, client).await;

@@ -27,12 +27,13 @@ use tokio::time::{Instant, Sleep};
 use crate::answer::compose::{Body, Rest};
 use crate::answer::write::Persistence;
 use crate::answer::{Decided, InForce};
+use crate::limit::unread::{PIECE, WRITE_TIMEOUT};
 use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
 use super::connections::Connection;
 use super::request_head::{HeadBounds, Unread};
-use super::write::{Broken, PIECE, WRITE_TIMEOUT};
+use super::write::Broken;
 use super::{Incoming, Public, request_head, view, write};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
@@ -110,19 +111,25 @@ impl Http1<'_, '_> {
             }
             Some(Err(Unread::Gone)) | None => Then::Close(stream),
         };
-        match then {
+        let (lingers, mut stream) = match then {
             Then::Next(next) => return Ok(Some(next)),
-            Then::Close(mut stream) => {
+            Then::Close(stream) => (false, stream),
+            Then::Linger(stream) => (true, stream),
+        };
+        self.connection.set_idle(Instant::now());
+        let timer = self.timer.as_mut();
+        let ending = async {
+            if lingers {
+                write::lingering_close(stream).await;
+            } else {
                 // TLS clients take an unannounced end for an attack.
-                let _announced = within(self.timer.as_mut(), READ_TIMEOUT, AsyncWriteExt::shutdown(&mut stream)).await;
+                let _announced = within(timer, READ_TIMEOUT, AsyncWriteExt::shutdown(&mut stream)).await;
             }
-            Then::Linger(stream) => {
-                self.connection.set_idle(Instant::now());
-                tokio::select! {
-                    () = write::lingering_close(stream) => {}
-                    () = self.leave.as_mut() => {}
-                }
-            }
+        };
+        tokio::select! {
+            biased;
+            () = ending => {}
+            () = self.leave.as_mut() => {}
         }
         Ok(None)
     }
@@ -190,8 +197,8 @@ impl Http1<'_, '_> {
             session.set_server_keepalive(None);
         }
         let has_body = !session.is_body_empty();
-        let (mut answer, info) = match answers.respond(in_force, &view(session.req_header(), self.peer, has_body)).await
-        {
+        let (asked, unread) = (view(session.req_header(), self.peer, has_body), self.connection.unread());
+        let (mut answer, info) = match answers.respond(in_force, &asked, unread).await? {
             Decided::Answered { answer, info } => (answer, info),
             Decided::Passes { proxy, target, mut info, limit } => {
                 session.set_read_timeout(Some(READ_TIMEOUT));
@@ -235,6 +242,8 @@ impl Http1<'_, '_> {
                 sent?;
             }
             (body, _) => {
+                // Less is bounded by the number of connections.
+                let _held = if body.bytes().len() > PIECE { unread.hold(body.bytes().len()) } else { None };
                 let mut parts = [&self.buffer[..], body.bytes()].map(IoSlice::new);
                 send(self.timer.as_mut(), &mut stream, &mut parts).await?;
             }

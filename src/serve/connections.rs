@@ -1,9 +1,9 @@
-//! The open connections: limited in all and per household. When all are taken, the one that is idle longest is closed.
+//! The open connections: limited in all and per household. When all are taken, the one that is idle longest is closed,
+//! and a new one waits until it is. A connection counts until its value is dropped, which is after its descriptor.
 //!
 //! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. This
-//! module only decides; its callers close connections. It also counts requests in flight, for which a shutdown waits, and
-//! bounds the answers that wait for a slow HTTP/2 client, in bytes, for each connection and for each household: a stream
-//! takes room before its answer is made, and the bytes of the answer carry the room until the HTTP/2 code drops them.
+//! module only decides; its callers close connections. It also counts requests in flight, for which a shutdown waits.
+//! [`crate::limit::unread`] bounds what is held for clients.
 //! Callers: [`super`], the modules beside this one, [`crate::admin::front`], [`crate::app`].
 
 use std::collections::HashMap;
@@ -14,19 +14,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use crate::limit::unread::{Room, Unread};
 use crate::semantics::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
 
-use super::write::{PIECE, STREAMS};
-
 /// How many of the longest idle connections one scan remembers.
 const REMEMBERED: usize = 64;
+
+/// How long a new connection waits until the one that leaves for it is closed: a request may have come on that one.
+const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The pause between two warnings that all connections are taken, in nanoseconds.
 const TOLD_EVERY: u64 = 60_000_000_000;
@@ -79,8 +80,6 @@ struct ConnectionsState {
     room: ArcSwap<MostConnections>,
     /// The start of the count of idle times.
     start: Instant,
-    /// Whether the server is stopping.
-    closing: AtomicBool,
     counters: ConnectionCounters,
     table: Mutex<SeatTable>,
 }
@@ -97,10 +96,9 @@ struct SeatTable {
     told: Option<u64>,
 }
 
-#[derive(Default)]
 struct Household {
     connections: usize,
-    unread: HouseholdRoom,
+    unread: Arc<Room>,
 }
 
 /// One connection.
@@ -111,12 +109,20 @@ struct Seat {
     busy: AtomicUsize,
     /// It must close.
     leave: Notify,
+    /// Whether it leaves for another one, and is closed.
+    leaves: AtomicBool,
+    closed: Notify,
 }
 
 impl Seat {
     /// Since when it is idle; `None`: busy.
     fn idle_since(&self) -> Option<u64> {
         (self.busy.load(Ordering::Acquire) == 0).then(|| self.since.load(Ordering::Acquire))
+    }
+
+    /// The same; `None` also: it leaves.
+    fn stays_idle_since(&self) -> Option<u64> {
+        self.idle_since().filter(|_| !self.leaves.load(Ordering::Relaxed))
     }
 }
 
@@ -126,16 +132,22 @@ impl Connections {
         Self(Arc::new(ConnectionsState {
             room: ArcSwap::from_pointee(room),
             start: Instant::now(),
-            closing: AtomicBool::new(false),
             counters,
             table: Mutex::default(),
         }))
     }
 
-    /// Admits a connection, which may close another one. `peer`: its household; `None` for a proxy.
-    pub(crate) fn admit(&self, peer: Option<IpAddr>) -> Result<Connection, Full> {
-        let counters = &self.0.counters;
-        let admitted = self.seat(self.household(peer));
+    /// Admits a connection, which may close another one and waits for its end. `peer`: its household; `None` for a proxy.
+    pub(crate) async fn admit(&self, peer: Option<IpAddr>) -> Result<Connection, Full> {
+        let (counters, household) = (&self.0.counters, self.household(peer));
+        let admitted = loop {
+            match self.seat(household) {
+                Ok(Err(leaves)) if timeout(CLOSES_WITHIN, leaves.closed.notified()).await.is_ok() => {}
+                Ok(Err(_stays)) => break Err(Full::All),
+                Ok(Ok(connection)) => break Ok(connection),
+                Err(full) => break Err(full),
+            }
+        };
         match &admitted {
             Ok(_) => counters.opened(),
             Err(full) => counters.refused.add(full.as_str(), 1),
@@ -148,11 +160,10 @@ impl Connections {
         let inner = &*self.0;
         inner.room.store(Arc::new(room));
         let mut table = inner.table.lock();
-        while table.open() > room.all
-            && let Some(seat) = table.evict()
-        {
-            seat.leave.notify_one();
-            inner.counters.evicted();
+        for _ in room.all..table.open() {
+            if table.evict().is_some() {
+                inner.counters.evicted();
+            }
         }
     }
 
@@ -165,7 +176,8 @@ impl Connections {
         peer.map(|peer| household(peer, self.0.room.load().ipv6_prefix))
     }
 
-    fn seat(&self, household: Option<IpAddr>) -> Result<Connection, Full> {
+    /// A place for a connection, or another one that leaves for it.
+    fn seat(&self, household: Option<IpAddr>) -> Result<Result<Connection, Arc<Seat>>, Full> {
         let inner = &*self.0;
         let room = **inner.room.load();
         let now = inner.nanoseconds(Instant::now());
@@ -184,19 +196,20 @@ impl Connections {
                     "all connections are in use; each new one closes the one that is idle longest"
                 );
             }
-            table.evict().ok_or(Full::All)?.leave.notify_one();
+            let leaves = table.evict().ok_or(Full::All)?;
             inner.counters.evicted();
+            return Ok(Err(leaves));
         }
-        let seat = Arc::new(Seat { since: now.into(), busy: AtomicUsize::new(0), leave: Notify::new() });
-        let unread = household.map(|household| table.one_more_of(household));
+        let (busy, leaves) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let seat = Arc::new(Seat { since: now.into(), busy, leave: Notify::new(), leaves, closed: Notify::new() });
+        let unread = Arc::new(Unread::of(household.map(|household| table.one_more_of(household))));
         let place = table.seat(&seat);
         drop(table);
-        Ok(Connection { connections: self.clone(), seat, place, household, unread, taken: AtomicU64::new(0) })
+        Ok(Ok(Connection { connections: self.clone(), seat, place, household, unread }))
     }
 
     /// The server stops: idle connections close, and busy ones after their last answer.
     pub(crate) fn close(&self) {
-        self.0.closing.store(true, Ordering::Release);
         for seat in self.0.table.lock().seats.iter().flatten() {
             seat.leave.notify_one();
         }
@@ -214,11 +227,12 @@ impl SeatTable {
         self.seats.len() - self.free.len()
     }
 
-    /// Counts a connection for its household. Returns the room for its unread answers.
-    fn one_more_of(&mut self, household: IpAddr) -> UnreadRoom {
-        let household = self.households.entry(household).or_default();
+    /// Counts a connection for its household. Returns the room of the household.
+    fn one_more_of(&mut self, household: IpAddr) -> Arc<Room> {
+        let new = || Household { connections: 0, unread: Arc::new(Room::of_household()) };
+        let household = self.households.entry(household).or_insert_with(new);
         household.connections += 1;
-        UnreadRoom::new(household.unread.clone())
+        household.unread.clone()
     }
 
     fn seat(&mut self, seat: &Arc<Seat>) -> usize {
@@ -232,13 +246,14 @@ impl SeatTable {
         }
     }
 
-    /// Removes the longest idle connection; `None`: none is idle.
+    /// Tells the longest idle connection to leave; `None`: none is idle.
     fn evict(&mut self) -> Option<Arc<Seat>> {
         if let Some(seat) = self.evict_remembered() {
             return Some(seat);
         }
         let idle = self.seats.iter().enumerate();
-        let mut idle: Vec<_> = idle.filter_map(|(place, seat)| Some((seat.as_ref()?.idle_since()?, place))).collect();
+        let mut idle: Vec<_> =
+            idle.filter_map(|(place, seat)| Some((seat.as_ref()?.stays_idle_since()?, place))).collect();
         if idle.len() > REMEMBERED {
             idle.select_nth_unstable(REMEMBERED - 1);
             idle.truncate(REMEMBERED);
@@ -251,9 +266,10 @@ impl SeatTable {
     fn evict_remembered(&mut self) -> Option<Arc<Seat>> {
         while let Some((since, place)) = self.oldest.pop() {
             // Two that became idle in the same nanosecond are interchangeable.
-            if self.seats[place].as_ref().is_some_and(|seat| seat.idle_since() == Some(since)) {
-                self.free.push(place);
-                return self.seats[place].take();
+            if let Some(seat) = self.seats[place].as_ref().filter(|seat| seat.stays_idle_since() == Some(since)) {
+                seat.leaves.store(true, Ordering::Relaxed);
+                seat.leave.notify_one();
+                return Some(seat.clone());
             }
         }
         None
@@ -266,10 +282,7 @@ pub(crate) struct Connection {
     seat: Arc<Seat>,
     place: usize,
     household: Option<IpAddr>,
-    /// Bounds the answers that wait on an HTTP/2 connection; `None` for a proxy, whose many clients share it.
-    unread: Option<UnreadRoom>,
-    /// How many bytes the client has taken. Only HTTP/2 counts them.
-    taken: AtomicU64,
+    unread: Arc<Unread>,
 }
 
 impl Connection {
@@ -283,7 +296,7 @@ impl Connection {
             inner.counters.refused.add(Full::Household(each).as_str(), 1);
             return Err(Full::Household(each));
         }
-        self.unread = Some(table.one_more_of(household));
+        self.unread = Arc::new(Unread::of(Some(table.one_more_of(household))));
         self.household = Some(household);
         Ok(())
     }
@@ -315,34 +328,14 @@ impl Connection {
         Some(self.connections.0.start + Duration::from_nanos(self.seat.idle_since()?))
     }
 
-    /// The client has taken so many more bytes of its answers.
-    pub(crate) fn took(&self, bytes: usize) {
-        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// How many bytes of its answers the client has taken, on a connection with streams.
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    /// Waits for room for one more answer, on a connection with streams; `None` for a proxy, which needs none.
-    pub(super) async fn room(&self) -> Option<Unread> {
-        Some(self.unread.as_ref()?.enter().await)
-    }
-
-    /// How many bytes of its answers wait for the client, on a connection with streams; 0 for a proxy.
-    pub(crate) fn unread(&self) -> usize {
-        self.unread.as_ref().map_or(0, UnreadRoom::held)
+    /// What is held for its client.
+    pub(crate) fn unread(&self) -> &Arc<Unread> {
+        &self.unread
     }
 
     /// Ends when the connection must close: for another one, or because the server stops.
     pub(crate) fn told_to_leave(&self) -> Notified<'_> {
         self.seat.leave.notified()
-    }
-
-    /// Whether the server stops.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.connections.0.closing.load(Ordering::Acquire)
     }
 }
 
@@ -350,11 +343,9 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.connections.0.counters.closed();
         let mut table = self.connections.0.table.lock();
-        // Another one may have taken its place.
-        if table.seats[self.place].as_ref().is_some_and(|seat| Arc::ptr_eq(seat, &self.seat)) {
-            table.seats[self.place] = None;
-            table.free.push(self.place);
-        }
+        table.seats[self.place] = None;
+        table.free.push(self.place);
+        self.seat.closed.notify_one();
         if let Some(household) = self.household
             && let Some(mine) = table.households.get_mut(&household)
         {
@@ -389,98 +380,6 @@ impl Drop for Stream {
         if seat.busy.fetch_sub(1, Ordering::AcqRel) == 1 && !seems_last {
             note();
         }
-    }
-}
-
-/// The unit, in bytes.
-const UNIT: usize = 1024;
-/// For one connection: a piece of each stream.
-pub(super) const OF_CONNECTION: usize = STREAMS as usize * PIECE;
-/// For all connections of one household.
-const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
-/// For an answer whose length is not known yet: nearly every answer is shorter.
-const EXPECTED: usize = 256 << 10;
-
-const fn units(bytes: usize) -> usize {
-    bytes.div_ceil(UNIT)
-}
-
-/// The room that all connections of a household share.
-#[derive(Clone, Debug)]
-struct HouseholdRoom(Arc<Semaphore>);
-
-impl Default for HouseholdRoom {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(units(OF_HOUSEHOLD))))
-    }
-}
-
-/// The room of one connection.
-#[derive(Debug)]
-struct UnreadRoom {
-    connection: Arc<Semaphore>,
-    household: HouseholdRoom,
-}
-
-impl UnreadRoom {
-    pub(super) fn new(household: HouseholdRoom) -> Self {
-        Self { connection: Arc::new(Semaphore::new(units(OF_CONNECTION))), household }
-    }
-
-    /// How many bytes of answers wait, or are expected.
-    pub(super) fn held(&self) -> usize {
-        OF_CONNECTION.saturating_sub(self.connection.available_permits() * UNIT)
-    }
-
-    /// Waits until there is room for one more answer.
-    pub(super) async fn enter(&self) -> Unread {
-        let mut parts = [None, None];
-        for (part, room) in parts.iter_mut().zip([&self.connection, &self.household.0]) {
-            // Cheaper than to wait for nothing. Never closed.
-            *part = match room.clone().try_acquire_many_owned(units(EXPECTED) as u32) {
-                Ok(room) => Some(room),
-                Err(_) => room.clone().acquire_many_owned(units(EXPECTED) as u32).await.ok(),
-            };
-        }
-        Unread(parts)
-    }
-}
-
-/// The room of one answer, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Unread([Option<OwnedSemaphorePermit>; 2]);
-
-impl Unread {
-    /// The answer has so many bytes. A longer one than expected gets what room there is: it is made already.
-    pub(super) fn resize(&mut self, bytes: usize) {
-        for part in self.0.iter_mut().flatten() {
-            let (has, needs) = (part.num_permits(), units(bytes));
-            if needs < has {
-                drop(part.split(has - needs));
-            } else {
-                let room = part.semaphore().clone();
-                let more = (needs - has).min(room.available_permits());
-                if let Some(more) = u32::try_from(more).ok().and_then(|more| room.try_acquire_many_owned(more).ok()) {
-                    part.merge(more);
-                }
-            }
-        }
-    }
-}
-
-/// These bytes, which keep `room` until they are dropped.
-pub(super) fn carried(bytes: Bytes, room: impl Send + 'static) -> Bytes {
-    if bytes.is_empty() { bytes } else { Bytes::from_owner(Carried { bytes, _room: room }) }
-}
-
-struct Carried<R> {
-    bytes: Bytes,
-    _room: R,
-}
-
-impl<R> AsRef<[u8]> for Carried<R> {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 

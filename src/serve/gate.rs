@@ -81,7 +81,7 @@ impl Gate {
         let arrival = match &self.headers {
             None => {
                 let peer = peer_of(&stream);
-                Arrival { stream, peer, admitted: self.connections.admit(self.counts_for(peer)) }
+                Arrival { stream, peer, admitted: self.connections.admit(self.counts_for(peer)).await }
             }
             Some(headers) => self.arrive_announced(headers, stream).await?,
         };
@@ -98,7 +98,7 @@ impl Gate {
             return None;
         }
         // It counts from now on; for a household as soon as that is known.
-        let mut connection = match self.connections.admit(None) {
+        let mut connection = match self.connections.admit(None).await {
             Ok(connection) => connection,
             Err(full) => return Some(Arrival { stream, peer: proxy, admitted: Err(full) }),
         };

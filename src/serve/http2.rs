@@ -3,7 +3,7 @@
 //!
 //! The `h2` crate, which pingora brings, splits the connection into streams. Pingora's session is not between: it would
 //! copy the head of each answer. A stream whose answer must wait goes on in a task of its own. How long a client may take
-//! to read its answers: [`super::write`] says it for each stream, and [`outbox`] for the connection. Callers:
+//! to read its answers: [`crate::limit::unread`] says it for each stream, and [`outbox`] for the connection. Callers:
 //! [`super::gate`].
 
 mod outbox;
@@ -19,29 +19,27 @@ use futures_util::StreamExt as _;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use pingora::http::RequestHeader;
 use pingora::protocols::Stream;
 use pingora::protocols::http::authority::{RawTargetAuthority, raw_target_authority, validate_request_authority};
 use pingora::protocols::http::v2::write_body;
 use pingora::server::ShutdownWatch;
 use tokio::sync::futures::Notified;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::compose::{Answer, Body};
 use crate::answer::{Decided, RequestInfo};
+use crate::limit::unread::{PIECE, STREAMS, Unread};
+use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
-use super::connection::{HEAD_DEADLINE, KEEPALIVE, peer_of};
-use super::connections::{Connection, Unread, carried};
-use super::write::{Broken, PIECE, STREAMS, enter, in_time, pieces};
+use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
+use super::connections::Connection;
+use super::write::{Broken, pieces};
 use super::{Incoming, Public, connections, view};
 use outbox::Outbox;
 
-/// How long a connection that was told to leave may take to finish its streams. When the server stops, this limit does
-/// not apply.
-const LAST_STREAMS: Duration = Duration::from_secs(5);
 /// How many requests of a connection may be in work at once. More than its open streams, because the request of a reset
 /// stream goes on for a while.
 const IN_WORK: usize = 2 * STREAMS as usize;
@@ -49,9 +47,13 @@ const IN_WORK: usize = 2 * STREAMS as usize;
 const MALFORMED: usize = 32;
 /// How often to check whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+/// What a request that waits counts beside its head, in bytes: its task, and a small answer that may come for it.
+const WAITS: usize = 16 << 10;
+/// What each field counts beside its name and value, in bytes.
+const FIELD: usize = 64;
 
-/// Serves a connection to its end. `begun`: what was read of it before. When `leave` completes or the server stops, the connection answers its open streams
-/// and then closes.
+/// Serves a connection to its end. `begun`: what was read of it before. When the server stops, it answers its open
+/// streams and then closes; when `leave` completes, it closes as soon as it is idle.
 pub(super) async fn serve(
     public: &Arc<Public>,
     stream: Stream,
@@ -60,30 +62,10 @@ pub(super) async fn serve(
     leave: Pin<&mut Notified<'_>>,
     shutdown: &ShutdownWatch,
 ) {
-    let mut shutdown = shutdown.clone();
-    let (stop, stopping) = watch::channel(*shutdown.borrow());
     let peer = peer_of(&stream);
+    let outbox = Outbox::new(stream, begun, admitted, &public.in_flight);
     let answers = |exchange, works| answer(public.clone(), exchange, peer, works);
-    let mut serving = pin!(streams(
-        Outbox::new(stream, begun, admitted, &public.in_flight),
-        options(public),
-        admitted,
-        stopping,
-        answers
-    ));
-    tokio::select! {
-        () = serving.as_mut() => return,
-        () = leave => {}
-        _changed = shutdown.changed() => {}
-    }
-    // Its streams are answered, and the client is told that no more are accepted. `serving` has the receiver and has
-    // not ended, so `send` does not fail.
-    let _told = stop.send(true);
-    if admitted.is_closing() || *shutdown.borrow() {
-        serving.await;
-    } else {
-        let _ended = timeout(LAST_STREAMS, serving).await;
-    }
+    streams(outbox, options(public), admitted, leave, shutdown.clone(), answers).await;
 }
 
 /// Accepts streams and gives them to `answers`, until one side ends the connection, the client does not read, or the
@@ -92,10 +74,15 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
     outbox: Outbox,
     options: Builder,
     admitted: &Arc<Connection>,
-    mut stopping: watch::Receiver<bool>,
+    mut leave: Pin<&mut Notified<'_>>,
+    mut shutdown: ShutdownWatch,
     answers: impl Fn(Exchange, connections::Stream) -> A,
 ) {
-    let mut connection = match timeout(HEAD_DEADLINE, options.handshake(outbox.clone())).await {
+    let begun = tokio::select! {
+        begun = timeout(HEAD_DEADLINE, options.handshake(outbox.clone())) => begun,
+        () = leave.as_mut() => return,
+    };
+    let mut connection = match begun {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!(%error, "a connection does not speak HTTP/2");
@@ -106,8 +93,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
             return;
         }
     };
-    let mut told_to_stop = pin!(stopping.changed());
-    let (mut stops, mut malformed) = (false, 0);
+    let (mut stops, mut leaves, mut malformed) = (false, false, 0);
     // Streams that come together count as one: the time is read once when the connection is idle again.
     let mut batch = None;
     let mut idle = pin!(sleep(KEEPALIVE));
@@ -117,14 +103,14 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
                     batch.get_or_insert_with(|| admitted.stream());
-                    if let Some(exchange) = Exchange::checked(request, respond) {
-                        begin(exchange, admitted, &answers).await;
-                        continue;
-                    }
-                    malformed += 1;
+                    let exchange = Exchange::checked(request, respond);
+                    malformed += usize::from(exchange.as_ref().is_none_or(|exchange| exchange.is_malformed));
                     if malformed >= MALFORMED {
                         tracing::debug!("a connection was closed: too many of its requests were malformed");
                         return;
+                    }
+                    if let Some(exchange) = exchange {
+                        begin(exchange, admitted, &answers).await;
                     }
                 }
                 None => return,
@@ -138,22 +124,35 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
                 tracing::debug!(%error, "a connection failed");
                 return;
             }
-            _told = told_to_stop.as_mut(), if !stops => {
+            _stops = shutdown.changed(), if !stops => {
                 connection.graceful_shutdown();
                 stops = true;
             }
-            () = idle.as_mut() => match next_look(admitted.idle_since(), Instant::now()) {
+            () = leave.as_mut(), if !leaves => {
+                if admitted.idle_since().is_some() {
+                    break;
+                }
+                connection.graceful_shutdown();
+                (stops, leaves) = (true, true);
+                idle.as_mut().reset(Instant::now() + LOOKS_AGAIN);
+            }
+            () = idle.as_mut() => match next_look(admitted.idle_since(), leaves, Instant::now()) {
                 Some(next) => idle.as_mut().reset(next),
-                None => return,
+                None => break,
             }
         }
     }
+    // The client may ask again what it has just asked (RFC 9113 §6.8). It may read nothing: only what the connection
+    // takes at once is sent.
+    connection.abrupt_shutdown(Reason::NO_ERROR);
+    let _sent = at_once(&mut pin!(connection.accept())).await;
 }
 
-/// When to look again whether a connection has been idle for too long; `None`: it has. `since`: `None` while it is
-/// busy.
-fn next_look(since: Option<Instant>, now: Instant) -> Option<Instant> {
-    let next = since.map_or(now + LOOKS_AGAIN, |since| since + KEEPALIVE);
+/// When to look again whether a connection has been idle for long enough to close; `None`: it has. `since`: `None` while
+/// it is busy.
+fn next_look(since: Option<Instant>, leaves: bool, now: Instant) -> Option<Instant> {
+    let patience = if leaves { Duration::ZERO } else { KEEPALIVE };
+    let next = since.map_or(now + LOOKS_AGAIN, |since| since + patience);
     (next > now).then_some(next)
 }
 
@@ -172,11 +171,12 @@ struct Exchange {
     request: RequestHeader,
     body: RecvStream,
     respond: SendResponse<Bytes>,
+    /// It has no reading, and is refused.
+    is_malformed: bool,
 }
 
 impl Exchange {
-    /// Checks that a request has one reading, as pingora's session does. `None`: it has not, and its stream is reset or
-    /// answered.
+    /// Checks that a request has one reading, as pingora's session does. `None`: it has not, and its stream is reset.
     fn checked(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) -> Option<Self> {
         let (parts, body) = request.into_parts();
         let request = RequestHeader::from(parts);
@@ -192,14 +192,8 @@ impl Exchange {
         // RFC 9113 §8.3.1.
         let has_authority = request.uri.authority().is_some() || fields.contains_key(HOST);
         let is_absolute = !matches!(raw_target_authority(target), RawTargetAuthority::None);
-        if !has_authority || is_absolute || validate_request_authority(&request).is_err() {
-            let mut response = Response::new(());
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-            // The client may have reset the stream.
-            let _sent = respond.send_response(response, true);
-            return None;
-        }
-        Some(Self { request, body, respond })
+        let is_malformed = !has_authority || is_absolute || validate_request_authority(&request).is_err();
+        Some(Self { request, body, respond, is_malformed })
     }
 
     /// Hands the head of an answer to the HTTP/2 code.
@@ -210,36 +204,57 @@ impl Exchange {
         Ok(self.respond.send_response(response, ends)?)
     }
 
-    /// Sends an answer that is complete, and records it.
+    /// Whether a body follows the head: one that ends without a byte is none.
+    async fn has_body(&mut self) -> bool {
+        let is_told =
+            self.body.is_end_stream() || !matches!(self.request.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if !is_told && let Ok(first) = timeout(READ_TIMEOUT, self.body.data()).await {
+            return first
+                .is_some_and(|first| first.map_or(true, |first| !first.is_empty() || !self.body.is_end_stream()));
+        }
+        !self.body.is_end_stream()
+    }
+
+    /// What it counts while it waits, in bytes.
+    fn weight(&self) -> usize {
+        let fields = self.request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+        WAITS + self.request.raw_path().len() + fields.sum::<usize>()
+    }
+
+    /// Sends an answer that is complete, and records it; `info`: `None` if it is recorded.
     async fn send(
-        &mut self,
+        mut self,
         public: &Public,
-        info: RequestInfo,
+        info: Option<RequestInfo>,
         mut answer: Answer,
-        room: Option<Unread>,
-        admitted: &Connection,
+        unread: &Arc<Unread>,
     ) -> Result<(), Broken> {
         let body = if let Body::Whole(body) = std::mem::take(&mut answer.body) { Some(body) } else { None };
         let bytes = body.as_ref().map_or(0, Bytes::len);
-        let sent = match (self.begin(public, &answer, body.is_none()), body) {
-            (Ok(mut stream), Some(body)) => write(&mut stream, body, room, admitted).await,
+        let begun = self.begin(public, &answer, body.is_none());
+        if let Some(info) = info {
+            public.answers.record(&view(&self.request, info.client, false), info, &answer, bytes);
+        }
+        // The client may take its time for the body: the head of its request does not wait for that.
+        drop((self, answer));
+        match (begun, body) {
+            (Ok(mut stream), Some(body)) => write(&mut stream, body, unread).await,
             (begun, _) => begun.map(drop),
-        };
-        public.answers.record(&view(&self.request, info.client, false), info, &answer, bytes);
-        sent
+        }
     }
 }
 
 /// Answers a stream if its answer is ready; otherwise a task does that later.
 async fn begin<A: Future<Output = ()> + Send + 'static>(
-    exchange: Exchange,
+    mut exchange: Exchange,
     admitted: &Arc<Connection>,
     answers: &impl Fn(Exchange, connections::Stream) -> A,
 ) {
     let works = admitted.stream();
-    if admitted.streams() > IN_WORK {
-        // The client opens streams and resets them, again and again. Dropping the exchange resets this stream.
-        tracing::debug!("a stream was refused: too many reset streams of its connection are still being answered");
+    if admitted.streams() > IN_WORK || admitted.unread().is_overdrawn() {
+        // The client opens streams and resets them, again and again, or reads none of its answers.
+        tracing::debug!("a stream was refused: too much of its connection or client is still being answered");
+        exchange.respond.send_reset(Reason::REFUSED_STREAM);
         return;
     }
     let mut answering = Box::pin(answers(exchange, works));
@@ -248,25 +263,39 @@ async fn begin<A: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Answers one stream, as soon as its client has taken enough of the others.
+/// Answers one stream.
 async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
-    let admitted = works.connection();
-    let Ok(room) = enter(Some(admitted)).await else { return };
-    let view = view(&exchange.request, peer, !exchange.body.is_end_stream());
+    let unread = works.connection().unread();
+    if exchange.is_malformed {
+        let answer = Box::pin(public.answers.refuse(peer, Problem::unreadable())).await;
+        // The client may have reset the stream.
+        let _sent = exchange.send(&public, None, answer, unread).await;
+        return;
+    }
+    let has_body = !exchange.body.is_end_stream() && {
+        let _waits = unread.hold(exchange.weight());
+        Box::pin(exchange.has_body()).await
+    };
     let in_force = public.answers.in_force.load_full();
-    let decided = public.answers.respond(&in_force, &view).await;
+    let decided = {
+        let view = view(&exchange.request, peer, has_body);
+        let mut deciding = pin!(public.answers.respond(&in_force, &view, unread));
+        if let Some(decided) = at_once(&mut deciding).await {
+            decided
+        } else {
+            let _waits = unread.hold(exchange.weight());
+            deciding.await
+        }
+    };
     drop(in_force);
     let answered = match decided {
-        Decided::Answered { answer, info } if !matches!(answer.body, Body::Rest(_)) => {
-            exchange.send(&public, info, answer, room, admitted).await
+        Ok(Decided::Answered { answer, info }) if !matches!(answer.body, Body::Rest(_)) => {
+            exchange.send(&public, Some(info), answer, unread).await
         }
-        decided => {
-            // It takes room when its body begins.
-            drop(room);
-            // In a box, because most streams need no room for it.
-            Box::pin(answer_later(&public, exchange, decided, admitted)).await
-        }
+        // In a box, because most streams need no room for it.
+        Ok(decided) => Box::pin(answer_later(&public, exchange, decided, unread)).await,
+        Err(slow) => Err(slow.into()),
     };
     if answered.is_err() {
         tracing::debug!("a stream failed");
@@ -278,28 +307,29 @@ async fn answer_later(
     public: &Public,
     mut exchange: Exchange,
     decided: Decided,
-    admitted: &Connection,
+    unread: &Arc<Unread>,
 ) -> Result<(), Broken> {
+    let waits = unread.hold(exchange.weight());
     let (mut answer, info) = match decided {
         Decided::Answered { answer, info } => (answer, info),
         Decided::Passes { proxy, target, mut info, limit } => {
-            let incoming = Incoming::Http2(&exchange.request, &mut exchange.body);
+            let length =
+                exchange.request.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+            let _body = unread.hold(length.unwrap_or(0));
+            let incoming = Incoming::Http2(&exchange.request, &mut exchange.body, &mut exchange.respond);
             let answer = public.pass_through(incoming, &proxy, target, limit, &mut info).await?;
             (answer, info)
         }
     };
-    let mut room = enter(Some(admitted)).await?;
     let mut rest = match std::mem::take(&mut answer.body) {
         Body::Rest(rest) => rest,
         whole => {
             answer.body = whole;
-            return exchange.send(public, info, answer, room, admitted).await;
+            drop(waits);
+            return exchange.send(public, Some(info), answer, unread).await;
         }
     };
-    if let Some(room) = &mut room {
-        room.resize(PIECE);
-    }
-    let (mut bytes, room) = (0, room.map(Arc::new));
+    let mut bytes = 0;
     let begun = exchange.begin(public, &answer, false);
     let sent = async {
         let mut stream = begun?;
@@ -309,9 +339,8 @@ async fn answer_later(
                 Broken
             })?;
             bytes += piece.len();
-            let piece = if let Some(room) = &room { carried(piece, room.clone()) } else { piece };
-            for (piece, _) in pieces(piece) {
-                in_time(Some(admitted), write_body(&mut stream, piece, false, None)).await?;
+            for (piece, _) in pieces(unread.carry(piece)) {
+                unread.in_time(write_body(&mut stream, piece, false, None)).await??;
             }
         }
         Ok(stream.send_data(Bytes::new(), true)?)
@@ -322,17 +351,9 @@ async fn answer_later(
 }
 
 /// Hands a body to the HTTP/2 code, as far as that takes it.
-async fn write(
-    stream: &mut SendStream<Bytes>,
-    body: Bytes,
-    mut room: Option<Unread>,
-    admitted: &Connection,
-) -> Result<(), Broken> {
-    if let Some(room) = &mut room {
-        room.resize(body.len());
-    }
-    for (piece, ends) in pieces(carried(body, room)) {
-        in_time(Some(admitted), write_body(stream, piece, ends, None)).await?;
+async fn write(stream: &mut SendStream<Bytes>, body: Bytes, unread: &Arc<Unread>) -> Result<(), Broken> {
+    for (piece, ends) in pieces(unread.carry(body)) {
+        unread.in_time(write_body(stream, piece, ends, None)).await??;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Each test attacks, and checks what others notice. Rules that a single request shows are tested where they are made.
 
 mod disks;
+mod held;
 mod methods;
 mod names;
 mod pipelines;

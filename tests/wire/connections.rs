@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use sample_origin::World;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::raw;
-use crate::harness::{Setup, origin, shared_mirror};
+use crate::floods;
+use crate::harness::{Script, Server, Setup, Upstream, origin, shared_mirror, wait_until};
 
 #[tokio::test]
 async fn a_body_on_a_get_never_reaches_the_origin() {
@@ -76,6 +78,55 @@ async fn http2_with_prior_knowledge_gives_the_same_answers() {
         assert_eq!(reply.headers()["content-length"].to_str().unwrap(), plain.body.len().to_string());
         assert!(reply.bytes().await.unwrap().is_empty());
     }
+}
+
+/// A connection over HTTP/2.
+async fn streams(server: &Server) -> h2::client::SendRequest<Bytes> {
+    let stream = tokio::net::TcpStream::connect(server.public).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client.ready().await.unwrap()
+}
+
+/// RFC 9113 §8.1: the end of a request may come in a frame of its own.
+#[tokio::test]
+async fn a_get_over_http_2_may_end_with_an_empty_frame() {
+    let (_origin, server) = shared_mirror(20).await;
+    for (body, status) in [(&b""[..], 200), (b"x", 400)] {
+        let request = http::Request::get("http://mirror.test/api/listings.json").body(()).unwrap();
+        let (response, mut stream) = streams(&server).await.send_request(request, false).unwrap();
+        stream.send_data(body.into(), true).unwrap();
+        assert_eq!(response.await.unwrap().status(), status, "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_http_2_that_waits_for_it_is_told_to_send_its_body() {
+    let origin = Upstream::start(|_| Script::new(200, "{}")).await;
+    let setup = Setup::shield_of_url(&origin.url()).set("passthrough.methods", r#"["GET", "POST"]"#);
+    let server = setup.start().await;
+    let request = http::Request::post("http://mirror.test/api/form").header("content-length", "1");
+    let request = request.header("expect", "100-continue").body(()).unwrap();
+    let (mut response, mut stream) = streams(&server).await.send_request(request, false).unwrap();
+    let told = std::future::poll_fn(|cx| response.poll_informational(cx)).await;
+    assert_eq!(told.unwrap().unwrap().status(), 100);
+    stream.send_data(Bytes::from_static(b"x"), true).unwrap();
+    assert_eq!(response.await.unwrap().status(), 200);
+}
+
+/// It does not say whom it asks.
+#[tokio::test]
+async fn a_malformed_request_over_http_2_gets_a_problem_document() {
+    let (_origin, server) = shared_mirror(20).await;
+    let mut stream = floods::begin(&server, &[]).await;
+    stream.write_all(&floods::headless(1)).await.unwrap();
+    let mut received = Vec::new();
+    wait_until("a problem document", || {
+        while stream.try_read_buf(&mut received).is_ok_and(|read| read > 0) {}
+        let is_there = received.windows(12).any(|window| window == b"\"status\":400");
+        async move { is_there }
+    })
+    .await;
 }
 
 #[tokio::test]

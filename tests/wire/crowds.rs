@@ -11,6 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::client::{Reply, connect_from, on_the_wire, parse, raw};
+use crate::floods;
 use crate::harness::{PATIENCE, Script, Server, Setup, Upstream, wait_until};
 
 const LIST: &str = "/api/listings.json";
@@ -218,6 +219,22 @@ async fn a_connection_of_http_2_goes_when_it_is_idle_and_stays_when_it_is_busy()
     assert!(counted(&server, "grandstand_connections_evicted_total 1").await);
     gate.add_permits(1);
     assert_eq!(held.await.unwrap().unwrap().status(), 200);
+}
+
+/// Their clients neither read nor acknowledge anything.
+#[tokio::test]
+async fn idle_connections_of_http_2_are_closed_before_others_take_their_places() {
+    let origin = Upstream::start(|_| Script::new(200, "{}")).await;
+    let server = Setup::shield_of_url(&origin.url()).set("limits.connections", "10").alone().start().await;
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", server.process.pid())).unwrap().count();
+    let (before, mut open) = (files(), Vec::new());
+    for nth in 0..200 {
+        let mut stream = floods::begin(&server, &[]).await;
+        let mut first = [0];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut first)).await.expect("settings").unwrap();
+        open.push(stream);
+        assert!(files() <= before + 20, "{} of {nth} are open", files() - before);
+    }
 }
 
 #[tokio::test]

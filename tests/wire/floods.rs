@@ -30,7 +30,7 @@ pub fn request(stream: u32, path: &str, flags: u8) -> Vec<u8> {
 }
 
 /// A request that does not say whom it asks.
-fn headless(stream: u32) -> Vec<u8> {
+pub fn headless(stream: u32) -> Vec<u8> {
     frame(1, END_STREAM | END_HEADERS, stream, &[vec![0x82, 0x86], literal(4, LIST)].concat())
 }
 

@@ -111,7 +111,7 @@ impl Rig {
     }
 
     async fn find(&self, target: Target) -> Found {
-        self.finder.find(target, Coding::Identity, IpAddr::from([127, 0, 0, 1]).into()).await
+        self.finder.find(target, Coding::Identity, IpAddr::from([127, 0, 0, 1]).into(), &Unread::of(None)).await
     }
 
     async fn list(&self, query: &str) -> Found {

@@ -20,9 +20,9 @@ use pingora::protocols::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::limit::unread::WRITE_TIMEOUT;
 use crate::serve::connections;
 use crate::serve::connections::{Busy, Connection, InFlight};
-use crate::serve::write::{WRITE_TIMEOUT, due};
 
 /// How many bytes may wait. Further ones push them out: a client that does not read stops the HTTP/2 code then.
 const MOST: usize = 64 << 10;
@@ -77,7 +77,7 @@ impl Outbox {
     }
 
     /// Sends what waits, whenever it is polled. Ends only with an error of the connection, or when the client has taken
-    /// neither what was [`due`] nor all that waited within [`WRITE_TIMEOUT`].
+    /// neither what was due ([`crate::limit::unread`]) nor all that waited within [`WRITE_TIMEOUT`].
     pub(super) async fn send(&self) -> io::Error {
         poll_fn(|cx| match self.0.lock().poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(error),
@@ -95,7 +95,7 @@ impl OutboxState {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.sent += written;
-                    self.connection.took(written);
+                    self.connection.unread().took(written);
                 }
             }
         }
@@ -118,10 +118,11 @@ impl OutboxState {
             self.held_up = None;
             return out;
         }
-        let taken = self.connection.taken();
+        let unread = self.connection.unread();
+        let taken = unread.taken();
         // A few bytes now and then are no progress: a client could hold its connection with them for ever.
-        let waits = (self.waiting.len() - self.sent).max(1).max(self.connection.unread()) as u64;
-        let due = taken + waits.min(due(&self.connection));
+        let waits = (self.waiting.len() - self.sent).max(1).max(unread.held()) as u64;
+        let due = taken + waits.min(unread.due());
         let held_up = self.held_up.get_or_insert_with(|| HeldUp {
             limit: Box::pin(sleep(WRITE_TIMEOUT)),
             due,

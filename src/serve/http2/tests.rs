@@ -1,15 +1,17 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::telemetry::counters::ConnectionCounters;
 
-use super::super::connections::{Connections, MostConnections};
-use super::super::connections::{InFlight, OF_CONNECTION};
+use crate::limit::unread::{OF_CONNECTION, WRITE_TIMEOUT};
+
+use super::super::connections::{Connections, InFlight, MostConnections};
 use super::super::gate::PREFACE;
-use super::super::write::WRITE_TIMEOUT;
 use super::*;
 
 // Time stands still but for the waits of these tests (`start_paused`), so that they take no longer than their work.
@@ -20,6 +22,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -59,6 +62,8 @@ struct Client {
     got: HashMap<u32, usize>,
     complete: usize,
     reset: Vec<u32>,
+    /// Whether it heard that the connection ends.
+    is_told: bool,
 }
 
 /// A connection on which each answer has so many bytes.
@@ -70,7 +75,7 @@ fn connect(size: usize) -> (Server, Client) {
 
 fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (Server, Client) {
     let (ours, theirs) = duplex(16 << 10);
-    let admitted = Arc::new(connections.admit(peer).ok().unwrap());
+    let admitted = Arc::new(connections.admit(peer).now_or_never().unwrap().ok().unwrap());
     let made = Arc::new(AtomicUsize::new(0));
     let (in_flight, (stop, stopping)) = (InFlight::default(), watch::channel(false));
     let body = Bytes::from(vec![b'x'; size]);
@@ -80,11 +85,11 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
             let answers = move |mut exchange: Exchange, works: connections::Stream| {
                 let (body, made) = (body.clone(), made.clone());
                 async move {
-                    let admitted = works.connection();
-                    if let Ok(room) = enter(Some(admitted)).await {
+                    let unread = works.connection().unread();
+                    if unread.room().await.is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                         let mut stream = exchange.respond.send_response(Response::new(()), false).unwrap();
-                        let _sent = write(&mut stream, body, room, admitted).await;
+                        let _sent = write(&mut stream, body, unread).await;
                     }
                 }
             };
@@ -92,12 +97,13 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
             options.max_concurrent_streams(STREAMS);
             options.max_send_buffer_size(PIECE);
             let outbox = Outbox::new(Box::new(ours), b"", &admitted, &in_flight);
-            streams(outbox, options, &admitted, stopping, answers).await;
+            let leave = pin!(admitted.told_to_leave());
+            streams(outbox, options, &admitted, leave, stopping, answers).await;
             Instant::now()
         })
     };
-    let client =
-        Client { io: theirs, rest: Vec::new(), gives_back: false, got: HashMap::new(), complete: 0, reset: Vec::new() };
+    let (rest, got, reset) = (Vec::new(), HashMap::new(), Vec::new());
+    let client = Client { io: theirs, rest, gives_back: false, got, complete: 0, reset, is_told: false };
     (Server { admitted, in_flight, made, serving, _stop: stop }, client)
 }
 
@@ -156,6 +162,7 @@ impl Client {
                     }
                 }
                 RST_STREAM => self.reset.push(stream),
+                GOAWAY => self.is_told = true,
                 _ => {}
             }
         }
@@ -176,11 +183,13 @@ impl Client {
 #[test]
 fn a_connection_ends_a_while_after_its_last_stream() {
     let now = Instant::now();
-    assert_eq!(next_look(None, now), Some(now + LOOKS_AGAIN), "it is busy");
+    assert_eq!(next_look(None, false, now), Some(now + LOOKS_AGAIN), "it is busy");
+    assert_eq!(next_look(None, true, now), Some(now + LOOKS_AGAIN), "it leaves, but is busy");
+    assert_eq!(next_look(Some(now), true, now), None);
     let since = now;
     for (seconds, left) in [(0, Some(60)), (59, Some(1)), (60, None), (61, None)] {
         let now = since + Duration::from_secs(seconds);
-        assert_eq!(next_look(Some(since), now), left.map(|left| now + Duration::from_secs(left)), "{seconds}");
+        assert_eq!(next_look(Some(since), false, now), left.map(|left| now + Duration::from_secs(left)), "{seconds}");
     }
 }
 
@@ -232,7 +241,7 @@ async fn a_client_that_stops_reading_is_cut_off_after_the_deadline_of_a_write() 
         client.ask(1, STREAMS).await;
         client.read_slowly(40 << 10, 128, 70).await;
         // The deadline counts from its last piece.
-        client.read_slowly(128 << 10, 128, 1).await;
+        client.read_slowly(600 << 10, 128, 1).await;
         assert!(!server.serving.is_finished());
         let stopped = Instant::now();
         let took = server.serving.await.unwrap() - stopped;
@@ -308,6 +317,51 @@ async fn a_stream_that_is_not_read_ends_although_its_connection_reads_others() {
     assert!(!server.serving.is_finished());
 }
 
+/// Its client reads nothing and acknowledges nothing.
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_that_leaves_for_another_one_says_so_and_is_closed_at_once() {
+    let room = MostConnections { name: "tests", all: 1, each: 9, ipv6_prefix: 64 };
+    let connections = Connections::new(room, ConnectionCounters::default());
+    let (server, mut client) = connect_to(&connections, None, 1);
+    client.begin(WIDE).await;
+    client.ask(1, 1).await;
+    client.read_slowly(1 << 20, 1, 9).await;
+    assert_eq!((client.complete, client.is_told), (1, false));
+    let asked = Instant::now();
+    let mut newcomer = Box::pin(connections.admit(None));
+    assert!(newcomer.as_mut().now_or_never().is_none() && connections.open() == 1, "it counts until it is closed");
+    drop(server.admitted);
+    assert_eq!(server.serving.await.unwrap(), asked);
+    assert!(newcomer.await.is_ok() && connections.open() == 0);
+    assert!(!client.read(1 << 20).await && client.is_told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_connection_that_has_to_leave_answers_first() {
+    let room = MostConnections { name: "tests", all: 1, each: 9, ipv6_prefix: 64 };
+    let connections = Connections::new(room, ConnectionCounters::default());
+    let (server, mut client) = connect_to(&connections, None, 64 << 10);
+    client.begin(0).await;
+    client.ask(1, 1).await;
+    client.read(1 << 20).await;
+    connections.close();
+    client.read(1 << 20).await;
+    assert!(client.is_told && !server.serving.is_finished());
+    client.send(&window_update(1, 64 << 10)).await;
+    while client.read(1 << 20).await {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!((client.complete, client.reset.len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_says_that_it_ends() {
+    let (server, mut client) = connect(1);
+    client.begin(WIDE).await;
+    server.serving.await.unwrap();
+    assert!(!client.read(1 << 20).await && client.is_told);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_does_not_begin_is_closed() {
     let (server, _client) = connect(1);
@@ -338,8 +392,9 @@ async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_
             assert_eq!(sum, 8 * STREAMS as usize * SIZE, "a proxy has many clients");
             continue;
         }
-        assert!(made.iter().all(|held| *held <= OF_CONNECTION), "window {window}: {made:?}");
-        assert!((24 << 20..=32 << 20).contains(&sum), "window {window}: {sum} bytes");
+        // An answer is begun while there is room for a usual one.
+        assert!(made.iter().all(|held| *held <= OF_CONNECTION + SIZE), "window {window}: {made:?}");
+        assert!((24 << 20..=(32 << 20) + SIZE).contains(&sum), "window {window}: {sum} bytes");
         let (server, mut client) = connect_to(&connections, address(2), SIZE);
         client.begin(WIDE).await;
         client.ask(1, 1).await;
@@ -350,6 +405,10 @@ async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_
         client.gives_back = true;
         client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
         client.read_slowly(1 << 20, 128, 1000).await;
-        assert_eq!((client.complete, client.reset.len(), server.admitted.unread()), (128, 0, 0), "window {window}");
+        assert_eq!(
+            (client.complete, client.reset.len(), server.admitted.unread().held()),
+            (128, 0, 0),
+            "window {window}"
+        );
     }
 }

@@ -10,7 +10,8 @@ use super::*;
 fn connection(room: usize) -> (Outbox, DuplexStream) {
     let (ours, theirs) = duplex(room);
     let room = MostConnections { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
-    let connection = Arc::new(Connections::new(room, ConnectionCounters::default()).admit(None).ok().unwrap());
+    let admitted = Connections::new(room, ConnectionCounters::default()).admit(None).now_or_never();
+    let connection = Arc::new(admitted.unwrap().ok().unwrap());
     (Outbox::new(Box::new(ours), b"", &connection, &InFlight::default()), theirs)
 }
 

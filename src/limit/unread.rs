@@ -1,0 +1,247 @@
+//! What is held for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
+//! connection and for each household, and in time.
+//!
+//! An answer is made only while there is room. What is there is counted as it is, beyond the bounds, too: then requests
+//! wait until the client has read enough. What waits counts with its head and little more: it has no answer yet. At twice
+//! the bounds, streams are refused. A trusted proxy has many clients, and no bounds in bytes. Callers: [`crate::serve`],
+//! [`crate::answer`].
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::tasks::at_once;
+
+/// For each write. Every wait on the public side is bounded.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many streams a connection may have open at once.
+pub(crate) const STREAMS: u32 = 128;
+/// What a client must take within the deadline, in bytes: 2 KiB a second.
+pub(crate) const PIECE: usize = 64 << 10;
+/// How much of other streams a connection may take while one stream waits, in bytes. The streams take turns, and a
+/// piece of each may be in front. Twice that, for what goes out beside the pieces.
+const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;
+/// For one connection, in bytes: a piece of each stream.
+pub(crate) const OF_CONNECTION: usize = STREAMS as usize * PIECE;
+/// For all connections of one household.
+const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
+/// An answer is begun if there is room for so much: nearly every answer is shorter.
+const EXPECTED: usize = 256 << 10;
+
+/// The client takes too little of its answers.
+#[derive(Debug)]
+pub(crate) struct Slow;
+
+/// The bytes that are held for a connection, or for all of a household.
+#[derive(Debug)]
+pub(crate) struct Room {
+    held: AtomicUsize,
+    most: usize,
+    freed: Notify,
+}
+
+impl Room {
+    /// Of a household.
+    pub(crate) fn of_household() -> Self {
+        Self::new(OF_HOUSEHOLD)
+    }
+
+    fn new(most: usize) -> Self {
+        Self { held: AtomicUsize::new(0), most, freed: Notify::new() }
+    }
+
+    fn fits(&self, held: usize) -> bool {
+        held + EXPECTED <= self.most
+    }
+
+    fn is_free(&self) -> bool {
+        self.fits(self.held.load(Ordering::Acquire))
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let before = self.held.fetch_sub(bytes, Ordering::AcqRel);
+        if !self.fits(before) && self.fits(before - bytes) {
+            self.freed.notify_one();
+        }
+    }
+
+    /// Waits until it is free. One of those that wait wakes the next one, so that not all wake for each answer.
+    async fn free(&self) {
+        while !self.is_free() {
+            self.freed.notified().await;
+            if self.is_free() {
+                self.freed.notify_one();
+            }
+        }
+    }
+}
+
+/// What is held for a connection and its household.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    connection: Room,
+    /// `None` for a proxy.
+    household: Option<Arc<Room>>,
+    /// How many bytes the client has taken. Only HTTP/2 counts them.
+    taken: AtomicU64,
+}
+
+impl Unread {
+    /// Nothing, for a connection of this household; `None`: of a proxy.
+    pub(crate) fn of(household: Option<Arc<Room>>) -> Self {
+        Self { connection: Room::new(OF_CONNECTION), household, taken: AtomicU64::new(0) }
+    }
+
+    /// How many bytes are held for the connection; 0 for a proxy.
+    pub(crate) fn held(&self) -> usize {
+        self.connection.held.load(Ordering::Acquire)
+    }
+
+    /// Whether there is room for one more answer.
+    pub(crate) fn has_room(&self) -> bool {
+        self.household.as_ref().is_none_or(|household| self.connection.is_free() && household.is_free())
+    }
+
+    /// Whether so much waits that nothing more may.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        let overdrawn = |room: &Room| room.held.load(Ordering::Acquire) >= 2 * room.most;
+        overdrawn(&self.connection) || self.household.as_deref().is_some_and(overdrawn)
+    }
+
+    /// Waits until there is room for one more answer, as long as the client reads others.
+    pub(crate) async fn room(&self) -> Result<(), Slow> {
+        let Some(household) = self.household.as_deref().filter(|_| !self.has_room()) else { return Ok(()) };
+        let free = async {
+            while !self.has_room() {
+                self.connection.free().await;
+                household.free().await;
+            }
+        };
+        self.while_taken(u64::MAX, free).await
+    }
+
+    /// Counts so many bytes until the value is dropped; `None` for a proxy.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        let household = self.household.as_ref()?;
+        for room in [&self.connection, household] {
+            room.held.fetch_add(bytes, Ordering::AcqRel);
+        }
+        Some(Held { unread: self.clone(), bytes })
+    }
+
+    /// These bytes of an answer, which count until they are dropped.
+    pub(crate) fn carry(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        match self.hold(bytes.len()) {
+            Some(held) if held.bytes > 0 => Bytes::from_owner(Carried { bytes, _held: held }),
+            _ => bytes,
+        }
+    }
+
+    /// The client has taken so many more bytes of its answers.
+    pub(crate) fn took(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How many bytes of its answers the client has taken, on a connection with streams.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// What the client must take within the deadline, in bytes: all that waits within 16 minutes.
+    pub(crate) fn due(&self) -> u64 {
+        PIECE.max(self.held() / 32) as u64
+    }
+
+    /// A write of a stream. It goes on after the deadline while the client takes enough of the others, but not for ever.
+    pub(crate) async fn in_time<T>(&self, write: impl Future<Output = T>) -> Result<T, Slow> {
+        self.while_taken(OTHERS, write).await
+    }
+
+    /// Waits while the client takes enough of its connection, until it has taken `most` bytes.
+    async fn while_taken<T>(&self, most: u64, work: impl Future<Output = T>) -> Result<T, Slow> {
+        let (mut work, began) = (pin!(work), self.taken());
+        // No timer is made for what is done at once.
+        if let Some(done) = at_once(&mut work).await {
+            return Ok(done);
+        }
+        let mut last = began;
+        loop {
+            let due = self.due();
+            if let Ok(done) = tokio::time::timeout(WRITE_TIMEOUT, work.as_mut()).await {
+                return Ok(done);
+            }
+            let now = self.taken();
+            if now - last < due || now - began > most {
+                tracing::debug!("a client does not read its answer");
+                return Err(Slow);
+            }
+            last = now;
+        }
+    }
+}
+
+/// Bytes that count.
+#[derive(Debug)]
+pub(crate) struct Held {
+    unread: Arc<Unread>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.unread.connection.give_back(self.bytes);
+        if let Some(household) = &self.unread.household {
+            household.give_back(self.bytes);
+        }
+    }
+}
+
+struct Carried {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for Carried {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_goes_on_one_after_the_other_when_there_is_room() {
+        let household = Arc::new(Room::of_household());
+        let [one, other] = [(); 2].map(|()| Arc::new(Unread::of(Some(household.clone()))));
+        let large = one.hold(OF_HOUSEHOLD);
+        assert!(!other.has_room() && !other.is_overdrawn(), "because of the household");
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(other.room())).collect();
+        assert!(waiting.iter_mut().all(|room| room.now_or_never().is_none()));
+        drop(large);
+        assert!(waiting.iter_mut().all(|room| room.now_or_never().is_some_and(|room| room.is_ok())));
+        assert_eq!((one.held(), other.held()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_there_counts_beyond_the_bounds_and_until_its_last_part_is_gone() {
+        let unread = Arc::new(Unread::of(Some(Arc::new(Room::of_household()))));
+        let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_CONNECTION]));
+        assert!(!unread.has_room() && unread.is_overdrawn());
+        let part = body.split_to(1);
+        drop(body);
+        assert_eq!(unread.held(), 2 * OF_CONNECTION);
+        drop(part);
+        assert!(unread.has_room() && unread.held() == 0);
+        let proxy = Arc::new(Unread::of(None));
+        let _all = proxy.hold(usize::MAX);
+        assert!(proxy.has_room() && !proxy.is_overdrawn(), "a proxy has many clients");
+    }
+}

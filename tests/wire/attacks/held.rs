@@ -1,0 +1,94 @@
+//! One client makes requests wait over HTTP/2: for the limit, and for the origin.
+
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::floods::{END_HEADERS, END_STREAM, begin, frame, frames, peak, request};
+use crate::harness::{Script, Setup, Upstream, wait_until};
+
+const LIST: &str = "/api/listings.json";
+/// Kinds of frames (RFC 9113 §6).
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+
+/// Waits until so many answers have begun on these connections.
+async fn begun(count: usize, connections: &mut [(TcpStream, Vec<u8>)]) {
+    wait_until(&format!("{count} answers have begun"), || {
+        let mut begun = 0;
+        for (stream, received) in &mut *connections {
+            while stream.try_read_buf(received).is_ok_and(|read| read > 0) {}
+            begun += frames(received).filter(|(kind, _)| *kind == HEADERS).count();
+        }
+        async move { begun >= count }
+    })
+    .await;
+}
+
+/// A request whose head has 32 KB.
+fn large_request(stream: u32) -> Vec<u8> {
+    let field = [&[0, 1, b'x', 127, 0x81, 0x7c][..], &[b'y'; 16_000]].concat();
+    let more = |flags| frame(CONTINUATION, flags, stream, &field);
+    [request(stream, LIST, END_STREAM), more(0), more(END_HEADERS)].concat()
+}
+
+/// The client has no room for any body, so that neither its answers nor its refusals end.
+#[tokio::test]
+async fn requests_beyond_the_limit_are_refused_at_once_and_hold_no_heads() {
+    const CONNECTIONS: usize = 64;
+    const LIMIT: usize = 60;
+    let origin = Upstream::start(|_| {
+        let body = format!("{{\"x\":\"{}\"}}", "y".repeat(1 << 20));
+        Script::new(200, body).with("cache-control", "max-age=600").with("content-type", "application/json")
+    })
+    .await;
+    let setup = Setup::shield_of_url(&origin.url()).set("rate_limit.requests_per_minute", &LIMIT.to_string());
+    let server = setup.alone().start().await;
+    server.ok(LIST).await;
+    let (before, mut open) = (peak(&server), Vec::new());
+    for _ in 0..CONNECTIONS {
+        let mut stream = begin(&server, &[0, 4, 0, 0, 0, 0]).await;
+        for nth in 0..128 {
+            stream.write_all(&large_request(2 * nth + 1)).await.unwrap();
+        }
+        open.push((stream, Vec::new()));
+    }
+    begun(CONNECTIONS * 128 - LIMIT, &mut open).await;
+    let held = peak(&server).saturating_sub(before);
+    assert!(held < 128, "{held} MiB for 256 MiB of heads");
+    assert_eq!(server.get(LIST).await.status, 429);
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_the_origin_stop_no_others() {
+    let gate = Arc::new(Semaphore::new(0));
+    let held = gate.clone();
+    let origin = Upstream::start(move |seen| {
+        let answer = Script::new(200, r#"{"id":1}"#).with("cache-control", "max-age=600");
+        if seen.target.starts_with("/api/listings/") { answer.held_by(&held) } else { answer }
+    })
+    .await;
+    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "60s").start().await;
+    server.ok(LIST).await;
+    let mut open = Vec::new();
+    for connection in 0..2 {
+        let mut stream = begin(&server, &[]).await;
+        for nth in 0..100 {
+            let path = format!("/api/listings/{}.json", connection * 100 + nth + 1);
+            stream.write_all(&request(2 * nth + 1, &path, END_STREAM | END_HEADERS)).await.unwrap();
+        }
+        open.push((stream, Vec::new()));
+    }
+    wait_until("all are at the origin", || async { origin.count() == 201 }).await;
+    for (nth, path) in [LIST, "/livez"].into_iter().enumerate() {
+        for (stream, _) in &mut open {
+            let stream_id = 201 + 2 * u32::try_from(nth).unwrap();
+            stream.write_all(&request(stream_id, path, END_STREAM | END_HEADERS)).await.unwrap();
+        }
+    }
+    begun(4, &mut open).await;
+    gate.add_permits(200);
+    begun(204, &mut open).await;
+}
