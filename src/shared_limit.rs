@@ -14,6 +14,7 @@
 //! is repeated from memory ([`KnownRefusals`]). Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds
 //! it and runs [`keeper`].
 
+mod bounded;
 mod keeper;
 pub(crate) mod link;
 
@@ -82,7 +83,7 @@ pub struct SharedLimit {
     /// Tells the ids of this process from others.
     process: u64,
     next: AtomicU64,
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
     /// The connection; `None`: this process decides alone.
     link: ArcSwapOption<Link>,
     /// Why there is none, and since when.
@@ -107,7 +108,7 @@ impl SharedLimit {
             settings,
             process: rand::random(),
             next: AtomicU64::default(),
-            waiting: AtomicUsize::default(),
+            waiting: Arc::default(),
             link: ArcSwapOption::empty(),
             why: Mutex::new(Some(alone)),
             known: KnownRefusals(Recent::new(MOST_REFUSALS)),

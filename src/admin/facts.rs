@@ -326,10 +326,10 @@ impl StatusFacts {
         self.state == Self::HEALTHY
     }
 
-    /// The JSON of `/status`. Texts from outside are cut.
+    /// The JSON of `/status`. Texts from outside are cut, and their control characters escaped.
     pub(crate) fn json(&self) -> Value {
         let mut value = serde_json::to_value(self).unwrap_or_default();
-        excerpt::cut_all(&mut value);
+        excerpt::shorten_all(&mut value);
         value
     }
 }

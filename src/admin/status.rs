@@ -18,6 +18,7 @@ use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::client_address::ClientIpConfig;
+use crate::semantics::excerpt::Excerpt;
 use crate::serve::tls::certificate::Current;
 use crate::shared_limit::SharedLimit;
 use crate::snapshot::meta::Certificate;
@@ -202,7 +203,8 @@ impl Status {
             None if self.usage == Use::Shield => format!("serving ({usage})"),
             None => format!("no data yet ({usage})"),
         };
-        if facts.reasons.is_empty() { served } else { format!("{served}; unhealthy: {}", facts.reasons.join("; ")) }
+        let why = Excerpt(facts.reasons.join("; "));
+        if facts.reasons.is_empty() { served } else { format!("{served}; unhealthy: {why}") }
     }
 
     /// All facts but those that are concluded from them.

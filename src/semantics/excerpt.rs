@@ -36,9 +36,9 @@ pub(crate) fn first(text: &str, most: usize) -> String {
     }
 }
 
-/// A text that is safe for terminals and logs: control characters and direction overrides are escaped.
+/// A text that is safe for terminals and logs: control characters, line separators and direction overrides are escaped.
 pub(crate) fn escaped(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
@@ -46,12 +46,12 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// Cuts every text of a JSON value. The names of fields stay: they are ours.
-pub(crate) fn cut_all(value: &mut Value) {
+/// Makes every text of a JSON value an [`Excerpt`]. The names of fields stay: they are ours.
+pub(crate) fn shorten_all(value: &mut Value) {
     match value {
-        Value::String(text) => cut(text),
-        Value::Array(items) => items.iter_mut().for_each(cut_all),
-        Value::Object(fields) => fields.values_mut().for_each(cut_all),
+        Value::String(text) => *text = Excerpt(&text).to_string(),
+        Value::Array(items) => items.iter_mut().for_each(shorten_all),
+        Value::Object(fields) => fields.values_mut().for_each(shorten_all),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn every_text_of_a_value_is_cut_however_deep() {
         let long = "x".repeat(9999);
-        let mut value = json!({ "a": [{ "b": long, "n": 7 }, long], "c": "short", "d": null });
-        cut_all(&mut value);
-        assert_eq!((&value["c"], &value["a"][0]["n"], &value["d"]), (&json!("short"), &json!(7), &Value::Null));
+        let mut value = json!({ "a": [{ "b": long, "n": 7 }, long], "c": "sho\nrt", "d": null });
+        shorten_all(&mut value);
+        assert_eq!((&value["c"], &value["a"][0]["n"], &value["d"]), (&json!("sho\\nrt"), &json!(7), &Value::Null));
         for cut in [&value["a"][0]["b"], &value["a"][1]] {
             assert_eq!(cut.as_str().unwrap().len(), MOST_BYTES);
         }
@@ -106,7 +106,7 @@ mod tests {
             let shown = Excerpt(&text).to_string();
             prop_assert!(shown.len() <= MOST_BYTES);
             prop_assert_eq!(Excerpt(&shown).to_string(), shown.clone());
-            prop_assert!(text.starts_with(shown.trim_end_matches(REST)));
+            prop_assert!(escaped(&text).starts_with(shown.trim_end_matches(REST)));
         }
     }
 }

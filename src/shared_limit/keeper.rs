@@ -46,7 +46,7 @@ impl SharedLimit {
     }
 
     async fn open(&self) -> Result<Arc<Link>, Lost> {
-        let link = Link::open(&self.store, &self.settings).await?;
+        let link = Link::open(&self.store, &self.settings, &self.waiting).await?;
         link.probe(&self.id(u64::MAX), self.patience()).await?;
         self.tell(&link).await?;
         Ok(Arc::new(link))

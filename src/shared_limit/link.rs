@@ -6,10 +6,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue as _, RedisConnectionInfo, RedisError, ServerErrorKind, Value,
+};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -20,8 +23,10 @@ use crate::clock;
 use crate::clock::Monotonic;
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, WINDOW_SECONDS};
+use crate::semantics::excerpt::Excerpt;
 use crate::upstream::connector::{Trust, tls};
 
+use super::bounded::Bounded;
 use super::keeper::{Entry, by_client};
 use super::{ADMIT, Id, REPLAY};
 
@@ -69,6 +74,8 @@ pub(super) struct Link {
     admit: Script,
     replay: Script,
     driver: AbortHandle,
+    /// See [`Bounded`].
+    unanswered: Arc<AtomicUsize>,
 }
 
 struct Script {
@@ -77,13 +84,13 @@ struct Script {
 }
 
 impl Link {
-    /// Connects and loads the scripts.
-    pub(super) async fn open(store: &StoreUrl, settings: &Settings) -> Result<Self, Lost> {
-        let opened = tokio::time::timeout(CONNECT, Self::connect(store, settings)).await;
+    /// Connects and loads the scripts. `waiting`: how many decisions wait.
+    pub(super) async fn open(store: &StoreUrl, settings: &Settings, waiting: &Arc<AtomicUsize>) -> Result<Self, Lost> {
+        let opened = tokio::time::timeout(CONNECT, Self::connect(store, settings, waiting)).await;
         opened.unwrap_or_else(|_elapsed| Err(Lost::slow(CONNECT)))
     }
 
-    async fn connect(store: &StoreUrl, settings: &Settings) -> Result<Self, Lost> {
+    async fn connect(store: &StoreUrl, settings: &Settings, waiting: &Arc<AtomicUsize>) -> Result<Self, Lost> {
         let (host, port) = store.address();
         let password = match &settings.load().rate_limit.store_password_file {
             Some(path) => Some(password(path).await?),
@@ -99,7 +106,7 @@ impl Link {
         let stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
         if !store.is_tls() {
-            return Self::greet(&info, stream).await;
+            return Self::greet(&info, stream, waiting).await;
         }
         if clock::is_before_1970() {
             let why = "the system clock shows a time before 1970, and TLS needs the right time";
@@ -109,19 +116,22 @@ impl Link {
         let tls = tls(&Trust::Authorities(None)).map_err(|error| unreachable(&error))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|error| unreachable(&error))?;
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
-        Self::greet(&info, stream).await
+        Self::greet(&info, stream, waiting).await
     }
 
     async fn greet(
         info: &RedisConnectionInfo,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        waiting: &Arc<AtomicUsize>,
     ) -> Result<Self, Lost> {
+        let unanswered = Arc::<AtomicUsize>::default();
+        let stream = Bounded { stream, waiting: waiting.clone(), unanswered: unanswered.clone() };
         // Each question has a deadline of its own.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
         let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
         let driver = tokio::spawn(driver).abort_handle();
         let unloaded = |text| Script { text, digest: String::new() };
-        let mut link = Self { connection, admit: unloaded(ADMIT), replay: unloaded(REPLAY), driver };
+        let mut link = Self { connection, admit: unloaded(ADMIT), replay: unloaded(REPLAY), driver, unanswered };
         link.admit.digest = link.load(ADMIT).await?;
         link.replay.digest = link.load(REPLAY).await?;
         Ok(link)
@@ -130,7 +140,7 @@ impl Link {
     async fn load(&self, text: &str) -> Result<String, Lost> {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(text);
-        Ok(command.query_async(&mut self.connection.clone()).await?)
+        Ok(String::from_redis_value(self.send(&command).await?).map_err(RedisError::from)?)
     }
 
     /// Asks for one decision. An empty id asks without being counted.
@@ -179,21 +189,27 @@ impl Link {
     }
 
     async fn run(&self, script: &Script, key: &str, arguments: impl Fn(&mut Cmd)) -> Result<Value, Lost> {
-        let mut connection = self.connection.clone();
         let command = |word, script: &str| {
             let mut command = redis::cmd(word);
             command.arg(script).arg(1).arg(key);
             arguments(&mut command);
             command
         };
-        let answer = checked(connection.send_packed_command(&command("EVALSHA", &script.digest)).await);
+        let answer = self.send(&command("EVALSHA", &script.digest)).await;
         match answer {
             // SCRIPT FLUSH, or a failover behind the same address.
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Ok(checked(connection.send_packed_command(&command("EVAL", script.text)).await)?)
+                Ok(self.send(&command("EVAL", script.text)).await?)
             }
             answer => Ok(answer?),
         }
+    }
+
+    /// Sends a command; an error value of Redis becomes an `Err`.
+    async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let answer = self.connection.clone().send_packed_command(command).await;
+        self.unanswered.store(0, Ordering::Relaxed);
+        answer.and_then(Value::extract_error)
     }
 }
 
@@ -201,11 +217,6 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
     }
-}
-
-/// An error value of Redis becomes an `Err`.
-fn checked(answer: Result<Value, RedisError>) -> Result<Value, RedisError> {
-    answer.and_then(Value::extract_error)
 }
 
 fn name(key: ClientKey) -> String {
@@ -225,7 +236,7 @@ pub(crate) enum Lost {
     #[error("Redis has not answered yet")]
     NotYet,
     /// No connection, or none any more.
-    #[error("Redis cannot be reached: {0}")]
+    #[error("Redis cannot be reached: {}", Excerpt(.0))]
     Unreachable(String),
     /// No answer in time.
     #[error("Redis did not answer within {0} ms")]
@@ -249,7 +260,7 @@ pub(crate) enum Lost {
     #[error("Redis is still loading its data")]
     Loading,
     /// Another error of Redis.
-    #[error("Redis answered with an error: {0}")]
+    #[error("Redis answered with an error: {}", Excerpt(.0))]
     Refused(String),
     /// An answer that no script of ours gives.
     #[error("Redis gave an answer of an unknown form; is it another program?")]

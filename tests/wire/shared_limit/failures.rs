@@ -1,14 +1,18 @@
 //! Redis that fails: each machine goes on with its own window, says why, and comes back by itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use super::{ask, counts_alone, is_refused, left, machine, sample, shares};
 use crate::harness::openssl::{acceptor, certificate};
 use crate::harness::redis::Redis;
 use serde_json::json;
 
-use crate::harness::{PATIENCE, Process, Server, run, wait_until};
+use crate::harness::{PATIENCE, Process, Server, Setup, run, wait_until};
 
 async fn admitted(server: &Server, client: &str, times: usize) -> usize {
     let mut admitted = 0;
@@ -363,4 +367,55 @@ async fn a_damaged_key_concerns_its_client_alone_and_is_repaired() {
         assert_eq!(server.status().await["rate_limit"]["store"], "shared");
         assert!(sample(server, "grandstand_limit_store_losses_total").await < 0.5);
     }
+}
+
+/// Answers each command with `answer`, then with `more` without end; the address, and how many bytes of one connection were
+/// taken at most.
+async fn impostor(answer: String, more: &'static [u8]) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (url, most) = (format!("redis://{}", listener.local_addr().unwrap()), Arc::<AtomicUsize>::default());
+    let taken = most.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (mut command, mut bytes) = ([0; 64 << 10], 0);
+            while let Ok(length @ 1..) = stream.read(&mut command).await {
+                let commands = 1 + command[..length].windows(3).filter(|bytes| bytes == b"\r\n*").count();
+                if stream.write_all(answer.repeat(commands).as_bytes()).await.is_err() {
+                    break;
+                }
+                while !more.is_empty() && stream.write_all(more).await.is_ok() {
+                    bytes += more.len();
+                    taken.fetch_max(bytes, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    (url, most)
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_off() {
+    for answer in ["$2000000000\r\n", "*2000000000\r\n", "-ERR "] {
+        let (url, taken) = impostor(answer.to_owned(), &[b'x'; 4096]).await;
+        let server = Setup::offline().set("rate_limit.store", &url).start().await;
+        wait_until(answer, || async {
+            let why = told(&server).await["why"].as_str().unwrap_or_default().to_owned();
+            !why.contains("not answered yet")
+        })
+        .await;
+        // What the system holds for the connection counts, too.
+        assert!(taken.load(Ordering::Relaxed) < 32 << 20, "{answer:?}: {}", taken.load(Ordering::Relaxed));
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_redis_is_cut_and_forges_no_line() {
+    let (url, _) = impostor(format!("-ERR \u{1b}[2J\nforged \u{9b}{}\r\n", "x".repeat(5000)), b"").await;
+    let server = Setup::offline().set("rate_limit.store", &url).start().await;
+    wait_until("it is told", || async { server.process.said().contains("Redis answered with an error: ") }).await;
+    let (said, why) = (server.process.said(), told(&server).await["why"].as_str().unwrap().to_owned());
+    for text in said.lines().chain([&*why]) {
+        assert!(text.len() < 1000 && !text.starts_with("forged") && !text.contains(['\u{1b}', '\u{9b}']), "{text:?}");
+    }
+    assert!(why.contains(r"\u{1b}[2J\nforged \u{9b}xxx"), "{why}");
 }
