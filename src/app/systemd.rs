@@ -2,12 +2,16 @@
 //!
 //! Without `NOTIFY_SOCKET` it hears nothing. Callers: [`super::serve`], [`super::reload`], [`super::stop`].
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::admin::status::Status;
 use crate::tasks::threads::Periodic;
@@ -98,9 +102,21 @@ impl Systemd {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+    let Some(address) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
+    if let Err(error) = send(&address, &lines) {
         tracing::debug!(%error, "the service manager did not get a message");
     }
+}
+
+/// Sends a datagram to a path, or to an abstract address, which begins with `@`.
+fn send(address: &OsStr, text: &str) -> io::Result<()> {
+    let path = match address.as_bytes().strip_prefix(b"@") {
+        Some(name) => [b"\0", name].concat(),
+        None => address.as_bytes().to_owned(),
+    };
+    let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
+    socket.send_to(text.as_bytes(), &SockAddr::unix(OsStr::from_bytes(&path))?).map(drop)
 }
 
 /// How long the service manager waits for a sign of life; `None`: it does not wait for one.

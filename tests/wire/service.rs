@@ -7,8 +7,8 @@ mod restart;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd as _;
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ pub fn with_sockets(setup: Setup, sockets: &Sockets) -> Setup {
 
 /// What a server tells its service manager.
 struct Messages {
-    path: PathBuf,
+    address: String,
     said: Arc<Mutex<String>>,
     _dir: TempDir,
 }
@@ -72,7 +72,18 @@ impl Messages {
     fn listen() -> Self {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("notify");
-        let socket = UnixDatagram::bind(&path).unwrap();
+        Self::on(UnixDatagram::bind(&path).unwrap(), path.display().to_string(), dir)
+    }
+
+    /// At an address without a file.
+    fn listen_abstractly() -> Self {
+        let dir = TempDir::new().unwrap();
+        let name = dir.path().join("notify").display().to_string();
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        Self::on(UnixDatagram::bind_addr(&address).unwrap(), format!("@{name}"), dir)
+    }
+
+    fn on(socket: UnixDatagram, address: String, dir: TempDir) -> Self {
         let said = Arc::<Mutex<String>>::default();
         let heard = said.clone();
         // It ends with the test process.
@@ -82,7 +93,7 @@ impl Messages {
                 heard.lock().push_str(std::str::from_utf8(&buffer[..length]).unwrap());
             }
         });
-        Self { path, said, _dir: dir }
+        Self { address, said, _dir: dir }
     }
 
     fn said(&self) -> String {
@@ -95,7 +106,7 @@ impl Messages {
 
     /// Words of a program that sets the variables and becomes the one that follows.
     fn variables(&self, watchdog: Duration) -> [String; 3] {
-        let socket = format!("NOTIFY_SOCKET={}", self.path.display());
+        let socket = format!("NOTIFY_SOCKET={}", self.address);
         ["env".to_owned(), socket, format!("WATCHDOG_USEC={}", watchdog.as_micros())]
     }
 }
@@ -117,6 +128,14 @@ async fn the_service_manager_hears_when_the_server_is_ready_reloads_stops_and_th
     server.process.signal("TERM");
     wait_until("it stops", || async { messages.count("STOPPING=1") == 1 }).await;
     assert!(messages.said().contains("EXTEND_TIMEOUT_USEC=15000000"), "{}", messages.said());
+}
+
+#[tokio::test]
+async fn a_service_manager_at_an_abstract_address_hears_it_too() {
+    let messages = Messages::listen_abstractly();
+    let words = messages.variables(Duration::from_secs(60));
+    let _server = Setup::offline().under(&words.each_ref().map(String::as_str)).start().await;
+    wait_until("it is ready", || async { messages.count("READY=1") == 1 }).await;
 }
 
 #[tokio::test]
