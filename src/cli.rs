@@ -33,7 +33,7 @@ use crate::serve::tls::provider;
 use crate::store::DataDir;
 use crate::words::{remedy, with_causes};
 
-use terminal::{say, tell};
+use terminal::{LastLines, say, tell};
 
 pub use serve::serve_within;
 
@@ -194,6 +194,7 @@ pub fn command() -> clap::Command {
 
 /// Runs the command of the arguments.
 pub fn run() -> ExitCode {
+    let _last_lines = LastLines;
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

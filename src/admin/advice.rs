@@ -278,7 +278,10 @@ const ADVICE: [(&str, &str); 26] = [
         "shared_limit",
         "Check Redis, and `rate_limit` in /status. Until it answers, each machine counts clients by itself.",
     ),
-    ("telemetry::access", "Check log.access_file and the disk. Requests are answered all the same."),
+    (
+        "telemetry::lines",
+        "Check log.access_file, its disk, and what reads standard error. Requests are answered all the same.",
+    ),
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),

@@ -24,7 +24,7 @@ use crate::words::counted;
 
 use super::serve::source;
 use super::sync::{INTERVAL, Stage, Watched};
-use super::terminal::{Display, put, say, start_log};
+use super::terminal::{Display, put, say, start_server_log};
 use super::{Failure, FileError, Sources, examine_to_serve, load_to_serve};
 
 const ROOT: u32 = 0;
@@ -87,7 +87,7 @@ impl Demo {
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config;
-        let log = start_log(config.log)?;
+        let log = start_server_log(config.log)?;
         let source = source(config.clone(), log.change, sources);
         let config = config.listening_on(sockets.public(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");

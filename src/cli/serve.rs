@@ -18,7 +18,7 @@ use crate::config::{Config, Loaded, LogConfig};
 use crate::store::{DataDir, Holder, OpenError};
 use crate::tasks::threads;
 
-use super::terminal::{Lines, Log, log_to, quiet_caught_panics, start_log};
+use super::terminal::{Lines, Log, handle_panics, log_to, start_server_log};
 use super::{Cli, Command, Failure, Sources, bundle, examine_to_serve};
 
 /// Arguments of `grandstand serve`.
@@ -41,7 +41,7 @@ impl Serve {
         let mut examined = examine_to_serve(&self.sources);
         let passed = PassedSockets::take(&mut examined);
         let loaded = examined.finish().map_err(Failure::Config)?;
-        let log = start_log(loaded.config.log)?;
+        let log = start_server_log(loaded.config.log)?;
         self.serve(loaded, passed, log, |_, _| Ok(signals::orders(hangups, signals::stops()?)))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -90,7 +90,7 @@ pub fn serve_within(
     };
     let run = || {
         let loaded = examine_to_serve(&serve.sources).finish().map_err(Failure::Config)?;
-        quiet_caught_panics();
+        handle_panics();
         let (dispatch, log) = log_to(loaded.config.log, lines, false)?;
         threads::log_to(&dispatch);
         serve.serve(loaded, PassedSockets::default(), log, |config, probe| Ok(orders(config, probe)))

@@ -3,17 +3,20 @@
 //!
 //! Words and values are the commands' own. Callers: the commands.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fmt::{Display as Text, Write as _};
+use std::fmt::{self, Debug, Display as Text, Write as _};
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle, WeakProgressBar};
 use parking_lot::Mutex;
-use tracing::Dispatch;
+use tracing::field::Field;
+use tracing::{Dispatch, Level, dispatcher};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::reload;
@@ -21,7 +24,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::clock::Clock;
 use crate::config::{LogConfig, LogFormat};
+use crate::semantics::excerpt::escaped;
 use crate::telemetry::json_lines::JsonLines;
+use crate::telemetry::lines::{standard_error, start_standard_error};
 use crate::telemetry::recent::Recent;
 
 use crate::words::seconds;
@@ -45,9 +50,27 @@ pub(super) fn put(text: &str) -> io::Result<bool> {
     }
 }
 
-/// Prints a line on standard error. Nothing can be done about one that is closed or full.
+/// Prints a line on standard error, in turn with the log of a server. Nothing can be done about one that is closed or full.
 pub(super) fn tell(text: impl Text) {
-    let _ = StandardError.write_all(format!("{text}\n").as_bytes());
+    let line = format!("{text}\n");
+    match standard_error() {
+        Some(queue) => queue.text(line),
+        None => drop(StandardError.write_all(line.as_bytes())),
+    }
+}
+
+/// How long a process that ends waits for the last lines of a server, if nobody reads them.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// At its end, also by a panic, the last lines of a server are written.
+pub(super) struct LastLines;
+
+impl Drop for LastLines {
+    fn drop(&mut self) {
+        if let Some(queue) = standard_error() {
+            queue.flush(LAST_LINES);
+        }
+    }
 }
 
 /// Standard output.
@@ -353,11 +376,21 @@ pub(super) struct LoggingError(String);
 /// Where lines of a log go.
 pub(super) type Lines = Arc<dyn Fn() -> Box<dyn Write + Send> + Send + Sync>;
 
-/// Starts the log of this process, on standard error.
+/// Starts the log of a command, on standard error.
 pub(super) fn start_log(config: LogConfig) -> Result<Log, LoggingError> {
-    quiet_caught_panics();
-    let (dispatch, log) = log_to(config, Arc::new(|| Box::new(StandardError)), Terminal::of_stderr().colours)?;
+    start_log_on(config, Arc::new(|| Box::new(StandardError)))
+}
+
+/// Starts the log of a server, on standard error: a reader that is stuck delays nothing, and costs lines.
+pub(super) fn start_server_log(config: LogConfig) -> Result<Log, LoggingError> {
+    let queue = start_standard_error(|| StandardError).map_err(|error| LoggingError(error.to_string()))?;
+    start_log_on(config, Arc::new(move || Box::new(queue)))
+}
+
+fn start_log_on(config: LogConfig, lines: Lines) -> Result<Log, LoggingError> {
+    let (dispatch, log) = log_to(config, lines, Terminal::of_stderr().colours)?;
     dispatch.try_init().map_err(|error| LoggingError(error.to_string()))?;
+    handle_panics();
     Ok(log)
 }
 
@@ -388,7 +421,18 @@ fn layer(format: LogFormat, lines: Lines, colours: bool) -> Box<dyn Layer<Regist
     let layer = tracing_subscriber::fmt::layer().with_writer(move || lines()).log_internal_errors(false);
     match format {
         LogFormat::Json => layer.event_format(JsonLines(Clock::system())).boxed(),
-        LogFormat::Text => layer.with_ansi(colours).boxed(),
+        LogFormat::Text => layer.with_ansi(colours).fmt_fields(debug_fn(text_field)).boxed(),
+    }
+}
+
+/// Writes a field of an event, the message first. No text, wherever it is from, forges a line or steers a terminal.
+fn text_field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    let (value, is_coloured) = (escaped(&format!("{value:?}")), out.has_ansi_escapes());
+    match field.name().trim_start_matches("r#") {
+        "message" => out.write_str(&value),
+        name if name.starts_with("log.") => Ok(()),
+        name if is_coloured => write!(out, " \x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{value}"),
+        name => write!(out, " {name}={value}"),
     }
 }
 
@@ -397,15 +441,22 @@ fn filter(level: &str) -> Result<Targets, LoggingError> {
     directives.parse().map_err(|error: tracing_subscriber::filter::ParseError| LoggingError(error.to_string()))
 }
 
-/// Keeps panics that the store catches off standard error: they are reported as a damaged file.
-pub(super) fn quiet_caught_panics() {
+/// Keeps panics that the store catches off standard error: they are reported as a damaged file. A server logs its panics.
+pub(super) fn handle_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let print = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !crate::store::catches_panics() {
-                print(panic);
+        std::panic::set_hook(Box::new(move |panic| match standard_error() {
+            _ if crate::store::catches_panics() => {}
+            // Not where the panic is within the log itself.
+            Some(queue) if dispatcher::has_been_set() && tracing::enabled!(Level::ERROR) => {
+                let (thread, trace) = (std::thread::current(), Backtrace::capture());
+                let backtrace = (trace.status() == BacktraceStatus::Captured).then(|| tracing::field::display(&trace));
+                tracing::error!(thread = thread.name(), backtrace, "{panic}");
+                // A second panic may end the process.
+                queue.flush(Duration::from_millis(100));
             }
+            _ => print(panic),
         }));
     });
 }
@@ -428,6 +479,31 @@ mod tests {
         ] {
             let judged = Terminal::judge(is_terminal, no_color.map(OsStr::new), term.map(OsStr::new));
             assert_eq!(judged, Terminal { colours, redraws }, "{is_terminal} {no_color:?} {term:?}");
+        }
+    }
+
+    #[test]
+    fn no_text_forges_a_line_of_the_log_or_steers_a_terminal() {
+        #[derive(Clone, Default)]
+        struct Kept(Arc<Mutex<Vec<u8>>>);
+        impl Write for Kept {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let kept = Kept::default();
+            let writer = kept.clone();
+            let config = LogConfig { format, ..LogConfig::default() };
+            let (dispatch, _log) = log_to(config, Arc::new(move || Box::new(writer.clone())), false).unwrap();
+            let hostile = "a\r\nb\u{1b}[2J\u{9b}c\u{202e}d\u{2028}";
+            dispatcher::with_default(&dispatch, || tracing::warn!(error = %hostile, n = 7, "it says {hostile}"));
+            let said = String::from_utf8(kept.0.lock().clone()).unwrap();
+            let line = said.strip_suffix('\n').unwrap();
+            assert!(escaped(line) == line && line.contains('7'), "{said:?}");
         }
     }
 

@@ -1,18 +1,15 @@
 //! The access log: one line for each request, as text or as JSON, in a file of its own or on standard error.
 //!
-//! A thread of its own formats and writes the lines, so that a slow disk delays no answer: lines that find the queue full
-//! are dropped and counted. Text is the combined format of Apache and nginx, then microseconds, outcome and id. No byte of a
-//! client ends a line or reaches a terminal as a control character. Callers: [`crate::answer`] hands in lines,
-//! [`crate::app`] opens it.
+//! The thread of a [`LineQueue`] formats and writes them, so that a slow disk delays no answer. Text is the combined format
+//! of Apache and nginx, then microseconds, outcome and id. No byte of a client ends a line or reaches a terminal as a control
+//! character. Callers: [`crate::answer`] hands in lines, [`crate::app`] opens it.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -21,14 +18,9 @@ use serde_json::{Map, Value, json};
 use tracing::Level;
 
 use crate::clock::WallTime;
-use crate::tasks::threads;
 
 use super::json_lines;
-
-/// How many lines may wait.
-const QUEUE: usize = 4096;
-/// Lines are written together up to so many bytes.
-const BATCH: usize = 64 << 10;
+use super::lines::{LineQueue, start_standard_error};
 
 /// The access log in effect, if any; a reload replaces it.
 pub(crate) type InEffect = Arc<ArcSwapOption<AccessLog>>;
@@ -36,129 +28,41 @@ pub(crate) type InEffect = Arc<ArcSwapOption<AccessLog>>;
 /// The log; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AccessLog {
-    queue: SyncSender<Message>,
-    shared: Arc<QueueState>,
-}
-
-#[derive(Default)]
-struct QueueState {
-    dropped: AtomicU64,
-    reopens: AtomicBool,
-}
-
-enum Message {
-    Line(Line),
-    /// Nothing but a reason to look at [`QueueState::reopens`].
-    Look,
-    /// Everything before it is to be written.
-    Flush(SyncSender<()>),
-}
-
-struct LogWriter {
-    path: Option<PathBuf>,
-    file: Option<File>,
+    lines: LineQueue,
     json: bool,
-    shared: Arc<QueueState>,
-    /// Whether the last write failed.
-    fails: bool,
 }
 
 impl AccessLog {
-    /// Opens the file for appending; `None`: standard error. `json`: a JSON object in each line.
+    /// Opens the file for appending; `None`: standard error, together with the log. `json`: a JSON object in each line.
     pub(crate) fn open(path: Option<&Path>, json: bool) -> io::Result<Self> {
-        let file = path.map(append).transpose()?;
-        let (queue, lines) = sync_channel(QUEUE);
-        let shared = Arc::<QueueState>::default();
-        let writer = LogWriter { path: path.map(Path::to_owned), file, json, shared: shared.clone(), fails: false };
-        threads::spawn("access log", move || writer.run(&lines))?;
-        Ok(Self { queue, shared })
+        let lines = match path.map(Path::to_owned) {
+            None => start_standard_error(io::stderr)?.clone(),
+            Some(path) => {
+                let file = path.display().to_string();
+                LineQueue::start("access log", file, Box::new(move || Ok(Box::new(append(&path)?))))?
+            }
+        };
+        Ok(Self { lines, json })
     }
 
     /// Logs a request. Never waits.
     pub(crate) fn log(&self, line: Line) {
-        if self.queue.try_send(Message::Line(line)).is_err() {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.lines.request(line, self.json);
     }
 
     /// Opens the file again, for programs that rotate it. If that fails, the old one stays in use.
     pub(crate) fn reopen(&self) {
-        self.shared.reopens.store(true, Ordering::Relaxed);
-        // In a full queue the next line is reason enough to look.
-        let _full = self.queue.try_send(Message::Look);
+        self.lines.reopen();
     }
 
     /// How many lines were dropped.
     pub(crate) fn dropped(&self) -> u64 {
-        self.shared.dropped.load(Ordering::Relaxed)
+        self.lines.dropped()[1]
     }
 
     /// Waits until all lines so far are written, at most so long.
     pub(crate) fn flush(&self, patience: Duration) {
-        let (done, wait) = sync_channel(1);
-        if self.queue.try_send(Message::Flush(done)).is_ok() {
-            // It does not matter why it was in vain.
-            let _flushed = wait.recv_timeout(patience);
-        }
-    }
-}
-
-impl LogWriter {
-    fn run(mut self, messages: &Receiver<Message>) {
-        let (mut text, mut lines) = (String::new(), 0);
-        while let Ok(first) = messages.recv() {
-            let mut flushed = Vec::new();
-            for message in std::iter::once(first).chain(messages.try_iter()) {
-                match message {
-                    Message::Line(line) => {
-                        line.write(self.json, &mut text);
-                        lines += 1;
-                    }
-                    Message::Look => {}
-                    Message::Flush(done) => flushed.push(done),
-                }
-                if text.len() >= BATCH || !flushed.is_empty() {
-                    break;
-                }
-            }
-            self.reopen_if_told();
-            self.write(&text, lines);
-            text.clear();
-            lines = 0;
-            for done in flushed {
-                // The waiting thread may have given up.
-                let _gone = done.send(());
-            }
-        }
-    }
-
-    fn reopen_if_told(&mut self) {
-        let Some(path) = &self.path else { return };
-        if !self.shared.reopens.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        match append(path) {
-            Ok(file) => self.file = Some(file),
-            Err(error) => {
-                let path = path.display();
-                tracing::warn!(%error, "log.access_file {path} cannot be opened; the old file stays in use");
-            }
-        }
-    }
-
-    fn write(&mut self, text: &str, lines: u64) {
-        let written = match &mut self.file {
-            Some(file) => file.write_all(text.as_bytes()),
-            None => io::stderr().write_all(text.as_bytes()),
-        };
-        let failed = written.is_err();
-        if failed {
-            self.shared.dropped.fetch_add(lines, Ordering::Relaxed);
-        }
-        if let (Err(error), false) = (written, self.fails) {
-            tracing::warn!(%error, "the access log cannot be written; its lines are dropped");
-        }
-        self.fails = failed;
+        self.lines.flush(patience);
     }
 }
 
@@ -322,7 +226,7 @@ mod tests {
         // Reading and writing, so that opening does not wait; nobody reads.
         let held = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         let log = AccessLog::open(Some(&pipe), true).unwrap();
-        let wanted = QUEUE as u64 + 10_000;
+        let wanted = 20_000;
         (0..wanted).for_each(|_| log.log(line("/of a slow disk")));
         assert!(log.dropped() > 0, "the queue and the pipe are bounded");
         log.flush(Duration::from_millis(10));

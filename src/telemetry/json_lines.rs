@@ -80,7 +80,7 @@ pub(super) fn write(at: WallTime, level: Level, msg: impl Into<Value>, more: Map
     line.extend(more);
     for character in Value::Object(line).to_string().chars() {
         // JSON allows these as they are; terminals and editors act on them.
-        if matches!(character, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}') {
+        if matches!(character, '\u{7f}'..='\u{9f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
             // Writing to a String cannot fail.
             let _ = write!(out, "\\u{:04x}", u32::from(character));
         } else {

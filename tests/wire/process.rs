@@ -1,6 +1,7 @@
 //! The process: exit codes, signals, the command line, and who may use a data directory.
 
 mod limits;
+mod log;
 mod status;
 mod sync;
 

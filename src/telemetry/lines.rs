@@ -1,0 +1,230 @@
+//! Lines that a thread of its own writes, to a file or to standard error: a slow disk or a reader that is stuck delays
+//! nobody.
+//!
+//! The queue is bounded. Lines that find it full are dropped and counted; once the thread has caught up, the log says how
+//! many. Callers: [`super::access`], `cli::terminal`.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::tasks::threads;
+
+use super::access::Line;
+
+/// How many lines may wait, and how many bytes of text.
+const QUEUE: usize = 4096;
+const QUEUED_TEXT: usize = 2 << 20;
+/// Lines are written together up to so many bytes.
+const BATCH: usize = 64 << 10;
+
+/// The queue, and the thread that writes; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct LineQueue {
+    queue: SyncSender<Message>,
+    shared: Arc<QueueState>,
+}
+
+#[derive(Default)]
+struct QueueState {
+    /// Lines of the log, and of the access log.
+    dropped: [AtomicU64; 2],
+    /// Bytes of text in the queue.
+    text: AtomicUsize,
+    reopens: AtomicBool,
+}
+
+impl QueueState {
+    fn drop_lines(&self, [log, access]: [u64; 2]) {
+        self.dropped[0].fetch_add(log, Ordering::Relaxed);
+        self.dropped[1].fetch_add(access, Ordering::Relaxed);
+    }
+}
+
+enum Message {
+    /// Lines of the log, with their ends.
+    Text(String),
+    /// A line of the access log; whether it is JSON.
+    Request(Line, bool),
+    /// Nothing but a reason to look at [`QueueState::reopens`].
+    Look,
+    /// Everything before it is to be written.
+    Flush(SyncSender<()>),
+}
+
+/// What opens the place of the lines.
+type Open = Box<dyn Fn() -> io::Result<Box<dyn Write + Send>> + Send>;
+
+struct LineWriter {
+    name: &'static str,
+    /// Where the lines go, for people.
+    file: String,
+    open: Open,
+    out: Box<dyn Write + Send>,
+    shared: Arc<QueueState>,
+    /// Whether the last write failed.
+    fails: bool,
+    /// How many dropped lines the log has mentioned.
+    told: u64,
+}
+
+/// A process has one standard error: all that is written there by a server goes through this queue.
+static STANDARD_ERROR: OnceLock<LineQueue> = OnceLock::new();
+
+/// The queue for standard error, if it was started.
+pub(crate) fn standard_error() -> Option<&'static LineQueue> {
+    STANDARD_ERROR.get()
+}
+
+/// The same; starts it to write to `out`, which is standard error, if it was not started.
+pub(crate) fn start_standard_error<W: Write + Send + 'static>(out: fn() -> W) -> io::Result<&'static LineQueue> {
+    if let Some(started) = standard_error() {
+        return Ok(started);
+    }
+    let queue = LineQueue::start("log", "standard error".to_owned(), Box::new(move || Ok(Box::new(out()))))?;
+    // A second thread that was started at the same time ends.
+    Ok(STANDARD_ERROR.get_or_init(|| queue))
+}
+
+impl LineQueue {
+    /// Opens the place of the lines, and starts the thread. `name` and `file` are for people.
+    pub(super) fn start(name: &'static str, file: String, open: Open) -> io::Result<Self> {
+        let (out, shared) = (open()?, Arc::<QueueState>::default());
+        let (queue, lines) = sync_channel(QUEUE);
+        let writer = LineWriter { name, file, open, out, shared: shared.clone(), fails: false, told: 0 };
+        threads::spawn(name, move || writer.run(&lines))?;
+        Ok(Self { queue, shared })
+    }
+
+    /// Writes lines of the log, with their ends. Never waits.
+    pub(crate) fn text(&self, text: String) {
+        let bytes = text.len();
+        let fits = self.shared.text.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUED_TEXT;
+        if !fits || self.queue.try_send(Message::Text(text)).is_err() {
+            self.shared.text.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.drop_lines([1, 0]);
+        }
+    }
+
+    /// Writes a line of the access log. Never waits.
+    pub(super) fn request(&self, line: Line, json: bool) {
+        if self.queue.try_send(Message::Request(line, json)).is_err() {
+            self.shared.drop_lines([0, 1]);
+        }
+    }
+
+    /// Opens the place again, for programs that rotate files. If that fails, the old one stays in use.
+    pub(super) fn reopen(&self) {
+        self.shared.reopens.store(true, Ordering::Relaxed);
+        // In a full queue the next line is reason enough to look.
+        let _full = self.queue.try_send(Message::Look);
+    }
+
+    /// How many lines of the log, and of the access log, were dropped.
+    pub(crate) fn dropped(&self) -> [u64; 2] {
+        self.shared.dropped.each_ref().map(|dropped| dropped.load(Ordering::Relaxed))
+    }
+
+    /// Waits until all lines so far are written, at most so long.
+    pub(crate) fn flush(&self, patience: Duration) {
+        let (deadline, (done, wait)) = (Instant::now() + patience, sync_channel(1));
+        while self.queue.try_send(Message::Flush(done.clone())).is_err() {
+            if Instant::now() >= deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It does not matter why it was in vain.
+        let _flushed = wait.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Write for &LineQueue {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text(String::from_utf8_lossy(bytes).into_owned());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl LineWriter {
+    fn run(mut self, messages: &Receiver<Message>) {
+        let mut text = String::new();
+        loop {
+            let waiting = messages.try_recv().or_else(|_empty| {
+                self.tell_of_dropped();
+                messages.recv()
+            });
+            let Ok(first) = waiting else { return };
+            let (mut lines, mut flushed) = ([0, 0], Vec::new());
+            for message in std::iter::once(first).chain(messages.try_iter()) {
+                match message {
+                    Message::Text(more) => {
+                        self.shared.text.fetch_sub(more.len(), Ordering::Relaxed);
+                        text.push_str(&more);
+                        lines[0] += 1;
+                    }
+                    Message::Request(line, json) => {
+                        line.write(json, &mut text);
+                        lines[1] += 1;
+                    }
+                    Message::Look => {}
+                    Message::Flush(done) => flushed.push(done),
+                }
+                if text.len() >= BATCH || !flushed.is_empty() {
+                    break;
+                }
+            }
+            self.reopen_if_told();
+            self.write(&text, lines);
+            text.clear();
+            text.shrink_to(2 * BATCH);
+            for done in flushed {
+                // The waiting thread may have given up.
+                let _gone = done.send(());
+            }
+        }
+    }
+
+    fn reopen_if_told(&mut self) {
+        if !self.shared.reopens.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        match (self.open)() {
+            Ok(out) => self.out = out,
+            Err(error) => {
+                let (file, name) = (&self.file, self.name);
+                tracing::warn!(%error, file, "the {name} cannot be opened again; the old file stays in use");
+            }
+        }
+    }
+
+    fn write(&mut self, text: &str, lines: [u64; 2]) {
+        let written = self.out.write_all(text.as_bytes());
+        let failed = written.is_err();
+        if failed {
+            self.shared.drop_lines(lines);
+        }
+        if let (Err(error), false) = (written, self.fails) {
+            let (file, name) = (&self.file, self.name);
+            tracing::warn!(%error, file, "the {name} cannot be written; its lines are dropped");
+        }
+        self.fails = failed;
+    }
+
+    /// Logs how many lines were dropped, once the queue is empty and lines can be written again.
+    fn tell_of_dropped(&mut self) {
+        let dropped: u64 = self.shared.dropped.iter().map(|dropped| dropped.load(Ordering::Relaxed)).sum();
+        let lines = dropped - self.told;
+        if lines > 0 && !self.fails {
+            self.told = dropped;
+            let (file, name) = (&self.file, self.name);
+            tracing::warn!(lines, file, "lines of the {name} were dropped: they were not written or read in time");
+        }
+    }
+}
