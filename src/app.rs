@@ -260,6 +260,8 @@ fn follow(mut orders: Orders, reload: &Arc<Reload>) -> Result<(), AppError> {
                     // Several at once take turns; each tells how it ended.
                     drop(tokio::task::spawn_blocking(move || reload.reload()));
                 }
+                Some(Order::ReopenLogs) => reload.reopen_logs(),
+                Some(Order::Unknown(signal)) => tracing::warn!("{signal} is ignored: it has no meaning here"),
                 Some(Order::StopAtOnce) => return reload.connections.close(),
                 Some(Order::Stop) | None => return,
             }

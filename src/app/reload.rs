@@ -113,7 +113,8 @@ impl Reload {
                 if let Some(certificate) = &self.certificate {
                     certificate.look(None);
                 }
-                tracing::error!("the configuration has mistakes; the old one stays in effect:\n{}", errors.join("\n"));
+                self.reopen_logs();
+                tracing::error!("the configuration has mistakes; the old one stays in effect: {}", errors.join("; "));
                 ReloadFacts { at, errors, ..ReloadFacts::default() }
             }
         };
@@ -169,11 +170,14 @@ impl Reload {
     fn log_requests(&self, access: AccessChange) {
         match access {
             AccessChange::Other(access) => self.access.store(access.map(Arc::new)),
-            AccessChange::Same => {
-                if let Some(access) = self.access.load().as_ref() {
-                    access.reopen();
-                }
-            }
+            AccessChange::Same => self.reopen_logs(),
+        }
+    }
+
+    /// Opens the file of the access log again, if there is one.
+    pub(super) fn reopen_logs(&self) {
+        if let Some(access) = self.access.load().as_ref() {
+            access.reopen();
         }
     }
 

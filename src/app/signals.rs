@@ -9,10 +9,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::error::AppError;
 use super::stop::{Order, Orders};
 
-/// Keeps SIGHUP from ending the process, from now on: one that arrives before the server runs is a reload, too. Dropped
-/// without a server, it has no effect.
-pub(crate) fn hangups() -> Result<Signal, AppError> {
-    watched("SIGHUP", [SignalKind::hangup()]).map(|[hangup]| hangup)
+/// Keeps SIGHUP, SIGUSR1 and SIGUSR2 from ending the process, from now on: one that arrives before the server runs is an
+/// order to it, too. Dropped without a server, they have no effect.
+pub(crate) fn hangups() -> Result<[Signal; 3], AppError> {
+    let kinds = [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()];
+    watched("SIGHUP, SIGUSR1 and SIGUSR2", kinds)
 }
 
 /// From now on a file that reaches the limit of its size (`ulimit -f`) is a full disk, and no longer ends the process.
@@ -20,10 +21,11 @@ pub(crate) fn outlive_large_files() -> Result<(), AppError> {
     watched("SIGXFSZ", [SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())]).map(drop)
 }
 
-/// From now on SIGTERM and SIGINT are remembered until the server takes them as orders. Call this right before it runs,
-/// unless something must be undone at the end: until then they end the process at once.
-pub(crate) fn stops() -> Result<[Signal; 2], AppError> {
-    watched("SIGTERM and SIGINT", [SignalKind::terminate(), SignalKind::interrupt()])
+/// From now on SIGTERM, SIGQUIT and SIGINT are remembered until the server takes them as orders. Call this right before it
+/// runs, unless something must be undone at the end: until then they end the process at once.
+pub(crate) fn stops() -> Result<[Signal; 3], AppError> {
+    let kinds = [SignalKind::terminate(), SignalKind::quit(), SignalKind::interrupt()];
+    watched("SIGTERM, SIGQUIT and SIGINT", kinds)
 }
 
 /// Watches signals from now on; the handlers stay when this runtime is gone.
@@ -36,19 +38,22 @@ fn watched<const N: usize>(signals: &'static str, kinds: [SignalKind; N]) -> Res
     watch().map_err(|source| AppError::Signals { signals, source })
 }
 
-/// What the signals order: SIGTERM and SIGINT stop, SIGHUP reloads.
-pub(crate) fn orders(hangup: Signal, stops: [Signal; 2]) -> Orders {
-    let signals = (hangup, stops);
-    let next = |(mut hangup, [mut terminate, mut interrupt]): (Signal, [Signal; 2])| async move {
+/// What the signals order: SIGTERM, SIGQUIT and SIGINT stop, SIGHUP reloads, SIGUSR1 opens log files again.
+pub(crate) fn orders(hangups: [Signal; 3], stops: [Signal; 3]) -> Orders {
+    let next = |mut signals: ([Signal; 3], [Signal; 3])| async move {
+        let ([hangup, user1, user2], [terminate, quit, interrupt]) = &mut signals;
         let order = tokio::select! {
             _ = terminate.recv() => Order::Stop,
+            _ = quit.recv() => Order::Stop,
             // A user waits at a terminal.
             _ = interrupt.recv() => Order::StopAtOnce,
             _ = hangup.recv() => Order::Reload,
+            _ = user1.recv() => Order::ReopenLogs,
+            _ = user2.recv() => Order::Unknown("SIGUSR2"),
         };
-        Some((order, (hangup, [terminate, interrupt])))
+        Some((order, signals))
     };
-    stream::unfold(signals, next).boxed()
+    stream::unfold((hangups, stops), next).boxed()
 }
 
 #[cfg(test)]

@@ -17,8 +17,12 @@ pub enum Order {
     Stop,
     /// Stop: requests in flight are finished within `drain`, idle connections are closed.
     StopAtOnce,
-    /// Read the configuration again.
+    /// Read the configuration again, and open log files again.
     Reload,
+    /// Open log files again, for programs that rotate them.
+    ReopenLogs,
+    /// A signal of this name, which means nothing here.
+    Unknown(&'static str),
 }
 
 /// The orders to a server. Their end is an [`Order::Stop`].

@@ -61,3 +61,19 @@ async fn a_reader_that_comes_back_hears_what_it_missed_and_the_last_line() {
     assert_eq!(server.process.exit().await, 0);
     wait_until("the last line is there", || async { said.lock().contains("grandstand::app: stopped\n") }).await;
 }
+
+#[tokio::test]
+async fn sigusr1_opens_log_files_again_sigusr2_is_ignored_and_sigquit_drains() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, old) = (dir.path().join("access.log"), dir.path().join("access.log.1"));
+    let setup = Setup::offline().alone().set("log.access", "true").set("log.access_file", path.to_str().unwrap());
+    let server = setup.start().await;
+    std::fs::rename(&path, &old).unwrap();
+    server.process.signal("USR1");
+    wait_until("a new file is begun", || async { path.exists() }).await;
+    server.process.signal("USR2");
+    wait_until("it is told", || async { server.process.said().contains("SIGUSR2 is ignored") }).await;
+    server.process.signal("QUIT");
+    let (code, said) = server.process.end().await;
+    assert!(code == 0 && said.contains("requests in flight are finished") && !said.contains("reloaded"), "{said}");
+}
