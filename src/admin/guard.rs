@@ -68,15 +68,14 @@ impl Refusal {
 
 /// Whether a request for this listener may write.
 pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(), Refusal> {
-    let text = |name: &'static str| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("?"));
-    if let Some(origin) = text("origin") {
+    let lines = |name: &'static str| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+    let text = |name| lines(name).next();
+    let is_ours = |origin: &str| {
         let site = origin.split_once("://").map_or("?", |(_, site)| site);
-        if !text("host").is_some_and(|host| host.eq_ignore_ascii_case(site)) {
-            return Err(Refusal::ForeignOrigin);
-        }
-    }
-    // An image or a form of another site names no origin.
-    if text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        text("host").is_some_and(|host| host.eq_ignore_ascii_case(site))
+    };
+    // An image or a form of another site names no origin. Of several lines, the most foreign one counts.
+    if !(lines("origin").all(is_ours) && lines("sec-fetch-site").all(|site| matches!(site, "same-origin" | "none"))) {
         return Err(Refusal::ForeignOrigin);
     }
     match config.secret() {
@@ -95,7 +94,11 @@ mod tests {
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let value = http::HeaderValue::from_static;
-        pairs.iter().map(|(name, text)| (name.parse().unwrap(), value(text))).collect()
+        let mut headers = HeaderMap::new();
+        for (name, text) in pairs {
+            headers.append(*name, value(text));
+        }
+        headers
     }
 
     /// What is told of a request to 10.0.0.7 with these values of `Host`.
@@ -158,6 +161,11 @@ mod tests {
             (&[("host", "127.0.0.1:9090"), ("origin", "null")], Err(Refusal::ForeignOrigin)),
             (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "cross-site")], Err(Refusal::ForeignOrigin)),
             (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "same-origin")], Ok(())),
+            (
+                &[("host", "a:1"), ("origin", "http://a:1"), ("origin", "https://evil.test")],
+                Err(Refusal::ForeignOrigin),
+            ),
+            (&[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")], Err(Refusal::ForeignOrigin)),
             (&[("host", "127.0.0.1:9090"), ("origin", "http://127.0.0.1:9090")], Ok(())),
         ] {
             assert_eq!(may_write(&config, &headers(pairs)), expected, "{pairs:?}");
