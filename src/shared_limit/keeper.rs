@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::clock::Monotonic;
 use crate::limit::{ClientKey, WINDOW_SECONDS};
+use crate::upstream::wire::CONNECTION_LIFE;
 
 use super::link::{Link, Lost};
 use super::{Alone, Id, SharedLimit};
@@ -33,7 +34,7 @@ impl SharedLimit {
             match self.open().await {
                 Ok(link) => {
                     let began = Instant::now();
-                    self.keep(&link).await;
+                    self.keep(link).await;
                     if began.elapsed() >= GOOD {
                         pause = PAUSES.0;
                     }
@@ -52,26 +53,36 @@ impl SharedLimit {
         Ok(Arc::new(link))
     }
 
-    /// Uses a connection until it is lost.
-    async fn keep(&self, link: &Arc<Link>) {
-        {
+    /// Uses a connection, and after a while the next one, until one is lost.
+    async fn keep(&self, mut link: Arc<Link>) {
+        let decide_by = |link: &Arc<Link>| {
             let mut why = self.why.lock();
             self.link.store(Some(link.clone()));
             *why = None;
-        }
+        };
+        decide_by(&link);
         tracing::info!("the limit is shared with other machines");
-        let mut tried = Instant::now();
+        let (mut opened, mut tried) = (Instant::now(), Instant::now());
         loop {
+            if opened.elapsed() >= CONNECTION_LIFE {
+                match self.open().await {
+                    Ok(next) => {
+                        decide_by(&next);
+                        (link, opened) = (next, Instant::now());
+                    }
+                    Err(lost) => self.lose(&link, lost),
+                }
+            }
             // An entry that was written before the link was in place has notified nobody.
-            if let Err(lost) = self.tell(link).await {
-                self.lose(link, lost);
+            if let Err(lost) = self.tell(&link).await {
+                self.lose(&link, lost);
             }
             if self.link.load().is_none() {
                 return;
             }
             if timeout_at(tried + EVERY, self.news.notified()).await.is_err() {
                 if let Err(lost) = link.probe(&self.id(u64::MAX), self.patience()).await {
-                    self.lose(link, lost);
+                    self.lose(&link, lost);
                 }
                 tried = Instant::now();
             }

@@ -9,6 +9,7 @@
 mod decode;
 
 use std::error::Error;
+use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::{Builder, Client, Error as HyperError};
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
@@ -45,14 +47,43 @@ pub(crate) type Interim = (StatusCode, HeaderMap);
 /// Hears each interim answer as it comes.
 pub(crate) type Listener = Arc<dyn Fn(Interim) + Send + Sync>;
 
+/// How long a connection is given requests: then a new one follows a name that has moved.
+pub(crate) const CONNECTION_LIFE: Duration = Duration::from_secs(5 * 60);
+
+type HttpClient = Client<Connector, Full<Bytes>>;
+
 /// The wire; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Wire {
-    http: Client<Connector, Full<Bytes>>,
+    connections: Arc<Connections>,
     /// For connecting, for the head of an answer, and for the whole of one that is read whole.
     timeout: Duration,
     user_agent: HeaderValue,
     proxy: Proxy,
+}
+
+/// The pool of connections, replaced as a whole: whether one is in use all the time, and how many requests share it, does
+/// not matter. What is under way on the old ones ends there.
+struct Connections {
+    builder: Builder,
+    connector: Connector,
+    current: Mutex<(Instant, HttpClient)>,
+}
+
+impl Connections {
+    fn http(&self) -> HttpClient {
+        let mut current = self.current.lock();
+        if current.0.elapsed() >= CONNECTION_LIFE {
+            *current = (Instant::now(), self.builder.build(self.connector.clone()));
+        }
+        current.1.clone()
+    }
+}
+
+impl Debug for Wire {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
 }
 
 impl Wire {
@@ -79,7 +110,9 @@ impl Wire {
     /// A wire of these parts.
     pub(crate) fn over(http: &Builder, connector: Connector, timeout: Duration, user_agent: HeaderValue) -> Self {
         let proxy = connector.proxy().clone();
-        Self { http: http.build(connector), timeout, user_agent, proxy }
+        let current = Mutex::new((Instant::now(), http.build(connector.clone())));
+        let connections = Arc::new(Connections { builder: http.clone(), connector, current });
+        Self { connections, timeout, user_agent, proxy }
     }
 
     /// HTTP with bounds, without hidden retries.
@@ -123,11 +156,12 @@ impl Wire {
             request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
         }
         let malformed = |reason: &dyn std::fmt::Display| TransportError::Malformed(reason.to_string());
+        let http = self.connections.http();
         let answered = async {
             tokio::select! {
                 biased;
                 Some(bad) = interims.bad() => Err(malformed(&bad)),
-                sent = self.http.request(request) => sent.map_err(|error| failure(&error, interims.came())),
+                sent = http.request(request) => sent.map_err(|error| failure(&error, interims.came())),
             }
         };
         let mut answer = timeout(self.timeout, answered).await.map_err(|_elapsed| TransportError::Timeout)??;
@@ -307,5 +341,67 @@ impl Interims {
     async fn bad(&self) -> Option<BadAnswer> {
         let mut heard = self.0.subscribe();
         heard.wait_for(|(_, bad)| bad.is_some()).await.ok().and_then(|heard| heard.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    /// Answers each request on a connection of HTTP/1.1.
+    async fn answer(mut stream: DuplexStream) {
+        let mut read = Vec::new();
+        while stream.read_buf(&mut read).await.is_ok_and(|read| read > 0) {
+            if read.ends_with(b"\r\n\r\n") {
+                read.clear();
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+            }
+        }
+    }
+
+    /// The same, of HTTP/2.
+    async fn answer_in_streams(stream: DuplexStream) {
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            respond.send_response(Response::new(()), true).unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_always_in_use_is_renewed_all_the_same() {
+        for is_http2 in [false, true] {
+            let opened = Arc::new(AtomicUsize::new(0));
+            let counter = opened.clone();
+            let pipe: Pipe = Arc::new(move || {
+                counter.fetch_add(1, Ordering::SeqCst);
+                let (ours, theirs) = duplex(1 << 16);
+                if is_http2 {
+                    tokio::spawn(answer_in_streams(theirs))
+                } else {
+                    tokio::spawn(answer(theirs))
+                };
+                ours
+            });
+            let (timeout, name) = (Duration::from_secs(10), HeaderValue::from_static("test"));
+            let tls = tls(&Trust::Anybody).unwrap();
+            let connector = Connector::over(Some(pipe), timeout, tls, Proxy::default());
+            let wire = Wire::over(Wire::http().http2_only(is_http2), connector, timeout, name);
+            let start = Instant::now();
+            let ask = async || {
+                let request = Request::get("http://origin.test/").body(Full::default()).unwrap();
+                drop(wire.exchange(request, None).await.unwrap().into_body().collect().await);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            };
+            while start.elapsed() < CONNECTION_LIFE {
+                ask().await;
+            }
+            assert_eq!(opened.load(Ordering::SeqCst), 1);
+            ask().await;
+            assert_eq!(opened.load(Ordering::SeqCst), 2, "HTTP/2: {is_http2}");
+        }
     }
 }
