@@ -28,11 +28,14 @@
 //! **Cache poisoning.** On known endpoints no client header is forwarded, except the entries in `Via` and `CDN-Loop`
 //! that grandstand processes wrote; they show loops. On other paths `Via`, `CDN-Loop` and the headers in
 //! `passthrough.request_headers` are forwarded with GET; `["*"]` forwards all but those that are known to change
-//! answers without `Vary` (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). A response that echoes a
-//! request header not listed in `Vary` is not cached, and neither is an error (400 and above) to a request with an
-//! unusual header. Only the answer to a GET without such headers says something about the resource: `private`,
-//! `no-store` or an error that another request gets removes no cached answer, pauses nothing, and lets others share
-//! their requests (`question`).
+//! answers without `Vary` (`X-Forwarded-*`, `X-Original-URL`, `X-HTTP-Method-Override` ...). The answer may depend on any
+//! forwarded header, or show it in any form, without naming it in `Vary`. So an answer to a request with an unusual
+//! `Accept` or `Accept-Language`, with `Via` or `CDN-Loop`, or with another listed header, is cached only for requests
+//! with the same values. Once any answer of the resource is cached, unusual values of the first four are sent only if a
+//! stored `Vary` names them: all clients then share the answer to the ordinary request. An error (400 and above) to a
+//! request with an unusual header is not cached. Only the answer to a GET without such headers says something about the
+//! resource: `private`, `no-store` or an error that another request gets removes no cached answer, pauses nothing, and
+//! lets others share their requests (`question`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most
@@ -89,10 +92,14 @@ const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
 /// After an answer that is for one client only: how long clients do not wait for each other's fetches of this resource.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
 
-/// How many resources are remembered as forced, private or personal; a further one may push one out, which costs a request.
+/// For how long the validators of a resource are not used after one came with two bodies.
+const AMBIGUOUS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many resources are remembered as forced, private, personal or ambiguous; a further one may push one out, which
+/// costs a request.
 const MOST_MARKED: usize = 4096;
 
-/// Larger bodies are not searched on a thread that serves clients, in bytes.
+/// Larger bodies are not read or joined on a thread that serves clients, in bytes.
 const LARGE: u64 = 64 << 10;
 
 /// The caching reverse proxy; cheap to clone.
@@ -112,6 +119,8 @@ struct ProxyState {
     private: Recent<Monotonic>,
     /// The same for requests with credentials only.
     personal: Recent<Monotonic>,
+    /// One validator came with two bodies.
+    ambiguous: Recent<Monotonic>,
     /// Stores answers that clients fetch before the first snapshot, for the crawl. Not set in a shield.
     early: OnceLock<EarlyCopies>,
 }
@@ -150,6 +159,7 @@ impl Proxy {
             forced: Recent::new(MOST_MARKED),
             private: Recent::new(MOST_MARKED),
             personal: Recent::new(MOST_MARKED),
+            ambiguous: Recent::new(MOST_MARKED),
             early: OnceLock::new(),
         }))
     }
@@ -252,7 +262,7 @@ impl Proxy {
             Some(ValidationReason::Stale | ValidationReason::NoCache) => CacheOutcome::Revalidated,
         };
         let (asker, names) = (self.asker_of(&question), names(variants.as_deref()));
-        let fetch = Fetch { question, key, names, kept, asker, why };
+        let fetch = Fetch { question, key, names, is_seen: false, kept, asker, why };
         if alone { self.alone(fetch, interim).await } else { self.together(fetch, &selectable, interim).await }
     }
 

@@ -16,7 +16,7 @@ use crate::upstream::client::{AskError, Asker};
 use crate::upstream::wire::Listener;
 
 use super::question::{
-    Endpoint, Head, Landing, Passed, Question, Waiting, failed_for, sent, tells_of_the_resource, told,
+    Endpoint, Head, Landing, Passed, Question, Waiting, failed_for, is_of_another, sent, tells_of_the_resource, told,
 };
 use super::spool::Spool;
 use super::{Proxy, Reason};
@@ -29,6 +29,8 @@ pub(super) struct Fetch {
     pub key: Key,
     /// The names that the answers vary by.
     pub names: Vec<HeaderName>,
+    /// Whether an answer was seen, so that these are all.
+    pub is_seen: bool,
     /// The stored answer to revalidate.
     pub kept: Option<Arc<Stored>>,
     /// The purpose, and the client that waits.
@@ -53,14 +55,15 @@ impl Proxy {
     /// Asks the origin.
     pub(super) async fn fetch(
         &self,
-        fetch: Fetch,
+        mut fetch: Fetch,
         waiting: Waiting,
         interim: Option<Listener>,
     ) -> Result<Passed, AskError> {
         let inner = &*self.0;
-        let Fetch { question, key, names, kept, asker, why } = &fetch;
+        let Fetch { question, key, names, kept, asker, why, .. } = &fetch;
         let asking = inner.cache.asking(key);
-        let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
+        let is_seen = fetch.is_seen || inner.cache.stored(key).is_some();
+        let sent = sent(question, &inner.config.allowed, names, is_seen, kept.as_deref());
         let bare = tells_of_the_resource(question, &sent, kept.as_deref());
         let error = match question.endpoint {
             Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, &asking).await {
@@ -76,7 +79,12 @@ impl Proxy {
                 Err(error) => error,
             },
             Endpoint::Unknown => {
-                match inner.upstream.send(question.sending(sent.clone(), asker.clone()), interim).await {
+                match inner.upstream.send(question.sending(sent.clone(), asker.clone()), interim.clone()).await {
+                    Ok(arrived) if is_of_another(question, kept.as_deref(), &arrived) => {
+                        // RFC 9111 §4.3.4.
+                        fetch.kept = None;
+                        return Box::pin(self.fetch(fetch, waiting, interim)).await;
+                    }
                     Ok(arrived) => return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await),
                     Err(error) => error,
                 }
@@ -117,7 +125,7 @@ impl Proxy {
         let spool = Spool::new(false, None, self.room_of(question));
         let body = spool.tap().reader();
         let this = self.clone();
-        tokio::spawn(async move { drop(this.pump(spool, arrived.body, None, &mut None).await) });
+        tokio::spawn(async move { this.pump(spool, arrived.body, None, &mut None).await });
         Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
     }
 }

@@ -10,17 +10,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, IF_MODIFIED_SINCE, IF_NONE_MATCH, PRAGMA, RANGE, VIA};
-use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 
 use crate::cache::Key;
 use crate::cache::reply::{Stored, Variants};
 use crate::clock::Monotonic;
 use crate::semantics::cache_status::CacheOutcome;
-use crate::semantics::caching::{Allowed, Purpose, RequestDirectives, Selecting, Vary, is_bare, onward};
+use crate::semantics::caching::{
+    Allowed, Purpose, RequestDirectives, Selecting, Vary, generalise, is_about, is_bare, onward,
+};
 use crate::semantics::hops::{CDN_LOOP, Caller, Trail};
 use crate::tasks::single_flight::Leader;
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::forward::Sending;
+use crate::upstream::forward::{Arrived, Sending};
 
 use super::spool::{Reader, Tap};
 
@@ -218,10 +220,20 @@ pub(super) fn tells_of_the_resource(question: &Question, sent: &HeaderMap, kept:
 }
 
 /// The fields that are sent. A stored answer is revalidated with its own validators, for all clients that it answers.
-/// `names`: what the answers are known to vary by.
-pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
+/// `names`: what the answers are known to vary by; if one `is_seen`, these are all.
+pub(super) fn sent(
+    question: &Question,
+    allowed: &Allowed,
+    names: &[HeaderName],
+    is_seen: bool,
+    kept: Option<&Stored>,
+) -> HeaderMap {
     let purpose = purpose(question, kept);
-    let mut fields = onward(&question.fields, purpose, allowed, |name| names.contains(name));
+    let keyed = |name: &HeaderName| names.contains(name);
+    let mut fields = onward(&question.fields, purpose, allowed, keyed);
+    if is_seen && purpose == Purpose::Store && question.method == Method::GET {
+        generalise(&mut fields, keyed);
+    }
     if let Some(stored) = kept.filter(|_| question.method == Method::GET && purpose == Purpose::Store) {
         for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
             if let Some(value) = value {
@@ -230,6 +242,17 @@ pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName],
         }
     }
     fields
+}
+
+/// Whether a 304 is about another answer than the stored one, which then must be asked for without conditions (RFC 9111
+/// §4.3.4).
+pub(super) fn is_of_another(question: &Question, kept: Option<&Stored>, arrived: &Arrived) -> bool {
+    let revalidates = question.method == Method::GET && purpose(question, kept) == Purpose::Store;
+    let about = |kept: &Stored| {
+        let [etag, date] = [&kept.etag, &kept.last_modified].map(|value| value.as_ref().map(HeaderValue::as_bytes));
+        is_about(&arrived.headers, etag, date)
+    };
+    arrived.status == StatusCode::NOT_MODIFIED && kept.filter(|_| revalidates).is_some_and(|kept| !about(kept))
 }
 
 /// One client's question as asked in the background, for all: without what makes it that client's own, except fields

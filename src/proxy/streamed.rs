@@ -17,7 +17,7 @@ use crate::cache::reply::Stored;
 use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{
     Exchange, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
-    end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
+    end_to_end, freshen, has_same_validator, head_agrees, is_bare, may_store, unnamed,
 };
 use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
@@ -27,13 +27,13 @@ use super::question::{
     Head, Landing, Passed, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told,
 };
 use super::spool::Spool;
-use super::{LARGE, PRIVATE_FOR, Proxy};
+use super::{AMBIGUOUS_FOR, LARGE, PRIVATE_FOR, Proxy};
 
 /// Whether an answer is cached for others, and if not, why.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Kept,
-    /// Because of this request, or of what the answer shows: other requests may share an answer.
+    /// Because of this request: other requests may share an answer.
     Personal,
     /// Because of the resource.
     Private,
@@ -50,8 +50,6 @@ pub(super) struct Keeping {
     pub key: Key,
     pub stored: Stored,
     pub asking: Asking,
-    pub sent: HeaderMap,
-    pub vary: Vary,
     /// Whether the request was such that the answer says something about the resource for others.
     pub tells: bool,
 }
@@ -82,7 +80,7 @@ impl Proxy {
         // A 304 confirms only what the request asked for: one to a client's conditions, or to HEAD, confirms no cached answer.
         let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
         if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
-            let stored = Arc::new(self.confirmed(kept, &arrived));
+            let stored = Arc::new(self.confirmed(kept, &sent, &arrived));
             let keeps = self.keeps(&fetch, &sent, &stored, &arrived);
             let is_kept = keeps == Keeps::Kept && inner.cache.keep_confirmed(key, kept, &stored, &asking);
             if keeps == Keeps::Private {
@@ -132,17 +130,17 @@ impl Proxy {
             }
             return Keeps::Private;
         }
-        // Our own validators were sent: no secret of one client.
-        if reflects(sent, &Vary::of(&stored.fields), &stored.fields, &[]) { Keeps::Personal } else { Keeps::Kept }
+        Keeps::Kept
     }
 
-    /// The cached answer, as a 304 confirms it (RFC 9111 §4.3.4).
-    fn confirmed(&self, kept: &Stored, arrived: &Arrived) -> Stored {
+    /// The cached answer, as a 304 to this request confirms it (RFC 9111 §4.3.4).
+    fn confirmed(&self, kept: &Stored, sent: &HeaderMap, arrived: &Arrived) -> Stored {
         let mut fields = kept.fields.clone();
         freshen(&mut fields, &end_to_end(&arrived.headers, false));
         let is_same = fields.get(CONTENT_LANGUAGE) == kept.fields.get(CONTENT_LANGUAGE);
         let language = kept.language.clone().filter(|_| is_same);
-        Stored { language, ..self.stored(kept.status, fields, kept.body.clone(), kept.selecting.clone(), arrived) }
+        let selecting = kept.selecting.clone().and(unnamed(sent, &self.0.config.allowed), sent);
+        Stored { language, ..self.stored(kept.status, fields, kept.body.clone(), selecting, arrived) }
     }
 
     /// An answer with the terms on which it is cached.
@@ -182,10 +180,10 @@ impl Proxy {
             // As a 304 would: if a GET with these fields could be stored for others.
             let directives = ResponseDirectives::of(&head);
             let for_others = may_store(&Method::GET, sent, arrived.status, &head, &directives, None).is_ok();
-            if !for_others || reflects(sent, &Vary::of(&head), &head, &[]) {
+            if !for_others {
                 return;
             }
-            self.confirmed(kept, arrived)
+            self.confirmed(kept, sent, arrived)
         } else if is_bare(sent, &Vary::of(&head)) {
             // It is stale from now on, and may still stand in for a failing origin.
             let mut stored = Stored::clone(kept);
@@ -210,7 +208,7 @@ impl Proxy {
         let Fetch { question, key, names, kept, why, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
-        let selecting = Selecting::of(&vary, &sent);
+        let selecting = Selecting::of(&vary, &sent).and(unnamed(&sent, &self.0.config.allowed), &sent);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
         let outcome = |stored| why(Forwarded { fwd_status: arrived.status.as_u16(), stored, collapsed: false });
         let language = OneLanguage::of(&sent, arrived.status, &fields);
@@ -244,7 +242,6 @@ impl Proxy {
         }
         let tap = spool.tap();
         let body = tap.reader();
-        let plain = is_plain(&sent, &vary);
         if !keeps {
             if let Some(waiting) = waiting.take() {
                 waiting.end(match decided {
@@ -258,28 +255,16 @@ impl Proxy {
                 });
             }
         } else if let Some(waiting) = &waiting {
-            if !self.is_usable(question.is_known(), &stored) {
-                // Further clients ask the origin, as they do when the answer is complete.
+            if !self.is_usable(question.is_known(), &stored) || !selecting.is_by_vary_alone() {
+                // Further clients ask the origin, as they do when the answer is complete. Those that wait and cannot share
+                // this one begin another fetch.
                 waiting.close();
             }
-            if plain {
-                waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
-            }
+            waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
         }
-        let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asking, sent, vary, tells });
+        let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asking, tells });
         let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
-        let pumping = async move {
-            let kept = this.pump(spool, arrived.body, keeping, &mut waiting).await;
-            let is_kept = kept.is_some();
-            if let Some(waiting) = waiting.filter(|_| !plain) {
-                // Whether it shows something of the request is known only now.
-                waiting.land(kept.map_or(Landing::Personal, |kept| {
-                    let status = kept.status.as_u16();
-                    Landing::Kept(kept, status)
-                }));
-            }
-            is_kept
-        };
+        let pumping = async move { this.pump(spool, arrived.body, keeping, &mut waiting).await };
         let is_kept = if ends_with_head {
             // A client that has read all of an answer finds it cached.
             pumping.await
@@ -308,7 +293,7 @@ impl Proxy {
         mut pieces: Pieces,
         mut keeping: Option<Keeping>,
         waiting: &mut Waiting,
-    ) -> Option<Arc<Stored>> {
+    ) -> bool {
         let inner = &*self.0;
         let mut length = 0;
         let last = loop {
@@ -317,7 +302,7 @@ impl Proxy {
                 // Its end tells the readers that something is missing.
                 Some(Err(error)) => {
                     tracing::debug!(%error, "an answer of the origin ended early");
-                    return None;
+                    return false;
                 }
                 Some(Ok(piece)) if piece.is_empty() => {}
                 Some(Ok(piece)) => {
@@ -338,32 +323,39 @@ impl Proxy {
                         }
                     }
                     if spool.pass(piece).await.is_err() {
-                        return None;
+                        return false;
                     }
                 }
             }
         };
         let this = self.clone();
         let finish = move || {
-            let mut kept = None;
+            let mut is_kept = false;
             spool.finish(last, |whole| {
-                kept = keeping.and_then(|keeping| this.keep(keeping, whole));
-                kept.is_some()
+                is_kept = keeping.is_some_and(|keeping| this.keep(keeping, whole));
+                is_kept
             });
-            kept
+            is_kept
         };
-        // Searching a large body takes time.
-        if length > LARGE { inner.upstream.origin().room().parse(finish).await.ok().flatten() } else { finish() }
+        // Joining the pieces of a large body takes time.
+        if length > LARGE { inner.upstream.origin().room().parse(finish).await.unwrap_or(false) } else { finish() }
     }
 
-    /// Caches a whole body, unless it shows something of the request.
-    fn keep(&self, keeping: Keeping, whole: Bytes) -> Option<Arc<Stored>> {
-        let Keeping { key, mut stored, asking, sent, vary, .. } = keeping;
-        if reflects(&sent, &vary, &stored.fields, &whole) {
-            return None;
+    /// Caches a whole body, without validators if they came with another body: then they tell nothing apart.
+    fn keep(&self, keeping: Keeping, whole: Bytes) -> bool {
+        let Keeping { key, mut stored, asking, .. } = keeping;
+        let (inner, now) = (&*self.0, self.0.clock.now_mono());
+        let variants = inner.cache.stored(&key);
+        let old = variants.as_ref().and_then(|variants| variants.iter().find(|old| old.selecting == stored.selecting));
+        if old.is_some_and(|old| has_same_validator(&old.fields, &stored.fields) && old.body.identity().body != whole) {
+            inner.ambiguous.mark(&key, now, AMBIGUOUS_FOR);
+        }
+        if inner.ambiguous.holds(&key, now) {
+            (stored.etag, stored.last_modified) = (None, None);
+            stored.fields.remove(ETAG);
+            stored.fields.remove(LAST_MODIFIED);
         }
         stored.body = Arc::new(Coded::new(whole));
-        let stored = Arc::new(stored);
-        self.0.cache.keep_stored(&key, &stored, &asking).then_some(stored)
+        inner.cache.keep_stored(&key, &Arc::new(stored), &asking)
     }
 }

@@ -185,10 +185,12 @@ impl Proxy {
             // This answer is not for the request; what answers vary by is known now.
             Some(Landing::Kept(stored, _)) => {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), stored.selecting.names().cloned());
+                fetch.is_seen = true;
                 Turn::OfOthers
             }
             Some(Landing::Arriving { selecting, .. }) => {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), selecting.names().cloned());
+                fetch.is_seen = true;
                 Turn::OfOthers
             }
             Some(Landing::Failed(AskError::Spent(_))) => Turn::Refused,
@@ -240,7 +242,7 @@ impl Proxy {
             let asker = Asker { patience: Some(BEHIND), demand, ..self.asker_of(question) };
             let question = for_everybody(question, &names);
             let why = CacheOutcome::Revalidated;
-            let fetch = Fetch { question, key, names, kept: Some(stored.clone()), asker, why };
+            let fetch = Fetch { question, key, names, is_seen: true, kept: Some(stored.clone()), asker, why };
             self.in_background(fetch, ticket, fetching);
         }
     }

@@ -50,7 +50,7 @@ impl EntityTag {
 }
 
 /// Weak comparison: equal opaque bytes, whatever the marks (RFC 9110 §8.8.3.2).
-fn matches_weakly(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn matches_weakly(one: &[u8], other: &[u8]) -> bool {
     opaque(one) == opaque(other)
 }
 

@@ -15,7 +15,7 @@ use http::header::{
 use url::Url;
 
 use crate::clock::WallTime;
-use crate::semantics::caching::ResponseDirectives;
+use crate::semantics::caching::{ResponseDirectives, is_about};
 use crate::semantics::excerpt::{self, Excerpt};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Trail;
@@ -121,6 +121,12 @@ impl Answer {
     pub fn may_be_a_silent_copy(&self) -> bool {
         let directives = ResponseDirectives::of(&self.headers);
         self.stamps.age.is_none() && !directives.no_store && !directives.private
+    }
+
+    /// Whether a 304 is about the stored answer with these validators.
+    pub(super) fn is_about(&self, stored: &Validators) -> bool {
+        let [etag, date] = [&stored.etag, &stored.last_modified].map(|text| text.as_deref().map(str::as_bytes));
+        is_about(&self.headers, etag, date)
     }
 
     /// The validators for the next request; one that is too long to send back is dropped.

@@ -181,11 +181,19 @@ impl OriginClient {
         &self.config.base
     }
 
-    /// Asks for a path with its query, conditionally if there are validators. Without a usable answer, the budget
-    /// pauses where that helps.
+    /// Asks for a path with its query, conditionally if there are validators, and again without them if a 304 is about
+    /// another answer. Without a usable answer, the budget pauses where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         let witness = self.witness(&asker, !asker.spare);
-        let outcome = self.follow(path, validators, asker).await.map_err(|error| self.named(error));
+        let mut outcome = self.follow(path, validators, asker.clone()).await;
+        if let (Ok(answer), Some(validators)) = (&outcome, validators)
+            && answer.status == 304
+            && !answer.is_about(validators)
+        {
+            // RFC 9111 §4.3.4.
+            outcome = self.follow(path, None, asker).await;
+        }
+        let outcome = outcome.map_err(|error| self.named(error));
         match &outcome {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error, witness),

@@ -1,19 +1,20 @@
 //! Which fields pass the cache: those of the origin's answer, and those of a client's request on an unknown path.
 //!
-//! Also the update of a stored header by a confirmation, and whether an answer shows something of its request that other
-//! requests do not have. Not the fields that this proxy adds. Callers: the cache and the client of the origin.
+//! Also the update of a stored header by a confirmation, and the fields of a request that its answer may depend on without
+//! saying so. Not the fields that this proxy adds. Callers: the cache and the client of the origin.
 
 use std::collections::HashSet;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_RANGE, CONTENT_TYPE, COOKIE, DATE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, PRAGMA,
-    SET_COOKIE, VARY, VIA,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, COOKIE, DATE, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED,
+    PRAGMA, SET_COOKIE, VARY, VIA,
 };
 
 use super::selecting::Vary;
 use crate::semantics::grammar::members;
-use crate::semantics::hops::CDN_LOOP;
+use crate::semantics::hops::{CDN_LOOP, Trail};
+use crate::semantics::precondition::{matches_strongly, matches_weakly};
 
 /// Fields of one connection, or of one proxy (RFC 9110 §7.6.1, RFC 9111 §3.1).
 const HOP_BY_HOP: [&str; 11] = [
@@ -236,6 +237,15 @@ pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
     }
 }
 
+/// Whether two answers have one strong tag, or, without any tag, one date: then their bodies should be one.
+pub(crate) fn has_same_validator(one: &HeaderMap, other: &HeaderMap) -> bool {
+    match [one.get(ETAG), other.get(ETAG)] {
+        [Some(one), Some(other)] => matches_strongly(one.as_bytes(), other.as_bytes()),
+        [None, None] => one.get(LAST_MODIFIED).is_some_and(|date| other.get(LAST_MODIFIED) == Some(date)),
+        _ => false,
+    }
+}
+
 /// Whether an answer to HEAD confirms the stored answer to GET (RFC 9111 §4.3.5): its validators and length are equal.
 /// Otherwise the stored answer is stale.
 pub(crate) fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
@@ -246,58 +256,82 @@ pub(crate) fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
     validators && !matches!(lengths, [Some(one), Some(other)] if one != other)
 }
 
-/// Values that many clients send and many answers have in them, whoever asked.
-const ORDINARY: [&str; 6] = ["*/*", "application/json", "max-age=0", "no-cache", "no-store", "text/html"];
-/// A shorter value shows by chance.
-const MIN_REFLECTED: usize = 3;
-/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody; and
-/// `Date`, which is written anew.
-const UNTOLD: [HeaderName; 6] =
-    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, DATE, HeaderName::from_static("cdn-cache-control"), VARY];
+/// The values of some request fields that say nothing of the client that sends them: those of HTTP libraries and of
+/// scripts on pages. The wishes of a browser for a page are not among them, because JSON is for everybody here.
+const ORDINARY: [(HeaderName, &[&str]); 4] = [
+    (
+        ACCEPT,
+        &[
+            "*/*",
+            "application/json",
+            // axios and Angular, HTTPie, jQuery.
+            "application/json, text/plain, */*",
+            "application/json, */*;q=0.5",
+            "application/json, text/javascript, */*; q=0.01",
+        ],
+    ),
+    (ACCEPT_LANGUAGE, &["*"]),
+    (CACHE_CONTROL, &["max-age=0", "no-cache", "no-store"]),
+    (PRAGMA, &["no-cache"]),
+];
+
+/// Fields that reach the origin from any client by default, credentials aside.
+const COMMON: [HeaderName; 4] = [ACCEPT, ACCEPT_LANGUAGE, VIA, CDN_LOOP];
+
+fn is_ordinary(name: &HeaderName, value: &HeaderValue) -> bool {
+    let values = ORDINARY.iter().find(|(known, _)| known == name);
+    values.is_some_and(|(_, values)| values.iter().any(|ordinary| value == ordinary))
+}
+
+/// Whether no line of this field is one client's own.
+fn is_ordinary_in(sent: &HeaderMap, name: &HeaderName) -> bool {
+    OF_THE_CACHE.contains(&name.as_str()) || sent.get_all(name).iter().all(|value| is_ordinary(name, value))
+}
 
 /// Whether a request says nothing but what everybody says, and what `Vary` names: what the origin answers is due to the
 /// resource, and to no field that one client chose. Conditions are the cache's own.
 pub(crate) fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
-    sent.iter().all(|(name, value)| {
-        OF_THE_CACHE.contains(&name.as_str())
-            || vary.names(name)
-            || ([ACCEPT, CACHE_CONTROL, PRAGMA].contains(name) && is_ordinary(value))
-    })
+    sent.keys().all(|name| vary.names(name) || is_ordinary_in(sent, name))
 }
 
-fn is_ordinary(value: &HeaderValue) -> bool {
-    ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
-}
-
-/// Whether a field of a request could show in an answer that others get.
-fn could_show(name: &HeaderName, value: &HeaderValue, vary: &Vary) -> bool {
-    value.len() >= MIN_REFLECTED
-        && !is_ordinary(value)
-        && *name != CONTENT_LENGTH
-        && !OF_THE_CACHE.contains(&name.as_str())
-        && *name != HOST
-        && !vary.names(name)
-}
-
-/// Whether a request has nothing but ordinary values, conditions and what `Vary` names: then its answer cannot show
-/// anything of it that other requests have not.
-pub(crate) fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
-    request.iter().all(|(name, value)| !could_show(name, value, vary))
-}
-
-/// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
-/// `request` is what [`onward`] sent on; conditions and ranges, which the cache adds, are overlooked.
+/// The fields of a request on which its answer may depend, or which it may show in any form, although its `Vary` does not
+/// name them: the answer is only for requests with the same values.
 ///
-/// Values shorter than 3 bytes are overlooked: they are everywhere. So are values that the origin shows in another
-/// form, escaped for example: this is a second line of defence, behind [`onward`].
-pub(crate) fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
-    let told: Vec<&[u8]> =
-        response.iter().filter(|(name, _)| !UNTOLD.contains(name)).map(|(_, line)| line.as_bytes()).collect();
-    let unkeyed = request.iter().filter(|(name, value)| could_show(name, value, vary));
-    unkeyed.map(|(_, value)| value.as_bytes()).any(|value| {
-        let finder = memchr::memmem::Finder::new(value);
-        told.iter().any(|line| finder.find(line).is_some()) || finder.find(body).is_some()
-    })
+/// If all fields are `allowed`, the operator says that the origin's `Vary` names every uncommon one that matters. Of
+/// credentials the answer says whether others may have it (RFC 9111 §3.5).
+pub(crate) fn unnamed<'a>(sent: &'a HeaderMap, allowed: &Allowed) -> impl Iterator<Item = &'a HeaderName> {
+    let all = *allowed == Allowed::All;
+    let counts = move |name: &HeaderName| COMMON.contains(name) || !(all || [AUTHORIZATION, COOKIE].contains(name));
+    sent.keys().filter(move |name| counts(name) && !is_ordinary_in(sent, name))
+}
+
+/// Takes out of a request what one client says in common fields, except `keyed` ones: the answers of this resource are
+/// known not to depend on it. The names of processes of this program stay, because they show loops.
+pub(crate) fn generalise(sent: &mut HeaderMap, keyed: impl Fn(&HeaderName) -> bool) {
+    let trail = Trail::of(sent);
+    for name in COMMON.iter().filter(|name| !keyed(name)) {
+        if !is_ordinary_in(sent, name) {
+            sent.remove(name);
+        }
+    }
+    if !HOPS.iter().any(|name| sent.contains_key(name)) {
+        trail.write(sent);
+    }
+}
+
+/// Whether a 304 is about the stored answer with these validators (RFC 9111 §4.3.4): it does not name another tag, or,
+/// without one, another date.
+///
+/// DEVIATION: a weak and a strong tag can be equal, because nginx weakens the tag of an answer that it compresses, and
+/// not that of the 304.
+pub(crate) fn is_about(validated: &HeaderMap, etag: Option<&[u8]>, last_modified: Option<&[u8]>) -> bool {
+    match (etag, validated.get(ETAG)) {
+        (Some(stored), Some(tag)) => matches_weakly(stored, tag.as_bytes()),
+        _ => match (last_modified, validated.get(LAST_MODIFIED)) {
+            (Some(stored), Some(date)) => stored == date.as_bytes(),
+            _ => true,
+        },
+    }
 }
 
 #[cfg(test)]
@@ -515,29 +549,53 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_shows_an_unkeyed_field_is_noticed() {
-        let request = headers(&[("custom", "evil.example"), ("short", "ab"), ("accept", "text/html")]);
-        let nothing = HeaderMap::new();
-        let shown = headers(&[("location", "https://evil.example/x")]);
-        assert!(reflects(&request, &Vary::NOTHING, &shown, b""));
-        assert!(reflects(&request, &Vary::NOTHING, &nothing, b"<a href=//evil.example>"));
-        assert!(!reflects(&request, &Vary::NOTHING, &nothing, b"ab text/html example"));
-        let words =
-            headers(&[("test-id", "stale-while-revalidate"), ("if-none-match", "\"abc\""), ("host", "api.example")]);
-        let ordinary = headers(&[
-            ("cache-control", "max-age=1, stale-while-revalidate=5"),
-            ("etag", "\"abc\""),
-            ("location", "http://api.example/"),
-        ]);
-        assert!(!reflects(&words, &Vary::NOTHING, &ordinary, b""));
-        let vary = Vary::of(&headers(&[("vary", "custom")]));
-        assert!(!reflects(&request, &vary, &shown, b"evil.example"));
+    fn what_one_client_says_beside_the_ordinary_is_unnamed() {
+        let some = Allowed::Only(vec![]);
+        for (sent, allowed, expected) in [
+            (&[("accept", "*/*"), ("accept-language", "*")][..], &some, &[][..]),
+            (&[("accept", "application/json, text/plain, */*")], &some, &[]),
+            (&[("if-none-match", "x"), ("range", "x"), ("authorization", "x"), ("cookie", "x")], &some, &[]),
+            (&[("accept", "*/*"), ("accept", "evil")], &some, &["accept"]),
+            (&[("accept", "text/html"), ("accept-language", "de")], &some, &["accept", "accept-language"]),
+            (&[("via", "1.1 x"), ("cdn-loop", "x"), ("x-tenant", "x")], &some, &["via", "cdn-loop", "x-tenant"]),
+            (&[("via", "1.1 x"), ("x-tenant", "x")], &Allowed::All, &["via"]),
+        ] {
+            let sent = headers(sent);
+            assert_eq!(unnamed(&sent, allowed).collect::<Vec<_>>(), expected, "{sent:?}");
+        }
     }
 
-    proptest! {
-        #[test]
-        fn looking_for_reflections_is_total(request in any_headers(), response in any_headers(), body: Vec<u8>) {
-            let _ = reflects(&request, &Vary::of(&response), &response, &body);
+    #[test]
+    fn a_general_request_has_nothing_of_one_client_in_common_fields() {
+        let name = "grandstand-0123456789abcdef";
+        let all = [("accept", "evil"), ("accept-language", "de"), ("via", "1.1 evil"), ("x-odd", "x"), ("cookie", "x")];
+        let sent = headers(&[&all[..], &[("cdn-loop", name)]].concat());
+        let general = |keyed: &[&str]| {
+            let mut fields = sent.clone();
+            generalise(&mut fields, |name| keyed.contains(&name.as_str()));
+            fields
+        };
+        let fields = general(&[]);
+        assert_eq!(names(&fields), ["cdn-loop", "cookie", "via", "x-odd"]);
+        assert_eq!(fields[VIA], format!("1.1 {name}"));
+        assert_eq!(fields[CDN_LOOP], name);
+        assert_eq!(general(&["accept"])[ACCEPT], "evil");
+    }
+
+    #[test]
+    fn a_304_is_about_the_answer_with_its_tag() {
+        for (validated, etag, date, expected) in [
+            (&[][..], Some("\"a\""), Some("x"), true),
+            (&[("etag", "\"a\"")], Some("\"a\""), None, true),
+            (&[("etag", "\"a\"")], Some("W/\"a\""), None, true),
+            (&[("etag", "\"b\"")], Some("\"a\""), Some("x"), false),
+            (&[("etag", "\"b\""), ("last-modified", "x")], None, Some("x"), true),
+            (&[("etag", "\"a\""), ("last-modified", "y")], Some("\"a\""), Some("x"), true),
+            (&[("last-modified", "y")], None, Some("x"), false),
+            (&[("last-modified", "y")], None, None, true),
+        ] {
+            let about = is_about(&headers(validated), etag.map(str::as_bytes), date.map(str::as_bytes));
+            assert_eq!(about, expected, "{validated:?} {etag:?} {date:?}");
         }
     }
 }

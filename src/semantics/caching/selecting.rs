@@ -57,9 +57,14 @@ impl Vary {
     }
 }
 
-/// The values that selected an answer, normalised; `None` inside when nothing can match (`Vary: *`).
+/// The values that selected an answer, normalised.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Selecting(Option<Vec<(HeaderName, SelectingValue)>>);
+pub struct Selecting {
+    /// Of the fields that `Vary` names; `None`: nothing can match (`Vary: *`).
+    named: Option<Vec<(HeaderName, SelectingValue)>>,
+    /// Of fields that it does not name, but the answer may depend on.
+    unnamed: Vec<(HeaderName, SelectingValue)>,
+}
 
 /// The one language that a bare request asked for and got.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,9 +80,25 @@ enum SelectingValue {
 impl Selecting {
     /// The values of the fields that `vary` names.
     pub fn of(vary: &Vary, request: &HeaderMap) -> Self {
-        let Vary::Fields(names) = vary else { return Self(None) };
-        let counted = names.iter().filter(|name| **name != ACCEPT_ENCODING);
-        Self(Some(counted.map(|name| (name.clone(), SelectingValue::of(name, request))).collect()))
+        let fields = match vary {
+            Vary::Fields(names) => Some(names.iter().filter(|name| **name != ACCEPT_ENCODING)),
+            Vary::Star => None,
+        };
+        let named = fields.map(|names| names.map(|name| (name.clone(), SelectingValue::of(name, request))).collect());
+        Self { named, unnamed: Vec::new() }
+    }
+
+    /// Also the values of these fields.
+    #[must_use]
+    pub fn and<'a>(mut self, unnamed: impl Iterator<Item = &'a HeaderName>, request: &HeaderMap) -> Self {
+        for name in unnamed {
+            let fields = self.named.iter().flatten().chain(&self.unnamed);
+            if fields.into_iter().all(|(known, _)| known != name) {
+                self.unnamed.push((name.clone(), SelectingValue::of(name, request)));
+            }
+        }
+        self.unnamed.sort_unstable_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+        self
     }
 
     /// Whether this request has the same values.
@@ -93,17 +114,22 @@ impl Selecting {
     fn matches_but(&self, request: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> bool {
         let is_same =
             |(name, value): &(HeaderName, SelectingValue)| passes(name) || SelectingValue::of(name, request) == *value;
-        self.0.as_ref().is_some_and(|fields| fields.iter().all(is_same))
+        self.named.as_ref().is_some_and(|named| named.iter().chain(&self.unnamed).all(is_same))
     }
 
-    /// The fields that are compared.
+    /// Whether no field is compared that `Vary` does not name.
+    pub const fn is_by_vary_alone(&self) -> bool {
+        self.unnamed.is_empty()
+    }
+
+    /// The compared fields that `Vary` names.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
-        self.0.iter().flatten().map(|(name, _)| name)
+        self.named.iter().flatten().map(|(name, _)| name)
     }
 
     /// Its size in bytes, roughly.
     pub fn weight(&self) -> usize {
-        let fields = self.0.iter().flatten();
+        let fields = self.named.iter().flatten().chain(&self.unnamed);
         fields.map(|(name, value)| size_of::<(HeaderName, SelectingValue)>() + name.as_str().len() + value.len()).sum()
     }
 }

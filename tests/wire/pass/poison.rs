@@ -1,13 +1,16 @@
 //! Nothing that one client sends shows in another client's answer, unless `Vary` says so.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
+use tokio::sync::Semaphore;
 
 use super::{Wire, kept, shield};
-use crate::harness::{Script, Seen};
+use crate::client::Reply;
+use crate::harness::{Script, Seen, Setup, Upstream};
 
 /// Fields known from attacks on caches, and everyday fields.
 const NAMES: [&str; 44] = [
@@ -57,25 +60,44 @@ const NAMES: [&str; 44] = [
     "x_forwarded_host",
 ];
 
-/// Everything that a request says, in the head or in the body of an answer that others may have.
+/// What an origin may make of something that a client said.
+const FORMS: [fn(&str) -> String; 9] = [
+    str::to_owned,
+    str::to_lowercase,
+    str::to_uppercase,
+    |said| said.chars().take(6).collect(),
+    |said| said.split([',', ';']).map(str::trim).next_back().unwrap_or_default().to_owned(),
+    |said| said.replace('<', "&lt;").replace('"', "&quot;"),
+    |said| said.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+    |said| said.chars().rev().collect(),
+    |said| said.len().to_string(),
+];
+
+/// What a request says of its client, in the head or in the body of an answer that others may have.
 fn mirror(seen: &Seen) -> Script {
-    let said = seen.headers.iter().filter(|(name, _)| *name != "host");
-    let said: Vec<String> = said.map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect();
-    let host = seen.header("host").unwrap_or_default();
-    let said = format!("{} host={host}", said.join("|"));
+    let is_ordinary = |name: &str| matches!(seen.header(name), Some("*/*" | "\"a\""));
+    let names = seen.headers.keys().filter(|name| *name != "host" && !is_ordinary(name.as_str()));
+    let mut said: Vec<_> =
+        names.map(|name| format!("{name}={:?}", seen.headers.get_all(name).iter().collect::<Vec<_>>())).collect();
+    said.sort();
+    let form: usize = seen.target.rsplit('/').nth(1).unwrap().parse().unwrap();
+    let said: String = FORMS[form](&said.join("|")).chars().filter(char::is_ascii).collect();
     let answer = kept(if seen.target.contains("body") { said.clone() } else { "x".into() });
     let answer = if seen.target.contains("head") { answer.with("X-Said", said) } else { answer };
-    if seen.target.contains("public") { answer.with("Cache-Control", "public").with("ETag", "\"a\"") } else { answer }
+    if seen.target.contains("tag") { answer.with("ETag", "\"a\"") } else { answer }
 }
 
 #[tokio::test]
 async fn no_reflection_of_a_request_reaches_another_client() {
-    let (origin, server) = shield(mirror).await;
+    let origin = Upstream::start(mirror).await;
+    let server = Setup::shield_of_url(&origin.url()).start().await;
     let mut dice = StdRng::seed_from_u64(42);
     let mut sent = 0;
     for case in 0..250 {
-        let place = ["body", "head", "body-head", "body-public", "head-public"].choose(&mut dice).unwrap();
-        let target = format!("/api/{place}/{case}");
+        let place = ["body", "head", "body-head", "body-tag", "head-tag"].choose(&mut dice).unwrap();
+        let form = dice.random_range(0..FORMS.len());
+        let target = format!("/api/{place}/{form}/{case}");
+        let untouched = server.get(&format!("/api/{place}/{form}/untouched")).await;
         let evil = format!("evil{case}.example");
         let mut lines = String::new();
         for _ in 0..dice.random_range(1..4) {
@@ -112,11 +134,71 @@ async fn no_reflection_of_a_request_reaches_another_client() {
         sent += 1;
         for round in 0..2 {
             let victim = server.get(&target).await;
-            let shown = format!("{:?} {}", victim.headers, String::from_utf8_lossy(&victim.body));
-            assert!(!shown.contains("evil"), "round {round}, {before}, after\n{request}\n{shown}");
+            let shown = |reply: &Reply| (reply.text().to_owned(), reply.header("x-said"));
+            assert_eq!(shown(&victim), shown(&untouched), "round {round}, {before}, after\n{request}");
         }
     }
     assert!(origin.count() > sent / 2, "{} of {sent} reached the origin", origin.count());
+}
+
+#[tokio::test]
+async fn clients_with_wishes_of_their_own_share_what_an_ordinary_request_gets() {
+    let origin = Upstream::start(|seen| {
+        let said = format!("for {}", seen.header("accept-language").unwrap_or("all"));
+        let control = if seen.target.contains("stale") { "max-age=0" } else { "max-age=60" };
+        Script::new(200, said).with("Cache-Control", control)
+    })
+    .await;
+    let server = Setup::shield_of_url(&origin.url()).start().await;
+    let said = async |target: &str, language: &str| {
+        server.get_with(target, &[("accept-language", language), ("via", language)]).await.text().to_owned()
+    };
+    assert_eq!(said("/api/x", "de").await, "for de");
+    assert_eq!(said("/api/x", "de").await, "for de");
+    assert_eq!(origin.count(), 1, "the same request has the same answer");
+    for language in ["fr", "en, de", "de", "xx"] {
+        assert_eq!(said("/api/x", language).await, "for all");
+    }
+    assert_eq!(origin.count(), 2, "an answer that is cached without Vary is for all");
+    let seen = origin.seen().pop().unwrap();
+    assert!(!seen.header("via").unwrap().contains("fr"), "{}", seen.head);
+    for language in ["de", "fr", "en"] {
+        said("/api/stale", language).await;
+    }
+    let languages: Vec<_> =
+        origin.seen_of("/api/stale").iter().map(|seen| seen.header("accept-language").is_some()).collect();
+    assert_eq!(languages, [true, false, false]);
+}
+
+#[tokio::test]
+async fn a_crowd_with_wishes_of_their_own_makes_few_requests() {
+    let gate = Arc::new(Semaphore::new(0));
+    let held = gate.clone();
+    let origin = Upstream::start(move |_| kept("here").held_by(&held)).await;
+    let server = Setup::shield_of_url(&origin.url()).start().await;
+    let languages: Vec<String> = (0..60).map(|number| format!("x-{number}")).collect();
+    let asks = languages.iter().map(|language| ("/api/x".to_owned(), vec![("accept-language", &**language)]));
+    let replies = server.together(asks, || gate.add_permits(100)).await;
+    assert!(replies.iter().all(|reply| reply.text() == "here"));
+    assert!(origin.count() <= 4, "{} requests: one's own, one for all, and those of late ones", origin.count());
+}
+
+#[tokio::test]
+async fn a_listed_field_that_no_vary_names_is_part_of_the_key() {
+    let origin = Upstream::start(|seen| {
+        let said = format!("for {}", seen.header("x-tenant").unwrap_or("all"));
+        Script::new(200, said).with("Cache-Control", "max-age=0").with("ETag", "\"a\"")
+    })
+    .await;
+    let listed = r#"["Accept", "X-Tenant"]"#;
+    let server = Setup::shield_of_url(&origin.url()).set("passthrough.request_headers", listed).start().await;
+    for _ in 0..2 {
+        for tenant in ["one", "two"] {
+            let reply = server.get_with("/api/x", &[("x-tenant", tenant)]).await;
+            assert_eq!(reply.text(), format!("for {tenant}"));
+        }
+        assert_eq!(server.ok("/api/x").await.text(), "for all");
+    }
 }
 
 #[tokio::test]

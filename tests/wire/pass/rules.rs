@@ -392,3 +392,36 @@ async fn a_failing_origin_is_stood_in_for_and_its_failures_replace_nothing() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_304_with_another_tag_confirms_nothing_and_the_answer_is_asked_for_again() {
+    let (origin, server) = shield(|seen| match (seen.nth, seen.header("if-none-match")) {
+        (1, _) => tagged("max-age=0", "1"),
+        (_, Some(_)) => Script::new(304, "").with("ETag", "\"2\""),
+        (_, None) => tagged("max-age=60", "2"),
+    })
+    .await;
+    for target in [PATH, "/api/sports.json"] {
+        assert_eq!(server.ok(target).await.text(), "1", "{target}");
+        for _ in 0..2 {
+            assert_eq!(server.ok(target).await.text(), "2", "{target}");
+        }
+        assert_eq!(origin.count_of(target), 3, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_tag_that_came_with_two_bodies_is_not_used() {
+    let (origin, server) = shield(|seen| {
+        let control = if seen.nth == 3 { "max-age=60" } else { "max-age=0" };
+        Script::new(200, seen.nth.to_string()).with("Cache-Control", control).with("ETag", "\"same\"")
+    })
+    .await;
+    for body in ["1", "2", "3"] {
+        assert_eq!(server.ok(PATH).await.text(), body);
+    }
+    assert_eq!(origin.seen()[2].header("if-none-match"), None);
+    let reply = server.get_with(PATH, &[("if-none-match", "\"same\"")]).await;
+    assert_eq!((reply.status, reply.text()), (200, "3"));
+    assert_eq!(origin.count(), 3);
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
-use super::{PATH, Wire, kept, shield, talkative};
+use super::{PATH, Wire, kept, shield};
 use crate::harness::{PATIENCE, Script, Setup, Upstream, origin, wait_until};
 
 #[tokio::test]
@@ -260,13 +260,13 @@ async fn fields_of_both_sides_are_as_the_contract_says() {
 }
 
 #[tokio::test]
-async fn who_waited_long_enough_for_somebody_elses_slow_answer_asks_alone() {
+async fn who_cannot_share_somebody_elses_slow_answer_asks_alone() {
     let origin = Upstream::start(|seen| {
         let pieces = if seen.header("x-own").is_some() { 30 } else { 0 };
         (0..pieces).fold(kept("whole"), |script, _| script.then(Duration::from_millis(200), "."))
     })
     .await;
-    let setup = talkative(&origin).set("origin.wait", "500ms").set("origin.timeout", "2s");
+    let setup = Setup::shield_of_url(&origin.url()).set("passthrough.request_headers", r#"["X-Own"]"#);
     let server = setup.start().await;
     let request = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\nX-Own: something\r\nConnection: close\r\n\r\n");
     let mut slow = Wire::send(server.public, &request).await;
