@@ -241,7 +241,7 @@ impl Server {
             details.flush();
         }
         if let Some(access) = reload.access.load_full() {
-            access.flush(stop::LAST_LINES);
+            access.lines.flush(stop::LAST_LINES);
         }
         services.end();
         tracing::info!("stopped");

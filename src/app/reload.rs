@@ -177,7 +177,7 @@ impl Reload {
     /// Opens the file of the access log again, if there is one.
     pub(super) fn reopen_logs(&self) {
         if let Some(access) = self.access.load().as_ref() {
-            access.reopen();
+            access.lines.reopen();
         }
     }
 

@@ -103,7 +103,7 @@ impl Systemd {
 
 fn tell(states: &[NotifyState<'_>]) {
     let Some(address) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let lines = states.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n") + "\n";
     if let Err(error) = send(&address, &lines) {
         tracing::debug!(%error, "the service manager did not get a message");
     }

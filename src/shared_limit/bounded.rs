@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 /// Bytes that may arrive before an answer is complete, and further ones for each decision that waits. An answer of our
 /// scripts has fewer than 100, an error of Redis a few hundred.
 const MOST: usize = 64 << 10;
 const EACH: usize = 512;
 
-/// A connection that is bounded.
+/// The reading half of a connection.
 pub(super) struct Bounded<S> {
     pub stream: S,
     /// How many decisions wait.
@@ -39,20 +39,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncReadExt as _;
@@ -62,7 +48,7 @@ mod tests {
     #[tokio::test]
     async fn what_has_no_end_is_cut_off_and_many_short_answers_are_not() {
         let bounded = |waiting: usize| Bounded {
-            stream: tokio::io::join(tokio::io::repeat(b'x'), tokio::io::sink()),
+            stream: tokio::io::repeat(b'x'),
             waiting: Arc::new(AtomicUsize::new(waiting)),
             unanswered: Arc::default(),
         };

@@ -125,7 +125,9 @@ impl Link {
         waiting: &Arc<AtomicUsize>,
     ) -> Result<Self, Lost> {
         let unanswered = Arc::<AtomicUsize>::default();
-        let stream = Bounded { stream, waiting: waiting.clone(), unanswered: unanswered.clone() };
+        let (stream, to_redis) = tokio::io::split(stream);
+        let bounded = Bounded { stream, waiting: waiting.clone(), unanswered: unanswered.clone() };
+        let stream = tokio::io::join(bounded, to_redis);
         // Each question has a deadline of its own.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
         let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;

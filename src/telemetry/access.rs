@@ -10,7 +10,6 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Method, Version};
@@ -28,7 +27,7 @@ pub(crate) type InEffect = Arc<ArcSwapOption<AccessLog>>;
 /// The log; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AccessLog {
-    lines: LineQueue,
+    pub lines: LineQueue,
     json: bool,
 }
 
@@ -48,21 +47,6 @@ impl AccessLog {
     /// Logs a request. Never waits.
     pub(crate) fn log(&self, line: Line) {
         self.lines.request(line, self.json);
-    }
-
-    /// Opens the file again, for programs that rotate it. If that fails, the old one stays in use.
-    pub(crate) fn reopen(&self) {
-        self.lines.reopen();
-    }
-
-    /// How many lines were dropped.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.lines.dropped()[1]
-    }
-
-    /// Waits until all lines so far are written, at most so long.
-    pub(crate) fn flush(&self, patience: Duration) {
-        self.lines.flush(patience);
     }
 }
 
@@ -185,6 +169,8 @@ fn escape(bytes: &[u8], out: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -199,21 +185,21 @@ mod tests {
         let (path, old) = (dir.path().join("access.log"), dir.path().join("access.log.1"));
         let log = AccessLog::open(Some(&path), false).unwrap();
         log.log(line("/one"));
-        log.flush(PATIENCE);
+        log.lines.flush(PATIENCE);
         std::fs::rename(&path, &old).unwrap();
         log.log(line("/two"));
-        log.flush(PATIENCE);
-        log.reopen();
+        log.lines.flush(PATIENCE);
+        log.lines.reopen();
         log.log(line("/three"));
-        log.flush(PATIENCE);
+        log.lines.flush(PATIENCE);
         assert_eq!((read(&old).lines().count(), read(&path).lines().count()), (2, 1));
-        assert!(read(&path).contains("GET /three ") && log.dropped() == 0);
+        assert!(read(&path).contains("GET /three ") && log.lines.dropped() == 0);
         // The directory is gone: the file that is open stays in use.
         std::fs::rename(dir.path().join("access.log"), &old).unwrap();
         std::fs::create_dir(&path).unwrap();
-        log.reopen();
+        log.lines.reopen();
         log.log(line("/four"));
-        log.flush(PATIENCE);
+        log.lines.flush(PATIENCE);
         assert!(read(&old).contains("GET /four "));
         assert!(AccessLog::open(Some(&path), false).is_err(), "a directory");
     }
@@ -228,13 +214,13 @@ mod tests {
         let log = AccessLog::open(Some(&pipe), true).unwrap();
         let wanted = 20_000;
         (0..wanted).for_each(|_| log.log(line("/of a slow disk")));
-        assert!(log.dropped() > 0, "the queue and the pipe are bounded");
-        log.flush(Duration::from_millis(10));
+        assert!(log.lines.dropped() > 0, "the queue and the pipe are bounded");
+        log.lines.flush(Duration::from_millis(10));
         drop(held);
         let full = AccessLog::open(Some(Path::new("/dev/full")), false).unwrap();
         full.log(line("/of a full disk"));
-        full.flush(PATIENCE);
-        assert_eq!(full.dropped(), 1);
+        full.lines.flush(PATIENCE);
+        assert_eq!(full.lines.dropped(), 1);
     }
 
     /// A hit, for this target.

@@ -29,18 +29,10 @@ pub(crate) struct LineQueue {
 
 #[derive(Default)]
 struct QueueState {
-    /// Lines of the log, and of the access log.
-    dropped: [AtomicU64; 2],
+    dropped: AtomicU64,
     /// Bytes of text in the queue.
     text: AtomicUsize,
     reopens: AtomicBool,
-}
-
-impl QueueState {
-    fn drop_lines(&self, [log, access]: [u64; 2]) {
-        self.dropped[0].fetch_add(log, Ordering::Relaxed);
-        self.dropped[1].fetch_add(access, Ordering::Relaxed);
-    }
 }
 
 enum Message {
@@ -102,35 +94,40 @@ impl LineQueue {
     pub(crate) fn text(&self, text: String) {
         let bytes = text.len();
         let fits = self.shared.text.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUED_TEXT;
-        if !fits || self.queue.try_send(Message::Text(text)).is_err() {
+        if !fits || !self.send(Message::Text(text)) {
             self.shared.text.fetch_sub(bytes, Ordering::Relaxed);
-            self.shared.drop_lines([1, 0]);
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Writes a line of the access log. Never waits.
     pub(super) fn request(&self, line: Line, json: bool) {
-        if self.queue.try_send(Message::Request(line, json)).is_err() {
-            self.shared.drop_lines([0, 1]);
+        if !self.send(Message::Request(line, json)) {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Opens the place again, for programs that rotate files. If that fails, the old one stays in use.
-    pub(super) fn reopen(&self) {
-        self.shared.reopens.store(true, Ordering::Relaxed);
-        // In a full queue the next line is reason enough to look.
-        let _full = self.queue.try_send(Message::Look);
+    /// `false`: the queue is full.
+    fn send(&self, message: Message) -> bool {
+        self.queue.try_send(message).is_ok()
     }
 
-    /// How many lines of the log, and of the access log, were dropped.
-    pub(crate) fn dropped(&self) -> [u64; 2] {
-        self.shared.dropped.each_ref().map(|dropped| dropped.load(Ordering::Relaxed))
+    /// Opens the place again, for programs that rotate files. If that fails, the old one stays in use.
+    pub(crate) fn reopen(&self) {
+        self.shared.reopens.store(true, Ordering::Relaxed);
+        // In a full queue the next line is reason enough to look.
+        self.send(Message::Look);
+    }
+
+    /// How many lines were dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until all lines so far are written, at most so long.
     pub(crate) fn flush(&self, patience: Duration) {
         let (deadline, (done, wait)) = (Instant::now() + patience, sync_channel(1));
-        while self.queue.try_send(Message::Flush(done.clone())).is_err() {
+        while !self.send(Message::Flush(done.clone())) {
             if Instant::now() >= deadline {
                 return;
             }
@@ -161,17 +158,17 @@ impl LineWriter {
                 messages.recv()
             });
             let Ok(first) = waiting else { return };
-            let (mut lines, mut flushed) = ([0, 0], Vec::new());
+            let (mut lines, mut flushed) = (0, Vec::new());
             for message in std::iter::once(first).chain(messages.try_iter()) {
                 match message {
                     Message::Text(more) => {
                         self.shared.text.fetch_sub(more.len(), Ordering::Relaxed);
                         text.push_str(&more);
-                        lines[0] += 1;
+                        lines += 1;
                     }
                     Message::Request(line, json) => {
                         line.write(json, &mut text);
-                        lines[1] += 1;
+                        lines += 1;
                     }
                     Message::Look => {}
                     Message::Flush(done) => flushed.push(done),
@@ -204,11 +201,11 @@ impl LineWriter {
         }
     }
 
-    fn write(&mut self, text: &str, lines: [u64; 2]) {
+    fn write(&mut self, text: &str, lines: u64) {
         let written = self.out.write_all(text.as_bytes());
         let failed = written.is_err();
         if failed {
-            self.shared.drop_lines(lines);
+            self.shared.dropped.fetch_add(lines, Ordering::Relaxed);
         }
         if let (Err(error), false) = (written, self.fails) {
             let (file, name) = (&self.file, self.name);
@@ -219,7 +216,7 @@ impl LineWriter {
 
     /// Logs how many lines were dropped, once the queue is empty and lines can be written again.
     fn tell_of_dropped(&mut self) {
-        let dropped: u64 = self.shared.dropped.iter().map(|dropped| dropped.load(Ordering::Relaxed)).sum();
+        let dropped = self.shared.dropped.load(Ordering::Relaxed);
         let lines = dropped - self.told;
         if lines > 0 && !self.fails {
             self.told = dropped;

@@ -68,7 +68,7 @@ const FORMS: [fn(&str) -> String; 9] = [
     |said| said.chars().take(6).collect(),
     |said| said.split([',', ';']).map(str::trim).next_back().unwrap_or_default().to_owned(),
     |said| said.replace('<', "&lt;").replace('"', "&quot;"),
-    |said| said.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+    |said| said.chars().flat_map(char::escape_unicode).collect(),
     |said| said.chars().rev().collect(),
     |said| said.len().to_string(),
 ];

@@ -377,7 +377,7 @@ async fn impostor(answer: String, more: &'static [u8]) -> (String, Arc<AtomicUsi
     let taken = most.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let (mut command, mut bytes) = ([0; 64 << 10], 0);
+            let (mut command, mut bytes) = (vec![0; 64 << 10], 0);
             while let Ok(length @ 1..) = stream.read(&mut command).await {
                 let commands = 1 + command[..length].windows(3).filter(|bytes| bytes == b"\r\n*").count();
                 if stream.write_all(answer.repeat(commands).as_bytes()).await.is_err() {
