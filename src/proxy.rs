@@ -262,7 +262,7 @@ impl Proxy {
             Some(ValidationReason::Stale | ValidationReason::NoCache) => CacheOutcome::Revalidated,
         };
         let (asker, names) = (self.asker_of(&question), names(variants.as_deref()));
-        let fetch = Fetch { question, key, names, is_seen: false, kept, asker, why };
+        let fetch = Fetch { question, key, names, is_seen: false, kept, unconditional: false, asker, why };
         if alone { self.alone(fetch, interim).await } else { self.together(fetch, &selectable, interim).await }
     }
 

@@ -156,8 +156,7 @@ impl Finder {
                 break turn;
             }
             drop(turn);
-            let unread = unread.room().await;
-            unread.map_err(|_slow| Problem::unavailable("Other answers to this client have not been read").after(1))?;
+            unread.room().await?;
         };
         let rendering = tokio::task::spawn_blocking(move || {
             // It ends with the work: a client that leaves must not begin more of it.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
 /// For each write. Every wait on the public side is bounded.
@@ -32,9 +33,18 @@ const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
 /// An answer is begun if there is room for so much: nearly every answer is shorter.
 const EXPECTED: usize = 256 << 10;
 
+/// A body counts so much at most beside its pieces: it goes out piece by piece, and is often that of many clients.
+pub(crate) const OF_BODY: usize = 1 << 20;
+
 /// The client takes too little of its answers.
 #[derive(Debug)]
 pub(crate) struct Slow;
+
+impl From<Slow> for Problem {
+    fn from(_: Slow) -> Self {
+        Self::unavailable("Other answers to this client have not been read").after(1)
+    }
+}
 
 /// The bytes that are held for a connection, or for all of a household.
 #[derive(Debug)]
@@ -153,7 +163,7 @@ impl Unread {
 
     /// What the client must take within the deadline, in bytes: all that waits within 16 minutes.
     pub(crate) fn due(&self) -> u64 {
-        PIECE.max(self.held() / 32) as u64
+        PIECE.max(self.held().min(OF_CONNECTION) / 32) as u64
     }
 
     /// A write of a stream. It goes on after the deadline while the client takes enough of the others, but not for ever.

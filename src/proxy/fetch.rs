@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use http::HeaderName;
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 
 use crate::cache::Key;
-use crate::cache::reply::Stored;
+use crate::cache::reply::{Stored, Variants};
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Purpose, end_to_end, invalidated, onward};
 use crate::upstream::client::{AskError, Asker};
@@ -33,6 +34,8 @@ pub(super) struct Fetch {
     pub is_seen: bool,
     /// The stored answer to revalidate.
     pub kept: Option<Arc<Stored>>,
+    /// Whether a 304 was about another answer than that: the origin is asked without conditions (RFC 9111 §4.3.4).
+    pub unconditional: bool,
     /// The purpose, and the client that waits.
     pub asker: Asker,
     /// What the result is for `Cache-Status`.
@@ -62,8 +65,13 @@ impl Proxy {
         let inner = &*self.0;
         let Fetch { question, key, names, kept, asker, why, .. } = &fetch;
         let asking = inner.cache.asking(key);
-        let is_seen = fetch.is_seen || inner.cache.stored(key).is_some();
-        let sent = sent(question, &inner.config.allowed, names, is_seen, kept.as_deref());
+        let is_good = |variants: &Variants| variants.iter().any(|stored| stored.status.is_success());
+        let is_seen = fetch.is_seen || inner.cache.stored(key).as_deref().is_some_and(is_good);
+        let mut sent = sent(question, &inner.config.allowed, names, is_seen, kept.as_deref());
+        if fetch.unconditional {
+            sent.remove(IF_NONE_MATCH);
+            sent.remove(IF_MODIFIED_SINCE);
+        }
         let bare = tells_of_the_resource(question, &sent, kept.as_deref());
         let error = match question.endpoint {
             Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, &asking).await {
@@ -81,9 +89,11 @@ impl Proxy {
             Endpoint::Unknown => {
                 match inner.upstream.send(question.sending(sent.clone(), asker.clone()), interim.clone()).await {
                     Ok(arrived) if is_of_another(question, kept.as_deref(), &arrived) => {
-                        // RFC 9111 §4.3.4.
-                        fetch.kept = None;
-                        return Box::pin(self.fetch(fetch, waiting, interim)).await;
+                        if !fetch.unconditional {
+                            fetch.unconditional = true;
+                            return Box::pin(self.fetch(fetch, waiting, interim)).await;
+                        }
+                        AskError::nonsense("the request", "a 304 without conditions")
                     }
                     Ok(arrived) => return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await),
                     Err(error) => error,

@@ -180,7 +180,7 @@ impl Proxy {
             // As a 304 would: if a GET with these fields could be stored for others.
             let directives = ResponseDirectives::of(&head);
             let for_others = may_store(&Method::GET, sent, arrived.status, &head, &directives, None).is_ok();
-            if !for_others {
+            if !for_others || !is_bare(sent, &Vary::of(&head)) {
                 return;
             }
             self.confirmed(kept, sent, arrived)

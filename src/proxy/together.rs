@@ -242,7 +242,16 @@ impl Proxy {
             let asker = Asker { patience: Some(BEHIND), demand, ..self.asker_of(question) };
             let question = for_everybody(question, &names);
             let why = CacheOutcome::Revalidated;
-            let fetch = Fetch { question, key, names, is_seen: true, kept: Some(stored.clone()), asker, why };
+            let fetch = Fetch {
+                question,
+                key,
+                names,
+                is_seen: true,
+                kept: Some(stored.clone()),
+                unconditional: false,
+                asker,
+                why,
+            };
             self.in_background(fetch, ticket, fetching);
         }
     }

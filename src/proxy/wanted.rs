@@ -163,7 +163,16 @@ impl Proxy {
             let demand = Some(fetching.demand.clone());
             let asker = Asker { patience: Some(WAITS_FOR), demand, ..self.asker_of(question) };
             let why = CacheOutcome::Miss;
-            let fetch = Fetch { question: question.clone(), key, names, is_seen: false, kept: None, asker, why };
+            let fetch = Fetch {
+                question: question.clone(),
+                key,
+                names,
+                is_seen: false,
+                kept: None,
+                unconditional: false,
+                asker,
+                why,
+            };
             self.in_background(fetch, ticket, fetching);
         } else {
             inner.votes.forget_old(&inner.clock);

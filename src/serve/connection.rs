@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep};
 use crate::answer::compose::{Body, Rest};
 use crate::answer::write::Persistence;
 use crate::answer::{Decided, InForce};
-use crate::limit::unread::{PIECE, WRITE_TIMEOUT};
+use crate::limit::unread::{OF_BODY, PIECE, WRITE_TIMEOUT};
 use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
@@ -198,9 +198,10 @@ impl Http1<'_, '_> {
         }
         let has_body = !session.is_body_empty();
         let (asked, unread) = (view(session.req_header(), self.peer, has_body), self.connection.unread());
-        let (mut answer, info) = match answers.respond(in_force, &asked, unread).await? {
-            Decided::Answered { answer, info } => (answer, info),
-            Decided::Passes { proxy, target, mut info, limit } => {
+        let (mut answer, info) = match answers.respond(in_force, &asked, unread).await {
+            Ok(Decided::Answered { answer, info }) => (answer, info),
+            Err(slow) => return self.refuse(session.into_inner(), slow.into()).await,
+            Ok(Decided::Passes { proxy, target, mut info, limit }) => {
                 session.set_read_timeout(Some(READ_TIMEOUT));
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
                 session.set_total_drain_timeout(Some(READ_TIMEOUT));
@@ -243,7 +244,8 @@ impl Http1<'_, '_> {
             }
             (body, _) => {
                 // Less is bounded by the number of connections.
-                let _held = if body.bytes().len() > PIECE { unread.hold(body.bytes().len()) } else { None };
+                let _held =
+                    if body.bytes().len() > PIECE { unread.hold(body.bytes().len().min(OF_BODY)) } else { None };
                 let mut parts = [&self.buffer[..], body.bytes()].map(IoSlice::new);
                 send(self.timer.as_mut(), &mut stream, &mut parts).await?;
             }

@@ -28,6 +28,8 @@ const REMEMBERED: usize = 64;
 
 /// How long a new connection waits until the one that leaves for it is closed: a request may have come on that one.
 const CLOSES_WITHIN: Duration = Duration::from_secs(1);
+/// How long it waits for any.
+const ROOM_WITHIN: Duration = Duration::from_secs(3);
 
 /// The pause between two warnings that all connections are taken, in nanoseconds.
 const TOLD_EVERY: u64 = 60_000_000_000;
@@ -140,9 +142,13 @@ impl Connections {
     /// Admits a connection, which may close another one and waits for its end. `peer`: its household; `None` for a proxy.
     pub(crate) async fn admit(&self, peer: Option<IpAddr>) -> Result<Connection, Full> {
         let (counters, household) = (&self.0.counters, self.household(peer));
+        let deadline = Instant::now() + ROOM_WITHIN;
         let admitted = loop {
             match self.seat(household) {
-                Ok(Err(leaves)) if timeout(CLOSES_WITHIN, leaves.closed.notified()).await.is_ok() => {}
+                // Another idle one may leave sooner.
+                Ok(Err(leaves)) if Instant::now() < deadline => {
+                    let _closed = timeout(CLOSES_WITHIN, leaves.closed.notified()).await;
+                }
                 Ok(Err(_stays)) => break Err(Full::All),
                 Ok(Ok(connection)) => break Ok(connection),
                 Err(full) => break Err(full),

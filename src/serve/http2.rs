@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::compose::{Answer, Body};
 use crate::answer::{Decided, RequestInfo};
-use crate::limit::unread::{PIECE, STREAMS, Unread};
+use crate::limit::unread::{OF_BODY, PIECE, STREAMS, Unread};
 use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
@@ -206,8 +206,13 @@ impl Exchange {
 
     /// Whether a body follows the head: one that ends without a byte is none.
     async fn has_body(&mut self) -> bool {
-        let is_told =
-            self.body.is_end_stream() || !matches!(self.request.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let has_length = self.request.headers.contains_key(CONTENT_LENGTH);
+        let may_look = match self.request.method {
+            Method::GET | Method::HEAD => true,
+            Method::OPTIONS => !has_length,
+            _ => false,
+        };
+        let is_told = self.body.is_end_stream() || !may_look;
         if !is_told && let Ok(first) = timeout(READ_TIMEOUT, self.body.data()).await {
             return first
                 .is_some_and(|first| first.map_or(true, |first| !first.is_empty() || !self.body.is_end_stream()));
@@ -352,7 +357,9 @@ async fn answer_later(
 
 /// Hands a body to the HTTP/2 code, as far as that takes it.
 async fn write(stream: &mut SendStream<Bytes>, body: Bytes, unread: &Arc<Unread>) -> Result<(), Broken> {
-    for (piece, ends) in pieces(unread.carry(body)) {
+    let _rest = if body.len() > OF_BODY { unread.hold(OF_BODY) } else { None };
+    let body = if body.len() > OF_BODY { body } else { unread.carry(body) };
+    for (piece, ends) in pieces(body) {
         unread.in_time(write_body(stream, piece, ends, None)).await??;
     }
     Ok(())

@@ -202,6 +202,9 @@ impl LineWriter {
     }
 
     fn write(&mut self, text: &str, lines: u64) {
+        if text.is_empty() {
+            return;
+        }
         let written = self.out.write_all(text.as_bytes());
         let failed = written.is_err();
         if failed {

@@ -191,7 +191,10 @@ impl OriginClient {
             && !answer.is_about(validators)
         {
             // RFC 9111 §4.3.4.
-            outcome = self.follow(path, None, asker).await;
+            outcome = match self.follow(path, None, asker).await {
+                Ok(answer) if answer.status == 304 => Err(AskError::nonsense(path, "a 304 without conditions")),
+                outcome => outcome,
+            };
         }
         let outcome = outcome.map_err(|error| self.named(error));
         match &outcome {

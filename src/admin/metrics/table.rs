@@ -179,7 +179,7 @@ table! {
     Counter "grandstand_access_log_dropped" [] "" "Lines of the access log that were dropped because its file, the disk or the reader was too slow or failed"
         = at => at.status.access.load().as_ref().map(|log| log.lines.dropped());
     Counter "grandstand_log_dropped" [] "" "Lines of the log that were dropped because nobody read standard error in time"
-        = _at => standard_error().map(LineQueue::dropped);
+        = _at => standard_error().map_or(0, LineQueue::dropped);
     Gauge "grandstand_connections" [] "" "Open client connections"
         = at => at.facts.connections.open;
     Counter "grandstand_connections_evicted" [] "" "Idle client connections that were closed to make room"

@@ -302,7 +302,16 @@ pub(crate) fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
 pub(crate) fn unnamed<'a>(sent: &'a HeaderMap, allowed: &Allowed) -> impl Iterator<Item = &'a HeaderName> {
     let all = *allowed == Allowed::All;
     let counts = move |name: &HeaderName| COMMON.contains(name) || !(all || [AUTHORIZATION, COOKIE].contains(name));
-    sent.keys().filter(move |name| counts(name) && !is_ordinary_in(sent, name))
+    sent.keys().filter(move |name| counts(name) && !is_ordinary_in(sent, name) && !is_ours(sent, name))
+}
+
+/// Whether this field has only names of processes of this program, as [`generalise`] leaves them.
+fn is_ours(sent: &HeaderMap, name: &HeaderName) -> bool {
+    let mut ours = HeaderMap::new();
+    if HOPS.contains(name) {
+        Trail::of(sent).write(&mut ours);
+    }
+    ours.contains_key(name) && ours.get_all(name) == sent.get_all(name)
 }
 
 /// Takes out of a request what one client says in common fields, except `keyed` ones: the answers of this resource are
