@@ -2,10 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use super::change;
+use sample_origin::Origin;
+
 use crate::fleet::s3::S3;
 use crate::fleet::store::{Head, Store, leads_to, publishing};
-use crate::harness::{Setup, origin, wait_until};
+use crate::harness::{Server, Setup, edit, origin, wait_until};
+
+/// A change with its detail in the store: one that follows would be written during the other one's turn.
+async fn change_wholly(origin: &Origin, server: &Server) {
+    edit(origin, server, |world| assert!(world.insert_like(world.ids()[3], "Somewhere New").is_some())).await;
+    wait_until("nothing is on its way", || async {
+        let status = server.status().await;
+        status["details"]["current"] == status["details"]["of"] && status["publish"]["details_missing"] == 0
+    })
+    .await;
+}
 
 #[tokio::test]
 async fn two_publishers_in_one_directory_take_turns_and_do_no_harm() {
@@ -17,7 +28,7 @@ async fn two_publishers_in_one_directory_take_turns_and_do_no_harm() {
     let (mut last, mut seen) = (0, BTreeSet::new());
     for round in 0..6 {
         let (origin, server) = if round % 2 == 0 { (&origin_one, &one) } else { (&origin_two, &two) };
-        change(origin, server).await;
+        change_wholly(origin, server).await;
         let head = store.has(server).await;
         assert!(head.sequence() > last, "round {round}");
         last = head.sequence();
