@@ -17,6 +17,8 @@ use super::access::Line;
 /// How many lines may wait, and how many bytes of text.
 const QUEUE: usize = 4096;
 const QUEUED_TEXT: usize = 2 << 20;
+/// How many of those that wait may be lines of the access log: the rest is for the log.
+const QUEUED_REQUESTS: usize = QUEUE / 4 * 3;
 /// Lines are written together up to so many bytes.
 const BATCH: usize = 64 << 10;
 
@@ -32,6 +34,8 @@ struct QueueState {
     dropped: AtomicU64,
     /// Bytes of text in the queue.
     text: AtomicUsize,
+    /// Lines of the access log in the queue.
+    requests: AtomicUsize,
     reopens: AtomicBool,
 }
 
@@ -102,7 +106,9 @@ impl LineQueue {
 
     /// Writes a line of the access log. Never waits.
     pub(super) fn request(&self, line: Line, json: bool) {
-        if !self.send(Message::Request(line, json)) {
+        let fits = self.shared.requests.fetch_add(1, Ordering::Relaxed) < QUEUED_REQUESTS;
+        if !fits || !self.send(Message::Request(line, json)) {
+            self.shared.requests.fetch_sub(1, Ordering::Relaxed);
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -167,6 +173,7 @@ impl LineWriter {
                         lines += 1;
                     }
                     Message::Request(line, json) => {
+                        self.shared.requests.fetch_sub(1, Ordering::Relaxed);
                         line.write(json, &mut text);
                         lines += 1;
                     }

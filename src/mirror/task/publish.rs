@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::WallTime;
+use crate::clock::{Monotonic, WallTime};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::snapshot::pointer::Snapshot;
@@ -69,11 +69,34 @@ pub(super) struct ShrinkGuard {
     pub(super) held: Option<Prepared>,
     /// So many listings are accepted: the held list, or what the origin has by then, if no smaller.
     pub(super) accepted: Option<usize>,
+    /// When the stored sizes were written.
+    written: Option<(Monotonic, WallTime)>,
+}
+
+/// The sizes of the last day. Their times follow a wall clock that jumped since they were `written`; while no process
+/// looked, one that went back.
+fn of_the_last_day(
+    mut sizes: Vec<(i64, usize)>,
+    written: Option<(Monotonic, WallTime)>,
+    (mono, wall): (Monotonic, WallTime),
+) -> Vec<(i64, usize)> {
+    const JUMP_MS: i64 = 60_000;
+    let now_ms = wall.as_millis();
+    let jump = written.map_or(0, |(mono_then, then)| {
+        let passed = i64::try_from(mono.since(mono_then).as_millis()).unwrap_or(i64::MAX);
+        now_ms.saturating_sub(then.as_millis()).saturating_sub(passed)
+    });
+    let jump = if jump.saturating_abs() > JUMP_MS { jump } else { 0 };
+    for (at, _) in &mut sizes {
+        *at = at.saturating_add(jump).min(now_ms);
+    }
+    sizes.retain(|(at, _)| now_ms.saturating_sub(*at) <= DAY_MS);
+    sizes
 }
 
 impl ShrinkGuard {
     pub(super) const fn new(store: Arc<Store>, status: OriginStatus, max_shrink: f64) -> Self {
-        Self { store, status, max_shrink, held: None, accepted: None }
+        Self { store, status, max_shrink, held: None, accepted: None, written: None }
     }
 
     /// The origin no longer has the held list.
@@ -96,11 +119,16 @@ impl ShrinkGuard {
 
     /// Holds back a list that would lose too much, compared with the newest snapshot and with the last day. Else
     /// returns the sizes to store.
-    fn judge(&mut self, newest: Option<&Snapshot>, next: &Prepared, now_ms: i64) -> Result<Option<States>, StoreError> {
+    fn judge(
+        &mut self,
+        newest: Option<&Snapshot>,
+        next: &Prepared,
+        judged: (Monotonic, WallTime),
+    ) -> Result<Option<States>, StoreError> {
         const HOUR_MS: i64 = 3_600_000;
         // How many listings were published when.
-        let mut sizes: Vec<(i64, usize)> = self.store.state_json(SIZES)?.unwrap_or_default();
-        sizes.retain(|(at, _)| (now_ms - DAY_MS..=now_ms).contains(at));
+        let stored = self.store.state_json(SIZES)?.unwrap_or_default();
+        let (mut sizes, now_ms) = (of_the_last_day(stored, self.written, judged), judged.1.as_millis());
         let then = next.list.dataset.len();
         let largest = sizes.iter().map(|(_, listings)| *listings).max().unwrap_or(0);
         let served = newest.map_or(0, |newest| newest.dataset.len());
@@ -133,6 +161,7 @@ impl ShrinkGuard {
         }
         let mut states = States::default();
         states.put_json(SIZES, &sizes)?;
+        self.written = Some(judged);
         Ok(Some(states))
     }
 }
@@ -190,7 +219,7 @@ impl Mirror {
             self.order.compare(&newest.dataset, &list.dataset).await?;
         }
         let next = Prepared { list, meta };
-        match self.shrink.judge(newest.as_deref(), &next, self.clock.now_wall().as_millis())? {
+        match self.shrink.judge(newest.as_deref(), &next, (self.clock.now_mono(), self.clock.now_wall()))? {
             Some(sizes) => self.switch_to(next, sizes).await,
             None => Ok(()),
         }
@@ -258,5 +287,26 @@ mod tests {
             assert_eq!(shrank_too_much(serving, next, 0.2), held, "{serving} -> {next}");
         }
         assert!(!shrank_too_much(10, 0, 1.0));
+    }
+
+    #[test]
+    fn what_was_published_within_a_day_is_known_whatever_the_wall_clock_does_meanwhile() {
+        const HOUR: i64 = 3600;
+        const MONTH: i64 = 30 * 24 * HOUR;
+        let at = |wall: i64, mono: i64| (Monotonic::from_seconds(mono.unsigned_abs()), WallTime::from_seconds(wall));
+        let (sizes, written) = (vec![(0, 9), (20 * HOUR * 1000, 7)], at(20 * HOUR, 20 * HOUR));
+        for (written, now, left) in [
+            (Some(written), at(21 * HOUR, 21 * HOUR), &[9, 7][..]),
+            (Some(written), at(30 * HOUR, 30 * HOUR), &[7]),
+            (Some(written), at(21 * HOUR + MONTH, 21 * HOUR), &[9, 7]),
+            (Some(written), at(21 * HOUR - MONTH, 21 * HOUR), &[9, 7]),
+            (Some(written), at(30 * HOUR + MONTH, 30 * HOUR), &[7]),
+            (None, at(-MONTH, 0), &[9, 7]),
+            (None, at(30 * HOUR, 0), &[7]),
+        ] {
+            let known: Vec<usize> =
+                of_the_last_day(sizes.clone(), written, now).into_iter().map(|size| size.1).collect();
+            assert_eq!(known, left, "{now:?}");
+        }
     }
 }
