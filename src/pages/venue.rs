@@ -370,6 +370,8 @@ fn linked_data(name: &str, shown: &VenueFacts<'_>, facts: &PageFacts<'_>) -> Str
     data.insert("@type".into(), "SportsActivityLocation".into());
     data.insert("name".into(), name.into());
     let text = |value: Option<&str>| value.map(|value| json!(facts.room.text(value)));
+    // A part of an address leads elsewhere.
+    let link = |value: Option<&str>| value.filter(|value| facts.room.fits(value)).map(|value| json!(value));
     let part = |names: &[&str]| of(recognised, Topic::Address).find_map(|address| address.field(names));
     let mut address = Map::new();
     address.insert("@type".into(), "PostalAddress".into());
@@ -388,8 +390,8 @@ fn linked_data(name: &str, shown: &VenueFacts<'_>, facts: &PageFacts<'_>) -> Str
     let rated = venue.rating.filter(|_| venue.review_count.is_some_and(|count| count > 0));
     let fields = [
         ("sport", text(venue.sport.as_deref().map(|sport| facts.label(TaxonomyKind::Sports, sport)))),
-        ("url", text(venue.url.as_deref().filter(|url| is_address(url)))),
-        ("sameAs", text(website)),
+        ("url", link(venue.url.as_deref().filter(|url| is_address(url)))),
+        ("sameAs", link(website)),
         ("address", Some(json!(address))),
         ("geo", geo.map(|(lat, lng)| json!({"@type": "GeoCoordinates", "latitude": lat, "longitude": lng}))),
         ("telephone", text(scalars(recognised, Topic::Phone).first().copied())),

@@ -230,8 +230,9 @@ function start() {
    */
   function made(name, text) {
     const node = document.createElement(name);
-    // As the server cuts it.
-    node.textContent = text.length > MOST_IN_A_LIST ? `${text.slice(0, MOST_IN_A_LIST - 1)}…` : text;
+    // As the server cuts it: not within a character.
+    const start = text.slice(0, MOST_IN_A_LIST - 1).replace(/[\uD800-\uDBFF]$/, "");
+    node.textContent = text.length > MOST_IN_A_LIST ? `${start}…` : text;
     return node;
   }
 
