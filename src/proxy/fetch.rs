@@ -12,12 +12,13 @@ use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 use crate::cache::Key;
 use crate::cache::reply::{Stored, Variants};
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
-use crate::semantics::caching::{Allowed, Purpose, end_to_end, invalidated, onward};
+use crate::semantics::caching::{Allowed, Purpose, Vary, end_to_end, invalidated, missed, onward};
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::wire::Listener;
 
 use super::question::{
-    Endpoint, Head, Landing, Passed, Question, Waiting, failed_for, is_of_another, sent, tells_of_the_resource, told,
+    Endpoint, Head, Landing, Passed, Question, Waiting, and_these, failed_for, is_of_another, sent,
+    tells_of_the_resource, told,
 };
 use super::spool::Spool;
 use super::{Proxy, Reason};
@@ -95,7 +96,16 @@ impl Proxy {
                         }
                         AskError::nonsense("the request", "a 304 without conditions")
                     }
-                    Ok(arrived) => return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await),
+                    Ok(arrived) => {
+                        let whole = super::question::sent(question, &inner.config.allowed, names, false, kept.as_deref());
+                        let missed = missed(&whole, &sent, &Vary::of(&arrived.headers));
+                        if missed.is_empty() {
+                            return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await);
+                        }
+                        // The answers of this resource did not depend on them until now.
+                        fetch.names = and_these(std::mem::take(&mut fetch.names), missed);
+                        return Box::pin(self.fetch(fetch, waiting, interim)).await;
+                    }
                     Err(error) => error,
                 }
             }

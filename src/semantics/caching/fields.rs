@@ -328,6 +328,12 @@ pub(crate) fn generalise(sent: &mut HeaderMap, keyed: impl Fn(&HeaderName) -> bo
     }
 }
 
+/// The common fields that [`generalise`] took out of a request, although its answer depends on them.
+pub(crate) fn missed(whole: &HeaderMap, sent: &HeaderMap, vary: &Vary) -> Vec<HeaderName> {
+    let is_missed = |name: &HeaderName| vary.names(name) && whole.contains_key(name) && !sent.contains_key(name);
+    COMMON.into_iter().filter(is_missed).collect()
+}
+
 /// Whether a 304 is about the stored answer with these validators (RFC 9111 §4.3.4): it does not name another tag, or,
 /// without one, another date.
 ///

@@ -171,6 +171,25 @@ async fn clients_with_wishes_of_their_own_share_what_an_ordinary_request_gets() 
 }
 
 #[tokio::test]
+async fn a_resource_that_begins_to_vary_is_asked_again_with_what_it_varies_by() {
+    let varies = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let now = varies.clone();
+    let origin = Upstream::start(move |seen| {
+        let said = seen.header("accept-language").unwrap_or("all").to_owned();
+        let script = Script::new(200, said).with("Cache-Control", "max-age=0");
+        if now.load(std::sync::atomic::Ordering::Relaxed) { script.with("Vary", "Accept-Language") } else { script }
+    })
+    .await;
+    let server = Setup::shield_of_url(&origin.url()).start().await;
+    let said = async |fields: &[(&str, &str)]| server.get_with("/api/x", fields).await.text().to_owned();
+    assert_eq!(said(&[]).await, "all");
+    assert_eq!(said(&[("accept-language", "de")]).await, "all");
+    varies.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(said(&[("accept-language", "de")]).await, "de");
+    assert_eq!((said(&[("accept-language", "fr")]).await, origin.count()), ("fr".to_owned(), 5));
+}
+
+#[tokio::test]
 async fn a_crowd_with_wishes_of_their_own_makes_few_requests() {
     let gate = Arc::new(Semaphore::new(0));
     let held = gate.clone();
