@@ -172,7 +172,8 @@ impl Proxy {
 
     /// What an answer to HEAD says about the cached one (RFC 9111 §4.3.5).
     fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, sent: &HeaderMap, arrived: &Arrived, asking: &Asking) {
-        if arrived.status != StatusCode::OK || kept.status != StatusCode::OK {
+        let is_ambiguous = self.0.ambiguous.holds(key, self.0.clock.now_mono());
+        if arrived.status != StatusCode::OK || kept.status != StatusCode::OK || is_ambiguous {
             return;
         }
         let head = end_to_end(&arrived.headers, false);
