@@ -97,7 +97,8 @@ impl Proxy {
                         AskError::nonsense("the request", "a 304 without conditions")
                     }
                     Ok(arrived) => {
-                        let whole = super::question::sent(question, &inner.config.allowed, names, false, kept.as_deref());
+                        let whole =
+                            super::question::sent(question, &inner.config.allowed, names, false, kept.as_deref());
                         let missed = missed(&whole, &sent, &Vary::of(&arrived.headers));
                         if missed.is_empty() {
                             return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await);
