@@ -39,7 +39,6 @@ use crate::admin::status::Status;
 use crate::answer::Responder;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::purge::Purger;
-use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, Settings, Use};
 use crate::dumps::Dumps;
 use crate::fleet::publisher::status::PublishStatus;
@@ -395,7 +394,7 @@ fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles
         snapshots: core.data().map(|data| data.snapshots.clone()),
         details: core.data().map(|data| data.details.clone()),
         dumps,
-        trusted: trusted_keys(config)?,
+        trusted: fleet::trusted_keys(config)?,
         most: config.bundle.max_size,
         data_dir: config.data_dir.clone(),
         turn: Arc::default(),
@@ -406,11 +405,6 @@ fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles
 /// A public listener. Heads are read into the session's buffers; complete answers bypass the write buffer.
 fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
     ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::default().read(0))
-}
-
-/// The keys whose bundles are imported; empty: signatures are not required.
-pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
-    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(String::as_str))
 }
 
 /// The state that answers clients, without an access log.

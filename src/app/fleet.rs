@@ -2,6 +2,7 @@
 //!
 //! Callers: [`super::core`], [`super::serve`]; `sync`, which uses [`mirror`].
 
+use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fleet::place::Place;
@@ -15,7 +16,11 @@ use crate::store::DataDir;
 
 use super::core::{Core, Data};
 use super::error::AppError;
-use super::trusted_keys;
+
+/// The keys whose bundles are imported; empty: signatures are not required.
+pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
+    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(String::as_str))
+}
 
 /// The publisher; `None`: nothing is written to an object store.
 pub(super) fn publisher(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::terminal::{bytes_bar, facts, say, tell};
 use super::{Failure, FileError, Sources, load, plain};
-use crate::app::trusted_keys;
+use crate::app::fleet::trusted_keys;
 use crate::bundle::signature::{self as trust, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
 use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
 use crate::clock::{Clock, WallTime};

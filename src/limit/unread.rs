@@ -33,7 +33,7 @@ const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
 /// An answer is begun if there is room for so much: nearly every answer is shorter.
 const EXPECTED: usize = 256 << 10;
 
-/// A body counts so much at most beside its pieces: it goes out piece by piece, and is often that of many clients.
+/// The most that one body counts, beside the piece that is being sent: other clients often share it.
 pub(crate) const OF_BODY: usize = 1 << 20;
 
 /// The client takes too little of its answers.
@@ -245,6 +245,7 @@ mod tests {
         let unread = Arc::new(Unread::of(Some(Arc::new(Room::of_household()))));
         let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_CONNECTION]));
         assert!(!unread.has_room() && unread.is_overdrawn());
+        assert_eq!(unread.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");
         let part = body.split_to(1);
         drop(body);
         assert_eq!(unread.held(), 2 * OF_CONNECTION);

@@ -103,8 +103,8 @@ impl SearchIndex {
         left.is_left().then(|| self.find_planned(dataset, query, &words))
     }
 
-    /// The page that a query asks for, of the data set that this index was made of. It has not all typing errors if words
-    /// have thousands of letters in one place.
+    /// The page that a query asks for, of the data set that this index was made of. Where words have
+    /// thousands of different letters, it does not find all typing errors.
     pub fn find(&self, dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
         self.find_planned(dataset, query, &self.plan(query, &Allowance::new(LONG)))
     }

@@ -2,7 +2,8 @@
 //!
 //! A list of occurrences is the distances between their positions, each in as few bytes as it needs. A prefix is a range
 //! of words. Words with one typing error are found by looking, letter by letter, which words go on rightly after the
-//! error: some hundred bisections, however many words there are, if these have an alphabet. Callers: [`super::index`].
+//! error: some hundred bisections, however many words there are. Where words have thousands of different letters, the
+//! allowance ends them. Callers: [`super::index`].
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -148,7 +148,11 @@ pub async fn mirrored(listings: usize) -> (Origin, Server) {
 
 /// The same, with something set differently.
 pub async fn mirrored_by(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
-    let origin = origin(listings).await;
+    mirror_of(origin(listings).await, change).await
+}
+
+/// A mirror of this origin that has settled.
+async fn mirror_of(origin: Origin, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
     let server = change(Setup::mirror_of(&origin)).start().await;
     server.settled(&origin).await;
     (origin, server)

@@ -595,6 +595,14 @@ mod tests {
         assert_eq!(fields[VIA], format!("1.1 {name}"));
         assert_eq!(fields[CDN_LOOP], name);
         assert_eq!(general(&["accept"])[ACCEPT], "evil");
+        assert_eq!(
+            unnamed(&fields, &Allowed::Only(vec![])).collect::<Vec<_>>(),
+            ["x-odd"],
+            "our names are nobody's own"
+        );
+        let vary = Vary::of(&headers(&[("vary", "Accept, Via")]));
+        assert_eq!(missed(&sent, &fields, &vary), [ACCEPT]);
+        assert!(missed(&sent, &general(&["accept"]), &vary).is_empty());
     }
 
     #[test]

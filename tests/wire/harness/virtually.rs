@@ -31,8 +31,5 @@ pub async fn mirrored(listings: usize) -> (Origin, Server) {
 
 /// The same, with something set differently.
 pub async fn mirrored_by(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
-    let origin = origin(listings).await;
-    let server = change(Setup::mirror_of(&origin)).start().await;
-    server.settled(&origin).await;
-    (origin, server)
+    super::mirror_of(origin(listings).await, change).await
 }
