@@ -2,7 +2,6 @@
 //!
 //! It shows the state of other rooms and passes commands on. Callers: [`crate::app`].
 
-pub(crate) mod advice;
 pub(crate) mod audit;
 pub(crate) mod bundle;
 pub(crate) mod console;

@@ -57,6 +57,7 @@ use crate::tasks::threads;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::counters::ConnectionCounters;
+use crate::telemetry::findings::Findings;
 use crate::telemetry::history::History;
 use crate::telemetry::request_id::RequestIds;
 
@@ -130,7 +131,7 @@ impl Server {
         let dumps = dumps(&settings, &core);
         let fixed = fixed(&core, dumps.is_some());
         let access = InEffect::new(ArcSwapOption::new(reload::open_access_log(config)?.map(Arc::new)));
-        let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
+        let https = config.tls.as_ref().map(Https::new).transpose()?;
         let publishing = PublishStatus::default();
         let status = Arc::new(Status {
             access: access.clone(),
@@ -307,10 +308,9 @@ fn keeper(core: &Core, admin: SocketAddr) -> Keeper {
     Keeper {
         data_dir: core.data_dir.clone(),
         snapshots: core.data().map(|data| data.snapshots.clone()),
-        origin: core.origin().map(|origin| origin.client.status().clone()),
+        budget: core.origin().map(|origin| origin.client.budget().clone()),
         heals: matches!(core.role, Role::Shield(_) | Role::Mirror(_) | Role::Replica(_)),
         admin,
-        clock: core.clock.clone(),
     }
 }
 
@@ -370,7 +370,7 @@ fn status(
         origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
         origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
         history: History::default(),
-        recent: core.recent.clone(),
+        findings: Findings::default(),
         unused_bundle: core.unused_bundle.clone(),
         is_demo: core.is_demo,
         promise: Mutex::default(),

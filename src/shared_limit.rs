@@ -31,6 +31,7 @@ use crate::cache::recent::Recent;
 use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, Decision, Limiter, Wish};
+use crate::telemetry::findings::{Finding, Kind};
 use crate::upstream::health::LogThrottle;
 
 use keeper::{Entry, Journal};
@@ -122,6 +123,13 @@ impl SharedLimit {
     /// Why this process decides alone; `None`: it does not.
     pub(crate) fn why_local(&self) -> Option<String> {
         self.why.lock().as_ref().map(|alone| alone.why.to_string())
+    }
+
+    /// That this process decides alone; `None`: it does not.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let why = self.why.lock().as_ref().map(|alone| alone.why.clone()).filter(|why| *why != Lost::NotYet)?;
+        let text = format!("the limit is not shared, so each machine counts clients by itself: {why}");
+        Some(Finding::new(Kind::LimitAlone, text))
     }
 
     /// Since when this process decides alone; `None`: it does not.
@@ -233,7 +241,6 @@ impl SharedLimit {
     fn lose(&self, link: &Arc<Link>, lost: Lost) {
         let mut why = self.why.lock();
         if self.link.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
-            tracing::warn!(why = %lost, "the limit is no longer shared: each machine counts for itself");
             self.link.store(None);
             self.counters.lost.fetch_add(1, Ordering::Relaxed);
             *why = Some(Alone { why: lost, since: self.clock.now_wall() });

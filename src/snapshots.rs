@@ -56,6 +56,8 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::store::{States, Store, StoreError, WrittenAlong};
+use crate::telemetry::findings::{Finding, Kind};
+use crate::words::short;
 
 pub use import::{Imported, KnownDetails};
 pub(crate) use import::{ORIGIN, SIZES};
@@ -130,6 +132,16 @@ pub struct RolledBack {
     pub served: SnapshotId,
     /// The newest snapshot.
     pub newest: Option<SnapshotId>,
+}
+
+impl RolledBack {
+    pub(crate) fn finding(&self) -> Finding {
+        let newest = self.newest.as_ref().filter(|newest| **newest != self.served);
+        let newest =
+            newest.map_or_else(String::new, |newest| format!("; the newest one, {}, waits", short(newest.as_str())));
+        let served = short(self.served.as_str());
+        Finding::new(Kind::RolledBack, format!("a rollback is in effect: clients get snapshot {served}{newest}"))
+    }
 }
 
 /// Why a command was refused. Nothing was changed.

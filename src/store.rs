@@ -32,6 +32,8 @@
 //! in `spawn_blocking`.
 
 use std::path::Path;
+
+use crate::telemetry::findings::Finding;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -133,15 +135,24 @@ impl Store {
         self.handle.trouble().damage()
     }
 
-    /// All problems of the file, for people; `None`: no problem.
-    pub fn trouble(&self) -> Option<String> {
-        let damage = self.damage().map(|detail| format!("{} is damaged: {detail}", self.path().display()));
-        damage.or_else(|| self.handle.trouble().disk())
+    /// Everything that is wrong with the file, and a repair of the last day.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.handle.trouble().findings(self.path())
     }
 
-    /// Tries to write a read-only file again.
+    /// Whether the file can be read and written.
+    pub(crate) fn works(&self) -> bool {
+        self.findings().iter().all(|finding| !finding.unhealthy)
+    }
+
+    /// What a repair did, to be told for a day.
+    pub(crate) fn tell_repaired(&self, text: String) {
+        self.handle.trouble().tell_repaired(text);
+    }
+
+    /// Tries to write again where a write of any size shows that all is right.
     pub fn try_writing(&self) -> Result<(), StoreError> {
-        if self.handle.is_read_only() || self.handle.trouble().is_read_only() {
+        if self.handle.is_read_only() || self.handle.trouble().ends_with_any_write() {
             self.handle.write(0, |_| Ok(()))
         } else {
             Ok(())

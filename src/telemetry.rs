@@ -5,10 +5,10 @@
 
 pub(crate) mod access;
 pub(crate) mod counters;
+pub(crate) mod findings;
 pub(crate) mod history;
 pub(crate) mod json_lines;
 pub(crate) mod lines;
-pub(crate) mod recent;
 pub(crate) mod request_id;
 pub(crate) mod timing;
 

@@ -1,7 +1,7 @@
-//! Words: those that depend on a number, those that name the values of an enum, sentences, what to do about a file, and an
+//! Words: those that depend on a number, those that name the values of an enum, what to do about a file, and an
 //! error with its causes.
 //!
-//! Callers: every message with a count; enums whose values have words; `admin::advice`; whoever writes a message.
+//! Callers: every message with a count; enums whose values have words; `cli`; whoever writes a message.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -75,22 +75,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{:.1} {unit}", bytes as f64 / size)
 }
 
-/// A sentence begins with a capital, unless its first word is a name with other signs than letters (a key, a file), and
-/// ends with a full stop.
-pub(crate) fn sentence(text: &str) -> String {
-    let text = text.trim();
-    let first = text.split(' ').next().unwrap_or(text).trim_end_matches([',', ':', '.']);
-    let is_name = first.contains(|letter: char| letter.is_ascii_digit() || "._/:".contains(letter));
-    let mut sentence = text.to_owned();
-    if let Some(letter) = sentence.get_mut(..1).filter(|_| !is_name) {
-        letter.make_ascii_uppercase();
-    }
-    if !sentence.ends_with(['.', '!', '?', '…']) {
-        sentence.push('.');
-    }
-    sentence
-}
-
 /// The first digits of an id, enough to tell kept snapshots apart.
 pub(crate) fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
@@ -143,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_sentences_are_short() {
+    fn times_and_sizes_are_short() {
         for (got, want) in [
             (bytes(1), "1 byte"),
             (bytes(10_239), "10239 bytes"),
@@ -155,10 +139,6 @@ mod tests {
             (seconds(7500), "2 h 5 min"),
             (seconds(86_400), "24 h"),
             (seconds(172_800), "2 days"),
-            (sentence("no space"), "No space."),
-            (sentence("mirror.toml:1: no value"), "mirror.toml:1: no value."),
-            (sentence("s3://bucket is full"), "s3://bucket is full."),
-            (sentence("really?"), "Really?"),
             (short("0123456789abcdef").to_owned(), "0123456789ab"),
             (short("é").to_owned(), "é"),
             (grouped(0), "0"),

@@ -28,10 +28,9 @@ use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Membership;
 use crate::telemetry::Telemetry;
 use crate::telemetry::counters::ByLabels;
+use crate::telemetry::findings::Raised;
 use crate::upstream::budget::BudgetView;
 use crate::upstream::status::{Held, LastError, OriginState, Progress};
-
-use super::advice::{Advice, RecentNote};
 
 /// Everything in `/status`; absent parts are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,10 +49,10 @@ pub(crate) struct StatusFacts {
     pub demo: bool,
     /// `healthy` or `unhealthy`.
     pub state: String,
-    /// Why the server is unhealthy, in sentences; empty: it is healthy.
+    /// Why the server is unhealthy: texts of findings; empty: it is healthy.
     pub reasons: Vec<String>,
-    /// What should be mended although it is healthy, in sentences.
-    pub findings: Vec<String>,
+    /// Everything that is wrong, what makes the server unhealthy first.
+    pub findings: Vec<Raised>,
     /// The address of this server for clients.
     pub public_url: String,
     pub listen: Vec<SocketAddr>,
@@ -99,18 +98,10 @@ pub(crate) struct StatusFacts {
     pub hit_ratio: Option<f64>,
     pub cache: CacheFacts,
     pub reload: Option<ReloadFacts>,
-    /// What is wrong with the disk.
-    pub disk: Option<String>,
-    /// What is damaged in the store.
-    pub damage: Option<String>,
     pub publish: Option<PublishFacts>,
     pub edges: Option<EdgeFacts>,
     pub last_error: Option<LastError>,
     pub replica: Option<ReplicaFacts>,
-    /// What is wrong, or should be mended, with what to do; what makes the server unhealthy first.
-    pub advice: Vec<Advice>,
-    /// The last warnings and errors of the log, the newest first.
-    pub recent: Vec<RecentNote>,
 }
 
 /// The admin listener.
@@ -176,10 +167,8 @@ pub(crate) struct OriginFacts {
     pub refreshed_at: Option<String>,
     /// Until the next refresh is due; 0: it is due, or it runs; `None`: none is planned.
     pub next_refresh_seconds: Option<u64>,
-    /// Until everything is mirrored; `None`: unknown, also while nothing advances.
+    /// Until everything is mirrored; `None`: unknown, also while nothing advances or the end moves to later.
     pub eta_seconds: Option<u64>,
-    /// Why that is later than was told before; `None`: it is not.
-    pub eta_why: Option<String>,
     /// The running pass.
     pub pass: Option<Progress>,
     /// Whole passes that were completed.

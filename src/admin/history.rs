@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
 use crate::clock::WallTime;
 use crate::telemetry::Group;
@@ -73,6 +73,20 @@ pub(crate) struct Sampler(pub Arc<Status>);
 impl Sampler {
     /// Runs until the process stops.
     pub(crate) async fn run(self) {
+        tokio::join!(self.look(), self.sample());
+    }
+
+    /// Sees what is wrong also while nobody asks.
+    async fn look(&self) {
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            self.0.look();
+        }
+    }
+
+    async fn sample(&self) {
         let Self(status) = self;
         // A little after the end of each step, so that a timer that is early by a moment does not leave a step out.
         let (step, now) = (Span::Minutes.step(), status.clock.now_mono().as_nanos());
@@ -82,7 +96,7 @@ impl Sampler {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;
-            status.history.record(status.clock.now_mono(), &read(&status));
+            status.history.record(status.clock.now_mono(), &read(status));
         }
     }
 }

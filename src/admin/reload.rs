@@ -9,22 +9,49 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 
+use crate::semantics::excerpt::Excerpt;
+use crate::telemetry::findings::{Finding, Kind};
+
 use super::facts::ReloadFacts;
 use super::{Reply, error, json_reply};
 
 /// The last reload; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reloads(Arc<ArcSwapOption<ReloadFacts>>);
+pub(crate) struct Reloads {
+    last: Arc<ArcSwapOption<ReloadFacts>>,
+    /// The last one that was put into effect.
+    applied: Arc<ArcSwapOption<ReloadFacts>>,
+}
 
 impl Reloads {
     /// Records a reload.
     pub(crate) fn record(&self, report: ReloadFacts) {
-        self.0.store(Some(Arc::new(report)));
+        let report = Arc::new(report);
+        if report.ok {
+            self.applied.store(Some(report.clone()));
+        }
+        self.last.store(Some(report));
     }
 
     /// `None` before the first reload.
     pub(super) fn last(&self) -> Option<ReloadFacts> {
-        self.0.load().as_deref().cloned()
+        self.last.load().as_deref().cloned()
+    }
+
+    /// What reloads left to be done.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let at = |report: &ReloadFacts| report.at.clone().unwrap_or_default();
+        let (last, applied) = (self.last.load(), self.applied.load());
+        let failed = last.as_ref().filter(|report| !report.ok).map(|report| {
+            let text = format!("the reload at {} failed: {}", at(report), report.errors.join("; "));
+            Finding::new(Kind::ReloadFailed, Excerpt(text))
+        });
+        let waits = applied.as_ref().filter(|report| !report.needs_restart.is_empty()).map(|report| {
+            let keys = report.needs_restart.join(", ");
+            let text = format!("the reload at {} changed keys that take effect at the next start: {keys}", at(report));
+            Finding::new(Kind::RestartNeeded, text)
+        });
+        failed.into_iter().chain(waits).collect()
     }
 }
 

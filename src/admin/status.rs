@@ -17,7 +17,6 @@ use crate::fleet::replica::status::{ReplicaFacts, ReplicaStatus};
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
-use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::excerpt::Excerpt;
 use crate::serve::tls::certificate::Current;
 use crate::shared_limit::SharedLimit;
@@ -26,20 +25,19 @@ use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
 use crate::telemetry::access::InEffect;
+use crate::telemetry::findings::Findings;
 use crate::telemetry::history::History;
-use crate::telemetry::recent::Recent;
 use crate::telemetry::{Group, Telemetry};
 use crate::upstream::budget::Budget;
-use crate::upstream::status::{OriginState, OriginStatus, Picture, Progress, eta_seconds};
+use crate::upstream::status::{OriginState, OriginStatus, Picture, eta_seconds};
 use crate::words::counted;
 
-use super::advice::{self, RecentNote};
-use super::eta::{Estimate, Promise};
+use super::eta::Promise;
 use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
 };
-use super::health::{self, Found, NOTHING_TO_SERVE, Reason};
+use super::health;
 use super::process::Process;
 use super::reload::Reloads;
 
@@ -98,8 +96,8 @@ pub(crate) struct Status {
     pub access: InEffect,
     /// Samples of the last hours.
     pub history: History,
-    /// The last warnings and errors.
-    pub recent: Recent,
+    /// What is raised.
+    pub findings: Findings,
     /// The publisher; `None`: nothing is written to an object store.
     pub publish: Option<PublishStatus>,
     /// The object store that a replica follows; `None` in other uses.
@@ -120,31 +118,6 @@ impl TlsStatus {
 }
 
 impl Status {
-    /// Whether requests can be answered.
-    pub(crate) fn ready(&self) -> Result<(), String> {
-        if self.usage == Use::Shield || self.current.load().is_some() {
-            return Ok(());
-        }
-        Err(self.not_ready(&self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default()))
-    }
-
-    /// Why there is no data yet.
-    fn not_ready(&self, picture: &Picture) -> String {
-        let why = match (self.usage, picture.pass) {
-            (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.lock().not_ready()),
-            (Use::Offline, _) => NOTHING_TO_SERVE.to_owned(),
-            (_, Some(Progress { of: 0, .. })) => "the first crawl waits for the first page of the list".to_owned(),
-            (_, Some(pass)) => {
-                format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))
-            }
-            (_, None) => "the first crawl has not begun".to_owned(),
-        };
-        match picture.last_error.as_ref().filter(|_| picture.is_failing()) {
-            Some(error) => format!("{why}. The last error: {}", error.message),
-            None => why,
-        }
-    }
-
     /// Whether a snapshot is held back.
     pub(crate) fn holds_back(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
@@ -163,32 +136,10 @@ impl Status {
     /// Every fact of `/status` at this instant.
     pub(crate) fn facts(&self) -> StatusFacts {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
-        let facts = self.measured(&picture);
-        let now = self.clock.now_mono();
-        // A reload may have made it trusted.
-        let trusted_proxies = self.settings.load().client_ip.trusted_proxies.clone();
-        let client_ip = ClientIpConfig { trusted_proxies, ..ClientIpConfig::default() };
-        let (proxy, busy) = self.limiter.refused.found(now);
-        let found = Found {
-            origin: &picture,
-            proxy: proxy.filter(|proxy| !client_ip.trusts(proxy.peer)),
-            busy: busy.filter(|busy| !client_ip.trusts(busy.client)),
-            unused_bundle: self.unused_bundle.as_deref(),
-            rival: self.publish.as_ref().and_then(|publish| publish.lock().rival(now)),
-        };
-        // Of the snapshot that the facts are of: another one may have come meanwhile.
-        let is_ready = self.usage == Use::Shield || facts.snapshot.is_some();
-        let reasons = health::reasons(&facts, (!is_ready).then(|| self.not_ready(&picture)));
-        let findings = health::findings(self.usage, &facts, &reasons, found);
-        let texts = |reasons: &[Reason]| reasons.iter().map(|reason| reason.text.clone()).collect();
+        let (facts, findings) = (self.measured(&picture), self.look());
+        let reasons: Vec<String> = findings.iter().filter(|one| one.unhealthy).map(|one| one.text.clone()).collect();
         let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
-        StatusFacts {
-            state: state.to_owned(),
-            reasons: texts(&reasons),
-            findings: texts(&findings),
-            advice: advice::advice(self.usage, &facts, &reasons, &findings),
-            ..facts
-        }
+        StatusFacts { state: state.to_owned(), reasons, findings, ..facts }
     }
 
     /// What the server does and how it is: `serving 5000 listings (mirror), confirmed at 2026-11-22T14:30:00Z`.
@@ -271,8 +222,6 @@ impl Status {
             hit_ratio: self.telemetry.hit_ratio(),
             cache: CacheFacts { bytes, entries },
             reload: self.reloads.last(),
-            disk: self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone()),
-            damage: self.store.as_ref().and_then(|store| store.damage()),
             publish: self.publish.as_ref().map(|publish| {
                 let details = details.as_ref().map(|details| (details.mirrored, details.in_advance()));
                 publish.lock().facts(mono, details)
@@ -285,7 +234,6 @@ impl Status {
                 ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
             }),
             details,
-            recent: self.recent.notes().iter().map(RecentNote::of).collect(),
             ..StatusFacts::default()
         }
     }
@@ -301,8 +249,7 @@ impl Status {
             budget: self.budget.as_ref().map(|budget| BudgetFacts::of(&budget.view())),
             refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
             next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
-            eta_seconds: eta.map(|(seconds, _)| seconds),
-            eta_why: eta.and_then(|(_, why)| why).map(str::to_owned),
+            eta_seconds: eta,
             pass: picture.pass,
             passes: picture.passes,
             failures: picture.health.failures(),
@@ -319,7 +266,7 @@ impl Status {
 
     /// When everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
     /// all are wanted. `None`: unknown, also while nothing advances.
-    fn estimate(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<Estimate> {
+    fn estimate(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<u64> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {
             // The first page is not here yet.
@@ -332,13 +279,13 @@ impl Status {
         let stuck = stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing);
         // Without a pass, the state is that of the last refresh, however long ago.
         let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
-        let fails = fails || picture.disk.is_some();
-        if stuck || (fails && (left > 0 || missing > 0)) {
+        let fails = fails || self.store.as_ref().is_some_and(|store| !store.works());
+        // What waits for a cache before the origin ends when that says so.
+        if stuck || picture.copies_until.is_some() || (fails && (left > 0 || missing > 0)) {
             return None;
         }
         let left = if all { left.saturating_add(missing) } else { left };
         let limit = self.budget.as_ref()?.view().limit;
-        let seconds = eta_seconds(left, limit, picture.pace.per_second(Instant::now()))?;
-        Some(Estimate { seconds, left })
+        eta_seconds(left, limit, picture.pace.per_second(Instant::now()))
     }
 }

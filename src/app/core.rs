@@ -32,7 +32,6 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::{ORIGIN, Policy, Snapshots, SnapshotsError, follow};
 use crate::store::{DataDir, OpenError, Store, StoreError};
-use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
 use crate::upstream::connector::Pipe;
@@ -55,8 +54,6 @@ pub struct Core {
     /// The rewriting of `api_url`.
     pub rewrite: Rewrite,
     pub clock: Clock,
-    /// The last warnings and errors.
-    pub(crate) recent: Recent,
     /// Why the bundle of `serve --bundle` was not imported; `None`: there is nothing to say.
     pub(crate) unused_bundle: Option<String>,
     /// Whether this is a demo: its data is invented.
@@ -145,7 +142,7 @@ impl Core {
             None => None,
         };
         let usage = config.usage();
-        let open = || Data::open(config, &data_dir, &settings, &current, &cache, &clock, &status);
+        let open = || Data::open(config, &data_dir, &settings, &current, &cache, &clock);
         let role = match (usage, origin) {
             (Use::Shield, Some(origin)) => {
                 status.update(|picture| picture.shield = true);
@@ -168,8 +165,8 @@ impl Core {
                 }
             }
         };
-        let (recent, unused_bundle, is_demo) = (Recent::default(), None, false);
-        Ok(Self { data_dir, current, cache, rewrite, clock, recent, unused_bundle, is_demo, settings, role })
+        let (unused_bundle, is_demo) = (None, false);
+        Ok(Self { data_dir, current, cache, rewrite, clock, unused_bundle, is_demo, settings, role })
     }
 
     /// The way to the origin; `None` without one.
@@ -209,16 +206,11 @@ impl Data {
         current: &SnapshotPointer,
         cache: &Cache,
         clock: &Clock,
-        status: &OriginStatus,
     ) -> Result<Self, AppError> {
         let usage = config.usage();
         // What is lost can be fetched again.
         let refetches = usage.is_confirmed();
-        let (store, aside) = open_or_rebuild(data_dir, refetches)?;
-        let store = Arc::new(store);
-        if let Some(told) = aside {
-            status.error(&told, clock.now_wall());
-        }
+        let store = Arc::new(open_or_rebuild(data_dir, refetches)?);
         let snapshots = snapshots(settings, &store, current, clock);
         if let Err(error) = snapshots.restore() {
             let error = AppError::from(error);
@@ -227,7 +219,7 @@ impl Data {
             }
             tracing::error!(%error, "the stored snapshot cannot be served");
             if store.damage().is_some() {
-                keeper::heal(&snapshots, Some(status), clock);
+                keeper::heal(&snapshots);
             }
             if let Err(error) = snapshots.restore() {
                 tracing::error!(%error, "no stored snapshot can be served; everything is fetched again");
@@ -331,7 +323,7 @@ pub(crate) fn open_snapshots_anew(config: &Config) -> Result<(DataDir, Snapshots
 }
 
 fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataDir, Snapshots), AppError> {
-    let (store, _told) = open_or_rebuild(&data_dir, rebuilds)?;
+    let store = open_or_rebuild(&data_dir, rebuilds)?;
     let settings = Settings::new(config.clone());
     let snapshots = snapshots(&settings, &Arc::new(store), &SnapshotPointer::default(), &Clock::system());
     match snapshots.restore() {
@@ -369,19 +361,18 @@ fn address(key: &'static str, text: &str) -> Result<Url, AppError> {
     text.parse().map_err(|source| AppError::Address { key, source })
 }
 
-/// Opens the store. One that cannot be opened is repaired if `rebuilds`; then there is also a line for `/status`.
-fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<(Store, Option<String>), AppError> {
+/// Opens the store. One that cannot be opened is repaired if `rebuilds`.
+fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<Store, AppError> {
     match Store::open(data_dir) {
-        Ok(store) => Ok((store, None)),
+        Ok(store) => Ok(store),
         Err(OpenError::Damaged { path, detail }) if rebuilds => {
             let failed = |source| AppError::Unhealed { path: path.display().to_string(), source };
             let healed = crate::store::salvage(data_dir).map_err(failed)?;
-            let told = healed.text(&path, &detail);
-            tracing::error!("{told}");
             let store = Store::open(data_dir).map_err(AppError::Open)?;
+            store.tell_repaired(healed.text(&path, &detail));
             // A replica fetches everything again.
             follow::forget(&store)?;
-            Ok((store, Some(told)))
+            Ok(store)
         }
         Err(error @ OpenError::Damaged { .. }) => {
             let path = data_dir.path().join("grandstand.redb");

@@ -6,11 +6,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::clock::Clock;
 use crate::snapshots::Snapshots;
 use crate::store::DataDir;
 use crate::tasks::threads::Periodic;
-use crate::upstream::status::OriginStatus;
+use crate::upstream::budget::Budget;
 
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -23,13 +22,12 @@ pub(crate) struct Keeper {
     pub data_dir: DataDir,
     /// The kept snapshots in its store; `None` in shield use.
     pub snapshots: Option<Snapshots>,
-    /// The origin's health; `None` without an origin.
-    pub origin: Option<OriginStatus>,
+    /// The origin's budget; `None` without an origin.
+    pub budget: Option<Budget>,
     /// Whether lost data can be fetched again; if not, nothing is repaired.
     pub heals: bool,
     /// The admin listener.
     pub admin: SocketAddr,
-    pub clock: Clock,
 }
 
 impl Keeper {
@@ -41,6 +39,9 @@ impl Keeper {
             if announced != Some(true) {
                 announced = Some(self.announce(announced.is_none()));
             }
+            if let Some(budget) = &self.budget {
+                budget.try_writing();
+            }
             let Some(snapshots) = &self.snapshots else { return };
             let store = snapshots.store();
             // A failure shows in `/status`.
@@ -48,7 +49,7 @@ impl Keeper {
             let _ = snapshots.forget_old_changes();
             let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
             if may_try && self.heals && store.damage().is_some() {
-                heal(snapshots, self.origin.as_ref(), &self.clock);
+                heal(snapshots);
                 tried = Some(Instant::now());
             }
         };
@@ -70,18 +71,12 @@ impl Keeper {
     }
 }
 
-/// Repairs a damaged file, and logs it.
-pub(crate) fn heal(snapshots: &Snapshots, status: Option<&OriginStatus>, clock: &Clock) {
+/// Repairs a damaged file: a finding tells of it.
+pub(crate) fn heal(snapshots: &Snapshots) {
     let store = snapshots.store();
     let detail = store.damage().unwrap_or_default();
-    let told = match snapshots.heal() {
-        Ok(healed) => healed.text(store.path(), &detail),
-        Err(error) => {
-            format!("the store {} is damaged ({detail}) and could not be repaired yet: {error}", store.path().display())
-        }
-    };
-    tracing::error!("{told}");
-    if let Some(status) = status {
-        status.error(&told, clock.now_wall());
+    match snapshots.heal() {
+        Ok(healed) => store.tell_repaired(healed.text(store.path(), &detail)),
+        Err(error) => tracing::debug!(%error, "the store could not be repaired yet"),
     }
 }

@@ -16,7 +16,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::crypto::CryptoProvider;
 
 use crate::admin::status::TlsStatus;
-use crate::clock::Clock;
 use crate::config::{Config, Examined, TlsConfig};
 use crate::serve::gate::Gate;
 use crate::serve::listener::{self, BindError, Bound};
@@ -215,9 +214,9 @@ pub(crate) struct Https {
 
 impl Https {
     /// Reads the certificate.
-    pub(crate) fn new(config: &TlsConfig, clock: &Clock) -> Result<Self, AppError> {
+    pub(crate) fn new(config: &TlsConfig) -> Result<Self, AppError> {
         let provider = provider();
-        let renewal = Renewal::new(files(config), provider.clone(), clock.clone()).map_err(|errors| {
+        let renewal = Renewal::new(files(config), provider.clone()).map_err(|errors| {
             let errors = errors.iter().map(|error| format!("{}: {error}", error.key));
             AppError::Certificate(errors.collect::<Vec<_>>().join("; "))
         })?;

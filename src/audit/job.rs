@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::clock::WallTime;
+use crate::telemetry::findings::{Finding, Kind};
 use crate::words::{counted, named};
 
 use super::compare::Difference;
@@ -221,6 +222,13 @@ impl Score {
     /// The percentage of equal ones among the last samples; `None` before the first.
     pub(crate) fn percent(&self) -> Option<f64> {
         percent(self.last.iter().filter(|equal| **equal).count() as u64, self.compared() as u64)
+    }
+
+    /// That some of them differ; `None`: none does.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let differ = self.last.iter().filter(|equal| !**equal).count();
+        let text = format!("{differ} of the last {} compared answers differ from the origin's", self.compared());
+        (differ > 0).then(|| Finding::new(Kind::AnswersDiffer, text))
     }
 
     /// The number of samples of the percentage.
@@ -452,8 +460,9 @@ mod tests {
             score.count("GET /a", &Outcome::Equal, now);
         }
         assert_eq!((score.percent(), score.compared()), (Some(99.5), WINDOW));
+        assert_eq!(score.finding().map(|finding| finding.kind), Some(Kind::AnswersDiffer));
         score.count("GET /a", &Outcome::Equal, now);
-        assert_eq!((score.percent(), score.compared()), (Some(100.0), WINDOW));
+        assert_eq!((score.percent(), score.compared(), score.finding()), (Some(100.0), WINDOW, None));
         assert_eq!(score.differences().len(), 1, "what differed is still told");
         assert_eq!(score.counts().map(|(_, count)| count).collect::<Vec<_>>(), [WINDOW as u64, 1, 0, 0, 1, 0]);
         assert_eq!(percent(199_999, 200_000), Some(99.99));

@@ -88,7 +88,7 @@ impl Demo {
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config;
         let log = start_server_log(config.log)?;
-        let source = source(config.clone(), log.change, sources);
+        let source = source(config.clone(), log, sources);
         let config = config.listening_on(sockets.public(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");
         let public = sockets.public().first().copied().unwrap_or_else(|| sockets.admin());
@@ -97,7 +97,7 @@ impl Demo {
         say(format!("sample origin  {url} ({venues}, pid {})", child.id()))?;
         let goes = if is_named { "" } else { ", until the demo ends; --set data_dir=DIR keeps it" };
         say(format!("data           {}{goes}", config.data_dir.display()))?;
-        let core = Core { recent: log.recent, is_demo: true, ..Core::open(&config)? };
+        let core = Core { is_demo: true, ..Core::open(&config)? };
         if let Role::Mirror(mirror) = &core.role {
             let watched = Watched::of(mirror);
             let lines = Pasted {

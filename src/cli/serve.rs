@@ -58,9 +58,9 @@ impl Serve {
             tracing::warn!("{warning}");
         }
         let sockets = bind(&config, passed)?;
-        let source = source(config.clone(), log.change, self.sources.clone());
+        let source = source(config.clone(), log, self.sources.clone());
         let config = config.listening_on(sockets.public(), sockets.admin());
-        let mut core = Core { recent: log.recent, ..Core::open(&config)? };
+        let mut core = Core::open(&config)?;
         let requires = !config.bundle.trusted_keys.is_empty();
         if let Some(data) = core.data()
             && let Err(error) = data.snapshots.require_signatures(requires)

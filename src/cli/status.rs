@@ -13,12 +13,12 @@ use http::Method;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::admin::advice::Remedy;
 use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::clock::Clock;
 use crate::tasks::blocking;
+use crate::telemetry::findings::Raised;
 use crate::upstream::status::OriginState;
-use crate::words::{bytes, counted, seconds, sentence};
+use crate::words::{bytes, counted, seconds};
 
 use super::server::{Server, ServerLook};
 use super::target::{Chosen, Named};
@@ -136,18 +136,9 @@ fn summary(facts: &StatusFacts) -> String {
     if !facts.origin.state.is_empty() {
         parts.push(format!("origin {}", facts.origin.state));
     }
-    // Seconds in them would change with each look.
-    let reasons: Vec<String> = facts.reasons.iter().map(|reason| without_numbers(reason)).collect();
-    if !reasons.is_empty() {
-        parts.push(reasons.join("; "));
-    }
+    // By name: the texts have numbers that change with each look.
+    parts.extend(facts.findings.iter().map(|raised| raised.name.clone()));
     parts.join(", ")
-}
-
-/// The text up to its first number.
-fn without_numbers(text: &str) -> String {
-    let end = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
-    if end == text.len() { text.to_owned() } else { format!("{}...", &text[..end]) }
 }
 
 /// The terminal's alternate screen. At its end the normal screen comes back.
@@ -184,22 +175,22 @@ impl Drop for Canvas {
 /// The screen in colours, where they are seen and wanted, without anything that steers the terminal.
 fn painted(facts: &StatusFacts) -> String {
     let paint = Paint::of_stdout();
-    let is_healthy = facts.is_healthy();
     let mut text = String::new();
-    for line in screen(facts).lines().map(plain) {
-        let is_fact = line.starts_with("  ");
-        let is_wrong = ["problem", "held", "disk", "publish", "limit", "finding", "last error"]
-            .iter()
-            .any(|name| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
-        text.push_str(&match (is_fact, is_wrong) {
-            (false, _) => paint.verdict(is_healthy, &line),
-            (true, true) => paint.warning(&line),
-            (true, false) => line.as_str().into(),
+    for (name, value) in lines(facts) {
+        let line = plain(&if name.is_empty() { value } else { format!("  {name:<10} {value}") });
+        text.push_str(&match name {
+            "" => paint.verdict(facts.is_healthy(), &line),
+            PROBLEM | FINDING => paint.warning(&line),
+            _ => line.as_str().into(),
         });
         text.push('\n');
     }
     text
 }
+
+/// The names of lines that say what is wrong.
+const PROBLEM: &str = "problem";
+const FINDING: &str = "finding";
 
 /// A value, or a dash.
 pub(super) fn or_dash(value: Option<impl ToString>) -> String {
@@ -228,14 +219,14 @@ fn origin(state: &str) -> String {
         Some(OriginState::Answering) => "answers",
         Some(OriginState::Unchanged) => "answers, no changes at the last refresh",
         Some(OriginState::Changed) => "answers, changes at the last refresh",
-        Some(OriginState::CouldNotBeAsked) => "cannot be reached",
-        Some(OriginState::Nonsense) => "sends nonsense, its answers cannot be used",
+        Some(OriginState::CouldNotBeAsked) => "fails",
+        Some(OriginState::Nonsense) => "fails, its answers cannot be used",
         None => "-",
     };
     words.to_owned()
 }
 
-/// How the origin is, for how long it fails, and whether its changes are held back.
+/// How the origin is, and for how long it fails.
 fn of_origin(facts: &StatusFacts) -> String {
     let state = origin(&facts.origin.state);
     match facts.origin.failing_seconds {
@@ -265,14 +256,14 @@ fn level(details_missing: Option<u64>) -> String {
     }
 }
 
-/// The status on one screen.
-fn screen(facts: &StatusFacts) -> String {
-    let mut lines = Vec::new();
-    if !facts.reasons.is_empty() {
-        lines.push(format!("{}: {}", facts.state, facts.reasons.join("; ")));
+/// The status as lines with names: how the server is, what is wrong, and the facts.
+fn lines(facts: &StatusFacts) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("", format!("grandstand {} ({})", facts.state, facts.usage))];
+    let mut line = |name: &'static str, value: String| lines.push((name, value));
+    for Raised { unhealthy, text, todo, .. } in &facts.findings {
+        line(if *unhealthy { PROBLEM } else { FINDING }, text.clone());
+        line("to do", todo.clone());
     }
-    lines.push(format!("grandstand {} ({})", facts.state, facts.usage));
-    let mut line = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     // Earlier versions do not say.
     if !facts.version.is_empty() {
         line("address", facts.public_url.clone());
@@ -282,10 +273,6 @@ fn screen(facts: &StatusFacts) -> String {
     let mirrors = facts.usage != "shield";
     if mirrors {
         line("snapshot", snapshot(facts));
-        if let Some(rollback) = &facts.rollback {
-            let newest = or_dash(rollback.newest.as_ref());
-            line("rollback", format!("{newest} is the newest; `grandstand snapshot release` makes it current"));
-        }
         let age = match facts.age_seconds {
             _ if facts.unconfirmed => " (in the future: not confirmed)".to_owned(),
             Some(age) => format!(" ({} ago)", seconds(age.into())),
@@ -295,21 +282,17 @@ fn screen(facts: &StatusFacts) -> String {
         line("listings", or_dash(facts.listings));
         let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current()));
         let outdated = outdated.filter(|outdated| *outdated > 0).map(|outdated| format!(", {outdated} outdated"));
-        let later = facts.origin.eta_why.as_ref().map(|why| format!(" (later than before: {why})"));
         let eta = facts.origin.eta_seconds.filter(|left| *left > 0).map(|left| format!(", ETA {}", seconds(left)));
-        let eta = eta.map(|eta| eta + &later.unwrap_or_default());
         let mirrored = mirrored(facts.details.as_ref());
         line("details", mirrored + &outdated.unwrap_or_default() + &eta.unwrap_or_default());
     }
     let replicates = facts.usage == "replica";
     if replicates {
         let replica = facts.replica.clone().unwrap_or_default();
-        let behind = match (replica.behind_seconds, replica.why) {
-            (None, None) => "not followed yet".to_owned(),
-            (None, Some(why)) => format!("not followed yet: {why}"),
-            (Some(0), None) => level(replica.details_missing),
-            (Some(0), Some(why)) => why,
-            (Some(behind), why) => behind_for(behind) + &why.map_or_else(String::new, |why| format!(": {why}")),
+        let behind = match replica.behind_seconds {
+            None => "not followed yet".to_owned(),
+            Some(0) => level(replica.details_missing),
+            Some(behind) => behind_for(behind),
         };
         line("follows", at_head(replica.url, replica.sequence, replica.signed_by, &behind));
     } else {
@@ -345,29 +328,7 @@ fn screen(facts: &StatusFacts) -> String {
         });
         line("parity", or_dash(parity));
     }
-    let mut wrong: Vec<(&str, String)> = facts.findings.iter().map(|finding| ("finding", finding.clone())).collect();
-    let held = facts.held.as_ref().map(|held| held.reason.clone());
-    let known = [("limit", facts.rate_limit.why.clone()), ("https", tls.problem), ("held", held)];
-    let more = [("disk", facts.disk.clone()), ("publish", publish.why)];
-    wrong.extend(known.into_iter().chain(more).filter_map(|(name, what)| Some((name, what?))));
-    // A rollback, which somebody asked for, has a line of its own.
-    let mut advice: Vec<_> = facts.advice.iter().filter(|advice| advice.action != Some(Remedy::Release)).collect();
-    for (name, what) in wrong {
-        let alone = if name == "limit" { "not shared, each machine counts clients by itself: " } else { "" };
-        line(name, format!("{alone}{what}"));
-        let whole = sentence(&what);
-        if let Some(at) = advice.iter().position(|advice| advice.what.contains(&what) || advice.what.contains(&whole)) {
-            line("to do", advice.remove(at).todo.clone());
-        }
-    }
-    for advice in advice {
-        line(if advice.unhealthy { "problem" } else { "finding" }, advice.what.clone());
-        line("to do", advice.todo.clone());
-    }
-    if let Some(error) = &facts.last_error {
-        line("last error", format!("{} ({})", error.message, or_dash(error.at.as_ref())));
-    }
-    lines.join("\n") + "\n"
+    lines
 }
 
 #[cfg(test)]
@@ -378,13 +339,13 @@ mod tests {
     use super::*;
 
     fn shown(status: &Value) -> String {
-        screen(&StatusFacts::deserialize(status).unwrap())
+        painted(&StatusFacts::deserialize(status).unwrap())
     }
 
     #[test]
     fn the_line_of_the_origin_says_for_how_long_it_fails_and_what_is_held_back() {
         for (state, failing, held, told) in [
-            ("could-not-be-asked", json!(130), json!(null), "cannot be reached, for 2 min"),
+            ("could-not-be-asked", json!(130), json!(null), "fails, for 2 min"),
             ("crawling", json!(7), json!(null), "answers, every page is being read, but requests have failed for 7 s"),
             ("unchanged", json!(null), json!({ "reason": "it lost half" }), "answers, its changes are held back"),
             ("unchanged", json!(null), json!(null), "answers, no changes at the last refresh"),
@@ -396,47 +357,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_comes_first() {
-        for (state, reasons, first) in [
-            (
-                "unhealthy",
-                &["no space", "data not confirmed for 29 s (limit 3 s)"][..],
-                "unhealthy: no space; data not confirmed for 29 s (limit 3 s)",
-            ),
-            ("healthy", &[], "grandstand healthy (mirror)"),
-        ] {
-            let text = shown(&json!({ "state": state, "use": "mirror", "reasons": reasons }));
-            assert_eq!(text.lines().next(), Some(first));
-        }
-        let text = shown(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
-        assert!(text.contains("  publish    the store is full\n"), "{text}");
-        assert!(!text.contains("  limit ") && !text.contains("  finding "), "{text}");
-        let advice = json!({ "unhealthy": false, "what": "One thing.", "todo": "Mend it.", "action": null });
-        let text = shown(&json!({ "state": "healthy", "findings": ["one thing", "another"], "advice": [advice] }));
-        assert!(text.contains("  finding    one thing\n  to do      Mend it.\n  finding    another\n"), "{text}");
-        // Also to what makes a server unhealthy; a rollback is no problem.
-        let one = |unhealthy: bool, what: &str, todo: &str, action: Option<&str>| json!({ "unhealthy": unhealthy, "what": what, "todo": todo, "action": action });
-        let text = shown(&json!({
-            "state": "unhealthy", "disk": "no space left for /data",
-            "held": { "reason": "it lost half" },
-            "advice": [
-                one(true, "No space left for /data.", "Make room.", None),
-                one(true, "Data not confirmed for 29 s (limit 3 s).", "Check the origin.", None),
-                one(true, "A snapshot is held back: it lost half.", "Accept it.", Some("accept")),
-                one(false, "A rollback is in effect.", "Release it.", Some("release")),
-            ],
-        }));
-        let lines = [
-            "  held       it lost half\n  to do      Accept it.\n",
-            "  disk       no space left for /data\n  to do      Make room.\n",
-            "  problem    Data not confirmed for 29 s (limit 3 s).\n  to do      Check the origin.\n",
-        ];
-        assert!(text.ends_with(&lines.concat()), "{text}");
-        let alone = json!({ "store": "local", "why": "Redis did not answer within 50 ms" });
-        let text = shown(&json!({ "state": "healthy", "rate_limit": alone }));
-        let line =
-            "  limit      not shared, each machine counts clients by itself: Redis did not answer within 50 ms\n";
-        assert!(text.contains(line), "{text}");
+    fn what_is_wrong_comes_first_with_what_to_do() {
+        let one =
+            |name, unhealthy, text, todo| json!({ "name": name, "unhealthy": unhealthy, "text": text, "todo": todo });
+        let findings =
+            [one("disk-full", true, "no space left for /data", "Make room."), one("x", false, "y", "Mend it.")];
+        let text = shown(&json!({ "state": "unhealthy", "use": "mirror", "findings": findings }));
+        let lines = "grandstand unhealthy (mirror)\n  problem    no space left for /data\n  to do      Make room.\n  \
+                     finding    y\n  to do      Mend it.\n";
+        assert!(text.starts_with(lines), "{text}");
+        assert!(
+            shown(&json!({ "state": "healthy", "use": "mirror" })).starts_with("grandstand healthy (mirror)\n  snap")
+        );
     }
 
     #[test]
@@ -460,12 +392,10 @@ mod tests {
         let text = shown(&status);
         let line = "follows    s3://venues/fleet (head 7, signed by 8A90, 60 details are on their way)\n";
         assert!(text.contains(line), "{text}");
-        status["replica"] = json!({ "sequence": null, "behind_seconds": 900, "why": "no head" });
+        status["replica"] = json!({ "sequence": null, "behind_seconds": 900 });
         let text = shown(&status);
-        assert!(text.contains("follows    - (head -, behind for 15 min: no head)\n"), "{text}");
+        assert!(text.contains("follows    - (head -, behind for 15 min)\n"), "{text}");
         assert!(!["parity", "origin", "budget"].iter().any(|word| text.contains(word)), "{text}");
-        status["replica"] = json!({ "sequence": 7, "behind_seconds": 0, "why": "the newest head is old" });
-        assert!(shown(&status).contains("follows    - (head 7, the newest head is old)\n"), "{}", shown(&status));
     }
 
     #[test]
@@ -528,9 +458,6 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
-        status["origin"]["eta_why"] = "requests take longer than before".into();
-        let line = "details    6 of 7, ETA 5 h 44 min (later than before: requests take longer than before)\n";
-        assert!(shown(&status).contains(line));
         (status["confirmed_at"], status["age_seconds"]) = ("2026-01-01T00:00:00Z".into(), 7_500.into());
         let text = shown(&status);
         assert!(text.contains("confirmed  2026-01-01T00:00:00Z (2 h 5 min ago)\n"), "{text}");
@@ -540,7 +467,7 @@ mod tests {
     fn a_line_names_what_changes_seldom() {
         let summary = |status: &Value| summary(&StatusFacts::deserialize(status).unwrap());
         let mut status = json!({
-            "state": "healthy", "use": "mirror", "listings": 7, "age_seconds": 4, "reasons": [],
+            "state": "healthy", "use": "mirror", "listings": 7, "age_seconds": 4,
             "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "of": 7 },
             "origin": { "state": "unchanged" },
         });
@@ -548,9 +475,10 @@ mod tests {
         assert_eq!(summary(&status), line);
         status["age_seconds"] = 5.into();
         assert_eq!(summary(&status), line);
-        status["reasons"] = json!(["not confirmed for 31 s (limit 3 s)", "no space"]);
-        assert_eq!(summary(&status), format!("{line}, not confirmed for ...; no space"));
+        status["findings"] =
+            json!([{ "name": "unconfirmed", "text": "not confirmed for 31 s" }, { "name": "disk-full" }]);
+        assert_eq!(summary(&status), format!("{line}, unconfirmed, disk-full"));
         status["use"] = "shield".into();
-        assert_eq!(summary(&status), "healthy, origin unchanged, not confirmed for ...; no space");
+        assert_eq!(summary(&status), "healthy, origin unchanged, unconfirmed, disk-full");
     }
 }

@@ -185,7 +185,10 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
         }
         if now.is_complete {
             if let Some(reason) = &now.held {
-                tell(format!("warning: a snapshot is held back: {}", plain(reason)));
+                let reason = plain(reason);
+                tell(format!(
+                    "warning: a snapshot is held back: {reason}; to publish it, run `grandstand snapshot accept`"
+                ));
             }
             return Ok(());
         }
@@ -194,12 +197,7 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
         let advanced = std::mem::replace(&mut last, progress.clone()) != progress;
         let since = std::mem::replace(&mut looked, Instant::now()).elapsed();
         if patience.is_over(since, advanced, &now.trouble) {
-            let LastError { message, url, .. } = now.last_error.unwrap_or_default();
-            let message = if message.is_empty() { "none" } else { &message };
-            let last = match url {
-                Some(url) if message.contains(&url) => message.to_owned(),
-                url => format!("{message} ({})", url.unwrap_or(now.url)),
-            };
+            let last = now.last_error.map_or_else(|| format!("none ({})", now.url), |error| error.message);
             let (stage, is_failing) = (now.stage.to_string(), now.trouble.is_failing);
             return Err(SyncError::Incomplete { stage, last, is_failing }.into());
         }

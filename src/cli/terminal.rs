@@ -27,7 +27,6 @@ use crate::config::{LogConfig, LogFormat};
 use crate::semantics::excerpt::escaped;
 use crate::telemetry::json_lines::JsonLines;
 use crate::telemetry::lines::{standard_error, start_standard_error};
-use crate::telemetry::recent::Recent;
 
 use crate::words::seconds;
 
@@ -360,13 +359,8 @@ fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
     format!(", {}, about {} left", rate(done as f64 / elapsed.as_secs_f64()), seconds(rest))
 }
 
-/// A log that has been started.
-pub(super) struct Log {
-    /// What keeps the last warnings and errors, whatever the level.
-    pub recent: Recent,
-    /// Changes form and level.
-    pub change: Box<dyn Fn(&LogConfig) + Send + Sync>,
-}
+/// Changes form and level of a log that has been started.
+pub(super) type Log = Box<dyn Fn(&LogConfig) + Send + Sync>;
 
 /// Logging was set up before.
 #[derive(Debug, thiserror::Error)]
@@ -377,8 +371,8 @@ pub(super) struct LoggingError(String);
 pub(super) type Lines = Arc<dyn Fn() -> Box<dyn Write + Send> + Send + Sync>;
 
 /// Starts the log of a command, on standard error.
-pub(super) fn start_log(config: LogConfig) -> Result<Log, LoggingError> {
-    start_log_on(config, Arc::new(|| Box::new(StandardError)))
+pub(super) fn start_log(config: LogConfig) -> Result<(), LoggingError> {
+    start_log_on(config, Arc::new(|| Box::new(StandardError))).map(drop)
 }
 
 /// Starts the log of a server, on standard error: a reader that is stuck delays nothing, and costs lines.
@@ -401,9 +395,7 @@ pub(super) fn log_to(config: LogConfig, lines: Lines, colours: bool) -> Result<(
     // The filter stays in place and is changed: a layer that brings a new one would not be registered.
     let (shown, form) = reload::Layer::new(layer(config.format));
     let (filtered, level) = reload::Layer::new(filter(config.level.as_str())?);
-    let recent = Recent::default();
-    let kept = recent.clone().with_filter(filter("warn")?);
-    let started = tracing_subscriber::registry().with(shown.with_filter(filtered)).with(kept);
+    let started = tracing_subscriber::registry().with(shown.with_filter(filtered));
     let change = move |config: &LogConfig| {
         let changed = form.reload(layer(config.format)).map_err(|error| LoggingError(error.to_string()));
         let changed = changed.and(filter(config.level.as_str()));
@@ -412,7 +404,7 @@ pub(super) fn log_to(config: LogConfig, lines: Lines, colours: bool) -> Result<(
             tracing::error!(%error, "the log could not be changed; its old settings stay in effect");
         }
     };
-    Ok((Dispatch::new(started), Log { recent, change: Box::new(change) }))
+    Ok((Dispatch::new(started), Box::new(change)))
 }
 
 /// What writes lines.

@@ -61,11 +61,6 @@ pub(crate) fn is_ahead(sequence: u64, clock: WallTime) -> bool {
     sequence > u64::try_from(clock.as_millis()).unwrap_or(0).saturating_add(DAY_MS)
 }
 
-/// A message about a number, without the clock in it: the same reason has the same text.
-pub(crate) fn timeless(text: &str) -> &str {
-    text.split_once(" ahead of this machine's clock").map_or(text, |(before, _)| before)
-}
-
 /// The length and the hash of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHash {

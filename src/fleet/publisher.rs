@@ -25,7 +25,6 @@ use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::config::{Config, PublishConfig};
 use crate::mirror::details::Details;
-use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::Snapshots;
 use crate::snapshots::export::Unsent;
@@ -235,9 +234,7 @@ impl Publisher {
             let step = self.plan(&served).await?;
             if step == NextWrite::Nothing {
                 self.settled = Some(served.epoch);
-                if self.status.lock().succeeded(self.clock.now_wall()) {
-                    tracing::info!(url = self.whose.url, "publishing works again");
-                }
+                self.status.lock().succeeded(self.clock.now_wall());
                 return Ok(());
             }
             self.status.lock().lacks(self.clock.now_mono());
@@ -336,10 +333,8 @@ impl Publisher {
 
     fn fail(&self, error: &PublishError, pause: Duration) {
         self.status.lock().lacks(self.clock.now_mono());
-        let why = Excerpt(format!("publishing to {} fails: {error}", self.whose.url)).to_string();
-        if self.status.lock().failed(error.as_str(), why.clone()) {
-            tracing::warn!(pause = ?pause, "{why}");
-        }
+        tracing::debug!(%error, ?pause, "publishing fails");
+        self.status.lock().failed(error.as_str(), error.finding(&self.whose.url));
     }
 
     fn store(&self) -> &Arc<Store> {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use url::Url;
 
-use super::head::{self, Head, timeless};
+use super::head::{self, Head};
 use super::keys::Key;
 use super::place::{Place, PlaceError, UpdateVersion};
 use crate::bundle::signature::TrustedKeys;
@@ -36,8 +36,6 @@ use status::{PollOutcome, ReplicaStatus, Stamps};
 
 /// The longest pause after failures, unless polls are further apart.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The pause between two log lines about the same failure.
-const REPEATED: Duration = Duration::from_secs(60);
 
 /// Tries of a mirror to get its first data before it crawls instead, and the pause between them.
 const TRIES: u32 = 3;
@@ -105,7 +103,7 @@ impl Follower {
             }
             Err(error) => tracing::warn!(%error, "the record of the last head that this replica took cannot be read"),
         }
-        let (mut failures, mut said): (u32, Option<(String, Monotonic)>) = (0, None);
+        let mut failures: u32 = 0;
         loop {
             if commands.take().forget_sequence {
                 let store = self.snapshots.store().clone();
@@ -120,9 +118,6 @@ impl Follower {
             let (round, now) = (self.round().await, self.clock.now_mono());
             let pause = match round {
                 Ok((sequence, outcome)) => {
-                    if said.take().is_some() {
-                        tracing::info!(sequence, "following the object store again");
-                    }
                     failures = 0;
                     status.lock().is_level(sequence, outcome, now);
                     // A fleet that was started at once does not poll at once.
@@ -135,18 +130,8 @@ impl Follower {
                 }
                 Err(error) => {
                     failures = if error.backs_off() { failures.saturating_add(1) } else { 0 };
-                    let why = Excerpt(&error).to_string();
-                    if said
-                        .as_ref()
-                        .is_none_or(|(last, at)| timeless(last) != timeless(&why) || now.since(*at) >= REPEATED)
-                    {
-                        let has_data = self.snapshots.newest().load().is_some();
-                        let clients =
-                            if has_data { "clients still get the data that is here" } else { "there is no data yet" };
-                        tracing::warn!(error = why, "the object store could not be followed; {clients}");
-                        said = Some((why.clone(), now));
-                    }
-                    status.lock().failed(why, error.outcome(), now);
+                    tracing::debug!(%error, "the object store could not be followed");
+                    status.lock().failed(error.finding(), error.outcome(), now);
                     let longest = LONGEST.max(every());
                     let pause = doubled(every(), failures.saturating_sub(1), longest);
                     if failures > 0 { self.state.jitter.jittered(pause) } else { every() }

@@ -11,6 +11,7 @@ use http::header::{FORWARDED, HeaderName};
 use parking_lot::Mutex;
 
 use crate::clock::Monotonic;
+use crate::telemetry::findings::{Finding, Kind};
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -39,7 +40,7 @@ pub(crate) struct UntrustedProxy {
 
 /// The address that is refused most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BusyAddress {
+struct BusyAddress {
     pub client: IpAddr,
     /// How much more often than all others.
     pub refusals: u64,
@@ -49,7 +50,7 @@ pub(crate) struct BusyAddress {
 
 impl BusyAddress {
     /// How long it has been refused, in minutes.
-    pub(crate) fn minutes(&self) -> u64 {
+    fn minutes(&self) -> u64 {
         self.last.since(self.since).as_secs().div_ceil(60).max(1)
     }
 }
@@ -95,8 +96,26 @@ impl Refusals {
         }
     }
 
+    /// What is to be mended: a proxy that is not trusted, and the address that is refused most if it is another one.
+    pub(crate) fn findings(&self, now: Monotonic, trusts: impl Fn(IpAddr) -> bool) -> Vec<Finding> {
+        let (proxy, busy) = self.found(now);
+        let proxy = proxy.filter(|proxy| !trusts(proxy.peer)).map(|UntrustedProxy { peer, header }| {
+            let text = format!(
+                "{peer} sends the header {header}, as proxies do, and is not in client_ip.trusted_proxies: all clients \
+                 behind it share one limit, and some were refused (429)"
+            );
+            Finding::new(Kind::ProxyUntrusted, text)
+        });
+        let busy = busy.filter(|busy| !trusts(busy.client)).map(|busy| {
+            let (client, refusals, minutes) = (busy.client, busy.refusals, busy.minutes());
+            let text = format!("the limit refused {client} at least {refusals} times (429) in {minutes} min");
+            Finding::new(Kind::ClientRefused, text)
+        });
+        proxy.into_iter().chain(busy).collect()
+    }
+
     /// The proxy that is not trusted, and the address that is refused most if it is another one.
-    pub(crate) fn found(&self, now: Monotonic) -> (Option<UntrustedProxy>, Option<BusyAddress>) {
+    fn found(&self, now: Monotonic) -> (Option<UntrustedProxy>, Option<BusyAddress>) {
         let memory = self.0.lock();
         let is_fresh = |at: Monotonic| now.since(at) < REMEMBERED;
         let proxy = memory.proxy.as_ref().filter(|(_, at)| is_fresh(*at)).map(|(proxy, _)| proxy.clone());
@@ -165,8 +184,11 @@ mod tests {
             |proxy: &Option<UntrustedProxy>, now| refused.note(proxy.as_ref().unwrap().peer, proxy.clone(), at(now));
         assert!(note(&first, 0));
         assert!(!note(&first, 10) && !note(&second, 20) && !note(&first, 30));
-        assert_eq!(refused.found(at(3629)).0, first);
-        assert_eq!(refused.found(at(3630)).0, None);
+        let kinds = |now, trusted| -> Vec<Kind> {
+            refused.findings(at(now), |_| trusted).iter().map(|finding| finding.kind).collect()
+        };
+        assert_eq!((kinds(3629, false), kinds(3629, true)), (vec![Kind::ProxyUntrusted], vec![]));
+        assert_eq!(kinds(3630, false), []);
         assert!(note(&second, 3630));
     }
 
@@ -181,6 +203,8 @@ mod tests {
                 note([198, 51, 100, number as u8].into(), number);
             }
         }
+        let findings = refused.findings(at(200), |_| false);
+        assert_eq!((findings.len(), findings[0].kind), (1, Kind::ClientRefused));
         let found = refused.found(at(200)).1.unwrap();
         assert_eq!((found.client, found.minutes()), (client, 4));
         assert!(found.refusals >= MANY - 1, "{found:?}");

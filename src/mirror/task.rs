@@ -77,9 +77,6 @@ impl From<SnapshotsError> for MirrorError {
     }
 }
 
-/// The module that a failure of the disk is logged for: what to do about it is said by module.
-const STORE: &str = "grandstand::store";
-
 impl MirrorError {
     const fn state(&self) -> OriginState {
         match self {
@@ -94,12 +91,9 @@ impl MirrorError {
         matches!(self, Self::Copy(CopyError::Ask(error)) if error.wants_no_pause())
     }
 
-    /// The failure of the data directory, which is no fault of the origin; `None`: it is another failure.
-    const fn of_store(&self) -> Option<&StoreError> {
-        match self {
-            Self::Store(error) | Self::Copy(CopyError::Store(error)) => Some(error),
-            _ => None,
-        }
+    /// Whether the data directory failed.
+    const fn is_of_store(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::Copy(CopyError::Store(_)))
     }
 }
 
@@ -154,7 +148,12 @@ impl Mirror {
             self.hear();
             let facts = self.facts();
             let due = self.clock.now_mono().plus(facts.refresh_in);
-            self.status.update(|picture| picture.refresh_due = Some(due));
+            let waits = facts
+                .begun
+                .map(|(_, wait)| wait)
+                .filter(|wait| *wait >= schedule::LONG_WAIT && self.work.failures() == 0);
+            let copies_until = waits.map(|wait| self.clock.now_wall().plus(wait));
+            self.status.update(|picture| (picture.refresh_due, picture.copies_until) = (Some(due), copies_until));
             let step = schedule::next(&facts);
             if let MirrorStep::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
@@ -206,6 +205,7 @@ impl Mirror {
         ScheduleFacts {
             certificate: self.certificate(),
             refresh_in: schedule.refresh_in(now, self.age()),
+            refresh_asked: schedule.is_refresh_asked,
             begun: self.work.begun(now),
             asked: schedule.is_pass_asked,
             tried: schedule.tried.map(|tried| now.since(tried)),
@@ -306,7 +306,6 @@ impl Mirror {
     /// Records the result of a step.
     fn account(&mut self, step: MirrorStep, result: Result<(), MirrorError>) {
         let Err(error) = result else {
-            self.status.update(|picture| picture.disk = None);
             if step == MirrorStep::Begin {
                 self.schedule.reading = Retry::default();
             }
@@ -323,23 +322,11 @@ impl Mirror {
             self.schedule.hurry();
             self.work.hurry();
         }
-        if let Some(error) = error.of_store() {
-            // Of a damaged store, the keeper heals the store and sets `last_error`.
-            let what = if matches!(error, StoreError::Damaged(_)) { "is damaged" } else { "fails" };
-            tracing::warn!(target: STORE, error = %Excerpt(error), failures, "the store {what}; trying again");
-            self.status.update(|picture| picture.disk = Some(error.to_string()));
-        } else {
-            let clients = if self.newest().is_some() {
-                "clients still get the current snapshot"
-            } else {
-                "there is no snapshot yet, so client requests are forwarded"
-            };
-            tracing::warn!(error = %Excerpt(&error), failures, "a step of the mirror failed; {clients}");
+        tracing::debug!(error = %Excerpt(&error), failures, "a step of the mirror failed");
+        // A disk that fails is no fault of the origin.
+        if !error.is_of_store() {
             self.status.update(|picture| picture.state = error.state());
             self.status.error(&error, self.clock.now_wall());
-        }
-        if let MirrorError::Copy(CopyError::Ask(error)) = &error {
-            self.copies.client.name_url(error);
         }
     }
 
@@ -370,8 +357,8 @@ mod tests {
     #[test]
     fn a_failure_of_the_store_is_no_fault_of_the_origin() {
         let full = || StoreError::ReadOnly { path: "grandstand.redb".into() };
-        assert!(MirrorError::Store(full()).of_store().is_some());
-        assert!(MirrorError::Copy(CopyError::Store(full())).of_store().is_some());
-        assert!(MirrorError::Moved.of_store().is_none());
+        assert!(MirrorError::Store(full()).is_of_store());
+        assert!(MirrorError::Copy(CopyError::Store(full())).is_of_store());
+        assert!(!MirrorError::Moved.is_of_store());
     }
 }

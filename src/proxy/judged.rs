@@ -65,7 +65,8 @@ impl Proxy {
             self.judge(&path, rewrites, &answer, kept.as_deref())
         };
         let judged = judged.map_err(|error| client.named(error));
-        let (stored, may_keep) = judged.inspect_err(|error| client.unusable(error, fetch.asker.class))?;
+        client.judged(judged.as_ref().err());
+        let (stored, may_keep) = judged?;
         if let Some(early) = inner.early.get() {
             early.offer(&path, &answer).await;
         }

@@ -61,7 +61,7 @@ impl SharedLimit {
             *why = None;
         };
         decide_by(&link);
-        tracing::info!("the limit is shared with other machines");
+        tracing::debug!("the limit is shared with other machines");
         let (mut opened, mut tried) = (Instant::now(), Instant::now());
         loop {
             if opened.elapsed() >= CONNECTION_LIFE {
@@ -114,7 +114,6 @@ impl SharedLimit {
     fn told(&self, lost: Lost) {
         let mut why = self.why.lock();
         if why.as_ref().map(|alone| &alone.why) != Some(&lost) {
-            tracing::warn!(why = %lost, "the limit is not shared: each machine counts for itself");
             let since = why.as_ref().map_or_else(|| self.clock.now_wall(), |alone| alone.since);
             *why = Some(Alone { why: lost, since });
         }

@@ -13,6 +13,7 @@ use redb::DatabaseError;
 
 use crate::api::listing::ListingId;
 use crate::tasks::Aborted;
+use crate::telemetry::findings::{Finding, Kind};
 use crate::words::remedy;
 
 /// Why a data directory or its store cannot be opened.
@@ -162,8 +163,19 @@ impl From<Aborted> for StoreError {
 }
 
 impl StoreError {
+    /// What is wrong with the disk; `None`: it is not the disk.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let kind = match self {
+            Self::NoSpace { .. } => Kind::DiskFull,
+            Self::ReadOnly { .. } => Kind::DiskReadOnly,
+            Self::Io { .. } => Kind::DiskFails,
+            _ => return None,
+        };
+        Some(Finding::new(kind, self))
+    }
+
     /// A failure of the file system. `needed`: how much room the operation may have needed, in bytes.
-    pub(super) fn of_io(source: io::Error, path: &Path, needed: u64) -> Self {
+    pub(crate) fn of_io(source: io::Error, path: &Path, needed: u64) -> Self {
         let path = path.to_owned();
         match source.kind() {
             kind if is_full(kind) => Self::NoSpace { path, needed },

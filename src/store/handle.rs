@@ -16,6 +16,8 @@ use redb::{
     WriteTransaction,
 };
 
+use crate::telemetry::findings::{Finding, Kind};
+
 use super::database::{self, Sealed, begin_write};
 use super::error::{Fault, OpenError, StoreError, guarded};
 
@@ -317,6 +319,10 @@ impl fmt::Debug for Handle {
 
 /// A failed write that was never tried again is forgotten after this long.
 const FORGOTTEN: Duration = Duration::from_secs(120);
+/// For how long a full disk counts as full after a write of unknown size.
+const UNSURE: Duration = Duration::from_secs(5);
+/// For how long a repair is told.
+const REPAIR_TOLD: Duration = Duration::from_secs(86_400);
 
 /// The problems.
 #[derive(Debug, Default)]
@@ -326,34 +332,30 @@ pub(super) struct Trouble(Mutex<KnownTrouble>);
 struct KnownTrouble {
     damage: Option<String>,
     disk: Option<Disk>,
+    /// What the last repair did, and when.
+    repaired: Option<(String, Instant)>,
 }
 
 #[derive(Debug)]
 struct Disk {
-    text: String,
+    finding: Finding,
     needed: u64,
-    read_only: bool,
     at: Instant,
 }
 
 impl Trouble {
     /// Something failed.
     pub(super) fn failed(&self, error: &StoreError) {
-        let (needed, read_only) = match error {
-            StoreError::Damaged(detail) => {
-                self.0.lock().damage.get_or_insert_with(|| detail.clone());
-                return;
-            }
-            StoreError::NoSpace { needed, .. } => (*needed, false),
-            StoreError::ReadOnly { .. } => (0, true),
-            StoreError::Io { .. } => (0, false),
-            _ => return,
-        };
+        if let StoreError::Damaged(detail) = error {
+            self.0.lock().damage.get_or_insert_with(|| detail.clone());
+        }
+        let Some(finding) = error.finding() else { return };
+        let needed = if let StoreError::NoSpace { needed, .. } = error { *needed } else { 0 };
         let mut inner = self.0.lock();
         // There must be room for the largest write.
         let least = inner.disk.as_ref().map_or(0, |disk| disk.needed);
         if needed >= least {
-            inner.disk = Some(Disk { text: error.to_string(), needed, read_only, at: Instant::now() });
+            inner.disk = Some(Disk { finding, needed, at: Instant::now() });
         }
     }
 
@@ -362,7 +364,12 @@ impl Trouble {
         let mut inner = self.0.lock();
         // Both are estimates: the same write, tried again, packs another time of day and may be some bytes shorter.
         let is_as_much = |needed: u64| bytes >= needed - needed / 8;
-        if inner.disk.as_ref().is_some_and(|disk| is_as_much(disk.needed) || disk.at.elapsed() > FORGOTTEN) {
+        let is_right = |disk: &Disk| match disk.finding.kind {
+            // Nobody knows how much was needed: a little may fit where the next write does not.
+            Kind::DiskFull if disk.needed == 0 => disk.at.elapsed() > UNSURE,
+            _ => is_as_much(disk.needed) || disk.at.elapsed() > FORGOTTEN,
+        };
+        if inner.disk.as_ref().is_some_and(is_right) {
             inner.disk = None;
         }
     }
@@ -372,19 +379,30 @@ impl Trouble {
         self.0.lock().damage = None;
     }
 
+    /// What a repair did, to be told for a day.
+    pub(super) fn tell_repaired(&self, text: String) {
+        self.0.lock().repaired = Some((text, Instant::now()));
+    }
+
     /// The damage.
     pub(super) fn damage(&self) -> Option<String> {
         self.0.lock().damage.clone()
     }
 
-    /// Why nothing can be written.
-    pub(super) fn disk(&self) -> Option<String> {
-        self.0.lock().disk.as_ref().map(|disk| disk.text.clone())
+    /// Everything that is wrong with the file at `path`.
+    pub(super) fn findings(&self, path: &Path) -> Vec<Finding> {
+        let inner = self.0.lock();
+        let damage = inner.damage.as_ref().map(|detail| format!("{} is damaged: {detail}", path.display()));
+        let repaired = inner.repaired.as_ref().filter(|(_, at)| at.elapsed() < REPAIR_TOLD);
+        let damage = damage.map(|text| Finding::new(Kind::StoreDamaged, text));
+        let repaired = repaired.map(|(text, _)| Finding::new(Kind::StoreRepaired, text));
+        let disk = inner.disk.as_ref().map(|disk| disk.finding.clone());
+        disk.into_iter().chain(damage).chain(repaired).collect()
     }
 
-    /// Whether the file is read-only.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.0.lock().disk.as_ref().is_some_and(|disk| disk.read_only)
+    /// Whether a write of any size shows that all is right again.
+    pub(super) fn ends_with_any_write(&self) -> bool {
+        self.0.lock().disk.as_ref().is_some_and(|disk| disk.needed == 0)
     }
 }
 
@@ -399,15 +417,23 @@ mod tests {
         trouble.failed(&full(5000));
         trouble.failed(&full(10));
         trouble.wrote(100);
-        assert!(trouble.disk().unwrap().contains("5000") && !trouble.is_read_only());
+        let told = || trouble.findings("x".as_ref());
+        assert!(told()[0].kind == Kind::DiskFull && told()[0].text.contains("5000"), "{:?}", told());
+        assert!(!trouble.ends_with_any_write());
         trouble.wrote(4000);
-        assert!(trouble.disk().is_some());
+        assert_eq!(told().len(), 1);
         trouble.wrote(4999);
-        assert_eq!(trouble.disk(), None, "the same write was some bytes shorter when it was tried again");
+        assert_eq!(told(), [], "the same write was some bytes shorter when it was tried again");
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
-        assert!(trouble.is_read_only());
+        assert!(trouble.ends_with_any_write() && told()[0].kind == Kind::DiskReadOnly);
+        trouble.failed(&StoreError::Io { path: "x".into(), source: io::Error::other("x") });
+        assert_eq!(told()[0].kind, Kind::DiskFails);
+        trouble.failed(&StoreError::ReadOnly { path: "x".into() });
         trouble.wrote(0);
-        assert!(!trouble.is_read_only());
+        assert_eq!(told(), []);
+        trouble.failed(&full(0));
+        trouble.wrote(64);
+        assert_eq!(told().len(), 1, "a little may fit");
         trouble.failed(&StoreError::Damaged("first".to_owned()));
         trouble.failed(&StoreError::Damaged("second".to_owned()));
         trouble.wrote(9);

@@ -10,9 +10,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
+use crate::clock::Monotonic;
 use crate::tasks::threads;
 
 use super::access::Line;
+use super::findings::{Finding, Kind};
 
 /// How many lines may wait, and how many bytes of text.
 const QUEUE: usize = 4096;
@@ -25,6 +29,8 @@ const BATCH: usize = 64 << 10;
 /// The queue, and the thread that writes; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct LineQueue {
+    name: &'static str,
+    file: Arc<str>,
     queue: SyncSender<Message>,
     shared: Arc<QueueState>,
 }
@@ -37,6 +43,8 @@ struct QueueState {
     /// Lines of the access log in the queue.
     requests: AtomicUsize,
     reopens: AtomicBool,
+    /// How many dropped lines a look has seen, and when it saw more than before.
+    lost: Mutex<(u64, Option<Monotonic>)>,
 }
 
 enum Message {
@@ -87,11 +95,11 @@ pub(crate) fn start_standard_error<W: Write + Send + 'static>(out: fn() -> W) ->
 impl LineQueue {
     /// Opens the place of the lines, and starts the thread. `name` and `file` are for people.
     pub(super) fn start(name: &'static str, file: String, open: Open) -> io::Result<Self> {
-        let (out, shared) = (open()?, Arc::<QueueState>::default());
+        let (out, shared, place) = (open()?, Arc::<QueueState>::default(), file.as_str().into());
         let (queue, lines) = sync_channel(QUEUE);
         let writer = LineWriter { name, file, open, out, shared: shared.clone(), fails: false, told: 0 };
         threads::spawn(name, move || writer.run(&lines))?;
-        Ok(Self { queue, shared })
+        Ok(Self { name, file: place, queue, shared })
     }
 
     /// Writes lines of the log, with their ends. Never waits.
@@ -123,6 +131,22 @@ impl LineQueue {
         self.shared.reopens.store(true, Ordering::Relaxed);
         // In a full queue the next line is reason enough to look.
         self.send(Message::Look);
+    }
+
+    /// That lines were lost within the last ten minutes.
+    pub(crate) fn finding(&self, now: Monotonic) -> Option<Finding> {
+        const TOLD: Duration = Duration::from_secs(600);
+        let dropped = self.dropped();
+        let (seen, at) = &mut *self.shared.lost.lock();
+        if std::mem::replace(seen, dropped) < dropped {
+            *at = Some(now);
+        }
+        at.filter(|at| now.since(*at) < TOLD)?;
+        let (name, file) = (self.name, &self.file);
+        let text = format!(
+            "{dropped} lines of the {name} to {file} were lost since the start: they were not written or read in time"
+        );
+        Some(Finding::new(Kind::LinesLost, text))
     }
 
     /// How many lines were dropped.

@@ -279,6 +279,9 @@ pub enum AskError {
     },
 }
 
+/// How an origin fails whose answers are no good.
+pub(super) const UNUSABLE: &str = "the answers of the origin cannot be used";
+
 impl AskError {
     /// The word for `/status`, `Cache-Status` and metrics.
     pub const fn as_str(&self) -> &'static str {
@@ -291,6 +294,17 @@ impl AskError {
             Self::TooLarge { .. } => "too-large",
             Self::Redirect { .. } => "redirect",
             Self::Nonsense { .. } => "nonsense",
+        }
+    }
+
+    /// How the origin fails, for people.
+    pub(super) const fn how(&self) -> &'static str {
+        match self {
+            Self::Spent(_) => "the origin is not asked",
+            Self::Status { status: 401 | 403 | 407 | 429, .. } => "the origin refuses requests",
+            Self::Status { .. } => "the origin answers with errors",
+            Self::Timeout { .. } | Self::Connection { .. } => "the origin cannot be reached",
+            Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. } => UNUSABLE,
         }
     }
 

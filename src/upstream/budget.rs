@@ -18,12 +18,13 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
 use crate::semantics::client_address;
+use crate::telemetry::findings::Finding;
 
 use dispatch::{Dispatcher, DispatcherState, QueuePlace};
 use queue::Waiting;
 use state::BudgetState;
 
-use super::ledger::{LONGEST_PAUSE, Ledger};
+use super::ledger::{LONGEST_PAUSE, Ledger, Recording};
 use super::window::{Class, Window};
 
 pub(crate) use queue::Demand;
@@ -155,14 +156,27 @@ impl Budget {
         Ok(permit.sent())
     }
 
+    /// Why its ledger cannot be written; `None`: it can.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        self.dispatcher.look(|dispatch, _| dispatch.state.ledger.as_ref()?.finding())
+    }
+
+    /// Tries again to write its ledger, if it could not be written. Blocks.
+    pub(crate) fn try_writing(&self) {
+        if let Some(recording) = self.recording() {
+            recording.retry();
+        }
+    }
+
+    fn recording(&self) -> Option<Recording> {
+        self.dispatcher.look(|dispatch, _| Some(dispatch.state.ledger.as_ref()?.recording()))
+    }
+
     /// Waits until all slots given so far are in the ledger, at most `until`.
     async fn recorded(&self, until: Option<Monotonic>) -> Result<(), Spent> {
-        let Some(recording) = self.dispatcher.look(|dispatch, _| Some(dispatch.state.ledger.as_ref()?.recording()))
-        else {
-            return Ok(());
-        };
+        let Some(recording) = self.recording() else { return Ok(()) };
         let left = until.map(|until| until.since(self.dispatcher.now()).max(SHORTEST_WRITE));
-        while !recording.is_done(left.unwrap_or(SLOW_WRITE), self.dispatcher.clock()).await {
+        while !recording.is_done(left.unwrap_or(SLOW_WRITE)).await {
             if until.is_some() {
                 return Err(Spent::soon());
             }

@@ -14,14 +14,13 @@ use http::{Method, Version};
 use url::Url;
 
 use crate::clock::backoff::{Jitter, doubled};
-use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
-use crate::semantics::excerpt::Excerpt;
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
 use super::ask::{is_refusal, judge, question, without_mark};
 use super::budget::Budget;
-use super::health::{FEW, Judgement, LogThrottle, Witness};
+use super::health::{FEW, Judgement, Witness};
 use super::room::{Held, Room};
 use super::stamps::StampWatch;
 use super::status::OriginStatus;
@@ -71,7 +70,6 @@ pub struct OriginClient {
     status: OriginStatus,
     clock: Clock,
     chance: Jitter,
-    told: Arc<LogThrottle>,
     stamps: StampWatch,
     bounds: Arc<ArcSwap<Bounds>>,
     name: Pseudonym,
@@ -104,8 +102,8 @@ impl OriginClient {
         let stamps = StampWatch::new(status.clone(), CACHE_TTL);
         let (room, longest_pause) = (Room::new(ROOM, config.max_body), config.longest_pause);
         let bounds = Arc::new(ArcSwap::from_pointee(Bounds { room, bytes: ROOM, longest_pause }));
-        let (chance, told, name) = (Jitter::default(), Arc::default(), Pseudonym::of(rand::random()));
-        Self { transport, config, budget, status, clock, chance, told, stamps, bounds, name }
+        let (chance, name) = (Jitter::default(), Pseudonym::of(rand::random()));
+        Self { transport, config, budget, status, clock, chance, stamps, bounds, name }
     }
 
     /// What a reload changes: how many bytes of bodies there may be at once (128 MiB otherwise), and the longest pause
@@ -348,9 +346,6 @@ impl OriginClient {
     pub fn succeeded(&self) {
         self.status.succeeded();
         self.budget.try_gently(None);
-        if self.told.answered() {
-            tracing::info!("the origin answers again");
-        }
     }
 
     /// An error with the whole URL that was asked.
@@ -377,7 +372,6 @@ impl OriginClient {
         }
         let paused = !self.budget.view().paused.is_zero();
         let Judgement { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
-        self.name_url(error);
         let own = outage.map(|failures| {
             // Its return shows within seconds, and the tries until then leave most of the budget.
             let longest = self.bounds.load().longest_pause.min(Duration::from_secs(4));
@@ -388,38 +382,21 @@ impl OriginClient {
         let asked = asked.map(|asked| asked.unwrap_or_else(|| self.bounds.load().longest_pause));
         // `Retry-After: 0` asks for no pause.
         let span = asked.max(own).filter(|span| !span.is_zero());
-        self.tell(error, witness.class, span);
+        tracing::debug!(%error, ?span, "a request to the origin failed");
         if let Some(span) = span {
             self.budget.pause(span);
             self.budget.asked_to_pause(asked.unwrap_or_default());
         }
     }
 
-    /// An answer to a request of this class came and is not usable.
-    pub fn unusable(&self, error: &AskError, class: Class) {
+    /// An answer that came cannot be used.
+    pub fn unusable(&self, error: &AskError) {
         self.status.error(error, self.clock.now_wall());
-        self.name_url(error);
-        self.tell(error, class, None);
     }
 
-    /// Adds to the last error what was asked.
-    pub(crate) fn name_url(&self, error: &AskError) {
-        let url = error.asked().map(|url| Excerpt(url).to_string());
-        self.status.update(|picture| picture.last_error.iter_mut().for_each(|last| last.url.clone_from(&url)));
-    }
-
-    fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
-        let now = self.clock.now_mono();
-        if let Some(span) = pause {
-            if let Some(failures) = self.told.left_alone(now) {
-                let pause_seconds = ceil_seconds(span);
-                tracing::warn!(%error, failures, pause_seconds, "requests to the origin are paused");
-            }
-        } else if class == Class::Client
-            && let Some(failures) = self.told.failed(now)
-        {
-            tracing::warn!(%error, failures, "the origin gave no usable answer to a client's request");
-        }
+    /// The content of an answer for a client is usable, or not: then why.
+    pub fn judged(&self, error: Option<&AskError>) {
+        self.status.judged(error, self.clock.now_wall());
     }
 }
 

@@ -153,7 +153,7 @@ impl Forwarder {
         let error = self.origin.named(error);
         if status == 429 && !speaks_for_all(sending) {
             // Perhaps only that client's own allowance is used up.
-            self.origin.unusable(&error, sending.asker.class);
+            self.origin.unusable(&error);
         } else {
             self.origin.failed(&error, self.origin.witness(&sending.asker, false));
         }

@@ -21,10 +21,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::clock::{Clock, Monotonic, WallTime};
-use crate::store::files;
+use crate::clock::{Monotonic, WallTime};
+use crate::store::{StoreError, files};
+use crate::telemetry::findings::{Finding, Kind};
 
-use super::health::LogThrottle;
 use super::window::{Class, SPAN, UNANSWERED, Window};
 
 /// The mark of a slot whose request is on the wire.
@@ -54,7 +54,8 @@ struct LedgerFile {
     file: Mutex<Option<File>>,
     /// How many changes are on the disk, or failed to get there.
     written: watch::Sender<u64>,
-    logged: LogThrottle,
+    /// Why it cannot be written.
+    failure: Mutex<Option<Finding>>,
 }
 
 /// What the file should hold.
@@ -76,14 +77,23 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Tries again to write what could not be written. Blocks.
+    pub(crate) fn retry(&self) {
+        if self.shared.failure.lock().is_some() {
+            self.shared.wanted.lock().changes += 1;
+            self.shared.write(&mut self.shared.file.lock());
+        }
+    }
+
     /// Waits until the changes are written, or were found not to be writable; `false` if that takes longer than
     /// `patience`.
-    pub(crate) async fn is_done(&self, patience: Duration, clock: &Clock) -> bool {
+    pub(crate) async fn is_done(&self, patience: Duration) -> bool {
         let mut written = self.shared.written.subscribe();
         let done = tokio::time::timeout(patience, written.wait_for(|written| *written >= self.until)).await.is_ok();
-        if !done && let Some(requests) = self.shared.logged.failed(clock.now_mono()) {
-            let path = self.shared.path.display();
-            tracing::error!(%path, requests, "the disk does not answer; requests to the origin wait until the ledger of its budget is written");
+        if !done {
+            let text =
+                format!("the disk of {} does not answer, so requests to the origin wait", self.shared.path.display());
+            self.shared.failure.lock().get_or_insert_with(|| Finding::new(Kind::DiskFails, text));
         }
         done
     }
@@ -152,11 +162,16 @@ impl Ledger {
         let mut image = head(pause).to_vec();
         kept.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
         let wanted = Wanted { image, changed: BTreeMap::new(), wants_sync: false, changes: 1, has_writer: true };
-        let (wanted, logged) = (Mutex::new(wanted), LogThrottle::default());
-        let (file, written) = (Mutex::default(), watch::Sender::new(0));
-        let shared = Arc::new(LedgerFile { path: path.to_owned(), wanted, file, written, logged });
+        let wanted = Mutex::new(wanted);
+        let (file, written, failure) = (Mutex::default(), watch::Sender::new(0), Mutex::default());
+        let shared = Arc::new(LedgerFile { path: path.to_owned(), wanted, file, written, failure });
         shared.write(&mut shared.file.lock());
         (Self(shared), left)
+    }
+
+    /// Why it cannot be written; `None`: it can.
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        self.0.failure.lock().clone()
     }
 
     /// Records that a request is about to be sent.
@@ -249,7 +264,6 @@ impl LedgerFile {
             };
             let len = wanted.image.len() as u64;
             drop(wanted);
-            let was_written = file.is_some();
             match self.written_to(file.take(), &pieces, len) {
                 Ok(open) => {
                     if wants_sync {
@@ -257,12 +271,9 @@ impl LedgerFile {
                         let _ = open.sync_data();
                     }
                     *file = Some(open);
+                    *self.failure.lock() = None;
                 }
-                Err(error) if was_written => {
-                    let path = self.path.display();
-                    tracing::error!(%path, %error, "the ledger of the origin's budget cannot be written; it is kept in memory, trying again");
-                }
-                Err(_again) => {}
+                Err(error) => *self.failure.lock() = StoreError::of_io(error, &self.path, len).finding(),
             }
             self.written.send_replace(changes);
         }

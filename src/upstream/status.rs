@@ -3,7 +3,6 @@
 //! It decides nothing. Callers: [`super`] writes, [`crate::admin`] reads.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,12 +10,13 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
-use crate::semantics::excerpt::Excerpt;
+use crate::semantics::excerpt::{self, Excerpt};
+use crate::telemetry::findings::{Finding, Kind};
 use crate::telemetry::timing::Times;
-use crate::words::named;
+use crate::words::{counted, named};
 
-use super::ask::AskError;
-use super::health::{Health, Judgement, Witness};
+use super::ask::{AskError, UNUSABLE};
+use super::health::{FEW, Health, Judgement, Witness};
 use super::window::Class;
 
 named! {
@@ -51,13 +51,11 @@ pub struct LastError {
     pub at: Option<String>,
     /// What happened, for people: an excerpt, because an origin can make it as long as it likes.
     pub message: String,
-    /// What the origin was asked for; `None`: it is about something else.
-    pub url: Option<String>,
 }
 
 impl LastError {
     fn new(message: &impl std::fmt::Display, now: WallTime) -> Self {
-        Self { at: now.rfc3339(), message: Excerpt(message).to_string(), url: None }
+        Self { at: now.rfc3339(), message: Excerpt(message).to_string() }
     }
 }
 
@@ -81,9 +79,44 @@ pub struct Held {
     pub listings: u64,
     /// The listings of the newest snapshot.
     pub serving: u64,
-    /// Why, and what to do.
+    /// Why.
     pub reason: String,
+    /// How many listings of the newest snapshot it lacks, by sport and by state.
+    pub sports: BTreeMap<String, u64>,
+    pub states: BTreeMap<String, u64>,
+    /// The first of them.
+    pub vanishing: Vec<Vanishing>,
 }
+
+/// A listing that would vanish.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Vanishing {
+    pub id: u64,
+    pub name: String,
+}
+
+impl Held {
+    fn finding(&self) -> Finding {
+        let most = |of: &BTreeMap<String, u64>| {
+            let mut all: Vec<_> = of.iter().collect();
+            all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            let more = if all.len() > MOST_TOLD { ", ..." } else { "" };
+            let told = all
+                .iter()
+                .take(MOST_TOLD)
+                .map(|(name, count)| format!("{} {count}", excerpt::escaped(name)))
+                .collect::<Vec<_>>();
+            told.join(", ") + more
+        };
+        let Self { reason, sports, states, .. } = self;
+        let whose = format!("by sport: {}; by state: {}", most(sports), most(states));
+        Finding::new(Kind::HeldBack, format!("a snapshot is held back: {reason} ({whose})"))
+    }
+}
+
+/// How many sports and states a sentence names.
+const MOST_TOLD: usize = 5;
 
 /// A copy of a cache in front of the origin that is far older than `origin.cache_ttl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +125,14 @@ pub struct OldCopy {
     pub cache_ttl_seconds: u64,
 }
 
-impl fmt::Display for OldCopy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl OldCopy {
+    fn finding(self) -> Finding {
         let Self { age_seconds, cache_ttl_seconds } = self;
-        write!(
-            f,
-            "a cache in front of the origin sent a copy {age_seconds} s old, but `origin.cache_ttl` is \
-             {cache_ttl_seconds} s: raise it, or changes are seen late"
-        )
+        let text = format!(
+            "a cache in front of the origin sent a copy {age_seconds} s old, but origin.cache_ttl is \
+             {cache_ttl_seconds} s: changes are seen late"
+        );
+        Finding::new(Kind::CopiesOld, text)
     }
 }
 
@@ -116,6 +149,26 @@ pub struct DetailTrouble {
     pub error: String,
 }
 
+impl DetailTrouble {
+    fn finding(&self) -> Option<Finding> {
+        let text = match self {
+            Self { all: true, error, failing, .. } => {
+                let failed = counted(*failing as u64, "request");
+                format!("no details can be fetched: {failed} failed and none was answered. The last error: {error}")
+            }
+            Self { often: often @ 1.., error, .. } => {
+                let many = counted(*often as u64, "detail");
+                format!("{many} cannot be fetched, although others can. The last error: {error}")
+            }
+            _ => return None,
+        };
+        Some(Finding::new(Kind::DetailsFail, text))
+    }
+}
+
+/// So many answers in a row that may not be stored are no accident.
+const MANY_UNSTORED: u64 = 3;
+
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
@@ -124,6 +177,10 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// The judgement on recent failures.
     pub health: Health,
+    /// Failed requests in a row, whoever asked, and answers in a row that clients could not get because of their content.
+    row: [u32; 2],
+    /// How the last request failed, for people.
+    how: &'static str,
     /// Since when it fails, also between two tries; `None`: it answers.
     pub failing_since: Option<Instant>,
     /// Whether it has given an answer since the start.
@@ -144,12 +201,12 @@ pub struct Picture {
     pub refreshed_ms: Option<i64>,
     /// When the next refresh is due; `None`: none is planned.
     pub refresh_due: Option<Monotonic>,
+    /// When work that waits for old copies of the origin's CDN goes on; `None`: none waits.
+    pub copies_until: Option<WallTime>,
     /// Whole passes that were completed.
     pub passes: u64,
     /// Whether there is no mirror, so that only client reads show the origin's state.
     pub shield: bool,
-    /// Why the data directory cannot be written, if so.
-    pub disk: Option<String>,
     /// Details that cannot be fetched, if any.
     pub details: Option<DetailTrouble>,
     /// How many answers in a row a shield was forbidden to store.
@@ -164,6 +221,34 @@ impl Picture {
     /// Whether the last requests of the mirror failed, or their answers were no use.
     pub const fn is_failing(&self) -> bool {
         matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense) || self.health.failures() > 0
+    }
+
+    /// Everything that is wrong with the origin.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let stands_still = matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense);
+        // Between two refreshes, what fails may be details alone.
+        let is_told = stands_still || self.state == OriginState::Crawling;
+        let fails = self.failing_since.filter(|_| is_told).map(|_| {
+            let how = if self.state == OriginState::Nonsense { UNUSABLE } else { self.how };
+            let why = self.last_error.as_ref().map_or_else(String::new, |error| format!(": {}", error.message));
+            Finding::new(Kind::OriginFails, format!("{how}{why}"))
+        });
+        let unstored = (self.shield && self.unstored >= MANY_UNSTORED).then(|| {
+            let text = format!(
+                "nothing can be stored: the last {} answers of the origin forbid it with `Cache-Control: private` or \
+                 `no-store`, so each request of a client becomes a request to the origin",
+                self.unstored
+            );
+            Finding::new(Kind::NotStored, text)
+        });
+        let held = self.held.as_ref().map(Held::finding);
+        let details = self.details.as_ref().filter(|_| !stands_still).and_then(DetailTrouble::finding);
+        let old = self.old_copy.map(OldCopy::finding);
+        let waits = self.copies_until.filter(|_| self.failing_since.is_none()).map(|until| {
+            let text = format!("until {until} caches before the origin may send old copies; then it is asked again");
+            Finding::new(Kind::CopiesWait, text)
+        });
+        [fails, unstored, held, details, old, waits].into_iter().flatten().collect()
     }
 
     /// Notes since when it fails. One failure alone says little.
@@ -217,7 +302,7 @@ impl OriginStatus {
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.health.answered();
-        picture.has_answered = true;
+        (picture.has_answered, picture.row[0]) = (true, 0);
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }
@@ -228,13 +313,38 @@ impl OriginStatus {
     pub fn failed(&self, error: &AskError, witness: Witness, paused: bool, now: WallTime) -> Judgement {
         let mut picture = self.0.lock();
         picture.last_error = Some(LastError::new(error, now));
+        picture.how = error.how();
         let verdict = picture.health.failed(error, witness, paused);
-        // One failure alone says little.
-        if verdict.counts && picture.health.failures() > 1 && picture.state != OriginState::Crawling {
+        if witness.is_ours || verdict.counts {
+            picture.row[0] = picture.row[0].saturating_add(1);
+        }
+        // One failure alone says little. To tell people of failures takes fewer clients than to pause the origin.
+        let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && picture.row[0] >= FEW;
+        // Whether details alone fail is told by itself.
+        if fails && picture.state != OriginState::Crawling && witness.class != Class::Details {
             picture.state = OriginState::CouldNotBeAsked;
         }
         picture.note_failing();
         verdict
+    }
+
+    /// The content of an answer for a client is usable, or not: then why.
+    pub fn judged(&self, error: Option<&AskError>, now: WallTime) {
+        let mut picture = self.0.lock();
+        let Some(error) = error else {
+            picture.row[1] = 0;
+            if picture.shield && picture.state == OriginState::Nonsense {
+                picture.state = OriginState::Answering;
+                picture.note_failing();
+            }
+            return;
+        };
+        picture.last_error = Some(LastError::new(error, now));
+        picture.row[1] = picture.row[1].saturating_add(1);
+        if picture.shield && picture.row[1] >= FEW {
+            picture.state = OriginState::Nonsense;
+            picture.note_failing();
+        }
     }
 
     /// Something else went wrong.
@@ -351,6 +461,33 @@ mod tests {
         assert_eq!(since(), None);
         status.update(|picture| picture.state = OriginState::Nonsense);
         assert!(since().is_some());
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_with_an_origin_is_a_finding_until_it_is_right() {
+        let trouble = |failing, often, all| Some(DetailTrouble { failing, often, all, error: "it is HTML".to_owned() });
+        let failing_since = Some(Instant::now());
+        let fails = || Picture { failing_since, state: OriginState::CouldNotBeAsked, ..Picture::default() };
+        let details = |details| Picture { details, ..Picture::default() };
+        let unstored = |shield, unstored| Picture { shield, unstored, ..Picture::default() };
+        let old_copy = Some(OldCopy { age_seconds: 4000, cache_ttl_seconds: 300 });
+        for (picture, want) in [
+            (Picture::default(), &[][..]),
+            (fails(), &[Kind::OriginFails]),
+            (Picture { details: trouble(9, 9, true), ..fails() }, &[Kind::OriginFails]),
+            (Picture { failing_since, ..details(trouble(9, 9, true)) }, &[Kind::DetailsFail]),
+            (details(trouble(2, 0, false)), &[]),
+            (details(trouble(40, 1, false)), &[Kind::DetailsFail]),
+            (unstored(true, 2), &[]),
+            (unstored(true, 3), &[Kind::NotStored]),
+            (unstored(false, 1000), &[]),
+            (Picture { held: Some(Held::default()), ..Picture::default() }, &[Kind::HeldBack]),
+            (Picture { old_copy, ..Picture::default() }, &[Kind::CopiesOld]),
+            (Picture { copies_until: Some(WallTime::from_seconds(9)), ..Picture::default() }, &[Kind::CopiesWait]),
+        ] {
+            let kinds: Vec<Kind> = picture.findings().iter().map(|finding| finding.kind).collect();
+            assert_eq!(kinds, want, "{picture:?}");
+        }
     }
 
     #[test]

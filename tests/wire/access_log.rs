@@ -220,5 +220,6 @@ async fn a_file_that_cannot_be_opened_is_told_at_start_and_a_disk_that_fails_del
     })
     .await;
     wait_until("it is told", || async { server.process.said().contains("the access log cannot be written") }).await;
+    wait_until("it is a finding", || async { server.finding("log-lines-lost").await.is_some() }).await;
     server.ok("/robots.txt").await;
 }

@@ -188,6 +188,7 @@ async fn an_origin_that_filters_otherwise_is_read_through() {
         })
         .await;
         assert_eq!(server.status().await["disproved"], Value::from(vec![word]));
+        assert!(server.finding("shape-disproved").await.unwrap().ends_with(word));
         let at = origin.world(|world| world.venue(world.ids()[150]).unwrap().modified.at);
         for query in ["sport=baseball&state=texas".to_owned(), format!("modified_since={at}")] {
             let target = format!("{LIST}?{query}");

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 use http::Method;
 use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use jiff::Timestamp;
-use sample_origin::{Cdn, CopyHeader, Origin, Switches, World};
+use sample_origin::{Cdn, CopyHeader, FaultRule, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
 use crate::harness::virtually::origin_with;
-use crate::harness::{Server, Setup, each, quiet, wait_until};
+use crate::harness::{Server, Setup, each, quiet, until, wait_until};
+use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 
@@ -72,6 +73,24 @@ async fn changed_details_follow_behind_a_cache_that_sends_no_age() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_for_old_copies_says_until_when_and_a_refresh_asks_at_once() {
+    let origin = origin_with(230, behind(CopyHeader::Silent { updating: false, says_so: false }, 20)).await;
+    let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "20s").set("ttl", "10s").start().await;
+    server.settled(&origin).await;
+    origin.edit(|world| assert!(world.ids().iter().step_by(3).all(|id| world.touch(*id))));
+    let told = until("it is told", || server.finding("waits-for-copies")).await;
+    assert!(told.starts_with("until 20") && told.contains("caches before the origin"), "{told}");
+    let refreshes = || origin.log().iter().filter(|seen| seen.path_and_query == "/api/sports.json").count();
+    let (before, began) = (refreshes(), Instant::now());
+    server.refresh().await;
+    wait_until("a refresh is asked", || async { refreshes() > before }).await;
+    assert!(began.elapsed() < Duration::from_secs(3), "at once: {:?}", began.elapsed());
+    server.settled(&origin).await;
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    assert_eq!(server.finding("waits-for-copies").await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_detail_that_shows_no_trace_of_the_change_is_asked_for_once_more_also_after_a_restart() {
     // The detail does not change at all: nothing but time tells that it is no old copy.
     let origin = origin_with(60, Switches::default()).await;
@@ -117,6 +136,18 @@ async fn an_origin_that_forbids_caches_is_asked_for_each_changed_detail_once() {
     wait_until("time has passed", || async { since.elapsed() > Duration::from_secs(8) }).await;
     quiet(&origin).await;
     assert_eq!(details_asked(&origin).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn terms_that_stay_in_doubt_are_told_once_the_origin_was_asked() {
+    let refuses = FaultRule::always("/api/listings.json?city=", Fault::Status(404));
+    let origin = origin_with(120, Switches { count_skew: 3, faults: vec![refuses], ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.ready().await;
+    assert_eq!(server.finding("terms-incomplete").await, None);
+    tokio::time::sleep(Duration::from_secs(601)).await;
+    let told = server.finding("terms-incomplete").await;
+    assert!(told.is_some_and(|told| told.contains("which listings")), "{}", server.status().await["terms"]);
 }
 
 /// `Age` of the mirror's answers for a while: the largest.

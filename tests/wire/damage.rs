@@ -88,10 +88,10 @@ async fn a_damaged_store_is_told_of_and_rebuilt_from_the_origin() {
         everything_is_the_origins(&server, &origin).await;
         wait_until("it is healthy", || async {
             let status = server.admin(http::Method::GET, "/status").await;
-            status.status == 200 || matches!(damage, Damage::Strewn(_)) && status.json()["disk"].is_null()
+            status.status == 200 || matches!(damage, Damage::Strewn(_)) && !status.text().contains("store-damaged")
         })
         .await;
-        let told = server.status().await["last_error"]["message"].as_str().unwrap_or_default().to_owned();
+        let told = server.finding("store-repaired").await.unwrap_or_default();
         if matches!(damage, Damage::Truncated(_) | Damage::Cut(_) | Damage::Garbage) {
             assert!(told.contains("grandstand.redb") && told.contains("damaged"), "{damage:?}: {told:?}");
             assert!(server.process.said().contains("damaged"), "{damage:?}");

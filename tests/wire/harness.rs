@@ -553,6 +553,13 @@ impl Server {
         self.admin(Method::GET, "/status").await.json()
     }
 
+    /// What a finding says; `None`: it is not raised.
+    pub async fn finding(&self, name: &str) -> Option<String> {
+        let status = self.status().await;
+        let raised = status["findings"].as_array().unwrap().iter().find(|raised| raised["name"] == name)?;
+        raised["text"].as_str().map(str::to_owned)
+    }
+
     /// The id of the snapshot that is served.
     pub async fn snapshot(&self) -> String {
         self.status().await["snapshot"]["id"].as_str().unwrap_or_default().to_owned()

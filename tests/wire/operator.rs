@@ -1,4 +1,4 @@
-//! The console: its files, whom its requests obey, and the facts that it draws: `advice`, `recent` and `/history.json`.
+//! The console: its files, whom its requests obey, and the facts that it draws: `findings` and `/history.json`.
 //!
 //! What it shows of them is tested in a browser. Here the requests are those that a browser and the console's script send.
 
@@ -35,9 +35,8 @@ async fn press(server: &Server, method: Method, path: &str, fields: &[(&str, &st
     Reply::of(request.headers(headers).send().await.unwrap()).await
 }
 
-/// The advice of `/status`.
-async fn advice(server: &Server) -> Vec<Value> {
-    server.status().await["advice"].as_array().unwrap().clone()
+async fn findings(server: &Server) -> Vec<Value> {
+    server.status().await["findings"].as_array().unwrap().clone()
 }
 
 #[tokio::test]
@@ -45,42 +44,37 @@ async fn a_server_whose_origin_stopped_says_why_and_what_to_do() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).set("ttl", "1s").start().await;
     server.ready().await;
-    wait_until("there is nothing to tell", || async { advice(&server).await.is_empty() }).await;
+    wait_until("nothing is wrong", || async { findings(&server).await.is_empty() }).await;
 
     origin.shutdown().await;
-    wait_until("it says why", || async {
-        let advice = advice(&server).await;
-        advice.first().is_some_and(|first| first["unhealthy"] == true && first["what"].to_string().contains("fails."))
-    })
-    .await;
-    let first = advice(&server).await.remove(0);
-    let (what, todo) = (first["what"].as_str().unwrap(), first["todo"].as_str().unwrap());
-    assert!(what.contains("Data not confirmed for") && what.contains(&origin.url()), "{what}");
-    assert!(todo.contains("Check that the origin works") && first["action"].is_null(), "{first}");
-    wait_until("what went wrong is listed", || async {
-        let status = server.status().await;
-        status["recent"].as_array().unwrap().iter().any(|note| {
-            let has = |key: &str, text: &str| note[key].as_str().is_some_and(|own| own.contains(text));
-            has("text", "A step of the mirror failed") && has("todo", "The server keeps trying") && has("at", "20")
-        })
-    })
-    .await;
-
+    wait_until("it says why at once", || async { server.finding("origin-fails").await.is_some() }).await;
+    wait_until("it is unhealthy", || async { findings(&server).await[0]["unhealthy"] == true }).await;
+    let all = findings(&server).await;
+    assert_eq!(all.len(), 1, "one thing is wrong: {all:?}");
+    let first = &all[0];
+    let (text, todo) = (first["text"].as_str().unwrap(), first["todo"].as_str().unwrap());
+    assert!(text.starts_with("data not confirmed for") && text.contains(&origin.url()), "{text}");
+    assert!(text.contains("the origin cannot be reached") && first["name"] == "origin-fails", "{first}");
+    assert!(todo.contains("Check that the origin works") && first["since"].is_string(), "{first}");
+    let metrics = server.admin(Method::GET, "/metrics").await.text().to_owned();
+    assert!(metrics.contains("grandstand_finding{name=\"origin-fails\"} 1\n"), "{metrics}");
+    assert_eq!(server.process.said().matches("origin-fails").count(), 2, "once as a finding, once as unhealthy");
     origin.restart().await.unwrap();
-    wait_until("all is well again", || async { advice(&server).await.is_empty() }).await;
+    wait_until("it is healthy", || async { server.status().await["state"] == "healthy" }).await;
 }
 
 #[tokio::test]
 async fn an_empty_offline_server_says_how_it_gets_data_and_a_shield_needs_none() {
     let offline = Setup::offline().start().await;
-    let first = advice(&offline).await.remove(0);
-    let what = first["what"].as_str().unwrap();
-    assert!(what.starts_with("No snapshot has been imported yet, and origin.url is not set"), "{what}");
+    let first = findings(&offline).await.remove(0);
+    let what = first["text"].as_str().unwrap();
+    assert!(what.starts_with("no snapshot has been imported yet, and origin.url is not set"), "{what}");
+    assert_eq!(first["name"], "no-data");
     assert!(first["unhealthy"] == true && first["todo"].as_str().unwrap().contains("bundle import"), "{first}");
     let origin = origin(20).await;
     let shield = Setup::shield_of(&origin).start().await;
     shield.get("/api/sports.json").await;
-    assert_eq!(advice(&shield).await, Vec::<Value>::new());
+    assert_eq!(findings(&shield).await, Vec::<Value>::new());
 }
 
 #[tokio::test]
@@ -96,9 +90,8 @@ async fn a_rollback_is_told_of_with_the_request_that_ends_it() {
     .await;
     let done = press(&server, Method::POST, &format!("/snapshots/{first}/rollback"), &[]).await;
     assert_eq!((done.status, server.snapshot().await), (200, first.clone()), "{done:?}");
-    let told = advice(&server).await.remove(0);
-    assert!(told["unhealthy"] == false && told["what"].as_str().unwrap().contains("A rollback is in effect"), "{told}");
-    assert_eq!(told["action"], "release");
+    let told = server.finding("rolled-back").await.unwrap();
+    assert!(told.contains("a rollback is in effect"), "{told}");
     let done = press(&server, Method::POST, "/snapshots/release", &[]).await;
     assert_eq!((done.status, server.snapshot().await), (200, second), "{done:?}");
     for (action, word) in [("pin", "pinned"), ("verify", "verified"), ("unpin", "unpinned")] {
@@ -124,9 +117,19 @@ async fn what_is_held_back_is_told_of_with_the_request_that_accepts_it() {
     let left = origin.world(sample_origin::World::len);
     server.refresh().await;
     wait_until("something is held back", || async { !server.status().await["held"].is_null() }).await;
-    let told = advice(&server).await.remove(0);
-    assert!(told["unhealthy"] == true && told["what"].as_str().unwrap().contains("A snapshot is held back"), "{told}");
-    assert_eq!(told["action"], "accept");
+    let told = findings(&server).await.remove(0);
+    assert_eq!((&told["name"], &told["unhealthy"]), (&"held-back".into(), &true.into()), "{told}");
+    let text = told["text"].as_str().unwrap();
+    let lost = 60 - left as u64;
+    assert!(text.contains(&format!("{lost} of 60 listings would vanish")) && text.contains("by state: "), "{text}");
+    let held = server.status().await["held"].clone();
+    let count = |of: &str| held[of].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>();
+    assert_eq!(
+        (count("sports"), count("states"), held["vanishing"].as_array().unwrap().len()),
+        (lost, lost, 20),
+        "{held}"
+    );
+    assert!(held["vanishing"][0]["name"].as_str().is_some_and(|name| !name.is_empty()), "{held}");
     assert_eq!(press(&server, Method::POST, "/snapshots/accept", &[]).await.status, 202);
     wait_until("it is published", || async { server.status().await["listings"] == left as u64 }).await;
 }
@@ -197,7 +200,7 @@ async fn what_comes_from_outside_is_cut_in_the_advice() {
     server.ready().await;
     let to = format!("http://elsewhere.test/<script>alert('x')</script>/{}", "x".repeat(3000));
     origin.set(|switches| switches.faults = vec![FaultRule::always("", Fault::Redirect(to.clone()))]);
-    let told = || async { Value::from(advice(&server).await).to_string() };
+    let told = || async { Value::from(findings(&server).await).to_string() };
     wait_until("the advice tells it", || async { told().await.contains("elsewhere.test") }).await;
     let reply = server.admin(Method::GET, "/status").await;
     assert_eq!(reply.the("content-type"), "application/json");

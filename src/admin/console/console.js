@@ -10,7 +10,6 @@ import { count, counted, flat, glued, seconds, short, stateOf, tiles, utc } from
 /** @typedef {import("./words.js").Facts} Facts */
 /** @typedef {import("./words.js").History} History */
 /** @typedef {import("./words.js").Kept} Kept */
-/** @typedef {import("./words.js").Note} Note */
 
 /** Milliseconds between two looks, and until one is given up. */
 const EVERY = 3000;
@@ -22,6 +21,12 @@ const time = () => new Date().toLocaleTimeString([], { hour12: false });
 
 /** A text with its parts between backticks as code. @param {string} text */
 const rich = (text) => text.split("`").map((piece, at) => (at % 2 === 1 ? h("code", {}, piece) : piece));
+
+/** What helps with one click. @type {Record<string, string>} */
+const REMEDIES = { "held-back": "accept", "rolled-back": "release", "waits-for-copies": "refresh" };
+
+/** With a capital, unless it begins with the name of a file or a key. @param {string} text */
+const sentence = (text) => (/^[a-z]+[ ,:]/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text) + (/[.!?…]$/.test(text) ? "" : ".");
 
 /** An instant as a time ago, with itself as title. @param {string | null | undefined} at @param {number} now */
 const when = (at, now) => at ? h("time", { datetime: at, title: utc(at) }, `${seconds((now - Date.parse(at)) / 1000)} ago`) : "–";
@@ -61,8 +66,9 @@ function snapshots({ held, rollback }, kept, now) {
   }));
   const heads = ["Snapshot", "#Listings", "Certificate", "Confirmed", "Published", "Actions"];
   return section("snapshots", "Snapshots",
-    held && h("div.held", {}, h("h3", {}, "Held back"), h("p", {}, `Snapshot ${short(held.snapshot)} with ${counted(held.listings, "listing")}`,
-      ` instead of ${count(held.serving)} waits: `, rich(held.reason)), button("accept")),
+    held && h("div.held", {}, h("h3", {}, "Held back"),
+      h("p", {}, `Snapshot ${short(held.snapshot)} with ${counted(held.listings, "listing")} instead of ${count(held.serving)} waits. It lacks:`),
+      h("ul.texts", {}, held.vanishing.map((/** @type {{ id: number, name: string }} */ one) => h("li", {}, `${one.id} ${one.name}`))), button("accept")),
     rollback && h("p", {}, "A rollback is in effect. ", button("release")),
     rows.length > 0 ? table("Kept snapshots, the newest first", heads, rows) : h("p", {}, "None is kept yet."),
     more > 0 && h("p", {}, `${count(more)} more are kept; `, h("code", {}, "grandstand snapshot list"), " shows them."));
@@ -78,18 +84,9 @@ function fleet(title, store, now) {
     "Signed by": store.signed_by,
     State: behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : level,
     "Last answer": when(store.last_poll ?? store.last_success, now),
-    Problem: store.why,
   };
   const shown = Object.entries(lines).filter(([, text]) => text);
   return section("store", title, h("dl.lines", {}, shown.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))));
-}
-
-/** @param {Note[]} recent @param {number} now */
-function notes(recent, now) {
-  const items = recent.map(({ level, at, count: times, text, todo }) => h("li", {},
-    h("p.when", {}, h(`span.tag.${level}`, {}, level), when(at, now), times > 1 && ` · ${count(times)} times`),
-    h("p", {}, rich(text)), todo && h("p.soft", {}, rich(todo))));
-  return section("notes", "Recent warnings and errors", items.length > 0 ? h("ol.notes", {}, items) : h("p", {}, "None since the start."));
 }
 
 /** What an operator can ask for, and what came of the last audit. @param {Facts} status @param {Facts | null} job */
@@ -109,7 +106,7 @@ function actions({ use, parity }, job) {
 }
 
 /** Every fact by its name, in the groups of /status. @param {Facts} status */
-function everything({ advice, recent, ...facts }) {
+function everything({ findings, ...facts }) {
   /** @param {[string, any]} entry */
   const isGroup = ([, value]) => value !== null && typeof value === "object" && !Array.isArray(value);
   const entries = Object.entries(facts);
@@ -136,8 +133,9 @@ function render(status, kept, job, now) {
   need("clock", HTMLElement).textContent = `Updated ${time()}`;
   need("demo", HTMLElement).hidden = !status.demo;
 
-  const findings = status.advice.map(({ unhealthy, what, todo, action }) => h(`li.${unhealthy ? "unwell" : "attention"}`, {},
-    h("p", {}, h("b", {}, rich(what))), h("p", {}, rich(todo)), action && button(action, "", "top")));
+  const findings = status.findings.map(({ name, unhealthy, text, todo, since }) => h(`li.${unhealthy ? "unwell" : "attention"}`, {},
+    h("p", {}, h("b", {}, rich(sentence(text)))), h("p", {}, rich(todo), " ", h("span.soft", {}, "Since ", when(since, now), ".")),
+    REMEDIES[name] && button(REMEDIES[name], "", "top")));
   morph(need("health", HTMLElement), h(`section.health.${kind}`, { id: "health", "aria-label": "State" },
     h("h1", {}, h("span.sign", { "aria-hidden": "true" }), word), text && h("p", {}, text), findings.length > 0 && h("ul.findings", {}, findings)));
 
@@ -151,7 +149,6 @@ function render(status, kept, job, now) {
     kept && snapshots(status, kept.snapshots, now),
     replica && fleet("Object store followed", replica, now),
     publish && fleet("Object store", publish, now),
-    notes(status.recent, now),
     actions(status, job),
     everything(status),
   ];

@@ -1,9 +1,8 @@
 // @ts-check
 // What the console says, as functions of /status and /history.json: numbers with units, the state, the tiles.
 
-/** @typedef {{ unhealthy: boolean, what: string, todo: string, action: string | null }} Advice */
-/** @typedef {{ level: string, at: string | null, count: number, text: string, todo: string | null }} Note */
-/** @typedef {Record<string, any> & { advice: Advice[], recent: Note[] }} Facts  of /status */
+/** @typedef {{ name: string, unhealthy: boolean, text: string, todo: string, since: string | null }} Finding */
+/** @typedef {Record<string, any> & { findings: Finding[] }} Facts  of /status */
 /**
  * @typedef {{ id: string, listings: number, bytes: number | null, certificate: string, confirmed_at: string | null, published_at: string | null,
  *   served: boolean, newest: boolean, pinned: boolean, exported: boolean, unconfirmed: boolean }} Kept  a snapshot of /snapshots
@@ -95,8 +94,8 @@ const ORIGIN = {
   answering: ["Answers", ""],
   unchanged: ["Answers", "no changes at the last refresh"],
   changed: ["Answers", "changes at the last refresh"],
-  "could-not-be-asked": ["Cannot be reached", ""],
-  nonsense: ["Sends nonsense", "its answers cannot be used"],
+  "could-not-be-asked": ["Fails", ""],
+  nonsense: ["Fails", "its answers cannot be used"],
 };
 
 /** What requests to the origin are for. @type {Record<string, string>} */
@@ -110,12 +109,11 @@ const isFailing = (/** @type {Facts} */ status) => ["could-not-be-asked", "nonse
  * @returns {{ word: string, kind: "well" | "attention" | "unwell", text: string }}
  */
 export function stateOf(status) {
-  const wrong = status.advice.some((one) => one.unhealthy);
-  const isTroubled = status.disk || isFailing(status) || status.replica?.why;
-  const isFirst = !status.snapshot && ["mirror", "replica"].includes(status.use) && !isTroubled;
-  if (wrong && isFirst) return { word: "Making the first copy", kind: "attention", text: "" };
-  if (wrong) return { word: "Unhealthy", kind: "unwell", text: "" };
-  if (status.advice.length > 0) return { word: "Healthy, but look at this", kind: "attention", text: "" };
+  const wrong = status.findings.filter((one) => one.unhealthy);
+  const isFirst = ["mirror", "replica"].includes(status.use) && wrong.every((one) => one.name === "no-data");
+  if (wrong.length > 0 && isFirst) return { word: "Making the first copy", kind: "attention", text: "" };
+  if (wrong.length > 0) return { word: "Unhealthy", kind: "unwell", text: "" };
+  if (status.findings.length > 0) return { word: "Healthy, but look at this", kind: "attention", text: "" };
   const texts = /** @type {Record<string, string>} */ ({
     mirror: "The origin confirmed the data in time, nothing is held back, and the disk works.",
     shield: "The origin answers, and clients get cached answers where possible.",
@@ -163,7 +161,7 @@ export function inMinute(column, step) {
  * @returns {Tile | null}
  */
 function progress(status, now) {
-  const { pass, eta_seconds: eta, eta_why: why } = status.origin;
+  const { pass, eta_seconds: eta } = status.origin;
   const details = status.details;
   const texts = [];
   if (details) texts.push(`${count(details.mirrored)} of ${counted(details.of, "detail")}`);
@@ -172,7 +170,7 @@ function progress(status, now) {
   if (pass && !pass.of) texts.push("waits for the first page");
   if (texts.length === 0) return null;
   const at = new Date(now + eta * 1000).toLocaleTimeString([], { hour12: false, timeStyle: "short" });
-  const end = eta > 0 ? `ends in about ${seconds(eta)}, at ${at}${why ? `, later than before: ${why}` : ""}` : "";
+  const end = eta > 0 ? `ends in about ${seconds(eta)}, at ${at}` : "";
   const isMissing = details?.mirrored < details?.of;
   const share = isMissing ? details.mirrored / details.of : pass?.of > 0 ? pass.done / pass.of : pass ? 0 : 1;
   const isWhole = !pass && details && details.current === details.of;
@@ -241,12 +239,12 @@ export function tiles(status, history, now) {
       note: `${head}, ${behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : "nothing is missing"}`,
       more: replica.last_poll ? `the store answered ${ago(replica.last_poll)}` : "the store has not answered yet",
       title: replica.last_poll ? utc(replica.last_poll) : "",
-      wrong: Boolean(replica.why),
+      wrong: status.findings.some((one) => ["replica-fails", "signature-refused"].includes(one.name)),
     });
   }
   if (origin.budget) {
     const { limit: allowed, free, paused_seconds: paused, waiting } = origin.budget;
-    const [value, said] = ORIGIN[origin.state] ?? [origin.state, ""];
+    const [value, said] = status.held ? ["Answers", "its changes are held back"] : (ORIGIN[origin.state] ?? [origin.state, ""]);
     const budget = allowed === null ? "no limit for requests to it" : `${count(free)} of ${counted(allowed, "request")} a minute free`;
     const texts = [budget, paused > 0 && `paused for ${seconds(paused)}`, waiting > 0 && `${count(waiting)} waiting`];
     all.push({ name: "Origin", value, note: said, more: texts.filter(Boolean).join(", "), title: origin.url ?? "", wrong: isFailing(status) });

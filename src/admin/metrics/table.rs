@@ -11,6 +11,7 @@ use crate::clock::Monotonic;
 use crate::fleet::publisher::status::{ObjectKind, PublishState};
 use crate::fleet::replica::status::{PollOutcome, ReplicaState};
 use crate::serve::connections::Full;
+use crate::telemetry::findings;
 use crate::telemetry::lines::{LineQueue, standard_error};
 use crate::telemetry::timing::Histogram;
 use crate::upstream::status::{OriginStatus, Picture};
@@ -146,6 +147,8 @@ table! {
         = at => at.status.ready().is_ok();
     Gauge "grandstand_healthy" [] "" "Whether /status is 200, 0 or 1"
         = at => at.facts.is_healthy();
+    Gauge "grandstand_finding" ["name"] "" "Whether something is wrong: a finding of docs/findings.md, 1 while it is raised"
+        = at => by(findings::Kind::ALL.iter().map(|kind| (kind.name(), at.facts.findings.iter().any(|raised| raised.name == kind.name()))));
     Gauge "grandstand_held" [] "" "Whether a snapshot is held back, 0 or 1"
         = at => at.facts.held.is_some();
     Gauge "grandstand_age_seconds" [] "seconds" "Age of the data: time since it was confirmed; absent while unknown"
@@ -250,7 +253,7 @@ table! {
     Counter "grandstand_publish_failures" ["reason"] "" "Failed attempts to write to the object store, by reason"
         = at => by(at.publish.iter().flat_map(|publish| publish.failures.iter().copied()));
     Gauge "grandstand_disk_failing" [] "" "Whether the data directory cannot be read or written, 0 or 1; absent without one"
-        = at => at.status.store.as_ref().map(|_| at.facts.disk.is_some() || at.facts.damage.is_some());
+        = at => at.status.store.as_ref().map(|store| !store.works());
     Gauge "grandstand_store_bytes" [] "bytes" "Size of the store's file"
         = at => at.status.store.as_ref().and_then(|store| Some(std::fs::metadata(store.path()).ok()?.len()));
     Gauge "grandstand_disk_free_bytes" [] "bytes" "Free space where the data directory lies"

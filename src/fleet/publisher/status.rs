@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::bundle::signature::SignatureError;
 use crate::clock::{Monotonic, WallTime};
-use crate::fleet::head::timeless;
 use crate::fleet::place::PlaceError;
+use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::export::ExportError;
 use crate::store::StoreError;
 use crate::tasks::Aborted;
+use crate::telemetry::findings::{Finding, Kind};
 use crate::words::named;
 
 /// The publisher, as `/status` shows it.
@@ -34,8 +35,7 @@ pub(crate) struct PublishFacts {
     pub behind_seconds: u64,
     /// Details of the current snapshot that follow in a later bundle; `None`: there is no snapshot.
     pub details_missing: Option<u64>,
-    /// Why the object store lacks something, or may lack something, as a sentence; `None`: it is being written, or
-    /// nothing is missing.
+    /// Why the object store lacks something, or may lack something; `None`: it is being written, or nothing is missing.
     pub why: Option<String>,
 }
 
@@ -55,6 +55,8 @@ pub(crate) struct PublishState {
     pub(super) broken: Option<String>,
     /// How many details the object store has of the snapshot there; `None`: no bundle was written since the start.
     pub(super) details: Option<u64>,
+    /// Why the object store lacks something, or may lack something; `None`: it is being written, or nothing is missing.
+    why: Option<Finding>,
     /// The last head of another program that came after ours, and when it was seen.
     rival: Option<(u64, Monotonic)>,
     /// Objects written, by [`ObjectKind`].
@@ -81,7 +83,7 @@ impl PublishState {
         let facts = self.facts.clone();
         let missing = |(here, wanted): (u64, u64)| wanted.max(here).saturating_sub(self.details.unwrap_or(here));
         let behind_seconds = self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs();
-        let why = facts.why.or_else(|| self.broken.clone());
+        let why = self.why().map(|finding| finding.text);
         PublishFacts { behind_seconds, details_missing: details.map(missing), why, ..facts }
     }
 
@@ -96,38 +98,44 @@ impl PublishState {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// The object store has everything; returns whether it lacked something with a reason.
-    pub(super) fn succeeded(&mut self, now: WallTime) -> bool {
+    /// The object store has everything.
+    pub(super) fn succeeded(&mut self, now: WallTime) {
         self.facts.last_success = now.rfc3339();
-        self.behind_since = None;
-        self.facts.why.take().is_some()
+        (self.behind_since, self.why) = (None, None);
     }
 
-    /// An attempt failed. Returns whether the reason is another one than before.
-    pub(super) fn failed(&mut self, word: &'static str, why: String) -> bool {
+    /// An attempt failed.
+    pub(super) fn failed(&mut self, word: &'static str, why: Finding) {
         match self.failures.iter_mut().find(|(own, _)| *own == word) {
             Some((_, count)) => *count += 1,
             None => self.failures.push((word, 1)),
         }
-        let is_news = self.facts.why.as_deref().map(timeless) != Some(timeless(&why));
-        self.facts.why = Some(why);
-        is_news
+        self.why = Some(why);
     }
 
-    /// Another program wrote this head after ours; returns whether that is news.
-    pub(super) fn saw_rival(&mut self, sequence: u64, now: Monotonic) -> bool {
-        let is_news = self.rival(now).is_none();
+    /// Another program wrote this head after ours.
+    pub(super) const fn saw_rival(&mut self, sequence: u64, now: Monotonic) {
         self.rival = Some((sequence, now));
-        is_news
     }
 
-    /// What another program wrote, as a sentence; `None`: nothing lately.
-    pub(crate) fn rival(&self, now: Monotonic) -> Option<String> {
-        let (sequence, _) = self.rival.filter(|(_, at)| now.since(*at) < REMEMBERED)?;
-        let url = self.facts.url.as_deref().unwrap_or("the object store");
-        Some(format!("another program writes head.json to {url}: head {sequence} in it is not this server's"))
+    fn why(&self) -> Option<Finding> {
+        let broken = || self.broken.as_ref().map(|text| Finding::new(Kind::PublishFails, text));
+        self.why.clone().or_else(broken)
+    }
+
+    /// Everything that is wrong with the object store.
+    pub(crate) fn findings(&self, now: Monotonic) -> Vec<Finding> {
+        let rival = self.rival.filter(|(_, at)| now.since(*at) < REMEMBERED).map(|(sequence, _)| {
+            let url = self.facts.url.as_deref().unwrap_or("the object store");
+            let text = format!("another program writes head.json to {url}: head {sequence} in it is not this server's");
+            Finding::new(Kind::PublishRival, text)
+        });
+        self.why().into_iter().chain(rival).collect()
     }
 }
+
+/// Where a file that cannot be written lies.
+const TEMPORARY: &str = "a temporary file in the data directory";
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
@@ -185,6 +193,17 @@ impl PublishError {
         }
     }
 
+    /// What is wrong. A disk that fails is the same thing, whatever it stops.
+    pub(super) fn finding(&self, url: &str) -> Finding {
+        let disk = match self {
+            Self::Store(error) => error.finding(),
+            Self::File(error) => StoreError::of_io(std::io::Error::from(error.kind()), TEMPORARY.as_ref(), 0).finding(),
+            _ => None,
+        };
+        let fails = || Finding::new(Kind::PublishFails, Excerpt(format!("publishing to {url} fails: {self}")));
+        disk.unwrap_or_else(fails)
+    }
+
     /// Whether a try costs seconds of work and a GiB of memory.
     pub(super) const fn is_costly(&self) -> bool {
         matches!(self, Self::Signature(SignatureError::WrongPassword(_)))
@@ -207,11 +226,12 @@ mod tests {
         assert_eq!(state.facts(at(9), None).behind_seconds, 0);
         state.lacks(at(10));
         state.lacks(at(15));
-        assert!(state.failed("full", "the store is full".to_owned()));
-        assert!(!state.failed("full", "the store is full".to_owned()));
+        let full = || Finding::new(Kind::PublishFails, "the store is full");
+        state.failed("full", full());
+        state.failed("full", full());
         assert_eq!((state.facts(at(20), None).behind_seconds, state.failures.clone()), (10, vec![("full", 2)]));
-        assert!(state.succeeded(WallTime::from_seconds(5)));
-        assert!(!state.succeeded(WallTime::from_seconds(6)));
+        assert_eq!(state.findings(at(20)), [full()]);
+        state.succeeded(WallTime::from_seconds(6));
         let facts = state.facts(at(30), None);
         assert_eq!((facts.behind_seconds, facts.why), (0, None));
         assert_eq!(facts.last_success, WallTime::from_seconds(6).rfc3339());
@@ -231,23 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_stays_is_told_once_whatever_the_clock_shows() {
-        let mut state = PublishState::default();
-        let mut failed = |sequence, seconds| {
-            let clock = WallTime::from_seconds(seconds);
-            state.failed("head", PublishError::Ahead { sequence, clock }.to_string())
-        };
-        let told = [failed(7, 1), failed(7, 2), failed(7, 3), failed(8, 4)];
-        assert_eq!(told, [true, false, false, true]);
-    }
-
-    #[test]
-    fn another_publisher_is_news_once_and_forgotten_after_ten_minutes() {
+    fn another_publisher_is_forgotten_after_ten_minutes() {
         let (mut state, at) = (PublishState::default(), Monotonic::from_seconds);
-        assert_eq!(state.rival(at(1)), None);
-        assert!(state.saw_rival(7, at(1)) && !state.saw_rival(8, at(2)));
-        assert!(state.rival(at(600)).unwrap().contains("head 8 in it is not this server's"));
-        assert_eq!(state.rival(at(602)), None);
+        assert_eq!(state.findings(at(1)), []);
+        state.saw_rival(7, at(1));
+        state.saw_rival(8, at(2));
+        assert_eq!(state.findings(at(600))[0].kind, Kind::PublishRival);
+        assert!(state.findings(at(600))[0].text.contains("head 8 in it is not this server's"));
+        assert_eq!(state.findings(at(602)), []);
     }
 
     #[test]
@@ -256,10 +267,10 @@ mod tests {
         let why = |state: &PublishState| state.facts(Monotonic::from_seconds(1), None).why;
         state.broken = Some("an object is missing".to_owned());
         assert_eq!(why(&state).as_deref(), Some("an object is missing"));
-        state.failed("full", "the store is full".to_owned());
+        state.failed("full", Finding::new(Kind::PublishFails, "the store is full"));
         assert_eq!(why(&state).as_deref(), Some("the store is full"), "the more urgent one");
         // It was written again, which proves nothing yet.
-        assert!(state.succeeded(WallTime::from_seconds(5)));
+        state.succeeded(WallTime::from_seconds(5));
         assert_eq!(why(&state).as_deref(), Some("an object is missing"));
         state.broken = None;
         assert_eq!(why(&state), None);

@@ -202,9 +202,7 @@ impl Publisher {
     pub(super) fn unchecked(&self, error: &PublishError) {
         let url = &self.whose.url;
         let why = format!("{url}: the objects could not be checked, or old ones not removed: {error}");
-        let why = Excerpt(why).to_string();
-        tracing::warn!("{why}");
-        self.status.lock().broken = Some(why);
+        self.status.lock().broken = Some(Excerpt(why).to_string());
     }
 
     /// Whether it is time to check the objects.

@@ -24,6 +24,7 @@ use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::export::{Link, lacks_base};
 use crate::store::nameless;
 use crate::tasks::blocking;
+use crate::telemetry::findings::{Finding, Kind};
 
 /// A bundle in a file without a name.
 pub(super) struct Made {
@@ -194,9 +195,8 @@ impl Publisher {
         let (Some(own), Some(found)) = (&self.chain, self.stored_head()) else { return };
         let is_later = *found != own.head && found.sequence >= own.head.sequence;
         let now = self.clock.now_mono();
-        if self.settled.is_some() && is_later && self.status.lock().saw_rival(found.sequence, now) {
-            let (url, sequence) = (&self.whose.url, found.sequence);
-            tracing::warn!(url, sequence, "another program writes head.json there; use one publisher for each prefix");
+        if self.settled.is_some() && is_later {
+            self.status.lock().saw_rival(found.sequence, now);
         }
     }
 
@@ -204,10 +204,10 @@ impl Publisher {
     fn disbelieve(&self, why: &str) {
         self.status.lock().lacks(self.clock.now_mono());
         let url = &self.whose.url;
-        let why = Excerpt(format!("{url}: head.json is not believed and is replaced: {why}")).to_string();
-        if self.status.lock().failed("head", why.clone()) {
-            tracing::warn!("{why}");
-        }
+        let why = Excerpt(format!("{url}: head.json is not believed and is replaced: {why}"));
+        // It is over before anybody looks.
+        tracing::warn!("{why}");
+        self.status.lock().failed("head", Finding::new(Kind::PublishFails, why));
     }
 
     /// The head in the object store, if it can be read.

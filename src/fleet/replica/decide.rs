@@ -14,11 +14,13 @@ use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Monotonic, WallTime};
 use crate::fleet::head::{Head, HeadError, NamedBundle};
 use crate::fleet::place::PlaceError;
+use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::SnapshotsError;
 use crate::snapshots::follow::{Stand, Taken};
 use crate::snapshots::import::ImportError;
 use crate::store::StoreError;
 use crate::tasks::Aborted;
+use crate::telemetry::findings::{Finding, Kind};
 
 /// The publisher's clock may be this far ahead: such stamps count as now.
 const AHEAD_MS: i64 = 60_000;
@@ -161,6 +163,21 @@ impl FollowError {
             Self::Head(_) | Self::Refused(_) => PollOutcome::Refused,
             _ => PollOutcome::Failed,
         }
+    }
+
+    /// What is wrong. A disk that fails is the same thing, whatever it stops.
+    pub(super) fn finding(&self) -> Finding {
+        let disk = match self {
+            Self::Store(error) => error.finding(),
+            Self::Disk { path, source } => StoreError::of_io(source.kind().into(), path, 0).finding(),
+            _ => None,
+        };
+        let kind = if matches!(self, Self::Head(HeadError::Signature(_))) {
+            Kind::SignatureRefused
+        } else {
+            Kind::ReplicaFails
+        };
+        disk.unwrap_or_else(|| Finding::new(kind, Excerpt(self)))
     }
 
     /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an

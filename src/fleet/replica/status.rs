@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
+use crate::telemetry::findings::{Finding, Kind};
 use crate::words::{counted, named};
 
 /// The object store that a replica follows, as `/status` shows it.
@@ -45,6 +46,8 @@ pub(crate) struct ReplicaState {
     is_level: bool,
     /// The instants in the newest head, whether it is accepted or not.
     pub(super) head: Option<Stamps>,
+    /// Why the last poll failed; `None`: it did not.
+    failure: Option<Finding>,
     /// What is being downloaded.
     download: Option<Download>,
     /// Polls by [`PollOutcome`].
@@ -98,14 +101,14 @@ named! {
 impl ReplicaState {
     /// A poll ended well: everything of head `sequence` is here.
     pub(crate) fn is_level(&mut self, sequence: u64, outcome: PollOutcome, now: Monotonic) {
-        (self.facts.sequence, self.facts.why, self.download) = (Some(sequence), None, None);
+        (self.facts.sequence, self.failure, self.download) = (Some(sequence), None, None);
         (self.is_level, self.level) = (true, Some(now));
         self.polls[outcome as usize] += 1;
     }
 
     /// A poll failed. The instant at which the replica last had everything stays, or of the first failure.
-    pub(crate) fn failed(&mut self, why: String, outcome: PollOutcome, now: Monotonic) {
-        (self.facts.why, self.is_level, self.download) = (Some(why), false, None);
+    pub(crate) fn failed(&mut self, why: Finding, outcome: PollOutcome, now: Monotonic) {
+        (self.failure, self.is_level, self.download) = (Some(why), false, None);
         self.level.get_or_insert(now);
         self.polls[outcome as usize] += 1;
     }
@@ -136,13 +139,17 @@ impl ReplicaState {
     /// The facts at this instant. `oldest`: how old a head and its data may be.
     pub(crate) fn facts(&self, mono: Monotonic, now: WallTime, oldest: Duration) -> ReplicaFacts {
         let behind_seconds = self.behind(mono).map(|behind| behind.as_secs());
-        ReplicaFacts { behind_seconds, why: self.why(now, oldest), ..self.facts.clone() }
+        let why = self.finding(now, oldest).map(|finding| finding.text);
+        ReplicaFacts { behind_seconds, why, ..self.facts.clone() }
     }
 
-    fn why(&self, now: WallTime, oldest: Duration) -> Option<String> {
-        if let Some(failure) = &self.facts.why {
-            return Some(failure.clone());
-        }
+    /// Why the data here is not the newest, or old; `None`: nothing is wrong. `oldest` as in [`Self::facts`].
+    pub(crate) fn finding(&self, now: WallTime, oldest: Duration) -> Option<Finding> {
+        let late = || self.late(now, oldest).map(|text| Finding::new(Kind::ReplicaFails, text));
+        self.failure.clone().or_else(late)
+    }
+
+    fn late(&self, now: WallTime, oldest: Duration) -> Option<String> {
         let head = self.head?;
         let oldest = i64::try_from(oldest.as_secs()).unwrap_or(i64::MAX);
         let [unwritten, unconfirmed] = [head.written, head.confirmed].map(|at| now.seconds_since(at));
@@ -171,9 +178,9 @@ impl ReplicaState {
 
     /// Why there is no data yet.
     pub(crate) fn not_ready(&self) -> String {
-        match (&self.download, &self.facts.why) {
+        match (&self.download, &self.failure) {
             (Some(download), _) => format!("the first data is being downloaded from the object store, {download}"),
-            (None, Some(failure)) => format!("there is no data yet: {failure}"),
+            (None, Some(_)) => "there is no data yet".to_owned(),
             (None, None) => "the object store has not been read yet".to_owned(),
         }
     }
@@ -193,11 +200,12 @@ mod tests {
     fn a_replica_is_behind_since_it_was_last_level() {
         let (mut state, now) = (ReplicaState::default(), Monotonic::from_seconds);
         assert_eq!(state.behind(now(5)), None);
-        state.failed("down".into(), PollOutcome::Failed, now(6));
+        let down = || Finding::new(Kind::ReplicaFails, "down");
+        state.failed(down(), PollOutcome::Failed, now(6));
         assert_eq!(state.behind(now(9)), Some(Duration::from_secs(3)), "since the first failure");
         state.is_level(7, PollOutcome::Taken, now(10));
         assert_eq!(state.behind(now(30)), Some(Duration::ZERO));
-        state.failed("down".into(), PollOutcome::Failed, now(31));
+        state.failed(down(), PollOutcome::Failed, now(31));
         assert_eq!(state.behind(now(40)), Some(Duration::from_secs(30)));
         assert_eq!(state.facts.sequence, Some(7));
         assert_eq!(state.polls, [0, 1, 0, 2]);
@@ -206,7 +214,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_plain_words() {
         let mut state = ReplicaState::default();
-        let why = |state: &ReplicaState, now| state.why(now, TTL);
+        let why = |state: &ReplicaState, now| state.finding(now, TTL).map(|finding| finding.text);
         assert_eq!(why(&state, at(0)), None);
         for (written, confirmed, said) in [
             (at(-3), at(-9), None),
@@ -228,7 +236,8 @@ mod tests {
                 }
             }
         }
-        state.failed("the store cannot be read".into(), PollOutcome::Failed, Monotonic::from_seconds(0));
+        let unreadable = Finding::new(Kind::ReplicaFails, "the store cannot be read");
+        state.failed(unreadable, PollOutcome::Failed, Monotonic::from_seconds(0));
         assert_eq!(why(&state, at(0)).as_deref(), Some("the store cannot be read"));
     }
 
@@ -240,7 +249,7 @@ mod tests {
         state.received(71);
         let told = "the first data is being downloaded from the object store, the full bundle: 71 of 200 bytes (35 %)";
         assert_eq!(state.not_ready(), told);
-        state.failed("no head".into(), PollOutcome::Failed, Monotonic::from_seconds(0));
-        assert_eq!(state.not_ready(), "there is no data yet: no head");
+        state.failed(Finding::new(Kind::ReplicaFails, "no head"), PollOutcome::Failed, Monotonic::from_seconds(0));
+        assert_eq!(state.not_ready(), "there is no data yet");
     }
 }

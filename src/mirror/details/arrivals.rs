@@ -151,7 +151,7 @@ impl Queue {
             }
         }
         self.commit().unwrap_or_else(|error| {
-            tracing::error!(%error, waiting = self.waiting.lock().len(), "received details cannot be stored; trying again");
+            tracing::debug!(%error, waiting = self.waiting.lock().len(), "received details cannot be stored; trying again");
             // Disk full or read-only: arrivals stay in memory and are tried again.
             std::thread::sleep(Duration::from_secs(1));
             0

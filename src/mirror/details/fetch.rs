@@ -157,7 +157,6 @@ impl Details {
         asker: Asker,
     ) -> Result<DetailRecord, CopyError> {
         let path = format!("/api/listings/{}.json", summary.id);
-        let class = asker.class;
         let before = self.read(summary.id).await?;
         let validators = before.as_ref().filter(|record| record.meta.state == DetailState::Present).map(|record| {
             let (etag, last_modified) = (record.meta.etag.clone(), record.meta.last_modified.clone());
@@ -170,7 +169,7 @@ impl Details {
         let taking = move || this.take(&path, asked_with.as_ref(), &answer, &volatile, &summary, &stamps);
         blocking(taking).await.map_err(|error: CopyError| error.named(client)).inspect_err(|error| {
             if let CopyError::Ask(error) = error {
-                client.unusable(error, class);
+                client.unusable(error);
             }
         })
     }

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::api::listing::ListingId;
+use crate::clock::WallTime;
 use crate::clock::backoff::doubled;
-use crate::clock::{Monotonic, WallTime};
-use crate::upstream::health::LogThrottle;
 use crate::upstream::status::DetailTrouble;
 
 /// So many different details in a row fail: the origin gives none, and it is not about one listing.
@@ -31,7 +30,6 @@ pub(super) struct Retries {
     was_down: bool,
     /// Whether an answer has ended a row of many.
     has_ended: bool,
-    logged: LogThrottle,
 }
 
 /// How often a detail failed without an answer between.
@@ -157,11 +155,6 @@ impl Retries {
         let some = if fresh.is_empty() { due } else { fresh };
         let place = (self.row.pauses as usize).wrapping_mul(7919) % some.len().max(1);
         some.get(place).copied().into_iter().collect()
-    }
-
-    /// How many failures to log now; `None`: others were logged a moment ago.
-    pub(super) fn told(&self, now: Monotonic) -> Option<u64> {
-        self.logged.failed(now)
     }
 
     /// What to tell people; `None`: nothing fails.

@@ -135,11 +135,5 @@ impl DetailWorker {
         if error.wants_no_pause() {
             retries.hurry(id, now);
         }
-        // Other failures are told with the origin's.
-        if (error.is_nonsense() || retries.rests(now).is_some())
-            && let Some(failures) = retries.told(self.shared.copies.client.now_mono())
-        {
-            tracing::warn!(%error, failures, "details cannot be fetched; they are requested again at longer and longer intervals");
-        }
     }
 }

@@ -221,7 +221,7 @@ impl Mirror {
             reading.next_round(unproven);
             return Ok(Next::Again(self.copies.lag()));
         }
-        let (text, is_news) = (error.to_string(), reading.misfits == 0);
+        let text = error.to_string();
         if let Inconsistent::Contradictory(found) = error
             && let Some(next) = self.contradictory(reading, pass.until_ms(), *found).await?
         {
@@ -238,15 +238,7 @@ impl Mirror {
         let pause = self.pause_after_misfit(reading, is_first);
         reading.began = self.clock.now_mono().plus(pause);
         let seconds = pause.as_secs();
-        if is_news {
-            tracing::warn!(
-                error = text,
-                seconds,
-                "the pages do not fit together; every page is read again after a pause"
-            );
-        } else {
-            tracing::debug!(error = text, seconds, "the pages still do not fit together");
-        }
+        tracing::debug!(error = text, seconds, "the pages do not fit together");
         Ok(Next::Again(pause))
     }
 

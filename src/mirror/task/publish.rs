@@ -4,13 +4,15 @@
 
 use std::sync::Arc;
 
+use crate::api::listing::Venue;
 use crate::clock::{Monotonic, WallTime};
+use crate::semantics::excerpt;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::SIZES;
 use crate::store::{States, Store, StoreError};
-use crate::upstream::status::{Held, OriginStatus};
+use crate::upstream::status::{Held, OriginStatus, Vanishing};
 
 use super::super::pass::{self, Assembled, Beside};
 use super::{DAY_MS, Mirror, MirrorError, blocking};
@@ -140,17 +142,15 @@ impl ShrinkGuard {
             tracing::warn!(now, then, "a snapshot that lost many listings was accepted");
             sizes.clear();
         } else if shrank {
+            let lost = now - then;
+            let most = self.max_shrink;
             let reason = format!(
-                "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows within a day; to \
-                 publish this anyway, run `grandstand snapshot accept`",
-                now - then,
-                self.max_shrink
+                "{lost} of {now} listings would vanish, more than mirror.max_shrink = {most} allows within a day"
             );
-            tracing::warn!(reason, "a snapshot is held back");
-            let snapshot = next.list.dataset.id.to_string();
-            self.status.update(|picture| {
-                picture.held = Some(Held { snapshot, listings: then as u64, serving: served as u64, reason });
-            });
+            let (snapshot, serving) = (next.list.dataset.id.to_string(), served as u64);
+            let held = Held { snapshot, listings: then as u64, serving, reason, ..Held::default() };
+            let held = newest.map(|newest| vanishing(held, &newest.dataset, &next.list.dataset));
+            self.status.update(|picture| picture.held = held);
             self.held = Some(next.clone());
             return Ok(None);
         }
@@ -165,6 +165,33 @@ impl ShrinkGuard {
         Ok(Some(states))
     }
 }
+
+/// Adds which listings the next data set lacks.
+fn vanishing(mut held: Held, newest: &Dataset, next: &Dataset) -> Held {
+    const MOST_NAMED: usize = 20;
+    for summary in newest.content.summaries.iter().filter(|summary| next.position(summary.id).is_none()) {
+        let Venue { name, sport, state, .. } = Venue::read(&summary.raw);
+        for (counts, of) in [(&mut held.sports, sport), (&mut held.states, state)] {
+            *counts.entry(excerpt::first(&of.unwrap_or_else(|| "(none)".into()), LONGEST_NAME)).or_default() += 1;
+        }
+        if held.vanishing.len() < MOST_NAMED {
+            let name = excerpt::first(&name.unwrap_or_default(), LONGEST_NAME);
+            held.vanishing.push(Vanishing { id: summary.id.0, name });
+        }
+    }
+    for counts in [&mut held.sports, &mut held.states] {
+        let mut fewest: Vec<u64> = counts.values().copied().collect();
+        fewest.sort_unstable_by(|one, other| other.cmp(one));
+        if let Some(least) = fewest.get(MOST_COUNTED).copied() {
+            counts.retain(|_, count| *count > least);
+        }
+    }
+    held
+}
+
+/// The most characters of a name in `/status`, and the most sports or states.
+const LONGEST_NAME: usize = 100;
+const MOST_COUNTED: usize = 100;
 
 /// Whether a snapshot lost more listings than may vanish at once.
 fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {

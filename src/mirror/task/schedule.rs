@@ -29,6 +29,8 @@ pub(super) struct ScheduleFacts {
     pub(super) certificate: Option<Certificate>,
     /// When a refresh is due; zero: now.
     pub(super) refresh_in: Duration,
+    /// A command asked for a refresh.
+    pub(super) refresh_asked: bool,
     /// What the active work is for, and when it continues.
     pub(super) begun: Option<(Purpose, Duration)>,
     /// A command asked to read every page.
@@ -57,6 +59,9 @@ pub(super) enum MirrorStep {
     Wait(Duration),
 }
 
+/// A wait for old copies of the origin's CDN that people are told of.
+pub(super) const LONG_WAIT: Duration = Duration::from_secs(5);
+
 /// A wait that is long enough for something else.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -74,8 +79,9 @@ pub(super) fn next(facts: &ScheduleFacts) -> MirrorStep {
             Some((_, wait)) => MirrorStep::Wait(wait),
         };
     };
-    // Work that follows a change looks at everything a refresh would.
-    let follows = matches!(facts.begun, Some((Purpose::Follow, _)));
+    // Work that follows a change looks at everything a refresh would; while it waits, whoever asks gets a refresh.
+    let yields = |wait: Duration| facts.refresh_asked && wait >= LONG_WAIT;
+    let follows = matches!(facts.begun, Some((Purpose::Follow, wait)) if !yields(wait));
     let asked = facts.asked && facts.begin_in.is_zero();
     if !follows && !asked && facts.refresh_in.is_zero() {
         return MirrorStep::Refresh;
@@ -404,6 +410,7 @@ mod tests {
     const QUIET: ScheduleFacts = ScheduleFacts {
         certificate: Some(Certificate::Full),
         refresh_in: LATER,
+        refresh_asked: false,
         begun: None,
         asked: false,
         tried: None,
@@ -436,6 +443,7 @@ mod tests {
         let following = |wait| ScheduleFacts { begun: Some((Purpose::Follow, wait)), ..due };
         assert_eq!(next(&following(NOW)), MirrorStep::Continue);
         assert_eq!(next(&following(SOON)), MirrorStep::Wait(SOON));
+        assert_eq!(next(&ScheduleFacts { refresh_asked: true, ..following(LATER) }), MirrorStep::Refresh);
     }
 
     #[test]

@@ -20,8 +20,9 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use x509_parser::parse_x509_certificate;
 
-use crate::clock::{Clock, WallTime};
+use crate::clock::WallTime;
 use crate::tasks::threads::Periodic;
+use crate::telemetry::findings::{Finding, Kind};
 use crate::words::remedy;
 
 /// No chain and no key comes near this many bytes.
@@ -219,6 +220,17 @@ impl Current {
     pub(crate) fn problem(&self, now: WallTime) -> Option<String> {
         self.problem.lock().clone().or_else(|| self.certificate.load().concern(now))
     }
+
+    /// Everything that is wrong at `now`: with new files, and that the certificate has ended or ends soon.
+    pub(crate) fn findings(&self, now: WallTime) -> Vec<Finding> {
+        const WEEK: i64 = 7 * 86_400;
+        let until = self.until();
+        let soon = || (until.seconds_since(now) < WEEK).then(|| format!("the certificate ends at {until}"));
+        let ends = self.certificate.load().concern(now).or_else(soon);
+        let files = self.problem.lock().clone().map(|text| (Kind::CertificateFiles, text));
+        let found = files.into_iter().chain(ends.map(|text| (Kind::CertificateEnds, text)));
+        found.map(|(kind, text)| Finding::new(kind, format!("HTTPS: {text}"))).collect()
+    }
 }
 
 impl ResolvesServerCert for Current {
@@ -254,12 +266,10 @@ pub(crate) struct Renewal {
     files: Files,
     provider: Arc<CryptoProvider>,
     current: Arc<Current>,
-    clock: Clock,
     /// The contents that were last accepted or reported.
     known: blake3::Hash,
     /// Contents that were unusable at the first look.
     doubtful: Option<blake3::Hash>,
-    warned: bool,
 }
 
 /// The result of a look.
@@ -274,14 +284,12 @@ enum Look {
 
 impl Renewal {
     /// Reads the files for the first time.
-    pub(crate) fn new(files: Files, provider: Arc<CryptoProvider>, clock: Clock) -> Result<Self, Vec<Unusable>> {
+    pub(crate) fn new(files: Files, provider: Arc<CryptoProvider>) -> Result<Self, Vec<Unusable>> {
         let contents = files.read();
         let certificate = files.judge(&contents, &provider)?;
         let current = Current { certificate: ArcSwap::from_pointee(certificate), problem: Mutex::default() };
         let known = contents.fingerprint();
-        // At the start, the caller reports problems.
-        let warned = current.problem(clock.now_wall()).is_some();
-        Ok(Self { files, provider, current: Arc::new(current), clock, known, doubtful: None, warned })
+        Ok(Self { files, provider, current: Arc::new(current), known, doubtful: None })
     }
 
     /// The certificate for new connections.
@@ -294,12 +302,11 @@ impl Renewal {
         let renewal = Arc::new(Mutex::new(self));
         let (looked, mut is_first) = (renewal.clone(), true);
         let work = move || {
-            let mut renewal = looked.lock();
             if !std::mem::take(&mut is_first) {
+                let mut renewal = looked.lock();
                 let contents = renewal.files.read();
                 renewal.look(&contents, false);
             }
-            renewal.mind_the_date();
         };
         let thread = Periodic::start("renewal", INTERVAL, work)
             .inspect_err(|error| {
@@ -323,7 +330,7 @@ impl Renewal {
                 self.current.certificate.store(Arc::new(certificate));
                 *self.current.problem.lock() = None;
                 tracing::info!(%until, "the certificate was renewed");
-                (self.known, self.doubtful, self.warned) = (seen, None, false);
+                (self.known, self.doubtful) = (seen, None);
                 return Look::Renewed;
             }
             Err(errors) => errors,
@@ -334,20 +341,8 @@ impl Renewal {
         }
         let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
         let told = format!("the new certificate cannot be used; the old one stays: {}", errors.join("; "));
-        *self.current.problem.lock() = Some(told.clone());
-        tracing::error!("{told}");
+        *self.current.problem.lock() = Some(told);
         (self.known, self.doubtful) = (seen, None);
         Look::Broken
-    }
-
-    /// Warns once that clients refuse the certificate.
-    fn mind_the_date(&mut self) {
-        let concern = self.current.certificate.load().concern(self.clock.now_wall());
-        if let Some(concern) = &concern
-            && !self.warned
-        {
-            tracing::warn!("{concern}");
-        }
-        self.warned = concern.is_some();
     }
 }

@@ -110,13 +110,13 @@ fn where_nothing_can_be_written_everything_can_still_be_read() {
     assert!(store.load(&first).unwrap() == content(500));
     for _ in 0..2 {
         assert!(matches!(store.put_state("s", b"x"), Err(StoreError::ReadOnly { .. })));
-        assert!(store.trouble().unwrap().contains("not writable") && store.try_writing().is_err());
+        assert!(store.findings()[0].text.contains("not writable") && store.try_writing().is_err());
         assert!(store.load(&first).unwrap() == content(500));
     }
     assert!(std::fs::read(store.path()).unwrap() == before, "reading leaves no trace");
     refuses.store(false, Ordering::Relaxed);
     store.try_writing().unwrap();
-    assert_eq!(store.trouble(), None);
+    assert_eq!(store.findings(), []);
     store.put_state("s", b"x").unwrap();
     assert!(store.load(&first).unwrap() == content(500));
 }

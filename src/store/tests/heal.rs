@@ -59,11 +59,11 @@ fn a_damaged_detail_costs_its_page_and_nothing_else() {
     let (content, record) = fill(&store);
     damage(&mut store, b"needle 0017");
     assert!(matches!(store.detail(ListingId(17)), Err(StoreError::Damaged(_))));
-    assert!(store.trouble().unwrap().contains(&store.path().display().to_string()));
+    assert!(store.findings()[0].text.contains(&store.path().display().to_string()));
     assert!(store.put_details(&[(ListingId(17), detail("new"))]).is_err(), "a damaged page takes nothing");
 
     let healed = store.heal(None).unwrap();
-    assert_eq!((store.damage(), store.trouble()), (None, None));
+    assert_eq!((store.damage(), store.findings()), (None, vec![]));
     assert_eq!(healed.snapshots, 1);
     assert!((280..300).contains(&healed.details), "{healed:?}");
     assert!(healed.aside.unwrap().exists() && !store.path().with_extension("new").exists());

@@ -205,7 +205,7 @@ fn copies_far_older_than_the_configured_time_are_named_with_both() {
     }
     until(&watch, &answer(&[], NOW, Some(4000)), None);
     until(&watch, &answer(&[], NOW, Some(3000)), None);
-    let told = watch.status.picture().old_copy.unwrap().to_string();
+    let told = watch.status.picture().findings().remove(0).text;
     assert!(told.contains("4000 s") && told.contains("300 s"), "{told}");
 }
 

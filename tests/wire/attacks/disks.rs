@@ -13,7 +13,7 @@ const LIST: &str = "/api/listings.json";
 async fn unhealthy_because(server: &Server, named: &str) {
     wait_until(&format!("/status is 503 and names {named:?}"), || async {
         let reply = server.admin(Method::GET, "/status").await;
-        reply.status == 503 && reply.json()["disk"].as_str().unwrap_or_default().contains(named)
+        reply.status == 503 && reply.json()["reasons"].to_string().contains(named)
     })
     .await;
 }

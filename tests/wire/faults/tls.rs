@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use sample_origin::Origin;
 use tempfile::TempDir;
 
-use crate::harness::{Script, Server, Setup, Upstream, origin, run, wait_until};
+use crate::harness::{Script, Server, Setup, Upstream, origin, run, until, wait_until};
 use crate::tls::{address, with_tls};
 
 struct TlsFiles {
@@ -118,9 +118,8 @@ async fn an_origin_that_was_never_reached_is_named_by_the_url_that_was_asked() {
     let server = Setup::mirror_of(&down).start().await;
     wait_until("the log tells it", || async { server.process.said().contains(&asked) }).await;
     wait_until("/status tells it", || async { server.status().await["last_error"].to_string().contains(&asked) }).await;
-    wait_until("a step has failed", || async { server.process.said().contains("a step of the mirror failed") }).await;
-    let said = server.process.said();
-    assert!(said.contains("there is no snapshot yet") && !said.contains("clients still get the current"), "{said}");
+    let told = until("it is a finding", || server.finding("origin-fails")).await;
+    assert!(told.starts_with("the first crawl") && told.contains("the origin cannot be reached"), "{told}");
 
     let origin = origin(20).await;
     let twice = Setup::mirror_of(&origin).set("origin.url", &format!("{}/api", origin.url()));

@@ -145,8 +145,8 @@ async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
         server.restart().await;
         is_one_of(&everything(&server).await, &[&new]);
     }
-    let findings = server.status().await["findings"].to_string();
-    assert!(findings.contains("the bundle of --bundle cannot be used") && findings.contains("none.gsb"), "{findings}");
+    let told = server.finding("bundle-unused").await.unwrap();
+    assert!(told.contains("the bundle of --bundle cannot be used") && told.contains("none.gsb"), "{told}");
     let (code, said) = with("none.gsb").spawn(&desk.path("empty")).end().await;
     assert!(code == 1 && said.contains("none.gsb"), "{code} {said}");
     assert_eq!(PUBLIC, "http://mirror.test", "replica and mirror have one name here");

@@ -68,6 +68,7 @@ async fn a_bundle_from_the_future_is_unconfirmed_everywhere() {
     mirror.ready().await;
     let status = mirror.admin(Method::GET, "/status").await;
     assert_eq!((status.status, &status.json()["unconfirmed"]), (503, &true.into()));
+    assert!(mirror.finding("clock-wrong").await.is_some());
     let reply = mirror.ok(LIST).await;
     assert!(reply.age().unwrap() >= 4 && reply.header("mirror-confirmed").is_none(), "{reply:?}");
     origin.restart().await.unwrap();

@@ -316,14 +316,10 @@ async fn operators_see_whether_the_limit_is_shared_since_when_not_and_what_it_co
     assert!(alone["alone_since"].as_str().is_some_and(|since| since.starts_with("20")), "{alone}");
     assert!(alone["why"].as_str().is_some_and(|why| why.contains("Redis cannot be reached")), "{alone}");
     assert_eq!(alone["lost"], 1);
-    let status = server.status().await;
-    let said = "The limit is not shared: each machine counts clients by itself.";
-    let mut advice = status["advice"].as_array().unwrap().iter().filter_map(|one| one["what"].as_str());
-    assert!(advice.any(|what| what.starts_with(said)), "{status}");
+    let said = server.finding("limit-not-shared").await.unwrap();
+    assert!(said.starts_with("the limit is not shared, so each machine counts clients by itself: Redis"), "{said}");
     let (_, screen) = run(&arguments).await;
-    let line =
-        screen.lines().find(|line| line.trim_start().starts_with("limit ")).unwrap_or_else(|| panic!("{screen}"));
-    assert!(line.contains("not shared, each machine counts clients by itself: Redis"), "{line}");
+    assert!(screen.contains(&format!("  finding    {said}\n")), "{screen}");
     let without = crate::harness::Setup::offline().start().await;
     let told = told(&without).await;
     assert_eq!((&told["store"], &told["url"], &told["decisions"]), (&json!("local"), &json!(null), &json!(null)));

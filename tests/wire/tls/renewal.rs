@@ -98,7 +98,10 @@ async fn a_broken_renewal_keeps_the_old_certificate_and_says_so() {
         replace(dir.path(), "cert.pem", cert);
         replace(dir.path(), "key.pem", key);
         server.process.signal("HUP");
-        says(&server, wrong).await;
+        wait_until("it is told", || async {
+            server.finding("certificate-files").await.is_some_and(|told| told.contains(wrong))
+        })
+        .await;
         let status = server.status().await;
         let problem = status["tls"]["problem"].as_str().unwrap();
         assert!(problem.contains("the old one stays") && problem.contains(wrong), "{problem}");
@@ -146,7 +149,10 @@ async fn files_that_vanish_are_reported_and_the_old_certificate_stays() {
     let address = address(&server).await;
     let before = served(address, dir.path()).await;
     std::fs::remove_file(dir.path().join("cert.pem")).unwrap();
-    says(&server, "cannot be read: No such file").await;
+    wait_until("it is told", || async {
+        server.finding("certificate-files").await.is_some_and(|told| told.contains("cannot be read: No such file"))
+    })
+    .await;
     assert_eq!(served(address, dir.path()).await, before);
     assert_eq!(server.process.said().matches("the old one stays").count(), 1);
 }

@@ -128,7 +128,7 @@ async fn from_numbers_far_ahead_there_is_a_way_back_for_publisher_and_replicas()
         server.status().await[part]["why"].as_str().is_some_and(|why| why.contains(named))
     };
     wait_until("the publisher says so", || says(&server, "publish", "grandstand snapshot release")).await;
-    assert!(server.status().await["advice"].to_string().contains("grandstand snapshot release"));
+    assert!(server.finding("publish-fails").await.unwrap().contains("grandstand snapshot release"));
     wait_until("the replica says so", || says(&replica, "replica", "more than a day ahead of this machine's clock"))
         .await;
     assert_eq!(store.head().unwrap().outer, ahead.outer, "it does not write");

@@ -143,6 +143,7 @@ async fn with_trusted_keys_only_their_heads_are_taken() {
     shelf.key = Some("other");
     shelf.publish();
     says(&replica, "which is not trusted").await;
+    assert!(replica.finding("signature-refused").await.unwrap().contains("which is not trusted"));
     assert_eq!(replica.get(LIST).await.status, 503);
     shelf.key = Some("ours");
     let sequence = shelf.publish();

@@ -1,0 +1,273 @@
+//! Findings: all that is ever said about one thing that is wrong.
+//!
+//! Where something can be wrong, a function says whether it is, as a [`Finding`]. [`Findings`] remembers what is raised and
+//! logs the beginning and the end of each once. `/status`, the console, `grandstand status` and its exit code,
+//! `grandstand_finding` and the line for service managers are views of it. `docs/findings.md` is made of the table:
+//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib findings_page`. Callers: [`crate::admin::status`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Clock, Monotonic, WallTime};
+
+/// For how long a finding stays after it is right again, unless it made the server unhealthy: so none flaps.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// Whether a finding makes the server unhealthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    No,
+    Yes,
+    /// Once the data is too old, or there is none, and this is why.
+    Old,
+}
+
+macro_rules! kinds {
+    ($($kind:ident $name:literal $weight:ident $when:literal $todo:literal;)+) => {
+        /// What can be wrong, the most pressing first.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Kind { $($kind,)+ }
+
+        impl Kind {
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind,)+];
+
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)+ }
+            }
+
+            const fn weight(self) -> Weight {
+                match self { $(Self::$kind => Weight::$weight,)+ }
+            }
+
+            /// What to do, if the place where it arises knows nothing better.
+            const fn todo(self) -> &'static str {
+                match self { $(Self::$kind => $todo,)+ }
+            }
+
+            #[cfg(test)]
+            const fn when(self) -> &'static str {
+                match self { $(Self::$kind => $when,)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    DiskFull "disk-full" Yes
+        "the data directory has no room"
+        "Make room on that disk. Clients get the stored data; the server tries to write again by itself.";
+    DiskReadOnly "disk-read-only" Yes
+        "the data directory or its file system is read-only"
+        "Make the directory writable for the user of the server. Clients get the stored data; the server tries to write again by itself.";
+    DiskFails "disk-fails" Yes
+        "reading or writing the data directory fails in another way"
+        "Check that disk (`dmesg`, `smartctl`). Clients get the stored data; the server tries again by itself.";
+    StoreDamaged "store-damaged" Yes
+        "stored data is damaged and is not repaired yet"
+        "Wait: the server repairs the store from all readable data, and fetches the rest again.";
+    SignatureRefused "signature-refused" Old
+        "what the object store has is signed by a key that is not trusted, or not signed"
+        "If it is your publisher's key, put it (the second line of its .pub file) into bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
+    ReplicaFails "replica-fails" Old
+        "a replica cannot read the object store, or what is there is old"
+        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. Clients get the stored data with its true Age; the server keeps trying.";
+    OriginFails "origin-fails" Old
+        "the origin cannot be reached, answers with errors, or sends answers that cannot be used"
+        "Check that the origin works and that this machine can reach it. Clients get the stored data with its true Age; the server keeps trying.";
+    ClockWrong "clock-wrong" Yes
+        "the data is dated in the future, so that its age is unknown"
+        "Set the clock of this machine, or of the machine that the data came from, for example with NTP.";
+    HeldBack "held-back" Yes
+        "a new snapshot would lose more listings than `mirror.max_shrink` allows"
+        "Check whether the origin really lost these listings (`held` in /status names some). If so, run `grandstand snapshot accept`. If not, wait: each refresh judges anew.";
+    RolledBack "rolled-back" Old
+        "a rollback is in effect"
+        "Release it (`grandstand snapshot release`) when clients should get the newest snapshot again.";
+    NoData "no-data" Yes
+        "there is nothing to serve yet, and nothing else says why"
+        "Wait until every page of the origin is read. Until then the server forwards requests to the origin.";
+    Unconfirmed "unconfirmed" Yes
+        "the data was not confirmed within 3 x `ttl`, or is older than `bundle.max_age`, and nothing else says why"
+        "Wait: a refresh is due or runs.";
+    DetailsFail "details-fail" No
+        "details cannot be fetched: none, or some again and again"
+        "Look at the origin's answers to `/api/listings/{id}.json`. Clients get the stored details; the server asks for the others at longer and longer intervals.";
+    CopiesWait "waits-for-copies" No
+        "a change is read again once old copies in caches before the origin have expired"
+        "Nothing. `POST /refresh` asks at once.";
+    CopiesOld "old-copies" No
+        "a cache before the origin sends copies older than `origin.cache_ttl`"
+        "Set origin.cache_ttl to the time for which that cache keeps its copies, or shorten that time.";
+    NotStored "not-stored" No
+        "the origin forbids a shield to store its answers, several times in a row"
+        "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a `max-age`, or run a mirror (mirror.enabled = true).";
+    PublishFails "publish-fails" No
+        "the publisher cannot bring the object store up to date"
+        "Check what it names. The server keeps trying; its own clients notice nothing, those of the replicas get older data.";
+    PublishRival "publish-rival" No
+        "another program writes to the publisher's place"
+        "Stop one of the two publishers, or give each a prefix of its own (publish.url): clients of the replicas get the data of whichever wrote last.";
+    LimitAlone "limit-not-shared" No
+        "the limit on clients is not shared, although rate_limit.store is set"
+        "Check Redis and rate_limit.store. Until it answers, each machine counts clients by itself.";
+    ReloadFailed "reload-failed" No
+        "the last reload found mistakes in the configuration"
+        "Correct the configuration (`grandstand check` finds mistakes), and reload. The values from before are in effect; a restart would fail.";
+    RestartNeeded "restart-needed" No
+        "reloads changed keys that take effect at the next start"
+        "Restart the server when it suits you.";
+    CertificateFiles "certificate-files" No
+        "new files of tls.cert and tls.key cannot be used, so that the certificate before stays"
+        "Replace the files. They are read again within seconds.";
+    CertificateEnds "certificate-ends" No
+        "the HTTPS certificate ends within a week, has ended, or is not valid yet"
+        "Replace the files of tls.cert and tls.key. They are read again within seconds.";
+    ProxyUntrusted "proxy-untrusted" No
+        "clients behind one proxy that is not trusted were refused (429)"
+        "If it is your proxy, add its address to client_ip.trusted_proxies, set client_ip.header to the header that it sends, and reload. Then each client has a limit of its own.";
+    ClientRefused "client-refused" No
+        "one address was refused (429) a hundred times and more within an hour"
+        "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a client of yours, give it a limit of its own (rate_limit.override). Otherwise, do nothing.";
+    BundleUnused "bundle-unused" No
+        "the bundle of `serve --bundle` cannot be used"
+        "Bring the bundle again with its .minisig, or remove --bundle from the command, and restart.";
+    AnswersDiffer "answers-differ" No
+        "answers that were compared differ from the origin's"
+        "Look at the differences (`grandstand audit`). The server fetches that data again by itself; then compare again.";
+    TermsIncomplete "terms-incomplete" No
+        "which listings some terms have is not known, so that their queries are read from the origin"
+        "Nothing: the server finds out as its budget allows. Offline, import a bundle of a later snapshot.";
+    ShapeDisproved "shape-disproved" No
+        "the origin answers a kind of query otherwise than this server would"
+        "Nothing: such queries are forwarded to the origin.";
+    StoreRepaired "store-repaired" No
+        "the store was damaged and was repaired within the last day"
+        "Check the disk (`dmesg`, `smartctl`) and the memory: files do not break by themselves. What was lost is fetched again.";
+    LinesLost "log-lines-lost" No
+        "lines of the log or the access log were lost within the last ten minutes"
+        "Check what reads standard error, log.access_file and its disk. Requests are answered all the same.";
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub kind: Kind,
+    /// What is wrong.
+    pub text: String,
+    /// What to do.
+    pub todo: &'static str,
+    /// Whether it makes the server unhealthy.
+    pub unhealthy: bool,
+}
+
+impl Finding {
+    pub(crate) fn new(kind: Kind, text: impl ToString) -> Self {
+        let unhealthy = kind.weight() == Weight::Yes;
+        Self { kind, text: text.to_string(), todo: kind.todo(), unhealthy }
+    }
+
+    /// With something better to do.
+    pub(crate) fn todo(self, todo: &'static str) -> Self {
+        Self { todo, ..self }
+    }
+}
+
+/// A finding as `/status` shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Raised {
+    pub name: String,
+    /// Whether it makes the server unhealthy.
+    pub unhealthy: bool,
+    /// What is wrong.
+    pub text: String,
+    /// What to do.
+    pub todo: String,
+    /// When it was seen first.
+    pub since: Option<String>,
+}
+
+/// What the data lacks: `text` says it of data that is too old or not there. The first finding that can be the cause says
+/// it too; without one it is a finding of its own.
+pub(crate) fn blame(all: &mut Vec<Finding>, lack: Finding) {
+    all.sort_by_key(|finding| finding.kind);
+    match all.iter_mut().find(|finding| finding.kind.weight() != Weight::No) {
+        Some(cause) if cause.unhealthy => {}
+        Some(cause) => {
+            cause.text = format!("{}: {}", lack.text, cause.text);
+            cause.unhealthy = true;
+        }
+        None => all.push(lack),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    finding: Finding,
+    since: WallTime,
+    /// When it was last there.
+    seen: Monotonic,
+}
+
+/// What is raised; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings(Arc<Mutex<Vec<Known>>>);
+
+impl Findings {
+    /// Asks what is wrong now, and returns what is raised, the unhealthy ones first. Of each kind there is one.
+    pub(crate) fn look(&self, clock: &Clock, now: impl FnOnce() -> Vec<Finding>) -> Vec<Raised> {
+        // No two looks at once, so that an older one does not undo a later one.
+        let mut all = self.0.lock();
+        let (mut now, mono, wall) = (now(), clock.now_mono(), clock.now_wall());
+        now.sort_by_key(|finding| finding.kind);
+        now.dedup_by_key(|finding| finding.kind);
+        for finding in now {
+            let known = all.iter_mut().find(|known| known.finding.kind == finding.kind);
+            if known.as_ref().is_none_or(|known| finding.unhealthy && !known.finding.unhealthy) {
+                begins(&finding);
+            }
+            match known {
+                Some(known) => (known.finding, known.seen) = (finding, mono),
+                None => all.push(Known { finding, since: wall, seen: mono }),
+            }
+        }
+        all.retain(|known| {
+            let stays = known.seen == mono || !known.finding.unhealthy && mono.since(known.seen) < KEPT;
+            if !stays {
+                tracing::info!(finding = known.finding.kind.name(), "no longer: {}", known.finding.text);
+            }
+            stays
+        });
+        all.sort_by_key(|known| (!known.finding.unhealthy, known.finding.kind));
+        let raised = |Known { finding, since, .. }: &Known| Raised {
+            name: finding.kind.name().to_owned(),
+            unhealthy: finding.unhealthy,
+            text: finding.text.clone(),
+            todo: finding.todo.to_owned(),
+            since: since.rfc3339(),
+        };
+        all.iter().map(raised).collect()
+    }
+}
+
+/// Logs that a finding was raised, or has become serious.
+fn begins(finding: &Finding) {
+    let Finding { kind, text, todo, unhealthy } = finding;
+    let finding = kind.name();
+    match (kind, unhealthy) {
+        // Logged where they happen.
+        (Kind::ReloadFailed | Kind::LinesLost, _) => {}
+        // Of everyday: a first copy begins, a change waits, something is not known yet.
+        (Kind::NoData | Kind::CopiesWait | Kind::TermsIncomplete | Kind::ShapeDisproved, _) => {
+            tracing::info!(finding, todo, "{text}");
+        }
+        (_, true) => tracing::error!(finding, todo, "{text}"),
+        (_, false) => tracing::warn!(finding, todo, "{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
