@@ -42,7 +42,7 @@ pub(crate) use object_store::{ObjectStoreUrl, PASSWORD, StoreKind, StoreOptions,
 pub use proxy::Proxy;
 pub(crate) use proxy::proxy_name;
 pub use reload::Settings;
-pub(crate) use reload::{Changes, merge};
+pub(crate) use reload::{Changes, UNCHANGED, merge};
 pub(crate) use secret::{Secret, StoreUrl};
 pub(crate) use units::parse_duration;
 use values::Written;

@@ -15,5 +15,6 @@ mod ledger;
 pub(crate) mod room;
 pub(crate) mod stamps;
 pub mod status;
+pub(crate) mod trust;
 pub(crate) mod window;
 pub mod wire;

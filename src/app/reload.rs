@@ -18,7 +18,8 @@ use crate::answer::compose::ConstantHeaders;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{
-    AdminConfig, Changes, Config, ConfigErrors, Examined, LogConfig, LogFormat, Settings, TlsConfig, Use, merge,
+    AdminConfig, Changes, Config, ConfigErrors, Examined, LogConfig, LogFormat, Settings, TlsConfig, UNCHANGED, Use,
+    merge,
 };
 use crate::limit::{LimitConfig, Limiter};
 use crate::pages::{Pages, Site};
@@ -102,7 +103,7 @@ impl Reload {
                 *running = next;
                 let (applied, needs_restart) = (changes.applied.join(", "), changes.needs_restart.join(", "));
                 if applied.is_empty() && needs_restart.is_empty() {
-                    tracing::info!("reloaded: the configuration has not changed");
+                    tracing::info!("{UNCHANGED}");
                 } else {
                     tracing::info!(applied, needs_restart, "reloaded");
                 }

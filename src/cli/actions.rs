@@ -5,13 +5,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::admin::facts::ReloadFacts;
+use crate::config::UNCHANGED;
 use crate::words::counted;
 
 use super::target::{Chosen, Named};
@@ -44,11 +44,20 @@ struct Purged {
     /// Path whose answers are forgotten, for example /api/sports.json
     ///
     /// With a query, only the answer to that query is forgotten.
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_parser = absolute_path)]
     path: Option<String>,
     /// Forget every cached answer
     #[arg(long)]
     all: bool,
+}
+
+/// A path that begins with a slash, perhaps with a query.
+fn absolute_path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') {
+        return Ok(text.to_owned());
+    }
+    let path = text.split_once("://").map_or(text, |(_, url)| url.split_once('/').map_or("", |(_, path)| path));
+    Err(format!("a path begins with a slash; write /{path}"))
 }
 
 /// Arguments of `grandstand refresh`.
@@ -86,7 +95,7 @@ impl ServerCommand {
             let lines = [("reloaded", applied), ("needs a restart", needs_restart)].into_iter();
             let lines = lines.filter(|(_, keys)| !keys.is_empty());
             let lines: Vec<String> = lines.map(|(what, keys)| format!("{what}: {}", keys.join(", "))).collect();
-            if lines.is_empty() { "reloaded: the configuration has not changed".to_owned() } else { lines.join("\n") }
+            if lines.is_empty() { UNCHANGED.to_owned() } else { lines.join("\n") }
         })
     }
 

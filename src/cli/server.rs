@@ -24,7 +24,8 @@ use crate::admin::bundle::SIGNATURE;
 use crate::admin::facts::StatusFacts;
 use crate::admin::guard::Refusal;
 use crate::config::{Config, Proxy, Secret};
-use crate::upstream::connector::{Connector, Trust, tls};
+use crate::upstream::connector::Connector;
+use crate::upstream::trust::{Trust, tls};
 use crate::upstream::wire::reason;
 use crate::words::with_causes;
 

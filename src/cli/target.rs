@@ -25,7 +25,7 @@ const HELD: Duration = Duration::from_secs(10);
 pub(super) struct Named {
     #[command(flatten)]
     sources: Sources,
-    /// Address of the server's admin listener
+    /// Address of the server's admin listener; the port is 9090 unless you write another
     ///
     /// Without it, the server is the one that has the data directory. If you cannot read that directory, it is the one at
     /// admin.listen, if the configuration sets that.
@@ -183,14 +183,22 @@ impl Chosen {
     }
 }
 
-/// The base address of an admin listener: a URL, or a host with a port.
+/// The base address of an admin listener: a URL, or a host, perhaps with a port.
 fn admin_url(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+    let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    let url = match (text.contains("://"), has_port) {
+        (true, _) => text.to_owned(),
+        (false, true) => format!("http://{text}"),
+        (false, false) => format!("http://{host}:{}{path}", Config::default().admin.listen.port()),
+    };
     let usable = url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if usable {
         Ok(url.trim_end_matches('/').to_owned())
     } else {
-        Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090".to_owned())
+        Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090; an IPv6 address needs brackets, such \
+             as [::1]:9090"
+            .to_owned())
     }
 }
 
@@ -206,10 +214,14 @@ mod tests {
             ("[::1]:9090", "http://[::1]:9090"),
             ("http://127.0.0.1:9090/", "http://127.0.0.1:9090"),
             ("https://ops.example/venues/", "https://ops.example/venues"),
+            ("127.0.0.1", "http://127.0.0.1:9090"),
+            ("[::1]", "http://[::1]:9090"),
+            ("ops.example/venues", "http://ops.example:9090/venues"),
+            ("http://ops.example", "http://ops.example"),
         ] {
             assert_eq!(admin_url(text).as_deref(), Ok(url), "{text}");
         }
-        for text in ["", ":9090", "ftp://127.0.0.1:9090", "127.0.0.1:99999", "http://", "a b:1"] {
+        for text in ["", ":9090", "ftp://127.0.0.1:9090", "127.0.0.1:99999", "http://", "a b:1", "::1", "::1:9090"] {
             assert!(admin_url(text).is_err(), "{text}");
         }
     }

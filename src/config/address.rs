@@ -36,8 +36,12 @@ impl BaseUrl {
             return refuse("an absolute URL that begins with http:// or https://");
         };
         let Ok(url) = Url::parse(text) else {
-            return refuse("a URL");
+            return refuse(&format!("a URL{}", brackets(text)));
         };
+        let path = text.split(['?', '#']).next().map(|path| path.trim_end_matches('/'));
+        if let Some((base, _)) = path.and_then(|path| path.strip_suffix(".json")?.rsplit_once("/api/")) {
+            return refuse(&format!("a base URL, which ends before /api; write {}", quoted(&masked(base))));
+        }
         if !matches!(url.scheme(), "http" | "https") {
             return refuse("an http or https URL");
         }
@@ -139,6 +143,14 @@ pub(super) fn masked(text: &str) -> String {
     }
 }
 
+/// What helps if an address has an IPv6 address without brackets.
+pub(super) fn brackets(address: &str) -> &'static str {
+    let (_, rest) = address.split_once("://").unwrap_or(("", address));
+    let host = rest.split('/').next().and_then(|authority| authority.rsplit('@').next()).unwrap_or_default();
+    let is_bare = host.matches(':').count() > 1 && !host.contains('[');
+    if is_bare { "; an IPv6 address needs brackets, such as [::1]:8080" } else { "" }
+}
+
 pub(super) fn base_url() -> Values<BaseUrl> {
     let parse = |node: &Node| match node.as_text() {
         Some(text) => BaseUrl::parse(text),
@@ -157,9 +169,10 @@ pub(super) fn public_url() -> Values<BaseUrl> {
 
 /// An address and a port to listen on; port 0 lets the system choose.
 pub(super) fn socket() -> Values<SocketAddr> {
-    let parse = |node: &Node| match node.as_text().and_then(|text| text.parse().ok()) {
-        Some(address) => Ok(address),
-        None => expected(node, "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\""),
+    let parse = |node: &Node| {
+        let example = "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"";
+        let refuse = || expected(node, &format!("{example}{}", brackets(&node.text)));
+        node.as_text().and_then(|text| text.parse().ok()).map_or_else(refuse, Ok)
     };
     Values::single("address with port", parse, SocketAddr::to_string)
 }
@@ -203,6 +216,7 @@ pub(super) fn collide(a: SocketAddr, b: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::errors::Place;
+    use super::super::reader::KeyReader;
     use super::*;
 
     #[test]
@@ -260,6 +274,27 @@ mod tests {
             let problem = BaseUrl::parse(text).unwrap_err();
             assert!(problem.contains(" is not ") && !problem.contains("u:p"), "{text}: {problem}");
         }
+    }
+
+    #[test]
+    fn the_right_value_is_named() {
+        for (text, right) in [
+            ("https://api.example.org/api/listings.json", "before /api; write \"https://api.example.org\""),
+            ("http://a/base/api/cities.json?per_page=100#x", "before /api; write \"http://a/base\""),
+            ("http://a/api/listings/7.json/", "before /api; write \"http://a\""),
+            ("http://::1:8080", "is not a URL; an IPv6 address needs brackets, such as [::1]:8080"),
+            ("http://2001:db8::1/base", "needs brackets"),
+        ] {
+            let problem = BaseUrl::parse(text).unwrap_err();
+            assert!(problem.contains(right), "{text}: {problem}");
+        }
+        for (text, is_bare) in [("::1:8080", true), ("::1", true), ("localhost:8080", false), ("[::1]", false)] {
+            let mut reader = KeyReader::new(false);
+            (socket().read)(&mut reader, "listen", Node::string(text, Place::Set));
+            assert_eq!(reader.errors[0].to_string().contains("needs brackets"), is_bare, "{text}");
+        }
+        assert!(!BaseUrl::parse("http://a b").unwrap_err().contains("brackets"));
+        assert!(BaseUrl::parse("http://a/api").is_ok() && BaseUrl::parse("http://a/apis.json").is_ok());
     }
 
     #[test]

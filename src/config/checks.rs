@@ -17,6 +17,7 @@ use super::proxy::ProxyVariables;
 use super::reader::{KeyReader, join};
 use super::secret::StoreUrl;
 use super::sources::{Merged, Node, Raw, Table};
+use super::units::duration_text;
 use super::{Config, Examined, Use};
 
 /// A shorter token than this is worth a warning, in characters.
@@ -203,9 +204,17 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
     if config.admin.secret().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
         warn("admin.token", "is short and easy to guess; use 16 random characters or more");
     }
-    if let Some(url) = config.origin.url.as_ref().filter(|url| url.path().ends_with("/api")) {
-        let problem = format!("\"{url}\" ends with /api, so {url}/api/listings.json is asked; end it before /api");
+    let url = config.origin.url.as_ref().map_or("", BaseUrl::as_str);
+    if let Some(base) = url.strip_suffix("/api") {
+        let problem = format!("\"{url}\" ends with /api, so {url}/api/listings.json is asked; write \"{base}\"");
         warn("origin.url", &problem);
+    }
+    let (ttl, copies) = (config.ttl, config.origin.cache_ttl);
+    if ttl < copies && config.usage() == Use::Mirror {
+        let [ttl, copies, oldest] = [ttl, copies, ttl + copies].map(duration_text);
+        let why = format!("{ttl} is shorter than origin.cache_ttl ({copies}), the age of copies in the origin's CDN");
+        let todo = format!("set ttl to {copies}, or origin.cache_ttl to how long the CDN keeps copies (0s: no CDN)");
+        warn("ttl", &format!("{why}, so data can be {oldest} old; {todo}"));
     }
     let tls = || config.tls.iter().flat_map(|tls| &tls.listen);
     let (public_url, is_set) = (&config.public_url, config.public_url_is_set);

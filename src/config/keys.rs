@@ -110,8 +110,8 @@ keys! {
         /// server can use it at a time. A relative path starts at the working directory.
         data_dir: PathBuf = "grandstand-data".into(), path("path"), ALL, Restart;
         /// How long clients may cache an answer. A mirror refreshes early enough that the data normally stays younger
-        /// than this. In a shield: how long an answer is fresh if the origin does not say. `/status` of a mirror or
-        /// replica is 503 when its data was not confirmed for three times `ttl`.
+        /// than this, unless it is shorter than `origin.cache_ttl`. In a shield: how long an answer is fresh if the origin
+        /// does not say. `/status` of a mirror or replica is 503 when its data was not confirmed for three times `ttl`.
         ttl: Duration = 5 * MINUTE, duration(100 * MILLISECOND..=DAY), ALL, Live;
         /// How long a stop (SIGTERM, Ctrl-C) waits for requests in flight.
         drain: Duration = 5 * SECOND, duration(Duration::ZERO..=MOST_DRAIN), ALL, Live;
@@ -142,7 +142,8 @@ keys! {
 keys! {
     /// The provider's server, and how much it may be asked.
     pub struct OriginConfig {
-        /// The base address of the origin. Without it grandstand is offline, or a replica if `replica.url` is set.
+        /// The base address of the origin: what stands before `/api/listings.json`. Without it grandstand is offline, or
+        /// a replica if `replica.url` is set.
         url: Option<BaseUrl> = None, base_url().or_none("absent, offline"), ONLINE, Restart;
         /// Other base addresses of the same origin, which its data may contain. Links to them are rewritten. A bundle
         /// from an alias is accepted.
@@ -287,7 +288,7 @@ keys! {
         /// `/status` is 503 when the data was confirmed longer ago. In a mirror and a replica, three times `ttl` counts
         /// if that is less.
         max_age: Option<Duration> = None,
-            duration(SECOND..=3650 * DAY).or_none("absent: data may have any age"), KEPT, Restart;
+            duration(SECOND..=3650 * DAY).or_none("absent: 3 × ttl in a mirror or replica, any age offline"), KEPT, Restart;
     }
 }
 

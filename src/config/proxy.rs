@@ -11,7 +11,7 @@ use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use url::Url;
 
-use super::address::{is_loopback, masked};
+use super::address::{brackets, is_loopback, masked};
 use super::errors::quoted;
 use super::reader::KeyReader;
 use super::sources::Node;
@@ -118,7 +118,11 @@ fn proxy_url(text: &str) -> Result<String, String> {
         matcher.intercept(&Uri::from_static("http://origin.invalid")).is_some()
     };
     url.filter(is_read).ok_or_else(|| {
-        format!("{} is not the URL of an HTTP proxy, such as \"http://proxy.example:3128\"", quoted(&masked(text)))
+        format!(
+            "{} is not the URL of an HTTP proxy, such as \"http://proxy.example:3128\"{}",
+            quoted(&masked(text)),
+            brackets(text)
+        )
     })
 }
 

@@ -11,6 +11,10 @@ use tokio::sync::watch;
 use super::Config;
 use super::declaration::{DeclaresKeys as _, Reload};
 
+/// What is said of a reload that finds nothing new. A process keeps the variables and the arguments of its start.
+pub(crate) const UNCHANGED: &str = "reloaded: the configuration has not changed (variables of a unit or a container, and \
+                                    --set, change with a restart)";
+
 /// The dotted keys that differ between two configurations, in alphabetical order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Changes {

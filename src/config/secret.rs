@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::address::masked;
+use super::address::{brackets, masked};
 use super::errors::quoted;
 use super::reader::KeyReader;
 use super::sources::Node;
@@ -186,8 +186,9 @@ fn parse_store_url(node: &Node) -> Result<StoreUrl, String> {
             Ok(StoreUrl(url))
         }
         _ => Err(format!(
-            "{} is not the address of a store, such as \"redis://127.0.0.1:6379/0\"",
-            if text.is_empty() { node.shown() } else { quoted(&masked(text)) }
+            "{} is not the address of a store, such as \"redis://127.0.0.1:6379/0\"{}",
+            if text.is_empty() { node.shown() } else { quoted(&masked(text)) },
+            brackets(text)
         )),
     }
 }

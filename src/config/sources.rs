@@ -201,6 +201,7 @@ pub(super) fn merge(
     let (errors, proxies) = (Vec::new(), ProxyVariables::default());
     let mut merged = Merged { root, errors, unread: Vec::new(), proxies, incomplete: false };
     let env = env.inspect(|(name, value)| merged.proxies.note(name, value));
+    let env = env.filter(|(name, value)| !is_of_a_service(name, value));
     let env = env.filter(|(name, _)| unread(name).map(|finding| merged.unread.push(finding)).is_none());
     let layers = environment(env);
     match file {
@@ -246,6 +247,16 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
             .ok_or_else(|| Finding::new(place, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
     }));
     layers
+}
+
+/// Whether Kubernetes sets a variable like this in each container, for a Service whose name begins with ours.
+fn is_of_a_service(name: &str, value: &str) -> bool {
+    let has_number = |(_, rest): (&str, &str)| rest.starts_with(|c: char| c.is_ascii_digit());
+    name.starts_with("GRANDSTAND_")
+        && (name.ends_with("_SERVICE_HOST")
+            || name.contains("_SERVICE_PORT")
+            || name.ends_with("_PORT") && value.contains("://")
+            || name.split_once("_PORT_").is_some_and(has_number))
 }
 
 /// What is wrong with a variable that begins as ours do, with one underscore instead of two.

@@ -24,7 +24,7 @@ use crate::clock::Monotonic;
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, WINDOW_SECONDS};
 use crate::semantics::excerpt::Excerpt;
-use crate::upstream::connector::{Trust, tls};
+use crate::upstream::trust::{Trust, tls};
 
 use super::bounded::Bounded;
 use super::keeper::{Entry, by_client};

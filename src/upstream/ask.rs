@@ -12,6 +12,7 @@ use http::header::{
     ACCEPT, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue, LAST_MODIFIED,
     RETRY_AFTER,
 };
+use memchr::memmem;
 use url::Url;
 
 use crate::clock::WallTime;
@@ -176,6 +177,9 @@ pub(super) const fn is_refusal(status: u16) -> bool {
 pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
     match answer.status {
         200 | 304 | 404 | 410 => Ok(answer),
+        400 if PLAIN_REFUSED.iter().any(|words| memmem::find(&answer.body, words).is_some()) => {
+            Err(AskError::nonsense(path, format!("status 400, {SPEAKS_TLS}")))
+        }
         status if class == Class::Client && is_refusal(status) => Ok(answer),
         status => {
             let wait = answer.headers.get(RETRY_AFTER);
@@ -186,7 +190,11 @@ pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, 
     }
 }
 
-const PERHAPS_TLS: &str = "; perhaps that port speaks TLS: then set origin.url to https://";
+/// What is wrong with an answer whose first bytes are those of TLS.
+pub(super) const SPEAKS_TLS: &str = "that port speaks TLS";
+
+/// Words of servers that got a request without TLS on a port for HTTPS: nginx, Apache and this program; Go; Tomcat.
+const PLAIN_REFUSED: [&[u8]; 3] = [b"plain HTTP", b"HTTP request to an HTTPS server", b"requires TLS"];
 
 /// What to change, if what was said to a request for `url` shows that `origin.url` is wrong.
 fn advice(url: &str, said: &impl ToString) -> &'static str {
@@ -197,8 +205,8 @@ fn advice(url: &str, said: &impl ToString) -> &'static str {
         "; origin.url must end before /api, which is a part of each path"
     } else if url.starts_with("https://") && said.contains("is not tls") {
         "; that port does not speak TLS: set origin.url to http://, or to the port for HTTPS"
-    } else if is_plain && (said == "400" || said.contains("invalid http version")) {
-        PERHAPS_TLS
+    } else if is_plain && said.contains("speaks tls") {
+        ": set origin.url to https://"
     } else if url.contains("/api/listings.json") && (is_page || said.contains("status 404")) {
         "; check origin.url: /api/listings.json is added to it"
     } else {
@@ -282,6 +290,21 @@ pub enum AskError {
 /// How an origin fails whose answers are no good.
 pub(super) const UNUSABLE: &str = "the answers of the origin cannot be used";
 
+/// The path in an error, if anything was asked.
+macro_rules! asked {
+    ($error:expr) => {
+        match $error {
+            Self::Spent(_) => None,
+            Self::Status { path, .. }
+            | Self::Timeout { path, .. }
+            | Self::Connection { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Redirect { path, .. }
+            | Self::Nonsense { path, .. } => Some(path),
+        }
+    };
+}
+
 impl AskError {
     /// The word for `/status`, `Cache-Status` and metrics.
     pub const fn as_str(&self) -> &'static str {
@@ -310,41 +333,14 @@ impl AskError {
 
     /// The URL that was asked, or its path; `None` when nothing was asked.
     pub const fn asked(&self) -> Option<&String> {
-        match self {
-            Self::Spent(_) => None,
-            Self::Status { path, .. }
-            | Self::Timeout { path, .. }
-            | Self::Connection { path, .. }
-            | Self::TooLarge { path, .. }
-            | Self::Redirect { path, .. }
-            | Self::Nonsense { path, .. } => Some(path),
-        }
+        asked!(self)
     }
 
-    const fn asked_mut(&mut self) -> Option<&mut String> {
-        match self {
-            Self::Spent(_) => None,
-            Self::Status { path, .. }
-            | Self::Timeout { path, .. }
-            | Self::Connection { path, .. }
-            | Self::TooLarge { path, .. }
-            | Self::Redirect { path, .. }
-            | Self::Nonsense { path, .. } => Some(path),
-        }
-    }
-
-    /// The same, with the whole URL that was asked. `has_answered`: the origin has given an answer before.
+    /// The same, with the whole URL that was asked.
     #[must_use]
-    pub(super) fn at(mut self, base: &Url, has_answered: bool) -> Self {
-        if let Some(path) = self.asked_mut().filter(|path| path.starts_with('/')) {
+    pub(super) fn at(mut self, base: &Url) -> Self {
+        if let Some(path) = asked!(&mut self).filter(|path| path.starts_with('/')) {
             path.insert_str(0, base.as_str().trim_end_matches('/'));
-            // Many servers of TLS close a connection that begins otherwise; so does any server that stops.
-            if let Self::Connection { reason, reached: true, .. } = &mut self
-                && !has_answered
-                && base.scheme() == "http"
-            {
-                reason.push_str(PERHAPS_TLS);
-            }
         }
         self
     }
@@ -375,7 +371,7 @@ impl AskError {
     #[must_use]
     pub(super) fn shortened(mut self) -> Self {
         const LONGEST: usize = 200;
-        if let Some(path) = self.asked_mut().filter(|path| path.len() > LONGEST) {
+        if let Some(path) = asked!(&mut self).filter(|path| path.len() > LONGEST) {
             path.truncate(excerpt::start(path, LONGEST).len());
             path.push('\u{2026}');
             path.shrink_to_fit();

@@ -273,8 +273,8 @@ impl OriginClient {
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
         let room = self.room();
         let limit = self.config.max_body.min(room.largest()).min(most.unwrap_or(u64::MAX));
-        // A client may get a refusal in the origin's own words.
-        if status == 200 || ((class == Class::Client || most.is_some()) && is_refusal(status)) {
+        // A client may get a refusal in the origin's own words; a 400 may say that the port is for TLS.
+        if matches!(status, 200 | 400) || ((class == Class::Client || most.is_some()) && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;
                 if (body.len() + chunk.len()) as u64 > limit {
@@ -350,7 +350,7 @@ impl OriginClient {
 
     /// An error with the whole URL that was asked.
     pub fn named(&self, error: AskError) -> AskError {
-        error.at(&self.config.base, self.status.has_answered())
+        error.at(&self.config.base)
     }
 
     /// Whose request this is. `is_ours`: as in [`Witness`].

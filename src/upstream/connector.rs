@@ -1,36 +1,29 @@
-//! Connections over TCP and TLS, verified by the system's certificate authorities, directly or through an HTTP proxy.
+//! Connections over TCP and TLS, verified by [`super::trust`], directly or through an HTTP proxy.
 //!
 //! A proxy is asked for http in absolute form, and for https by CONNECT (RFC 9110 §9.3.6, RFC 9112 §3.2.2).
-//! Callers: [`super::wire`]; [`crate::fleet`] for object stores; [`crate::cli`] for requests to a running server;
-//! [`crate::shared_limit`] for TLS.
+//! Callers: [`super::wire`]; [`crate::fleet`] for object stores; [`crate::cli`] for requests to a running server.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{self, Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use http::Uri;
 use http::uri::Scheme;
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::ClientConfig;
 use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -40,7 +33,7 @@ use tower_service::Service;
 use crate::clock;
 use crate::config::{Proxy, proxy_name};
 
-use super::ask::ClientError;
+use super::ask::SPEAKS_TLS;
 
 /// How long a connection may be silent before the system checks that its peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -216,23 +209,23 @@ impl Service<Uri> for Route {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let marked = |stream, is_proxied| MarkedStream {
-            stream: Bytes::Tcp(Box::new(stream)),
-            is_proxied,
-            answers: Answers::default(),
+        let is_plain = uri.scheme() != Some(&Scheme::HTTPS);
+        let marked = move |stream, is_proxied| {
+            let answers = Answers::default();
+            MarkedStream { stream, is_proxied, is_new_and_plain: is_plain, answers }
         };
+        let tcp = |stream| Bytes::Tcp(Box::new(stream));
         if let Some(pipe) = &self.pipe {
-            let stream = Bytes::Memory(TokioIo::new(pipe()));
-            return ready(Ok(MarkedStream { stream, is_proxied: false, answers: Answers::default() })).boxed();
+            return ready(Ok(marked(Bytes::Memory(TokioIo::new(pipe())), false))).boxed();
         }
         let Some(proxy) = self.proxy.on_the_way_to(&uri) else {
             let direct = self.tcp.call(uri);
-            return direct.map_ok(move |tcp| marked(MaybeHttpsStream::Http(tcp), false)).err_into().boxed();
+            return direct.map_ok(move |stream| marked(tcp(MaybeHttpsStream::Http(stream)), false)).err_into().boxed();
         };
-        if uri.scheme() != Some(&Scheme::HTTPS) {
+        if is_plain {
             let connecting = self.to_proxy.call(proxy.uri().clone());
             let failed = move |error| ProxyError::unreached(&proxy, error).into();
-            return connecting.map_ok(move |stream| marked(stream, true)).map_err(failed).boxed();
+            return connecting.map_ok(move |stream| marked(tcp(stream), true)).map_err(failed).boxed();
         }
         let mut tunnel = Tunnel::new(proxy.uri().clone(), self.to_proxy.clone());
         if let Some(credentials) = proxy.basic_auth() {
@@ -247,7 +240,7 @@ impl Service<Uri> for Route {
             };
             why.into()
         };
-        tunnel.call(uri).map_ok(move |stream| marked(stream, false)).map_err(failed).boxed()
+        tunnel.call(uri).map_ok(move |stream| marked(tcp(stream), false)).map_err(failed).boxed()
     }
 }
 
@@ -255,6 +248,8 @@ pub(crate) struct MarkedStream {
     stream: Bytes,
     /// Whether a proxy takes requests from it, in absolute form.
     is_proxied: bool,
+    /// Whether nothing was read yet from a connection without TLS.
+    is_new_and_plain: bool,
     answers: Answers,
 }
 
@@ -291,9 +286,22 @@ impl Read for MarkedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream.pinned().poll_read(context, buffer)
+        if !self.is_new_and_plain || buffer.remaining() < 2 {
+            return self.stream.pinned().poll_read(context, buffer);
+        }
+        // Alone, to look at them: the HTTP library does not show what it cannot parse.
+        let mut first = [0; 2];
+        let mut read = ReadBuf::new(&mut first);
+        task::ready!(self.stream.pinned().poll_read(context, read.unfilled()))?;
+        self.is_new_and_plain = false;
+        // An alert or a handshake, of any version (RFC 8446 §5.1).
+        if matches!(read.filled(), [21 | 22, 3]) {
+            return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, SPEAKS_TLS)));
+        }
+        buffer.put_slice(read.filled());
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -309,102 +317,4 @@ impl Write for MarkedStream {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.pinned().poll_shutdown(context)
     }
-}
-
-/// Whose certificates are accepted.
-#[derive(Debug)]
-pub(crate) enum Trust<'a> {
-    /// Those of the system's authorities, and of the authorities in a file.
-    Authorities(Option<&'a Path>),
-    /// Everybody's, which protects from nobody.
-    Anybody,
-}
-
-/// TLS with peers that are trusted.
-pub(crate) fn tls(trust: &Trust<'_>) -> Result<ClientConfig, ClientError> {
-    let failed = |error: rustls::Error| ClientError::Tls(error.to_string());
-    let provider = Arc::new(ring::default_provider());
-    let mut more = RootCertStore::empty();
-    if let Trust::Authorities(Some(path)) = trust {
-        read_ca_file(path)?.into_iter().try_for_each(|certificate| more.add(certificate)).map_err(failed)?;
-    }
-    let trusts_all = matches!(trust, Trust::Anybody);
-    let verifier = Verifier { provider: provider.clone(), more, trusts_all, authorities: OnceLock::new() };
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(failed)?;
-    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
-}
-
-/// Reads the system's authorities when the first certificate arrives: without TLS nothing is read.
-#[derive(Debug)]
-struct Verifier {
-    provider: Arc<CryptoProvider>,
-    more: RootCertStore,
-    trusts_all: bool,
-    authorities: OnceLock<Arc<WebPkiServerVerifier>>,
-}
-
-impl Verifier {
-    /// The error is not kept: the next certificate is tried again.
-    fn authorities(&self) -> Result<&WebPkiServerVerifier, rustls::Error> {
-        if let Some(authorities) = self.authorities.get() {
-            return Ok(authorities);
-        }
-        let mut roots = self.more.clone();
-        match rustls_native_certs::load_native_certs() {
-            Ok(found) => drop(roots.add_parsable_certificates(found)),
-            Err(error) => tracing::warn!(%error, "the certificate authorities of the system cannot be read"),
-        }
-        let authorities = WebPkiServerVerifier::builder_with_provider(roots.into(), self.provider.clone()).build();
-        let authorities = authorities.map_err(|error| {
-            rustls::Error::General(format!("the system has no usable certificate authorities ({error})"))
-        })?;
-        Ok(self.authorities.get_or_init(|| authorities))
-    }
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if self.trusts_all {
-            return Ok(ServerCertVerified::assertion());
-        }
-        self.authorities()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// The certificates of a CA file (PEM).
-fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
-    let bad = |error: &dyn std::fmt::Display| ClientError::CaFile(format!("{}: {error}", path.display()));
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))?;
-    let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| bad(&error))?;
-    if certificates.is_empty() { Err(bad(&"it contains no certificate")) } else { Ok(certificates) }
 }

@@ -183,8 +183,6 @@ pub struct Picture {
     how: &'static str,
     /// Since when it fails, also between two tries; `None`: it answers.
     pub failing_since: Option<Instant>,
-    /// Whether it has given an answer since the start.
-    pub has_answered: bool,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
     /// Until the head of an answer arrived, by class.
@@ -269,11 +267,6 @@ impl OriginStatus {
         self.0.lock().clone()
     }
 
-    /// Whether the origin has given an answer since the start.
-    pub fn has_answered(&self) -> bool {
-        self.0.lock().has_answered
-    }
-
     /// Changes a part of it.
     pub fn update<T>(&self, change: impl FnOnce(&mut Picture) -> T) -> T {
         let mut picture = self.0.lock();
@@ -302,7 +295,7 @@ impl OriginStatus {
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.health.answered();
-        (picture.has_answered, picture.row[0]) = (true, 0);
+        picture.row[0] = 0;
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }

@@ -39,7 +39,8 @@ use crate::words::with_causes;
 pub(crate) use decode::decoded;
 
 use super::ask::ClientError;
-use super::connector::{Answers, Connector, Pipe, ProxyError, Trust, tls};
+use super::connector::{Answers, Connector, Pipe, ProxyError};
+use super::trust::{Trust, tls};
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);
@@ -206,15 +207,14 @@ fn failure(error: &HyperError, interims: bool) -> TransportError {
 /// Why there is no answer: the causes, without the client's word for the step that failed.
 pub(crate) fn reason(error: &HyperError) -> String {
     let text = error.source().map_or_else(|| error.to_string(), with_causes);
-    text.replace("received corrupt message of type InvalidContentType", "the answer is not TLS")
+    let text = text.replace("received corrupt message of type InvalidContentType", "the answer is not TLS");
+    text.replace("unexpected error: ", "")
 }
 
 /// Whether the connection that broke had given answers before: then it was idle too long.
 fn gave_answers(error: &HyperError) -> bool {
     let mut extra = Extensions::new();
-    if let Some(connected) = error.connect_info() {
-        connected.get_extras(&mut extra);
-    }
+    error.connect_info().inspect(|connected| connected.get_extras(&mut extra));
     extra.get::<Answers>().is_some_and(Answers::any)
 }
 

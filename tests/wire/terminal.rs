@@ -42,7 +42,7 @@ async fn the_first_mistakes_of_a_stranger_end_in_what_to_do() {
         (nobody.clone(), &["serve"], &data, 1, "stop it, or set another data_dir"),
         (nobody.clone(), &["sync"], empty.path(), 64, "for example --set origin.url="),
         (nobody.clone(), &["bundle", "verify", file], empty.path(), 1, "`grandstand bundle export` writes bundles"),
-        (nobody.clone(), &["purge", "api/sports.json"], &data, 1, "write for example /api/sports.json"),
+        (nobody.clone(), &["purge", "api/sports.json"], &data, 64, "write /api/sports.json"),
         (nobody.set("admin.listen", "127.0.0.1:1"), &["status"], empty.path(), 1, "start `grandstand serve`, or give"),
     ] {
         let (ended, said) = run(&setup.arguments(words, dir)).await;

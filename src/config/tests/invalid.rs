@@ -218,6 +218,10 @@ fn what_is_probably_not_meant_is_a_warning() {
         ),
         ("origin.url = \"http://a/base/api/\"", vec!["origin.url"]),
         ("origin.url = \"http://a/apis\"", vec![]),
+        ("ttl = \"1m\"\norigin.url = \"http://a\"", vec!["ttl"]),
+        ("ttl = \"1m\"\norigin = { url = \"http://a\", cache_ttl = \"1m\" }", vec![]),
+        ("ttl = \"1m\"\nmirror.enabled = false\norigin.url = \"http://a\"", vec![]),
+        ("ttl = \"1m\"", vec![]),
         ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),
         ("origin.url = \"https://api.example.org\"", vec!["origin.url"]),
         (

@@ -236,6 +236,24 @@ fn a_variable_that_looks_like_ours_and_is_not_read_is_a_warning() {
     for name in ["GRANDSTAND", "GRANDSTANDS_URL", "GRANDSTAND__ORIGIN__URL", "MY_GRANDSTAND_URL"] {
         assert_eq!(told(name), [""; 0], "{name}");
     }
+    let (of_a_service, of_nobody) = (
+        [
+            ("GRANDSTAND_SERVICE_HOST", "10.96.0.17"),
+            ("GRANDSTAND_SERVICE_PORT", "8080"),
+            ("GRANDSTAND_SERVICE_PORT_HTTP", "8080"),
+            ("GRANDSTAND_PORT", "tcp://10.96.0.17:8080"),
+            ("GRANDSTAND_PORT_8080_TCP", "tcp://10.96.0.17:8080"),
+            ("GRANDSTAND_PORT_8080_TCP_PROTO", "tcp"),
+            ("GRANDSTAND_PORT_8080_TCP_PORT", "8080"),
+            ("GRANDSTAND_PORT_8080_TCP_ADDR", "10.96.0.17"),
+            ("GRANDSTAND_REPLICAS_PORT_53_UDP_ADDR", "10.96.0.17"),
+            ("GRANDSTAND_REPLICAS_PORT", "udp://10.96.0.17:53"),
+            ("GRANDSTAND_REPLICAS_SERVICE_HOST", "10.96.0.17"),
+        ],
+        [("GRANDSTAND_PORT", "8080"), ("GRANDSTAND_PORT_HTTP", "8080"), ("GRANDSTAND_HOST", "10.96.0.17")],
+    );
+    let warnings = |variables: &[(&str, &str)]| Config::load(None, env(variables), &[]).unwrap().warnings.len();
+    assert_eq!((warnings(&of_a_service), warnings(&of_nobody)), (0, 3));
 }
 
 proptest! {

@@ -23,7 +23,8 @@ use url::{Position, Url};
 
 use super::Expected;
 use crate::config::{Proxy, UNSUPPORTED, parse_duration};
-use crate::upstream::connector::{Connector, Trust, tls};
+use crate::upstream::connector::Connector;
+use crate::upstream::trust::{Trust, tls};
 use crate::upstream::wire::{TransportError, Wire, decoded, next_piece};
 
 const NAME: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));

@@ -17,10 +17,6 @@ pub(crate) const NO_CREDENTIALS: &str = "no credentials are set (for S3: AWS_ACC
 /// How the addresses of machines that tell of their role begin: the library asks them where no credentials are set.
 const METADATA: [&str; 2] = ["http://169.254.169.254/", "http://metadata.google.internal/"];
 
-/// What helps if a server shows the certificate of an authority as its own.
-const AUTHORITY: &str = "; the server shows a certificate that is itself an authority: let the authority sign another one for \
-                         the server, and make the authority known to this machine (update-ca-certificates, or SSL_CERT_FILE)";
-
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlaceError {
@@ -153,9 +149,7 @@ impl PlaceError {
             }
             let http = cause.downcast_ref::<HttpError>();
             if let Some(H::Connect | H::Request | H::Interrupted | H::Timeout) = http.map(HttpError::kind) {
-                // The word of the TLS library.
-                let hint = if text.contains("CaUsedAsEndEntity") { AUTHORITY } else { "" };
-                return Self::Unreachable(text + hint);
+                return Self::Unreachable(text);
             }
         }
         // The library does not give the status of an answer, only its text.

@@ -5,7 +5,6 @@
 //! Contents are compared, not the times of files, so switched links and copies with old times are found, too. Callers:
 //! [`crate::app`], at the start and at a reload; [`crate::cli`] before a start.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +22,8 @@ use x509_parser::parse_x509_certificate;
 use crate::clock::WallTime;
 use crate::tasks::threads::Periodic;
 use crate::telemetry::findings::{Finding, Kind};
+use crate::upstream::trust::read_pem;
 use crate::words::remedy;
-
-/// No chain and no key comes near this many bytes.
-const MOST_BYTES: u64 = 1 << 20;
 
 /// Where certificate chain and key are.
 #[derive(Debug, Clone)]
@@ -57,6 +54,11 @@ enum Problem {
     NoCertificate(&'static str),
     #[error("contains no private key{0}")]
     NoKey(&'static str),
+    #[error(
+        "contains an encrypted private key, and nobody is asked for its passphrase; decrypt it with `openssl pkey -in \
+         ENCRYPTED.pem -out PLAIN.pem`, let only grandstand read PLAIN.pem, and set tls.key to it"
+    )]
+    EncryptedKey,
     #[error("contains an invalid certificate: {0}")]
     StrangeCertificate(String),
     #[error("contains an unusable private key: {0}")]
@@ -64,6 +66,10 @@ enum Problem {
     #[error("does not belong to the first certificate in \"{}\"", .0.display())]
     OtherKey(PathBuf),
 }
+
+/// The concern about the certificate of an authority. `openssl req -x509` makes one unless it is told otherwise.
+const AUTHORITY: &str = "the certificate is that of an authority (CA:TRUE): many clients refuse it for a server; make one with \
+                         CA:FALSE (openssl req -x509 -addext basicConstraints=critical,CA:FALSE), or have the authority sign one";
 
 /// A chain and its key, fit to be served.
 #[derive(Debug)]
@@ -74,6 +80,8 @@ pub(crate) struct Certificate {
     pub from: WallTime,
     /// Until when.
     pub until: WallTime,
+    /// Whether it is that of an authority.
+    is_authority: bool,
 }
 
 impl Certificate {
@@ -82,7 +90,10 @@ impl Certificate {
         if now > self.until {
             return Some(format!("the certificate expired at {}: clients refuse it", self.until));
         }
-        (now < self.from).then(|| format!("the certificate is not valid before {}: clients refuse it", self.from))
+        if now < self.from {
+            return Some(format!("the certificate is not valid before {}: clients refuse it", self.from));
+        }
+        self.is_authority.then(|| AUTHORITY.to_owned())
     }
 }
 
@@ -129,12 +140,12 @@ impl Files {
             .and_then(|bytes| secret(bytes))
             .and_then(|secret| provider.key_provider.load_private_key(secret).map_err(Problem::StrangeKey));
         match (chain, secret.map_err(key)) {
-            (Ok((chain, from, until)), Ok(secret)) => {
+            (Ok((chain, from, until, is_authority)), Ok(secret)) => {
                 let certified = CertifiedKey::new(chain, secret);
                 match certified.keys_match() {
                     // Some kinds of keys cannot give their public half.
                     Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
-                        Ok(Certificate { key: Arc::new(certified), from, until })
+                        Ok(Certificate { key: Arc::new(certified), from, until, is_authority })
                     }
                     Err(_) => Err(vec![key(Problem::OtherKey(self.cert.clone()))]),
                 }
@@ -145,20 +156,15 @@ impl Files {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let read = || {
-        let mut bytes = Vec::new();
-        std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|error: std::io::Error| format!("{error}{}", remedy(path, &error)))
+    read_pem(path).map_err(|error| format!("{error}{}", remedy(path, &error)))
 }
 
-/// The chain, and from when until when its first certificate is valid.
-type Chain = (Vec<CertificateDer<'static>>, WallTime, WallTime);
+/// The chain, from when until when its first certificate is valid, and whether that is an authority's.
+type Chain = (Vec<CertificateDer<'static>>, WallTime, WallTime, bool);
 
 fn chain(bytes: &[u8]) -> Result<Chain, Problem> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    let chain = chain.map_err(Problem::NotPem)?;
+    let chain = chain.map_err(|error| not_pem(bytes, error))?;
     let Some(first) = chain.first() else {
         let hint =
             if secret(bytes).is_ok() { ", but a private key: are tls.cert and tls.key swapped?" } else { hint(bytes) };
@@ -169,25 +175,29 @@ fn chain(bytes: &[u8]) -> Result<Chain, Problem> {
     let (_, parsed) = parse_x509_certificate(first).map_err(|error| strange(&error))?;
     let validity = parsed.validity();
     let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    Ok((chain, WallTime::from_seconds(from), WallTime::from_seconds(until)))
+    let is_authority = parsed.is_ca();
+    Ok((chain, WallTime::from_seconds(from), WallTime::from_seconds(until), is_authority))
 }
 
 fn secret(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound if is_encrypted(bytes) => {
-            Problem::NoKey(" that can be read without a passphrase: store it unencrypted, readable for grandstand only")
-        }
-        pem::Error::NoItemsFound => {
+        pem::Error::NoItemsFound if !is_encrypted(bytes) => {
             let certificates = <(SectionKind, Vec<u8>)>::pem_slice_iter(bytes)
                 .any(|section| matches!(section, Ok((SectionKind::Certificate, _))));
             Problem::NoKey(if certificates { ", but certificates" } else { hint(bytes) })
         }
-        error => Problem::NotPem(error),
+        error => not_pem(bytes, error),
     })
 }
 
+fn not_pem(bytes: &[u8], error: pem::Error) -> Problem {
+    if is_encrypted(bytes) { Problem::EncryptedKey } else { Problem::NotPem(error) }
+}
+
+/// Whether there is an encrypted key, of PKCS#8 or of the older form (RFC 1421 §4.6.1.1), whose fields look like a broken key.
 fn is_encrypted(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, b"-----BEGIN ENCRYPTED PRIVATE KEY").is_some()
+    let marks: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
+    marks.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some())
 }
 
 /// A hint about a file without PEM sections.
@@ -196,6 +206,7 @@ fn hint(bytes: &[u8]) -> &'static str {
         None => ": it is empty",
         // The tag of a SEQUENCE, which PEM never starts with.
         Some(0x30) => ": it looks like DER, and PEM is needed",
+        Some(0xfe | 0xff) => ": it is UTF-16; save it as UTF-8",
         Some(_) => "",
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! The origin here is `openssl s_server`, which serves files; the certificates are made for the test.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use sample_origin::Origin;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::harness::{Script, Server, Setup, Upstream, origin, run, until, wait_until};
 use crate::tls::{address, with_tls};
@@ -101,13 +104,42 @@ async fn tls_to_a_port_without_it_is_refused() {
 async fn http_to_a_port_that_speaks_tls_is_told_in_words() {
     let dir = TempDir::new().unwrap();
     certificate(dir.path(), "IP:127.0.0.1");
-    let told = "perhaps that port speaks tls: then set origin.url to https://";
+    let told = "that port speaks tls: set origin.url to https://";
     // It answers 400, as nginx does.
     let tls = with_tls(Setup::offline(), dir.path()).start().await;
     tells(Setup::offline().set("origin.url", &format!("http://{}", address(&tls).await)), told).await;
-    // It closes the connection.
-    let files = serve(dir.path(), &origin(20).await);
-    refuses(Setup::offline().set("origin.url", &format!("http://127.0.0.1:{}", files.port)), told).await;
+    // It answers with an alert: 21, 3 and the version, length 2, fatal, and why.
+    let alert = raw(b"\x15\x03\x03\x00\x02\x02\x46").await;
+    refuses(Setup::offline().set("origin.url", &format!("http://{alert}")), told).await;
+}
+
+#[tokio::test]
+async fn an_origin_that_fails_otherwise_is_not_taken_for_one_that_speaks_tls() {
+    let dir = TempDir::new().unwrap();
+    certificate(dir.path(), "IP:127.0.0.1");
+    // Without a byte of TLS.
+    let closes = serve(dir.path(), &origin(20).await);
+    let refuses = Upstream::start(|_| Script::new(400, "no HTTPS here")).await;
+    let strange = [raw(b"SSH-2.0-OpenSSH_9.2\r\n").await, raw(b"\x15\x04").await].map(|it| format!("http://{it}"));
+    let [ssh, other] = strange;
+    for url in [format!("http://127.0.0.1:{}", closes.port), refuses.url(), ssh, other] {
+        let server = tells(Setup::offline().set("origin.url", &url), "/api/listings.json").await;
+        assert!(!server.process.said().to_lowercase().contains("tls"), "{}", server.process.said());
+    }
+}
+
+/// A server that sends these bytes to whoever sends something, and closes the connection.
+async fn raw(bytes: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            // A client may have gone.
+            let _ = client.read(&mut [0; 1024]).await;
+            let _ = client.write_all(bytes).await;
+        }
+    });
+    address
 }
 
 #[tokio::test]
@@ -124,7 +156,10 @@ async fn an_origin_that_was_never_reached_is_named_by_the_url_that_was_asked() {
     let origin = origin(20).await;
     let twice = Setup::mirror_of(&origin).set("origin.url", &format!("{}/api", origin.url()));
     let (code, said) = run(&twice.arguments(&["check"], &server.data_dir())).await;
-    assert!(code == 0 && said.contains("origin.url: ") && said.contains("end it before /api"), "{said}");
+    assert!(
+        code == 0 && said.contains("origin.url: ") && said.contains(&format!("write \"{}\"", origin.url())),
+        "{said}"
+    );
     tells(twice, "/api/api/listings.json?per_page=100 is not usable: status 404; origin.url must end before /api")
         .await;
 }
@@ -156,7 +191,25 @@ async fn certificates_decide_whether_an_origin_is_talked_to() {
         .set("origin.ca_file", &ca.to_string_lossy());
     refuses(misnamed, "certificate").await;
 
+    // `openssl req -x509` makes the certificate of an authority.
+    let own = TempDir::new().unwrap();
+    certificate(own.path(), "IP:127.0.0.1");
+    for (from, to) in [("ca.pem", "cert.pem"), ("ca.key", "key.pem")] {
+        std::fs::copy(own.path().join(from), own.path().join(to)).unwrap();
+    }
+    let authority = serve(own.path(), &origin);
+    let ca = own.path().join("ca.pem");
+    let shown = Setup::mirror_of(&origin)
+        .set("origin.url", &format!("https://127.0.0.1:{}", authority.port))
+        .set("origin.ca_file", &ca.to_string_lossy());
+    let server =
+        tells(shown, "the certificate of an authority (ca:true) as its own; give the server a certificate with").await;
+    let said = server.process.said();
+    assert!(said.contains("(origin.ca_file for the origin;") && !said.contains("CaUsed"), "{said}");
+
+    // Behind a byte order mark, as some editors write it.
     let ca = dir.path().join("ca.pem");
+    std::fs::write(&ca, ["\u{feff}".as_bytes(), &std::fs::read(&ca).unwrap()].concat()).unwrap();
     let server = setup.set("origin.ca_file", &ca.to_string_lossy()).set("mirror.details", "on-demand").start().await;
     server.ready().await;
     assert_eq!(server.ok("/api/listings.json").await.total(), 20);

@@ -51,6 +51,18 @@ async fn the_access_log_is_turned_on_moved_and_turned_off() {
 }
 
 #[tokio::test]
+async fn a_configuration_with_mistakes_opens_the_access_log_again() {
+    let started = Configured::start(Setup::offline(), OPEN).await;
+    let file = |name: &str| started.dir.path().join(name);
+    started.reload(&format!("{OPEN}log = {{ access = true, access_file = {:?} }}\n", file("log"))).await;
+    fs::rename(file("log"), file("log.1")).unwrap();
+    assert_eq!(started.hang_up("ttl = \"soon\"\n").await["ok"], false);
+    ask(&started.server, &[]).await;
+    wait_until("the request is logged in the new file", || async { lines(&file("log")) == 1 }).await;
+    assert_eq!(lines(&file("log.1")), 0);
+}
+
+#[tokio::test]
 async fn a_shorter_ttl_brings_the_questions_about_odd_requests_closer_together() {
     let origin = crate::harness::origin(60).await;
     let setup = Setup::mirror_of(&origin).set("mirror.edges", "origin");

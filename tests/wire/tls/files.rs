@@ -13,6 +13,9 @@ async fn unusable_files_are_named_with_what_is_wrong() {
     let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     openssl(dir, &["x509", "-in", "cert.pem", "-outform", "DER", "-out", "cert.der"]);
     openssl(dir, &["pkcs8", "-topk8", "-in", "key.pem", "-passout", "pass:x", "-out", "locked.pem"]);
+    openssl(dir, &["ec", "-in", "key.pem", "-aes256", "-passout", "pass:x", "-out", "locked-before.pem"]);
+    assert!(std::fs::read_to_string(dir.join("locked-before.pem")).unwrap().contains("Proc-Type: 4,ENCRYPTED"));
+    std::fs::write(dir.join("wide.pem"), b"\xff\xfe-\0-\0-\0-\0-\0").unwrap();
     std::fs::write(dir.join("empty.pem"), "").unwrap();
     std::fs::write(dir.join("cut.pem"), &std::fs::read(dir.join("cert.pem")).unwrap()[..200]).unwrap();
     let strange = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
@@ -41,7 +44,9 @@ async fn unusable_files_are_named_with_what_is_wrong() {
         ),
         (&at("strange.pem"), &key, vec!["tls.cert: ", "contains an invalid certificate"]),
         (&cert, &at("strange.key"), vec!["tls.key: ", "contains an unusable private key"]),
-        (&cert, &at("locked.pem"), vec!["tls.key: ", "without a passphrase"]),
+        (&cert, &at("locked.pem"), vec!["tls.key: ", "contains an encrypted private key", "openssl pkey -in"]),
+        (&cert, &at("locked-before.pem"), vec!["tls.key: ", "contains an encrypted private key", "openssl pkey -in"]),
+        (&at("wide.pem"), &key, vec!["tls.cert: ", "contains no certificate: it is UTF-16; save it as UTF-8"]),
         (&cert, foreign.to_str().unwrap(), vec!["tls.key: ", "does not belong to the first certificate in", &cert]),
         (&at("wrong-way.pem"), &key, vec!["tls.key: ", "does not belong to the first certificate in"]),
     ] {
@@ -77,6 +82,32 @@ async fn an_expired_certificate_is_served_with_a_warning() {
     let trusting = crate::client::client_builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
     let url = format!("https://{}/nothing", address(&server).await);
     assert_eq!(trusting.get(url).send().await.unwrap().status(), 404);
+}
+
+#[tokio::test]
+async fn files_behind_a_byte_order_mark_are_served() {
+    let dir = certified();
+    for name in ["cert.pem", "key.pem"] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, ["\u{feff}".as_bytes(), &std::fs::read(&path).unwrap()].concat()).unwrap();
+    }
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let url = format!("https://{}/nothing", address(&server).await);
+    assert_eq!(client(dir.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_authority_is_served_with_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "key.pem"];
+    openssl(dir.path(), &[&own[..], &["-out", "cert.pem"]].concat());
+    let setup = with_tls(Setup::offline(), dir.path());
+    let warning = "tls.cert: the certificate is that of an authority (CA:TRUE): many clients refuse it";
+    let (code, said) = run(&setup.arguments(&["check"], &dir.path().join("data"))).await;
+    assert!(code == 0 && said.contains(&format!("warning: {warning}")), "{said}");
+    let server = setup.start().await;
+    assert_eq!(server.process.said().matches("many clients refuse it").count(), 1, "{}", server.process.said());
+    assert!(server.status().await["tls"]["problem"].as_str().unwrap().contains("CA:FALSE"));
 }
 
 /// Makes `key.pem` of a kind, by these commands; the second reads `made.pem` of the first.
