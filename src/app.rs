@@ -205,9 +205,10 @@ impl Server {
     /// Listens, and follows orders until one ends it.
     fn listen(self, sockets: Sockets, orders: impl FnOnce(Probe) -> Result<Orders, AppError>) -> Result<(), AppError> {
         let Self { gate, https, operators, tasks, keeper, status, reload, in_flight, details } = self;
-        let _keeper = keeper.start();
+        let _keeper = keeper.start().map_err(AppError::Thread)?;
         let systemd = Systemd::default();
-        let _status_line = systemd.start(status.clone(), if https.is_some() { 3 } else { 2 });
+        let _status_line =
+            systemd.start(status.clone(), if https.is_some() { 3 } else { 2 }).transpose().map_err(AppError::Thread)?;
         let beats = || {
             let systemd = systemd.clone();
             move || systemd.beat()
@@ -230,7 +231,7 @@ impl Server {
         }
         let orders = orders(Probe(Arc::downgrade(&status)))?;
         Systemd::ready();
-        follow(orders, &reload)?;
+        let followed = follow(orders, &reload, &mut services);
 
         tracing::info!("stopping: no new connections, requests in flight are finished");
         services.stop();
@@ -244,16 +245,20 @@ impl Server {
         }
         services.end();
         tracing::info!("stopped");
-        Ok(())
+        followed
     }
 }
 
-/// Follows orders until one ends the server.
-fn follow(mut orders: Orders, reload: &Arc<Reload>) -> Result<(), AppError> {
+/// Follows orders until one ends the server, or a listener fails.
+fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Services) -> Result<(), AppError> {
     let runtime = threads::runtime("orders", 1).map_err(AppError::Thread)?;
-    runtime.block_on(async {
+    let followed = runtime.block_on(async {
         loop {
-            match orders.next().await {
+            let order = tokio::select! {
+                order = orders.next() => order,
+                Some(name) = services.failed() => return Err(AppError::Listener(name)),
+            };
+            match order {
                 Some(Order::Reload) => {
                     let reload = reload.clone();
                     // Several at once take turns; each tells how it ended.
@@ -261,13 +266,16 @@ fn follow(mut orders: Orders, reload: &Arc<Reload>) -> Result<(), AppError> {
                 }
                 Some(Order::ReopenLogs) => reload.reopen_logs(),
                 Some(Order::Unknown(signal)) => tracing::warn!("{signal} is ignored: it has no meaning here"),
-                Some(Order::StopAtOnce) => return reload.connections.close(),
-                Some(Order::Stop) | None => return,
+                Some(Order::StopAtOnce) => {
+                    reload.connections.close();
+                    return Ok(());
+                }
+                Some(Order::Stop) | None => return Ok(()),
             }
         }
     });
     runtime.shutdown_background();
-    Ok(())
+    followed
 }
 
 impl Role {
