@@ -22,8 +22,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::services::listening::Service;
@@ -53,7 +53,6 @@ use crate::serve::tls::TlsGate;
 use crate::snapshots::Snapshots;
 use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
-use crate::tasks::threads;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::counters::ConnectionCounters;
@@ -66,7 +65,7 @@ use self::keeper::Keeper;
 use self::reload::{ConfigSource, Fixed, Reload};
 use self::services::Services;
 use self::sockets::{Addresses, Https};
-use self::stop::{Order, Orders};
+use self::stop::Orders;
 use self::systemd::Systemd;
 
 pub use self::sockets::Sockets;
@@ -231,7 +230,7 @@ impl Server {
         }
         let orders = orders(Probe(Arc::downgrade(&status)))?;
         Systemd::ready();
-        let followed = follow(orders, &reload, &mut services);
+        let followed = stop::follow(orders, &reload, &mut services);
 
         tracing::info!("stopping: no new connections, requests in flight are finished");
         services.stop();
@@ -247,35 +246,6 @@ impl Server {
         tracing::info!("stopped");
         followed
     }
-}
-
-/// Follows orders until one ends the server, or a listener fails.
-fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Services) -> Result<(), AppError> {
-    let runtime = threads::runtime("orders", 1).map_err(AppError::Thread)?;
-    let followed = runtime.block_on(async {
-        loop {
-            let order = tokio::select! {
-                order = orders.next() => order,
-                Some(name) = services.failed() => return Err(AppError::Listener(name)),
-            };
-            match order {
-                Some(Order::Reload) => {
-                    let reload = reload.clone();
-                    // Several at once take turns; each tells how it ended.
-                    drop(tokio::task::spawn_blocking(move || reload.reload()));
-                }
-                Some(Order::ReopenLogs) => reload.reopen_logs(),
-                Some(Order::Unknown(signal)) => tracing::warn!("{signal} is ignored: it has no meaning here"),
-                Some(Order::StopAtOnce) => {
-                    reload.connections.close();
-                    return Ok(());
-                }
-                Some(Order::Stop) | None => return Ok(()),
-            }
-        }
-    });
-    runtime.shutdown_background();
-    followed
 }
 
 impl Role {
