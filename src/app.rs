@@ -22,8 +22,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::services::listening::Service;
@@ -53,7 +53,6 @@ use crate::serve::tls::TlsGate;
 use crate::snapshots::Snapshots;
 use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
-use crate::tasks::threads;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::counters::ConnectionCounters;
@@ -67,7 +66,7 @@ use self::keeper::Keeper;
 use self::reload::{ConfigSource, Fixed, Reload};
 use self::services::Services;
 use self::sockets::{Addresses, Https};
-use self::stop::{Order, Orders};
+use self::stop::Orders;
 use self::systemd::Systemd;
 
 pub use self::sockets::Sockets;
@@ -206,9 +205,10 @@ impl Server {
     /// Listens, and follows orders until one ends it.
     fn listen(self, sockets: Sockets, orders: impl FnOnce(Probe) -> Result<Orders, AppError>) -> Result<(), AppError> {
         let Self { gate, https, operators, tasks, keeper, status, reload, in_flight, details } = self;
-        let _keeper = keeper.start();
+        let _keeper = keeper.start().map_err(AppError::Thread)?;
         let systemd = Systemd::default();
-        let _status_line = systemd.start(status.clone(), if https.is_some() { 3 } else { 2 });
+        let _status_line =
+            systemd.start(status.clone(), if https.is_some() { 3 } else { 2 }).transpose().map_err(AppError::Thread)?;
         let beats = || {
             let systemd = systemd.clone();
             move || systemd.beat()
@@ -231,7 +231,7 @@ impl Server {
         }
         let orders = orders(Probe(Arc::downgrade(&status)))?;
         Systemd::ready();
-        follow(orders, &reload)?;
+        let followed = stop::follow(orders, &reload, &mut services);
 
         tracing::info!("stopping: no new connections, requests in flight are finished");
         services.stop();
@@ -245,30 +245,8 @@ impl Server {
         }
         services.end();
         tracing::info!("stopped");
-        Ok(())
+        followed
     }
-}
-
-/// Follows orders until one ends the server.
-fn follow(mut orders: Orders, reload: &Arc<Reload>) -> Result<(), AppError> {
-    let runtime = threads::runtime("orders", 1).map_err(AppError::Thread)?;
-    runtime.block_on(async {
-        loop {
-            match orders.next().await {
-                Some(Order::Reload) => {
-                    let reload = reload.clone();
-                    // Several at once take turns; each tells how it ended.
-                    drop(tokio::task::spawn_blocking(move || reload.reload()));
-                }
-                Some(Order::ReopenLogs) => reload.reopen_logs(),
-                Some(Order::Unknown(signal)) => tracing::warn!("{signal} is ignored: it has no meaning here"),
-                Some(Order::StopAtOnce) => return reload.connections.close(),
-                Some(Order::Stop) | None => return,
-            }
-        }
-    });
-    runtime.shutdown_background();
-    Ok(())
 }
 
 impl Role {

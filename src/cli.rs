@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::admin::health::NOTHING_TO_SERVE;
+use crate::app::error::AppError;
 use crate::app::signals;
 use crate::app::sockets::{expect_descriptors, files};
 use crate::bundle::signature::{SignatureError, Signer};
@@ -31,6 +32,7 @@ use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, Use};
 use crate::fleet::place::{NO_CREDENTIALS, Place};
 use crate::serve::tls::provider;
 use crate::store::DataDir;
+use crate::tasks::threads;
 use crate::words::{remedy, with_causes};
 
 use terminal::{LastLines, say, tell};
@@ -43,6 +45,9 @@ const EXIT_CONFIG: u8 = 64;
 /// The fewest open files with which a server answers clients, and with which a command runs.
 const FILES_OF_SERVER: u64 = 128;
 const FILES_OF_COMMAND: u64 = 32;
+/// How many threads are started by a server and by a command, beside those that serve clients.
+const THREADS_OF_SERVER: usize = 40;
+const THREADS_OF_COMMAND: usize = 8;
 
 /// What is said of `mirror.enabled` when a command is about snapshots.
 const NO_SNAPSHOTS: &str = "is false, and a shield keeps no snapshots; set it to true";
@@ -236,10 +241,16 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Makes what the system may do to the process an error: a low limit of open files, a large file.
+/// Makes what the system may do to the process an error: a low limit of open files or threads, a large file.
 fn prepare(command: &Command) -> Result<(), Failure> {
     let serves = matches!(command, Command::Serve(_) | Command::Demo(_));
     expect_descriptors(if serves { FILES_OF_SERVER } else { FILES_OF_COMMAND })?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let needed = if serves { THREADS_OF_SERVER + 2 * cores } else { THREADS_OF_COMMAND + cores };
+    let available = threads::available(needed);
+    if available < needed {
+        return Err(AppError::FewThreads { available, needed }.into());
+    }
     Ok(signals::outlive_large_files()?)
 }
 

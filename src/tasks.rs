@@ -7,12 +7,25 @@ pub(crate) mod threads;
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
-/// The work ended without a result: it panicked, or the program ends.
+use parking_lot::Mutex;
+
+/// How long work waits for a thread that may block.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The work ended without a result.
 #[derive(Debug, thiserror::Error)]
-#[error("internal error: the task was aborted ({0})")]
-pub struct Aborted(#[from] tokio::task::JoinError);
+pub enum Aborted {
+    /// It panicked, or the program ends.
+    #[error("internal error: the task was aborted ({0})")]
+    Lost(#[from] tokio::task::JoinError),
+    /// It has not begun, and never will.
+    #[error("no thread was free for {} seconds; see whether the disk answers", PATIENCE.as_secs())]
+    NoThread,
+}
 
 impl From<Aborted> for std::io::Error {
     fn from(aborted: Aborted) -> Self {
@@ -29,11 +42,62 @@ pub(crate) async fn at_once<F: Future + Unpin>(work: &mut F) -> Option<F::Output
     .await
 }
 
-/// Runs work to its end on a thread that may block, even if the caller leaves.
+/// Runs work to its end on a thread that may block, even if the caller leaves. Work that gets no thread in time is dropped.
 pub(crate) async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Aborted> + Send + 'static,
 {
-    tokio::task::spawn_blocking(threads::logging_here(work)).await.unwrap_or_else(|lost| Err(Aborted(lost).into()))
+    let waiting = Arc::new(Mutex::new(Some(threads::logging_here(work))));
+    let next = waiting.clone();
+    let mut running = tokio::task::spawn_blocking(move || {
+        let work = next.lock().take();
+        work.map_or_else(|| Err(Aborted::NoThread.into()), |work| work())
+    });
+    let done = match tokio::time::timeout(PATIENCE, &mut running).await {
+        Ok(done) => done,
+        // Tokio would hold the work, and all that it has taken, until there is a thread.
+        Err(_elapsed) if waiting.lock().take().is_some() => return Err(Aborted::NoThread.into()),
+        Err(_elapsed) => running.await,
+    };
+    done.unwrap_or_else(|lost| Err(Aborted::Lost(lost).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn work_that_gets_no_thread_is_given_up_and_work_that_has_one_is_not() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let ((go, may_go), (begins, begun)) = (channel::<()>(), tokio::sync::oneshot::channel());
+            let first = tokio::spawn(blocking(move || {
+                begins.send(()).unwrap();
+                may_go.recv().map_err(io::Error::other)
+            }));
+            begun.await.unwrap();
+            let held = Arc::new(());
+            let second = tokio::spawn({
+                let held = held.clone();
+                blocking(move || Ok::<_, io::Error>(drop(held)))
+            });
+            while Arc::strong_count(&held) < 2 {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::yield_now().await;
+            tokio::time::advance(2 * PATIENCE).await;
+            let refused = second.await.unwrap().unwrap_err();
+            assert!(refused.to_string().contains("no thread was free"), "{refused}");
+            assert_eq!(Arc::strong_count(&held), 1, "what it holds is free");
+            assert!(!first.is_finished());
+            go.send(()).unwrap();
+            first.await.unwrap().unwrap();
+            blocking(|| Ok::<_, io::Error>(())).await.unwrap();
+        });
+    }
 }

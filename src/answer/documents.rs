@@ -25,6 +25,7 @@ use crate::semantics::problem::Problem;
 use crate::semantics::{coding, problem};
 use crate::snapshot::pointer::Snapshot;
 use crate::store::DetailState;
+use crate::tasks::blocking;
 use crate::upstream::status::Progress;
 
 use super::compose::{Answer, Asked, Body, ConstantHeaders, NO_STORE, Outcome, about_body, of_snapshot};
@@ -158,15 +159,15 @@ impl Finder {
             drop(turn);
             unread.room().await?;
         };
-        let rendering = tokio::task::spawn_blocking(move || {
+        let rendering = blocking(move || {
             // It ends with the work: a client that leaves must not begin more of it.
             let _until_done = turn;
             let (details, detail, hits) = (details.as_ref(), Some(&detail), hits.as_ref());
             let of = Material { published: shown.as_deref(), details, detail, hits, first_copy };
-            renderer.render(&wanted, of)
+            Ok::<_, Problem>(renderer.render(&wanted, of))
         });
-        match rendering.await {
-            Ok(Ok(made)) => {
+        match rendering.await? {
+            Ok(made) => {
                 let document = self.cache.keep_rendered(key.clone(), kept.as_ref(), made);
                 let is_venue = matches!(&key, Key::Document(WantedDocument::Venue(_)));
                 let is_outdated = is_venue && self.details.as_ref().map(Details::revision) != revision;
@@ -177,18 +178,14 @@ impl Finder {
                 document.prepare(coding).await;
                 Ok(Found::Document { document, published })
             }
-            Ok(Err(Unrendered::NoSuchAsset(name))) => Err(Problem::unknown_path(&*name)),
-            Ok(Err(Unrendered::UnknownVenue(id))) => Err(Problem::unknown_listing(id.to_string())),
-            Ok(Err(Unrendered::NoSnapshot)) => {
+            Err(Unrendered::NoSuchAsset(name)) => Err(Problem::unknown_path(&*name)),
+            Err(Unrendered::UnknownVenue(id)) => Err(Problem::unknown_listing(id.to_string())),
+            Err(Unrendered::NoSnapshot) => {
                 let (why, retry_after) = match &self.details {
                     Some(_) => ("There is no snapshot yet", NO_SNAPSHOT_FOR),
                     None => ("A shield keeps no snapshot", 86_400),
                 };
                 Err(Problem::unavailable(why).after(retry_after))
-            }
-            Err(error) => {
-                tracing::error!(%error, "a page could not be rendered");
-                Err(Problem::internal())
             }
         }
     }

@@ -28,6 +28,7 @@ use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshots::loaded::{LoadedSnapshots, Missing};
+use crate::tasks::Aborted;
 use crate::upstream::client::AskError;
 use crate::upstream::status::OriginStatus;
 
@@ -247,6 +248,18 @@ pub(crate) fn failed(error: &AskError) -> Problem {
         _ => "The origin is unreachable".to_owned(),
     };
     Problem::unavailable(&why).after(ceil_seconds(error.retry_after()))
+}
+
+impl From<Aborted> for Problem {
+    fn from(aborted: Aborted) -> Self {
+        tracing::error!(error = %aborted, "an answer could not be made");
+        match aborted {
+            Aborted::NoThread => {
+                Self::unavailable("The server is busy with other answers, or waits for its disk").after(5)
+            }
+            Aborted::Lost(_) => Self::internal(),
+        }
+    }
 }
 
 /// The snapshot that answers a request.

@@ -86,6 +86,15 @@ pub enum AppError {
     /// A thread cannot be started.
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
+    /// The system gives too few threads.
+    #[error(
+        "the system gives this process {available} more threads, but at least {needed} are needed; raise the limit, for \
+         example with `ulimit -u 4096`, TasksMax=4096 in the systemd unit, or --pids-limit 4096 of docker and podman"
+    )]
+    FewThreads { available: usize, needed: usize },
+    /// A listener has panicked.
+    #[error("the listener `{0}` failed; the log says why. Start the server again")]
+    Listener(String),
     /// Signals cannot be watched.
     #[error(
         "{signals} cannot be watched: {source}; remove the cause (for example, raise the limit of open files), then start again"

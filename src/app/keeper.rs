@@ -3,6 +3,7 @@
 //!
 //! A thread of its own, because all of it blocks. Callers: [`super::serve`], [`super::core`] at the start.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread; `None`: there is none.
-    pub(crate) fn start(self) -> Option<Periodic> {
+    /// Starts the thread.
+    pub(crate) fn start(self) -> io::Result<Periodic> {
         let mut announced = None;
         let mut tried: Option<Instant> = None;
         let work = move || {
@@ -54,10 +55,6 @@ impl Keeper {
             }
         };
         Periodic::start("keeper", INTERVAL, work)
-            .inspect_err(|error| {
-                tracing::error!(%error, "a thread could not be started, so a damaged store is repaired only at the next start");
-            })
-            .ok()
     }
 
     fn announce(&self, warns: bool) -> bool {

@@ -12,7 +12,7 @@ use pingora::server::Fds;
 use pingora::services::Service as _;
 use pingora::services::listening::Service;
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::serve::listener::Bound;
 use crate::tasks::threads;
@@ -26,11 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Services {
     runtimes: Vec<Runtime>,
     stop: watch::Sender<bool>,
+    /// The names of listeners that ended before the stop.
+    failed: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
 }
 
 impl Services {
     pub(super) fn new() -> Self {
-        Self { runtimes: Vec::new(), stop: watch::Sender::new(false) }
+        Self { runtimes: Vec::new(), stop: watch::Sender::new(false), failed: mpsc::unbounded_channel() }
     }
 
     /// Accepts connections on `sockets`, for each of which `service` has an endpoint. `starts` runs on the service's threads
@@ -48,9 +50,17 @@ impl Services {
         }
         let (fds, stop) = (Arc::new(Mutex::new(fds)), self.stop.subscribe());
         let runtime = threads::runtime(service.name(), threads).map_err(AppError::Thread)?;
-        runtime.spawn(async move {
+        let (name, failed, stops) = (service.name().to_owned(), self.failed.0.clone(), stop.clone());
+        let serving = runtime.spawn(async move {
             starts();
             service.start_service(Some(fds), stop, 1).await;
+        });
+        runtime.spawn(async move {
+            // It panics, or its loop that accepts connections does.
+            let _ended = serving.await;
+            if !*stops.borrow() {
+                let _stopped = failed.send(name);
+            }
         });
         self.runtimes.push(runtime);
         Ok(())
@@ -70,6 +80,11 @@ impl Services {
         Ok(())
     }
 
+    /// Waits until a listener fails. Returns its name.
+    pub(super) async fn failed(&mut self) -> Option<String> {
+        self.failed.1.recv().await
+    }
+
     /// Ends listeners and tasks. Connections end after their last answer.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
@@ -81,5 +96,35 @@ impl Services {
         for runtime in self.runtimes {
             runtime.shutdown_timeout(deadline.saturating_duration_since(Instant::now()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use pingora::protocols::Stream;
+    use pingora::server::ShutdownWatch;
+
+    use super::*;
+
+    struct Silent;
+
+    #[async_trait]
+    impl ServerApp for Silent {
+        async fn process_new(self: &Arc<Self>, _: Stream, _: &ShutdownWatch) -> Option<Stream> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_panics_is_named_and_one_that_is_stopped_is_not() {
+        let mut services = Services::new();
+        services.listen(Service::new("deaf".to_owned(), Silent), Vec::new(), 1, || panic!("as it must")).unwrap();
+        assert_eq!(services.failed().await.as_deref(), Some("deaf"));
+        services.stop();
+        services.listen(Service::new("stopped".to_owned(), Silent), Vec::new(), 1, || ()).unwrap();
+        let Services { runtimes, failed: (failed, mut names), .. } = services;
+        drop((failed, tokio::task::spawn_blocking(|| drop(runtimes)).await.unwrap()));
+        assert_eq!(names.recv().await, None);
     }
 }

@@ -232,7 +232,8 @@ impl Https {
     pub(crate) fn start(self, gate: Gate) -> Result<(Service<TlsGate>, Watched), AppError> {
         let gate = TlsGate::new(gate, self.provider, self.renewal.current());
         let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
-        Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))
+        let renewal = self.renewal.start().map_err(AppError::Thread)?;
+        Ok((Service::new("public-https".to_owned(), gate), renewal))
     }
 }
 

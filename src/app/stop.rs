@@ -2,13 +2,20 @@
 //!
 //! Callers: [`super::serve`]; [`super::signals`] makes orders.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
 use crate::config::Settings;
 use crate::serve::connections::{Connections, InFlight};
 use crate::serve::gate::last_requests;
+use crate::tasks::threads;
+
+use super::error::AppError;
+use super::reload::Reload;
+use super::services::Services;
 
 /// What a server is told while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,35 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// How long the last lines of the access log may take.
 pub(super) const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Follows orders until one ends the server, or a listener fails.
+pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Services) -> Result<(), AppError> {
+    let runtime = threads::runtime("orders", 1).map_err(AppError::Thread)?;
+    let followed = runtime.block_on(async {
+        loop {
+            let order = tokio::select! {
+                order = orders.next() => order,
+                Some(name) = services.failed() => return Err(AppError::Listener(name)),
+            };
+            match order {
+                Some(Order::Reload) => {
+                    let reload = reload.clone();
+                    // Several at once take turns; each tells how it ended.
+                    drop(tokio::task::spawn_blocking(move || reload.reload()));
+                }
+                Some(Order::ReopenLogs) => reload.reopen_logs(),
+                Some(Order::Unknown(signal)) => tracing::warn!("{signal} is ignored: it has no meaning here"),
+                Some(Order::StopAtOnce) => {
+                    reload.connections.close();
+                    return Ok(());
+                }
+                Some(Order::Stop) | None => return Ok(()),
+            }
+        }
+    });
+    runtime.shutdown_background();
+    followed
+}
 
 /// Waits until nothing is in flight, for `drain` at most.
 pub(super) fn drain(settings: &Settings, in_flight: &InFlight, connections: &Connections) {

@@ -60,7 +60,7 @@ impl Systemd {
     }
 
     /// Tells how the server is, and that it is alive while each of `services` services beats; `None`: nobody hears it.
-    pub(super) fn start(&self, status: Arc<Status>, services: usize) -> Option<Periodic> {
+    pub(super) fn start(&self, status: Arc<Status>, services: usize) -> Option<io::Result<Periodic>> {
         std::env::var_os("NOTIFY_SOCKET")?;
         let systemd = self.clone();
         let watchdog = watchdog().map(|limit| limit / 2);
@@ -93,11 +93,7 @@ impl Systemd {
                 }
             }
         };
-        Periodic::start("systemd", watchdog.unwrap_or(RENEWED).min(RENEWED), work)
-            .inspect_err(|error| {
-                tracing::error!(%error, "a thread could not be started, so systemd gets no messages from this server");
-            })
-            .ok()
+        Some(Periodic::start("systemd", watchdog.unwrap_or(RENEWED).min(RENEWED), work))
     }
 }
 

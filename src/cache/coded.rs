@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 use zstd::bulk::Compressor;
 
 use crate::semantics::coding::Coding;
-use crate::tasks::threads;
+use crate::tasks::{Aborted, blocking, threads};
 
 /// Smaller bodies are not compressed: they would not become smaller.
 const WORTH_CODING: usize = 200;
@@ -164,9 +164,10 @@ impl Coded {
             let place = AT_ONCE.acquire().await;
             let codings = codings.clone();
             // If this task fails, `variant` compresses. The task continues if the client leaves.
-            let made = tokio::task::spawn_blocking(move || {
+            let made = blocking(move || {
                 codings.make(coding);
                 drop(place);
+                Ok::<_, Aborted>(())
             });
             let _ = made.await;
         }
@@ -391,7 +392,7 @@ pub(crate) struct Recoder(Arc<RecoderState>);
 
 #[derive(Debug)]
 struct RecoderState {
-    jobs: Option<SyncSender<Job>>,
+    jobs: SyncSender<Job>,
     recoded: Arc<AtomicU64>,
     turned_away: AtomicU64,
 }
@@ -412,19 +413,15 @@ impl Recoder {
                 std::thread::sleep((began.elapsed() * RESTS).min(LONGEST_REST));
             }
         });
-        let jobs = match thread {
-            Ok(_) => Some(jobs),
-            Err(error) => {
-                tracing::warn!(%error, "a thread could not be started, so answers are not compressed again and stay larger");
-                None
-            }
-        };
+        if let Err(error) = thread {
+            tracing::warn!(%error, "a thread could not be started, so answers are not compressed again and stay larger");
+        }
         Self(Arc::new(RecoderState { jobs, recoded, turned_away: AtomicU64::new(0) }))
     }
 
     /// Queues a recompression; `false` if the queue is full.
     fn ask(&self, job: impl FnOnce() -> bool + Send + 'static) -> bool {
-        let asked = self.0.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Box::new(job)).is_ok());
+        let asked = self.0.jobs.try_send(Box::new(job)).is_ok();
         if !asked {
             self.0.turned_away.fetch_add(1, Ordering::Relaxed);
         }

@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSo
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::tasks::threads;
+
 use super::address::{BaseUrl, collide};
 use super::declaration::DeclaresKeys as _;
 use super::errors::{Finding, Place};
@@ -326,7 +328,7 @@ pub(super) fn addresses(host: &str) -> Vec<IpAddr> {
     let (tell, told) = mpsc::channel();
     let host = host.to_owned();
     // The system's resolver has no deadline.
-    std::thread::spawn(move || {
+    let _refused = threads::spawn("names", move || {
         let found = (host.as_str(), 0).to_socket_addrs();
         // The receiver may have stopped waiting.
         let _ = tell.send(found.map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default());

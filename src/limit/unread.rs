@@ -1,9 +1,9 @@
 //! What is held for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
 //! connection and for each household, and in time.
 //!
-//! An answer is made only while there is room. What is there is counted as it is, beyond the bounds, too: then requests
-//! wait until the client has read enough. What waits counts with its head and little more: it has no answer yet. At twice
-//! the bounds, streams are refused. A trusted proxy has many clients, and no bounds in bytes. Callers: [`crate::serve`],
+//! An answer is made only while there is room for it beside other answers. What is there is counted as it is, beyond the
+//! bounds, too: then requests wait until the client has read enough. A request that waits counts with its head and little
+//! more, and takes no room from answers: it has none yet. At twice the bounds, of both together, streams are refused. A trusted proxy has many clients, and no bounds in bytes. Callers: [`crate::serve`],
 //! [`crate::answer`].
 
 use std::pin::pin;
@@ -49,7 +49,10 @@ impl From<Slow> for Problem {
 /// The bytes that are held for a connection, or for all of a household.
 #[derive(Debug)]
 pub(crate) struct Room {
+    /// For answers.
     held: AtomicUsize,
+    /// For requests that wait.
+    waiting: AtomicUsize,
     most: usize,
     freed: Notify,
 }
@@ -61,7 +64,7 @@ impl Room {
     }
 
     fn new(most: usize) -> Self {
-        Self { held: AtomicUsize::new(0), most, freed: Notify::new() }
+        Self { held: AtomicUsize::new(0), waiting: AtomicUsize::new(0), most, freed: Notify::new() }
     }
 
     fn fits(&self, held: usize) -> bool {
@@ -106,7 +109,7 @@ impl Unread {
         Self { connection: Room::new(OF_CONNECTION), household, taken: AtomicU64::new(0) }
     }
 
-    /// How many bytes are held for the connection; 0 for a proxy.
+    /// How many bytes of answers are held for the connection; 0 for a proxy.
     pub(crate) fn held(&self) -> usize {
         self.connection.held.load(Ordering::Acquire)
     }
@@ -118,7 +121,8 @@ impl Unread {
 
     /// Whether so much waits that nothing more may.
     pub(crate) fn is_overdrawn(&self) -> bool {
-        let overdrawn = |room: &Room| room.held.load(Ordering::Acquire) >= 2 * room.most;
+        let overdrawn =
+            |room: &Room| room.held.load(Ordering::Acquire) + room.waiting.load(Ordering::Acquire) >= 2 * room.most;
         overdrawn(&self.connection) || self.household.as_deref().is_some_and(overdrawn)
     }
 
@@ -134,13 +138,22 @@ impl Unread {
         self.while_taken(u64::MAX, free).await
     }
 
-    /// Counts so many bytes until the value is dropped; `None` for a proxy.
+    /// Counts so many bytes of an answer until the value is dropped; `None` for a proxy.
     pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        self.count(bytes, false)
+    }
+
+    /// Counts so many bytes of a request that waits.
+    pub(crate) fn wait(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        self.count(bytes, true)
+    }
+
+    fn count(self: &Arc<Self>, bytes: usize, waits: bool) -> Option<Held> {
         let household = self.household.as_ref()?;
         for room in [&self.connection, household] {
-            room.held.fetch_add(bytes, Ordering::AcqRel);
+            (if waits { &room.waiting } else { &room.held }).fetch_add(bytes, Ordering::AcqRel);
         }
-        Some(Held { unread: self.clone(), bytes })
+        Some(Held { unread: self.clone(), bytes, waits })
     }
 
     /// These bytes of an answer, which count until they are dropped.
@@ -199,13 +212,17 @@ impl Unread {
 pub(crate) struct Held {
     unread: Arc<Unread>,
     bytes: usize,
+    waits: bool,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.unread.connection.give_back(self.bytes);
-        if let Some(household) = &self.unread.household {
-            household.give_back(self.bytes);
+        for room in [Some(&self.unread.connection), self.unread.household.as_deref()].into_iter().flatten() {
+            if self.waits {
+                room.waiting.fetch_sub(self.bytes, Ordering::AcqRel);
+            } else {
+                room.give_back(self.bytes);
+            }
         }
     }
 }
@@ -238,6 +255,20 @@ mod tests {
         drop(large);
         assert!(waiting.iter_mut().all(|room| room.now_or_never().is_some_and(|room| room.is_ok())));
         assert_eq!((one.held(), other.held()), (0, 0));
+    }
+
+    #[test]
+    fn requests_that_wait_take_no_room_from_answers_and_are_bounded_with_them() {
+        let household = Arc::new(Room::of_household());
+        let open: Vec<_> = (0..8).map(|_| Arc::new(Unread::of(Some(household.clone())))).collect();
+        let mut waiting: Vec<_> = open.iter().map(|unread| unread.wait(OF_CONNECTION)).collect();
+        assert!(open.iter().all(|unread| unread.has_room() && unread.is_overdrawn() && unread.held() == 0));
+        waiting.pop();
+        assert!(!open[0].is_overdrawn());
+        let large = open[0].hold(OF_CONNECTION);
+        assert!(open[1].is_overdrawn() && open[1].has_room() && !open[0].has_room());
+        drop((waiting, large));
+        assert!(open.iter().all(|unread| unread.has_room() && !unread.is_overdrawn()));
     }
 
     #[test]

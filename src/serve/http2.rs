@@ -279,7 +279,7 @@ async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works
         return;
     }
     let has_body = !exchange.body.is_end_stream() && {
-        let _waits = unread.hold(exchange.weight());
+        let _waits = unread.wait(exchange.weight());
         Box::pin(exchange.has_body()).await
     };
     let in_force = public.answers.in_force.load_full();
@@ -289,7 +289,7 @@ async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works
         if let Some(decided) = at_once(&mut deciding).await {
             decided
         } else {
-            let _waits = unread.hold(exchange.weight());
+            let _waits = unread.wait(exchange.weight());
             deciding.await
         }
     };
@@ -314,7 +314,7 @@ async fn answer_later(
     decided: Decided,
     unread: &Arc<Unread>,
 ) -> Result<(), Broken> {
-    let waits = unread.hold(exchange.weight());
+    let waits = unread.wait(exchange.weight());
     let (mut answer, info) = match decided {
         Decided::Answered { answer, info } => (answer, info),
         Decided::Passes { proxy, target, mut info, limit } => {

@@ -194,6 +194,75 @@ pub(super) fn by_client(entries: &[Entry]) -> HashMap<ClientKey, Vec<&Entry>> {
 }
 
 #[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::clock::{Clock, WallTime};
+    use crate::config::{Config, Settings};
+    use crate::limit::{LimitConfig, Limiter};
+
+    /// Redis that takes every command and decides nothing; its address, and how many connections were opened and closed.
+    async fn agreeable() -> (String, Arc<[AtomicUsize; 2]>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let counts = Arc::<[AtomicUsize; 2]>::default();
+        let counted = counts.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let counts = counted.clone();
+                counts[0].fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let mut commands = vec![0; 64 << 10];
+                    while let Ok(length @ 1..) = stream.read(&mut commands).await {
+                        let text = String::from_utf8_lossy(&commands[..length]).into_owned();
+                        let answers = text.split('*').skip(1).map(|command| match command {
+                            load if load.contains("LOAD") => "$1\r\nx\r\n",
+                            run if run.contains("EVALSHA") => ":0\r\n",
+                            _ => "+OK\r\n",
+                        });
+                        stream.write_all(answers.collect::<String>().as_bytes()).await.unwrap();
+                    }
+                    counts[1].fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        (url, counts)
+    }
+
+    /// Then it also goes where the name leads by then.
+    #[tokio::test]
+    async fn a_connection_is_renewed_after_a_while_and_the_limit_stays_shared() {
+        let (url, counts) = agreeable().await;
+        let counts = || [&counts[0], &counts[1]].map(|count| count.load(Ordering::Relaxed));
+        let sets = [format!("rate_limit.store={url}")];
+        let config = Config::load(None, std::iter::empty(), &sets).unwrap().config;
+        let store = config.rate_limit.store.clone().unwrap();
+        let (clock, _hand) = Clock::of_runtime(WallTime::from_seconds(1_000_000));
+        let local = Arc::new(Limiter::new(&LimitConfig::default()));
+        let limit = Arc::new(SharedLimit::new(local, store, Settings::new(config), clock));
+        let running = tokio::spawn(limit.clone().run());
+        for renewed in 0..3 {
+            let shares = async {
+                while limit.why_local().is_some() || counts() != [renewed + 1, renewed] {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(Duration::from_secs(30), shares).await.unwrap();
+            // Sockets need real time.
+            tokio::time::pause();
+            tokio::time::advance(CONNECTION_LIFE).await;
+            tokio::time::resume();
+        }
+        assert_eq!(limit.counters.lost.load(Ordering::Relaxed), 0);
+        running.abort();
+    }
+}
+
+#[cfg(test)]
 mod journal_tests {
     use super::*;
 

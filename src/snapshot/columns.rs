@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::api::listing::{ListingId, Summary, SummaryFields};
+use crate::tasks::threads::together;
 
 /// Listings per job.
 const PIECE: usize = 4096;
@@ -129,7 +130,7 @@ impl Columns {
             let work = parking_lot::Mutex::new(summaries.chunks(PIECE).zip(traits.chunks_mut(PIECE)));
             let next = || work.lock().next();
             let worker = || std::iter::from_fn(next).for_each(|(summaries, traits)| names.read(summaries, traits));
-            thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker))));
+            together(threads, &worker);
         }
         let mut not_read = summaries.iter().zip(&traits).filter(|(_, traits)| **traits == Traits::UNREAD);
         not_read.try_for_each(|(summary, _)| fields(summary).map(drop))?;

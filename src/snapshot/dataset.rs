@@ -11,10 +11,11 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
+use crate::tasks::threads::beside;
 
 use super::columns::{Columns, Ids, Names, Traits};
 use super::content::{Content, SnapshotId, envelope_text};
-use super::index::{Index, Matches, Part, Since, beside};
+use super::index::{Index, Matches, Part, Since};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
 
 /// A found page.

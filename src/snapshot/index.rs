@@ -8,11 +8,11 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::thread;
 
 use foldhash::fast::RandomState;
 
 use crate::api::taxonomy::TaxonomyKind;
+use crate::tasks::threads::{beside, together};
 
 use super::dataset::Doubt;
 use super::membership::Membership;
@@ -304,13 +304,14 @@ impl Since {
         let instants = instants.into_boxed_slice();
         let rank = |at: &i64| instants.partition_point(|instant| instant < at) as u32;
         let ranks: Box<[u32]> = modified.iter().map(rank).collect();
-        let runs = thread::scope(|scope| {
+        let mut made = vec![<[Box<[u32]>; 3]>::default(); runs.len()];
+        let work = parking_lot::Mutex::new(runs.iter().zip(&mut made));
+        let next = || work.lock().next();
+        together(runs.len(), &|| {
             let sorted = |run: &[u32]| sorted(run.iter().map(|position| ranks[*position as usize]).collect());
-            let handles: Vec<_> = runs.iter().map(|run| scope.spawn(move || sorted(run))).collect();
-            let joined = handles.into_iter();
-            joined.map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            std::iter::from_fn(next).for_each(|(run, made)| *made = sorted(run));
         });
-        Self { instants, ranks, runs }
+        Self { instants, ranks, runs: made }
     }
 
     /// How many listings of a part are modified after `at`, and of these `size` from `offset` on.
@@ -377,15 +378,6 @@ fn sorted(ranks: Vec<u32>) -> [Box<[u32]>; 3] {
         sorted.clone_from(&next);
     }
     sorted.map(Vec::into_boxed_slice)
-}
-
-/// Runs `one` on a thread of its own while `other` runs here.
-pub(super) fn beside<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
-    thread::scope(|scope| {
-        let one = scope.spawn(one);
-        let other = other();
-        (one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), other)
-    })
 }
 
 #[cfg(test)]

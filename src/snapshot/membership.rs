@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::{TaxonomyKind, Term};
+use crate::tasks::threads::beside;
 
 use super::columns::{Names, Traits};
-use super::index::beside;
 
 /// Positions of listings in the origin's order.
 pub(crate) type Positions = RoaringBitmap;

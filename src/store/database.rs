@@ -60,21 +60,21 @@ pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinitio
 /// Small blobs by name.
 pub(super) const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");
 
-/// What `$look` says of each table.
+/// What `$look` says of each table, with the value of `$with` beside it.
 macro_rules! each_table {
-    ($transaction:expr, $look:expr) => {{
+    ($transaction:expr, $look:expr $(, $with:expr)?) => {{
         use $crate::store::database;
         [
-            $look(&$transaction.open_table(database::META)?)?,
-            $look(&$transaction.open_table(database::BLOCKS)?)?,
-            $look(&$transaction.open_table(database::SNAPSHOTS)?)?,
-            $look(&$transaction.open_table(database::VERSION_META)?)?,
-            $look(&$transaction.open_table(database::COPY_META)?)?,
-            $look(&$transaction.open_table(database::COPY_BODY)?)?,
-            $look(&$transaction.open_table(database::DETAIL_PLACES)?)?,
-            $look(&$transaction.open_table(database::DETAIL_META)?)?,
-            $look(&$transaction.open_table(database::DETAILS)?)?,
-            $look(&$transaction.open_table(database::STATE)?)?,
+            $look(&$transaction.open_table(database::META)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::BLOCKS)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::SNAPSHOTS)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::VERSION_META)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::COPY_META)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::COPY_BODY)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::DETAIL_PLACES)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::DETAIL_META)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::DETAILS)? $(, $with)?)?,
+            $look(&$transaction.open_table(database::STATE)? $(, $with)?)?,
         ]
     }};
 }

@@ -264,7 +264,6 @@ from_redb!(
     redb::TableError,
     redb::TransactionError,
     redb::CommitError,
-    redb::CompactionError,
     redb::SetDurabilityError,
     DatabaseError
 );

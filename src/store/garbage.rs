@@ -4,16 +4,21 @@
 //! is served, through [`Store`].
 
 use std::collections::HashSet;
+use std::fs;
 use std::sync::atomic::Ordering;
 
-use redb::{ReadableTable, ReadableTableMetadata};
+use redb::{
+    Key, ReadOnlyTable, ReadableTable, ReadableTableMetadata, TableDefinition, TableHandle as _, Value,
+    WriteTransaction,
+};
 
 use super::block::BlockKey;
 use super::database::{self, each_table};
 use super::error::{Fault, StoreError};
+use super::handle::Handle;
 use super::load::BlockReader;
 use super::record::{self, SnapshotRecord};
-use super::{Store, block, state};
+use super::{Store, block, files, state};
 use crate::api::listing::ListingId;
 
 /// A file smaller than this is never compacted, in bytes.
@@ -59,9 +64,9 @@ impl Store {
     /// Drops every snapshot that is neither in `keep_seqs` nor current, with the blocks that only they had. Then
     /// compacts the file if it is more than 2.5 times the live data and compaction can help.
     ///
-    /// Later writes reuse freed space, so compaction is rare. It has the database to itself while it copies the live
-    /// data: it waits for running reads, and others wait for it. A crash during compaction loses nothing, but the next
-    /// open walks the file. If the collection fails, either everything was dropped or nothing.
+    /// Later writes reuse freed space, so compaction is rare. It needs room for another copy of the live data, and writers
+    /// wait for it; readers do not. A crash during compaction loses nothing. If the collection fails, either everything was
+    /// dropped or nothing.
     pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
         let _publishing = self.publishing.lock();
         let mut collected = self.drop_snapshots(keep_seqs)?;
@@ -70,7 +75,12 @@ impl Store {
         }
         let file = self.file_len()?;
         if file > SMALL && self.may_be_mostly_free(file)? && worth_compacting(file, self.usage()?) {
-            collected.compacted = self.compact()?;
+            match self.compact() {
+                Ok(()) => collected.compacted = true,
+                Err(error) => {
+                    tracing::warn!(%error, "the data file was not made smaller; the next publication tries again")
+                }
+            }
         }
         Ok(collected)
     }
@@ -126,15 +136,36 @@ impl Store {
         })
     }
 
-    pub(super) fn compact(&self) -> Result<bool, StoreError> {
-        self.handle.exclusively(|database| {
-            // Refused only while a transaction is open elsewhere, which cannot be while we have the database alone.
-            let compacted = database.compact()?;
-            // redb compacts without quick repair; this commit makes the next open quick again.
-            database::begin_write(database)?.commit()?;
-            Ok(compacted)
-        })
+    /// Copies the live data into a new file, which takes the place of the old one. redb's own compaction would hold up
+    /// readers until the disk has done it.
+    fn compact(&self) -> Result<(), StoreError> {
+        let fresh = files::unfinished(self.path());
+        let open = || Handle::open(fresh.clone(), Box::new(database::open)).map_err(StoreError::from);
+        let compacted = self.handle.renew(|| {
+            database::create(&fresh).map_err(|fault| fault.into_store_error(&fresh, 1 << 20))?;
+            let target = open()?;
+            self.handle.read(|from| {
+                let copied = target.write(0, |to| {
+                    each_table!(from, copy, to);
+                    Ok(())
+                });
+                Ok(copied?)
+            })?;
+            // Closing a file cuts off its free end.
+            drop(target);
+            open()
+        });
+        compacted.inspect_err(|_| drop(fs::remove_file(&fresh)))
     }
+}
+
+fn copy<K: Key, V: Value>(from: &ReadOnlyTable<K, V>, to: &WriteTransaction) -> Result<(), Fault> {
+    let mut copied = to.open_table(TableDefinition::<K, V>::new(from.name()))?;
+    for entry in from.iter()? {
+        let (key, value) = entry?;
+        copied.insert(key.value(), value.value())?;
+    }
+    Ok(())
 }
 
 /// One table's.

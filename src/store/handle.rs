@@ -5,10 +5,10 @@
 //! once a write as large as the failed one works. Callers: the other modules of [`crate::store`].
 
 use std::cell::RefCell;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
 use parking_lot::{Mutex, RwLock};
 use redb::{
@@ -20,6 +20,7 @@ use crate::telemetry::findings::{Finding, Kind};
 
 use super::database::{self, Sealed, begin_write};
 use super::error::{Fault, OpenError, StoreError, guarded};
+use super::files;
 
 /// Opens the database; exchanged by tests to make the disk fail.
 pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + Send + Sync>;
@@ -149,32 +150,20 @@ impl Handle {
         if self.synced.load(Ordering::Acquire) < written { self.write(0, |_| Ok(())) } else { Ok(()) }
     }
 
-    /// Runs `operation` while no other transaction is open.
-    pub(super) fn exclusively<T>(
-        &self,
-        operation: impl FnOnce(&mut Database) -> Result<T, Fault>,
-    ) -> Result<T, StoreError> {
-        let _writer = self.writers.read();
-        let mut slot = loop {
-            self.ensure_open(0, true)?;
-            // A reader may have opened it read-only meanwhile.
-            let slot = self.slot.write();
-            if slot.serves(true) {
-                break slot;
-            }
-        };
-        let Some(database) = &mut slot.database else {
-            return Err(StoreError::Io {
-                path: self.path.clone(),
-                source: io::Error::other("the database was closed"),
-            });
-        };
-        guarded(|| operation(database)).map_err(|fault| {
-            if fault.broke_it() {
-                close(&mut slot);
-            }
-            self.noted(fault.into_store_error(&self.path, 0))
-        })
+    /// Puts a copy of the file in its place, which `copy` makes under the name of an unfinished one. Writers wait; readers go
+    /// on, and never wait for the disk.
+    pub(super) fn renew(&self, copy: impl FnOnce() -> Result<Self, StoreError>) -> Result<(), StoreError> {
+        let _alone = self.writers.write();
+        let mut copy = copy()?;
+        files::put_in_place(&self.path).map_err(|error| StoreError::of_io(error, &self.path, 0))?;
+        let mut slot = self.slot.write();
+        let new = copy.slot.get_mut();
+        new.generation = slot.generation + 1;
+        std::mem::swap(&mut *slot, new);
+        drop(slot);
+        // What is still written to the old file, which has no name any more, holds up no reader.
+        drop(copy);
+        Ok(())
     }
 
     /// Replaces the file: `make` writes another one while readers continue and writers wait; `swap` puts it in place
@@ -409,6 +398,14 @@ impl Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Handle {
+        /// Nobody reads or writes for as long as `hold` takes.
+        pub(in crate::store) fn stands_still(&self, hold: impl FnOnce()) {
+            let _held = self.slot.write();
+            hold();
+        }
+    }
 
     #[test]
     fn a_small_write_does_not_hide_that_a_large_one_failed() {

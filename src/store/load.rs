@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use redb::{ReadOnlyTable, ReadTransaction};
 
 use super::block::BlockKey;
@@ -21,6 +22,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::page::Envelope;
 use crate::snapshot::content::{Content, SnapshotId};
+use crate::tasks::threads::together;
 use crate::words::counted;
 
 impl Store {
@@ -225,7 +227,7 @@ impl<'a> Verification<'a> {
     }
 }
 
-/// Runs `job` for `0..count` on at least two threads, each with a worker of its own, and returns the results in order.
+/// Runs `job` for `0..count` on several threads, each with a worker of its own, and returns the results in order.
 /// An error of a job, or of making a worker, stops the other threads.
 pub(super) fn run_parallel<W, T: Send>(
     count: usize,
@@ -251,16 +253,14 @@ pub(super) fn run_parallel<W, T: Send>(
         }
         outcome
     };
-    let parts: Vec<Result<Vec<(usize, T)>, Fault>> = thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| guarded(run_worker))).collect();
-        handles
-            .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|_| Err(Fault::Panicked("a worker panicked".to_owned()))))
-            .collect()
+    let parts = Mutex::new(Vec::new());
+    together(threads, &|| {
+        let part = guarded(run_worker);
+        parts.lock().push(part);
     });
     let mut results: Vec<Option<T>> = Vec::new();
     results.resize_with(count, || None);
-    for part in parts {
+    for part in parts.into_inner() {
         for (item, result) in part? {
             results[item] = Some(result);
         }

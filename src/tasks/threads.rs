@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, scope};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -42,15 +42,53 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     Builder::new().name(name.to_owned()).spawn(logging_here(work))
 }
 
-/// A runtime with all of tokio's drivers.
+/// Runs `one` on a thread of its own while `other` runs here, or after it if the system gives no thread.
+pub(crate) fn beside<A: Send, B>(one: impl Fn() -> A + Sync, other: impl FnOnce() -> B) -> (A, B) {
+    scope(|scope| {
+        let thread = Builder::new().spawn_scoped(scope, &one);
+        let other = other();
+        let joined = thread.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        (joined.unwrap_or_else(|_refused| one()), other)
+    })
+}
+
+/// Runs `work` on so many threads, this one among them, or on as many as the system gives.
+pub(crate) fn together(threads: usize, work: &(impl Fn() + Sync)) {
+    scope(|scope| {
+        (1..threads).for_each(|_| drop(Builder::new().spawn_scoped(scope, work)));
+        work();
+    });
+}
+
+/// How many of `needed` threads the system would give this process now.
+pub(crate) fn available(needed: usize) -> usize {
+    let gate = Mutex::new(());
+    let closed = gate.lock();
+    scope(|scope| {
+        let starts = |_: &usize| Builder::new().spawn_scoped(scope, || drop(gate.lock())).is_ok();
+        let started = (0..needed).take_while(starts).count();
+        drop(closed);
+        started
+    })
+}
+
+/// The most threads of a runtime that may block. They last as long as the runtime.
+const BLOCKING: usize = 64;
+
+/// A runtime with all of tokio's drivers, and a thread that may block: if the system refuses more of them, work waits.
 pub(crate) fn runtime(name: &str, threads: usize) -> io::Result<tokio::runtime::Runtime> {
     let log = own_log();
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(threads)
+        .max_blocking_threads(BLOCKING)
+        .thread_keep_alive(Duration::MAX)
         .thread_name(name)
         .on_thread_start(move || log.iter().for_each(log_to))
-        .build()
+        .build()?;
+    // Without any, tokio panics.
+    drop(runtime.spawn_blocking(|| ()));
+    Ok(runtime)
 }
 
 /// Work that a thread of its own does periodically, until this is dropped.

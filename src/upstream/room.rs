@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinError, spawn_blocking};
 
 use crate::limit::shares::{Portion, Shares};
+use crate::tasks::{Aborted, blocking};
 
 /// The unit, in bytes: smaller pieces cost as much.
 const UNIT: u64 = 4096;
@@ -81,12 +81,12 @@ impl Room {
     }
 
     /// Parses or searches a large body on a blocking thread, when it is its turn.
-    pub async fn parse<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    pub async fn parse<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Aborted> {
         // Never closed.
         let turn = self.parsing.clone().acquire_owned().await.ok();
-        spawn_blocking(move || {
+        blocking(move || {
             let _turn = turn;
-            work()
+            Ok(work())
         })
         .await
     }

@@ -24,6 +24,7 @@ use crate::snapshot::dataset::Unselected;
 use crate::snapshot::meta::disproved_for;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailRecord, DetailState};
+use crate::tasks::blocking;
 
 use crate::answer::compose::FromSnapshot;
 
@@ -34,13 +35,7 @@ const LARGE: usize = 64 << 10;
 
 /// What `render` makes, on another thread if it is `large`: other clients of this thread must not wait.
 async fn rendered<T: Send + 'static>(large: bool, render: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    if !large {
-        return Ok(render());
-    }
-    tokio::task::spawn_blocking(render).await.map_err(|error| {
-        tracing::error!(%error, "an answer could not be rendered");
-        Problem::internal()
-    })
+    if large { blocking(|| Ok(render())).await } else { Ok(render()) }
 }
 
 impl Finder {
@@ -292,10 +287,7 @@ pub(in crate::answer) fn unsearched(why: NotSearched) -> Problem {
     match why {
         NotSearched::Unselected(why) => unselected(&why, Problem::unavailable),
         NotSearched::Unready | NotSearched::Busy => Problem::unavailable(&why.to_string()).after(1),
-        NotSearched::Aborted(error) => {
-            tracing::error!(%error, "a search failed");
-            Problem::internal()
-        }
+        NotSearched::Aborted(error) => error.into(),
     }
 }
 

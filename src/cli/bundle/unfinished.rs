@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::cli::FileError;
+use crate::tasks::threads;
 
 /// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +50,7 @@ fn watch() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {
         let (ready, is_ready) = mpsc::channel();
-        std::thread::spawn(move || {
+        let _refused = threads::spawn("signals", move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = runtime else { return };
             let ended = runtime.block_on(async {
@@ -71,7 +72,7 @@ fn watch() {
                 std::process::exit(128 + number);
             }
         });
-        // It also returns if the thread cannot listen to signals.
+        // It also returns if there is no thread, or it cannot listen to signals.
         let _ = is_ready.recv();
     });
 }

@@ -105,6 +105,25 @@ async fn busy_connections_stay_and_when_all_are_there_is_no_room() {
     assert!(admit(&connections, Some(peer(3))).is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_tries_the_next_idle_one_when_the_first_does_not_go() {
+    let connections = connections(2, 9);
+    let [first, second] = [1, 2].map(|number| admit(&connections, Some(peer(number))).ok().unwrap());
+    first.set_idle(after(&connections, 1));
+    second.set_idle(after(&connections, 2));
+    let newcomer = waiting(&connections, Some(peer(3)));
+    assert!(has_to_go(&first) && !has_to_go(&second));
+    // A request came for it in between.
+    first.set_busy();
+    let next = async {
+        second.told_to_leave().await;
+        drop(second);
+    };
+    let (newcomer, ()) = futures_util::join!(newcomer, next);
+    assert!(newcomer.is_ok() && !has_to_go(&first));
+    assert_eq!(connections.open(), 2);
+}
+
 #[test]
 fn a_household_that_has_too_many_makes_nobody_go() {
     let connections = connections(2, 1);

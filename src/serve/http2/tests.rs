@@ -412,3 +412,18 @@ async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_
         );
     }
 }
+
+/// Other clients often share it.
+#[tokio::test(start_paused = true)]
+async fn a_large_body_counts_one_mebibyte_until_its_client_has_it() {
+    const MADE: usize = OF_CONNECTION / OF_BODY;
+    let (server, mut client) = connect(3 * OF_BODY);
+    client.begin(0).await;
+    client.ask(1, MADE as u32 + 1).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((server.made.load(Ordering::Relaxed), server.admitted.unread().held()), (MADE, OF_CONNECTION));
+    client.gives_back = true;
+    client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
+    client.read_slowly(1 << 20, MADE + 1, 100).await;
+    assert_eq!((client.complete, client.reset.len(), server.admitted.unread().held()), (MADE + 1, 0, 0));
+}

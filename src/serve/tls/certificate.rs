@@ -5,6 +5,7 @@
 //! Contents are compared, not the times of files, so switched links and copies with old times are found, too. Callers:
 //! [`crate::app`], at the start and at a reload; [`crate::cli`] before a start.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,7 +254,7 @@ impl ResolvesServerCert for Current {
 /// A certificate whose files are watched.
 pub(crate) struct Watched {
     renewal: Arc<Mutex<Renewal>>,
-    _thread: Option<Periodic>,
+    _thread: Periodic,
 }
 
 impl Watched {
@@ -309,7 +310,7 @@ impl Renewal {
     }
 
     /// Starts looking, for as long as [`Watched`] lives. A thread of its own, because reading files blocks.
-    pub(crate) fn start(self) -> Watched {
+    pub(crate) fn start(self) -> io::Result<Watched> {
         let renewal = Arc::new(Mutex::new(self));
         let (looked, mut is_first) = (renewal.clone(), true);
         let work = move || {
@@ -319,12 +320,7 @@ impl Renewal {
                 renewal.look(&contents, false);
             }
         };
-        let thread = Periodic::start("renewal", INTERVAL, work)
-            .inspect_err(|error| {
-                tracing::error!(%error, "a thread could not be started, so a new certificate is loaded only at the next start");
-            })
-            .ok();
-        Watched { renewal, _thread: thread }
+        Ok(Watched { renewal, _thread: Periodic::start("renewal", INTERVAL, work)? })
     }
 
     /// Takes new and usable contents. `asked`: an operator waits for the verdict.

@@ -173,34 +173,41 @@ fn a_heal_that_fails_leaves_the_damaged_file_and_the_one_set_aside_as_they_are()
 }
 
 #[test]
-fn readers_go_on_while_a_file_is_copied_and_writers_wait() {
-    let store = Temp::new();
-    fill(&store);
-    let (started, copying) = std::sync::mpsc::channel();
-    let (go_on, told) = std::sync::mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        let store = &store;
-        let healing = scope.spawn(move || {
-            let make = || {
-                let before = std::fs::read(store.path()).unwrap();
-                started.send(()).unwrap();
-                told.recv().unwrap();
-                assert!(std::fs::read(store.path()).unwrap() == before, "the file changed under the copy");
-                Ok(())
-            };
-            store.handle.replacing(make, Ok).unwrap();
+fn readers_go_on_while_a_file_is_repaired_or_compacted_and_writers_wait() {
+    for repairs in [true, false] {
+        let store = Temp::new();
+        fill(&store);
+        let (started, copying) = std::sync::mpsc::channel();
+        let (go_on, told) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let store = &store;
+            let replacing = scope.spawn(move || {
+                let make = || {
+                    let before = std::fs::read(store.path()).unwrap();
+                    started.send(()).unwrap();
+                    told.recv().unwrap();
+                    assert!(std::fs::read(store.path()).unwrap() == before, "the file changed under the copy");
+                    Ok(())
+                };
+                if repairs {
+                    store.handle.replacing(make, Ok).unwrap();
+                } else {
+                    let full = || Err(StoreError::NoSpace { path: "x".into(), needed: 1 });
+                    assert!(store.handle.renew(|| make().and_then(|()| full())).is_err());
+                }
+            });
+            copying.recv().unwrap();
+            let writing = scope.spawn(|| store.put_state("t", b"new").unwrap());
+            for id in 0..50 {
+                assert!(store.detail(ListingId(id)).unwrap().is_some());
+            }
+            assert!(!writing.is_finished());
+            go_on.send(()).unwrap();
+            replacing.join().unwrap();
+            writing.join().unwrap();
         });
-        copying.recv().unwrap();
-        let writing = scope.spawn(|| store.put_state("t", b"new").unwrap());
-        for id in 0..50 {
-            assert!(store.detail(ListingId(id)).unwrap().is_some());
-        }
-        assert!(!writing.is_finished());
-        go_on.send(()).unwrap();
-        healing.join().unwrap();
-        writing.join().unwrap();
-    });
-    assert_eq!(store.state("t").unwrap().unwrap(), b"new");
+        assert_eq!(store.state("t").unwrap().unwrap(), b"new");
+    }
 }
 
 #[test]

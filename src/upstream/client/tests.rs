@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
+use http::header::{ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
@@ -11,6 +15,11 @@ use crate::upstream::health::Witness;
 use crate::upstream::wire::Wire;
 
 fn client() -> OriginClient {
+    let wire = Wire::new(Duration::from_secs(5), "test", None, Proxy::default()).unwrap();
+    client_over(Arc::new(wire))
+}
+
+fn client_over(transport: Arc<dyn Transport>) -> OriginClient {
     let (clock, _hand) = Clock::of_runtime(WallTime::from_seconds(1_000_000));
     let config = ClientConfig {
         base: "http://127.0.0.1:1".parse().unwrap(),
@@ -19,8 +28,41 @@ fn client() -> OriginClient {
         longest_pause: Duration::from_secs(60),
     };
     let budget = Budget::open(Some(60), None, clock.clone());
-    let wire = Wire::new(config.timeout, "test", None, Proxy::default()).unwrap();
-    OriginClient::over(Arc::new(wire), config, budget, OriginStatus::default(), clock)
+    OriginClient::over(transport, config, budget, OriginStatus::default(), clock)
+}
+
+/// An origin whose answers to conditional requests are about another answer than the stored one.
+struct Renames {
+    /// The status of its other answers.
+    status: u16,
+    /// Whether each request was conditional.
+    asked: Mutex<Vec<bool>>,
+}
+
+#[async_trait]
+impl Transport for Renames {
+    async fn fetch(&self, _: &Method, _: Url, headers: HeaderMap) -> Result<Arrival, TransportError> {
+        let is_conditional = headers.contains_key(IF_NONE_MATCH);
+        self.asked.lock().push(is_conditional);
+        let headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"new\""))]);
+        let body = futures_util::stream::once(std::future::ready(Ok(Bytes::from_static(b"{}"))));
+        Ok(Arrival { status: if is_conditional { 304 } else { self.status }, headers, body: Box::pin(body) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_304_about_another_answer_is_asked_about_once_more_and_a_second_one_is_no_answer() {
+    for status in [200, 304] {
+        let origin = Arc::new(Renames { status, asked: Mutex::default() });
+        let client = client_over(origin.clone());
+        let validators = Validators { etag: Some("\"old\"".to_owned()), last_modified: None };
+        let answer = client.ask("/a", Some(&validators), Asker::mirror(Class::Refresh)).await;
+        assert_eq!(*origin.asked.lock(), [true, false], "{status}");
+        match answer {
+            Ok(answer) => assert_eq!((answer.status, &answer.body[..]), (status, &b"{}"[..])),
+            Err(error) => assert!(status == 304 && error.is_nonsense(), "{error}"),
+        }
+    }
 }
 
 fn error(status: u16, path: &str, seconds: Option<u64>) -> AskError {

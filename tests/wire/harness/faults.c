@@ -1,10 +1,10 @@
-/* A disk that fails or stalls, names that nobody looks up, and ports that repeat, for one process: loaded before the C
- * library.
+/* A disk that fails or stalls, names that nobody looks up, ports that repeat, and no new threads, for one process: loaded
+ * before the C library.
  *
  * FAULTS names a directory. A file `sync` or `write` in it is a fault of that call on everything below `data/` in it:
  * "stall" waits as long as the file is there, a number fails the call of that number once, anything else fails. As long
  * as there is a file `lookup`, lookups of names wait. A file `port` holds the port of a peer: all connections to it seem
- * to have one local port.
+ * to have one local port. As long as there is a file `thread`, no thread can be started.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,12 @@ int getsockname(int fd, struct sockaddr *address, socklen_t *length) {
         && !getpeername(fd, (struct sockaddr *)&peer, &size) && ntohs(peer.sin_port) == atoi(text))
         ((struct sockaddr_in *)address)->sin_port = htons(1);
     return done;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *with, void *(*work)(void *), void *of) {
+    char path[4096], text[64];
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    return told("thread", path, text) ? EAGAIN : real(thread, with, work, of);
 }
 
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found) {

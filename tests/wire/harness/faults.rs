@@ -1,6 +1,6 @@
 //! A disk that fails or stalls for one server, as `faults.c` says: every call, one, or until the test says otherwise.
 //!
-//! Callers: the attacks on disks and connections.
+//! Callers: the attacks on disks and connections, the limits of the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,16 @@ pub struct Faults(PathBuf);
 impl Faults {
     /// Starts a server on an empty data directory, without a fault yet.
     pub async fn start(setup: Setup) -> (Server, Self) {
+        let (setup, dir, faults) = Self::of(setup);
+        (setup.start_in(dir).await, faults)
+    }
+
+    /// The setup of a server that is not started yet, and the directory to start it in.
+    pub fn of(setup: Setup) -> (Setup, TempDir, Self) {
         let dir = TempDir::new().unwrap();
         let faults = Self(dir.path().to_owned());
         let (preload, told) = (format!("LD_PRELOAD={}", library().display()), format!("FAULTS={}", faults.0.display()));
-        (setup.under(&["env", &preload, &told]).start_in(dir).await, faults)
+        (setup.under(&["env", &preload, &told]), dir, faults)
     }
 
     /// From now on this call has this fault. At once: the file is never half written.

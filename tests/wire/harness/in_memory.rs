@@ -66,8 +66,13 @@ impl InMemory {
         self.running.as_ref().expect("it was taken down")
     }
 
+    /// The client's end of a connection to the public listener.
+    pub fn connect(&self) -> DuplexStream {
+        self.running().connect()
+    }
+
     pub async fn send(&self, method: Method, target: &str, headers: HeaderMap) -> Reply {
-        ask(self.running().connect(), method, target, self.host.clone(), headers).await
+        ask(self.connect(), method, target, self.host.clone(), headers).await
     }
 
     pub async fn admin(&self, method: Method, target: &str) -> Reply {

@@ -64,7 +64,7 @@ pub const ALARMS: &[Alarm] = &[
         ("grandstand_finding == 1", 60),
         (
             "has had something to mend for an hour: {{ $labels.name }}",
-            "[Findings](findings.md) says what each means and what to do; `grandstand status` has its text.",
+            "`grandstand status` says what it is and what to do.",
         ),
         &[("grandstand_finding{name=\"certificate-ends\"}", "1", "0")],
     ),

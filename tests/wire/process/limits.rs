@@ -1,11 +1,12 @@
-//! Limits of the system: the size of files and the number of open ones.
+//! Limits of the system: the size of files, the number of open ones, the number of threads.
 
 use std::time::Duration;
 
 use sample_origin::World;
 
 use crate::disk::limit_files;
-use crate::harness::{Setup, origin, wait_until};
+use crate::harness::faults::Faults;
+use crate::harness::{Setup, edit, origin, wait_until};
 
 #[tokio::test]
 async fn an_access_log_that_reaches_the_largest_size_loses_lines_and_not_the_server() {
@@ -88,4 +89,33 @@ async fn too_few_open_files_are_one_line_that_says_how_many_are_needed() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn without_new_threads_nothing_starts_and_a_server_that_runs_does_everything() {
+    let origin = origin(120).await;
+    let (setup, dir, faults) = Faults::of(Setup::mirror_of(&origin));
+    faults.begin("thread", "refused");
+    for command in ["serve", "demo", "sync", "check"] {
+        let (code, said) = setup.command(&[command], &dir.path().join("data")).end().await;
+        let told = "grandstand: the system gives this process 0 more threads, but at least ";
+        assert!(code == 1 && said.starts_with(told) && said.lines().count() == 1, "{command}: {said}");
+        assert!(said.contains("ulimit -u") && said.contains("TasksMax="), "{said}");
+    }
+    faults.end("thread");
+    let server = setup.start_in(dir).await;
+    server.settled(&origin).await;
+    faults.begin("thread", "refused");
+    let id = origin.world(World::ids)[5];
+    for _ in 0..2 {
+        server.ok("/explore?sort=name").await;
+        server.ok(&format!("/api/listings/{id}.json")).await;
+        server.ok("/dumps/listings.csv").await;
+        server.ok("/api/listings.json?per_page=100").await;
+        server.get("/api/unknown").await;
+        wait_until("there is an index", || async { server.get("/search.json?q=a").await.status == 200 }).await;
+        edit(&origin, &server, |world| assert!(world.touch(id))).await;
+    }
+    let said = server.process.said();
+    assert!(!said.contains("panic") && !said.contains("ERROR"), "{said}");
 }
