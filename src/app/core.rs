@@ -21,7 +21,6 @@ use crate::mirror::MirrorContext;
 use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
 use crate::mirror::details::Details;
-use crate::mirror::details::early::EarlyCopies;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
@@ -288,7 +287,6 @@ impl Mirror {
             settings: settings.clone(),
             clock: clock.clone(),
         };
-        origin.proxy.keep_early(EarlyCopies(shared.clone()));
         origin.client.budget().expect_refreshes();
         Ok(Self {
             seed: fleet::follower(config, &data, data_dir, clock)?,

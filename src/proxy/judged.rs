@@ -66,9 +66,6 @@ impl Proxy {
         };
         let judged = judged.map_err(|error| client.named(error));
         let (stored, may_keep) = judged.inspect_err(|error| client.unusable(error, fetch.asker.class))?;
-        if let Some(early) = inner.early.get() {
-            early.offer(&path, &answer).await;
-        }
         let stored = Arc::new(stored);
         let is_kept = may_keep && inner.cache.keep_stored(key, &stored, asking);
         Ok((stored, answer.status, is_kept))
