@@ -198,7 +198,7 @@ keys! {
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
         /// makes it current.
         max_shrink: f64 = 0.2, share(), MIRROR, Restart;
-        /// How many of the newest snapshots are kept for rollback and for `snapshot=`.
+        /// How many of the newest snapshots are kept for rollback.
         keep: u32 = 5, whole("snapshots", 1..=1000), KEPT, Live;
         /// In addition to `mirror.keep`: for how many days the last snapshot of each day (UTC) is kept. Days without a
         /// new snapshot do not count.
