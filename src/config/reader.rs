@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use strsim::osa_distance;
+
 use super::declaration::Declaration;
 use super::errors::{Finding, Place, quoted};
 use super::sources::{Node, Table};
@@ -108,7 +110,7 @@ impl KeyReader {
         let allowed = (name.len() / 3).clamp(1, 3);
         let near = |known: &'a String| {
             let (known_parent, known_name) = split(known);
-            let distance = edit_distance(name, known_name);
+            let distance = osa_distance(name, known_name);
             let is_near = known_parent == parent && distance <= allowed;
             (is_near || distance == 0).then_some((known_parent != parent, distance, known))
         };
@@ -130,25 +132,4 @@ pub(super) fn join(parent: &str, key: &str) -> String {
 
 fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('.').unwrap_or(("", key))
-}
-
-/// How many characters were inserted, left out, replaced or exchanged with their neighbour: the distance of Damerau and
-/// Levenshtein, in its form of optimal string alignment.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut next = vec![i + 1];
-        for j in 0..b.len() {
-            let replaced = row[j] + usize::from(a[i] != b[j]);
-            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && (a[i], a[i - 1]) == (b[j - 1], b[j]) {
-                least = least.min(before[j - 1] + 1);
-            }
-            next.push(least);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[b.len()]
 }
