@@ -370,7 +370,6 @@ fn status(
         origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
         history: History::default(),
         recent: core.recent.clone(),
-        unused_bundle: core.unused_bundle.clone(),
         is_demo: core.is_demo,
         promise: Mutex::default(),
     }

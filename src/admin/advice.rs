@@ -165,9 +165,6 @@ impl Situation<'_> {
                 "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a \
                  client of yours, give it a limit of its own (rate_limit.override). Otherwise, do nothing.",
             ),
-            Trouble::UnusedBundle => {
-                (text, "Bring the bundle again with its .minisig, or remove --bundle from the command, and restart.")
-            }
             Trouble::Origin => (text, self.while_origin_fails()),
             Trouble::Reload => (text, self.after_reload()),
             Trouble::Rival => (

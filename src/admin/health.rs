@@ -45,8 +45,6 @@ pub(crate) enum Trouble {
     UntrustedProxy,
     /// The limit refuses one address again and again.
     Refused,
-    /// The bundle of `serve --bundle` cannot be used.
-    UnusedBundle,
     /// Another program writes the head that this server writes.
     Rival,
     /// The origin fails, and the data is not too old yet.
@@ -102,8 +100,6 @@ pub(super) struct Found<'a> {
     pub origin: &'a Picture,
     pub proxy: Option<UntrustedProxy>,
     pub busy: Option<BusyAddress>,
-    /// Why the bundle of `serve --bundle` cannot be used.
-    pub unused_bundle: Option<&'a str>,
     /// What another publisher wrote, as a sentence.
     pub rival: Option<String>,
 }
@@ -134,13 +130,12 @@ fn left_by(reload: &ReloadFacts) -> Option<String> {
 
 /// What should be mended although this is healthy; not what `reasons` say.
 pub(super) fn findings(usage: Use, facts: &StatusFacts, reasons: &[Reason], found: Found<'_>) -> Vec<Reason> {
-    let Found { origin, proxy, busy, unused_bundle, rival } = found;
+    let Found { origin, proxy, busy, rival } = found;
     let mut findings = Vec::new();
     let is_told = reasons.iter().any(|reason| matches!(reason.trouble, Trouble::Unconfirmed | Trouble::NotReady))
         || matches!(origin.details, Some(DetailTrouble { all: true, .. }));
     findings.extend(origin_fails(facts).filter(|_| !is_told).map(|text| Reason::new(Trouble::Origin, text)));
     findings.extend(facts.reload.as_ref().and_then(left_by).map(|text| Reason::new(Trouble::Reload, text)));
-    findings.extend(unused_bundle.map(|why| Reason::new(Trouble::UnusedBundle, unused(why))));
     findings.extend(rival.map(|text| Reason::new(Trouble::Rival, text)));
     match &origin.details {
         Some(DetailTrouble { all: true, error, failing, .. }) => {
@@ -180,11 +175,6 @@ pub(super) fn findings(usage: Use, facts: &StatusFacts, reasons: &[Reason], foun
     findings
 }
 
-/// What is said of a bundle of `serve --bundle` that cannot be used.
-pub(crate) fn unused(why: &str) -> String {
-    format!("the bundle of --bundle cannot be used, so clients get the data that is here: {why}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +200,7 @@ mod tests {
             (Use::Shield, unstored(1000), &["the last 1000 answers", "`Cache-Control: private`"]),
             (Use::Mirror, unstored(1000), none),
         ] {
-            let found = Found { origin: &origin, proxy: None, busy: None, unused_bundle: None, rival: None };
+            let found = Found { origin: &origin, proxy: None, busy: None, rival: None };
             let texts: Vec<String> =
                 findings(usage, &StatusFacts::default(), &[], found).into_iter().map(|finding| finding.text).collect();
             assert_eq!(texts.is_empty(), want.is_empty(), "{texts:?}");
@@ -223,7 +213,7 @@ mod tests {
         let mut facts = StatusFacts::default();
         let told = |facts: &StatusFacts, reasons: &[Reason]| {
             let origin = &Picture::default();
-            let found = Found { origin, proxy: None, busy: None, unused_bundle: None, rival: None };
+            let found = Found { origin, proxy: None, busy: None, rival: None };
             findings(Use::Mirror, facts, reasons, found).into_iter().map(|finding| finding.text).collect::<String>()
         };
         for (state, how) in [

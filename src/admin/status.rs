@@ -104,8 +104,6 @@ pub(crate) struct Status {
     pub publish: Option<PublishStatus>,
     /// The object store that a replica follows; `None` in other uses.
     pub replica: Option<ReplicaStatus>,
-    /// Why the bundle of `serve --bundle` was not imported, although it may be newer; `None`: it was, or is not.
-    pub unused_bundle: Option<String>,
     /// Whether this is a demo.
     pub is_demo: bool,
     /// The end of the copy that was told last.
@@ -173,7 +171,6 @@ impl Status {
             origin: &picture,
             proxy: proxy.filter(|proxy| !client_ip.trusts(proxy.peer)),
             busy: busy.filter(|busy| !client_ip.trusts(busy.client)),
-            unused_bundle: self.unused_bundle.as_deref(),
             rival: self.publish.as_ref().and_then(|publish| publish.lock().rival(now)),
         };
         // Of the snapshot that the facts are of: another one may have come meanwhile.

@@ -56,8 +56,6 @@ pub struct Core {
     pub clock: Clock,
     /// The last warnings and errors.
     pub(crate) recent: Recent,
-    /// Why the bundle of `serve --bundle` was not imported; `None`: there is nothing to say.
-    pub(crate) unused_bundle: Option<String>,
     /// Whether this is a demo: its data is invented.
     pub(crate) is_demo: bool,
     /// The configuration in effect.
@@ -167,8 +165,8 @@ impl Core {
                 }
             }
         };
-        let (recent, unused_bundle, is_demo) = (Recent::default(), None, false);
-        Ok(Self { data_dir, current, cache, rewrite, clock, recent, unused_bundle, is_demo, settings, role })
+        let (recent, is_demo) = (Recent::default(), false);
+        Ok(Self { data_dir, current, cache, rewrite, clock, recent, is_demo, settings, role })
     }
 
     /// The way to the origin; `None` without one.

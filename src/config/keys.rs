@@ -275,8 +275,8 @@ keys! {
 keys! {
     /// Which bundles are imported. See [Cross an air gap](cross-an-air-gap.md).
     pub struct BundleConfig {
-        /// If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve
-        /// --bundle` and the admin listener. The data directory then refuses imports without keys, until its server has
+        /// If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import` and
+        /// the admin listener. The data directory then refuses imports without keys, until its server has
         /// started without keys. A replica accepts only heads that one of them signed. In a shield, only `bundle verify`
         /// and `bundle inspect` use the keys.
         trusted_keys: Vec<String> = Vec::new(),
