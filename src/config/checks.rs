@@ -247,16 +247,6 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
         }
         _ => {}
     }
-    let signs = [("publish.options", &config.publish.options, config.publish.sign_key.is_some())];
-    let verifies = [("replica.options", &config.replica.options, !config.bundle.trusted_keys.is_empty())];
-    for (key, options, has_keys) in signs.into_iter().chain(verifies) {
-        let accepts_any = |(key, value): (&str, &str)| key.ends_with("allow_invalid_certificates") && value == "true";
-        if options.iter().any(accepts_any) && !has_keys {
-            let problem = "allow_invalid_certificates is set without keys: anybody on the way can alter the data; sign it \
-                           (publish.sign_key, bundle.trusted_keys)";
-            warn(key, problem);
-        }
-    }
     if config.replica.url.is_some() && config.usage() == Use::Shield {
         warn("replica.url", "has no effect, because a shield keeps no data that could come from an object store");
     }
