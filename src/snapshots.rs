@@ -67,7 +67,7 @@ use keeping::Notes;
 /// Retention policy: what is kept, and for how long.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// `mirror.keep`, `mirror.keep_daily`, `mirror.changes_for`; and `ttl`: older data is not fresh.
+    /// `mirror.keep`, `mirror.keep_daily`; and `ttl`: older data is not fresh.
     pub settings: Settings,
     /// Whether this server has an origin. Then an import never replaces newer data by older data.
     pub has_origin: bool,

@@ -33,8 +33,8 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_proxies(&config, &mut reader);
     check_stores(&mut config, &mut reader);
     check_admin(&config, &mut reader);
-    reader.report_unknown();
-    let warnings = strays.into_iter().chain(warnings(&config, &reader)).chain(placeholders).collect();
+    let gone = reader.report_unknown();
+    let warnings = strays.into_iter().chain(gone).chain(warnings(&config, &reader)).chain(placeholders).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
     let is_of_line = |finding: &&Finding| matches!(finding.place(), Place::File { line: 1.., .. });
     let guessed = |error: &Finding| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());

@@ -8,6 +8,7 @@ use strsim::osa_distance;
 
 use super::declaration::Declaration;
 use super::errors::{Finding, Place, quoted};
+use super::keys::CONSTANTS;
 use super::sources::{Node, Table};
 use super::values::Written;
 
@@ -90,15 +91,21 @@ impl KeyReader {
         })
     }
 
-    /// Reports the unknown keys; to be called when all keys have been read.
-    pub(super) fn report_unknown(&mut self) {
+    /// Reports the unknown keys; to be called when all keys have been read. Returns warnings about those that were keys.
+    pub(super) fn report_unknown(&mut self) -> Vec<Finding> {
+        let mut warnings = Vec::new();
         for (key, place) in std::mem::take(&mut self.unknown) {
+            if let Some((_, constant)) = CONSTANTS.iter().find(|(was, _)| *was == key) {
+                warnings.push(Finding::new(place, key, format!("has no effect any more; remove it: {constant}")));
+                continue;
+            }
             let problem = match self.suggestion(&key) {
                 Some(known) => format!("is not a known key, did you mean `{known}`?"),
                 None => format!("is not a known key; known here: {}", self.siblings(&key).join(", ")),
             };
             self.errors.push(Finding::new(place, key, problem));
         }
+        warnings
     }
 
     /// The known key that was probably meant: a similar one nearby, else one with the same name elsewhere.
