@@ -18,7 +18,7 @@ use sample_origin::{Origin, World};
 use serde_json::Value;
 
 use crate::client::Reply;
-use crate::harness::{Server, mirrored_by as mirrored, run, until, wait_until};
+use crate::harness::{Server, mirrored_by as mirrored, run, until};
 
 const LIST: &str = "/api/listings.json";
 
