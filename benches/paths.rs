@@ -56,7 +56,6 @@ fn rules() -> Rules {
         base_path: None,
         passthrough_paths: vec!["/api/".to_owned()],
         passthrough_methods: vec![Method::GET, Method::HEAD],
-        head: 48 << 10,
         name: Some(Pseudonym::of(1)),
         dumps: true,
         edges: true,

@@ -51,7 +51,6 @@ use crate::serve::gate::Gate;
 use crate::serve::gate::ProxyHeaders;
 use crate::serve::tls::TlsGate;
 use crate::snapshots::Snapshots;
-use crate::snapshots::loaded::LoadedSnapshots;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
@@ -349,7 +348,6 @@ fn status(
         origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
         history: History::default(),
         findings: Findings::default(),
-        unused_bundle: core.unused_bundle.clone(),
         is_demo: core.is_demo,
         promise: Mutex::default(),
     }
@@ -403,7 +401,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         },
         pages: ArcSwap::from_pointee(fixed.pages_of(config)),
         rendering: Shares::new(2, 1),
-        kept: snapshots.as_ref().map_or_else(LoadedSnapshots::none, |snapshots| snapshots.loaded().clone()),
+        earlier: snapshots.as_ref().map(|snapshots| snapshots.earlier().clone()).unwrap_or_default(),
         searches: data.map(|data| data.searches.clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
         edges: snapshots.as_ref().map(|snapshots| snapshots.edges().clone()).unwrap_or_default(),

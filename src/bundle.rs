@@ -33,7 +33,7 @@ use crate::snapshot::content::SnapshotId;
 
 pub(crate) use manifest::{Counts, Manifest};
 pub use open::Bundle;
-pub(crate) use open::{Detail, DetailHash};
+pub(crate) use open::Detail;
 pub(crate) use part::{LEVEL, START_LEN as BEGINNING};
 use part::{PartKind, PartPosition};
 pub(crate) use parts::check_beginning;

@@ -29,7 +29,7 @@ use crate::app::sockets::{expect_descriptors, files};
 use crate::bundle::signature::{SignatureError, Signer};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, Use};
-use crate::fleet::place::{NO_CREDENTIALS, Place};
+use crate::fleet::place::Place;
 use crate::serve::tls::provider;
 use crate::store::DataDir;
 use crate::tasks::threads;
@@ -344,9 +344,9 @@ fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
     examine_to_serve(sources).finish().map_err(Failure::Config)
 }
 
-/// What a server finds out only when it publishes or follows: the key, and the credentials.
+/// What a server finds out only when it publishes: whether it can sign.
 fn check_publisher(examined: &mut Examined) {
-    let Config { replica, publish, .. } = examined.config.clone();
+    let publish = examined.config.publish.clone();
     if let (Some(_), Some(key)) = (&publish.url, &publish.sign_key) {
         match Signer::needs_password(key) {
             // It was reported already.
@@ -356,12 +356,6 @@ fn check_publisher(examined: &mut Examined) {
                 examined.fail("publish.sign_key", &"needs a password: set publish.sign_password_file");
             }
             Ok(_) => {}
-        }
-    }
-    let places = [("publish.url", publish.url, publish.options), ("replica.url", replica.url, replica.options)];
-    for (key, url, options) in places {
-        if url.is_some_and(|url| Place::lacks_credentials(&url, &options)) {
-            examined.warnings.push(Finding::about(key, &NO_CREDENTIALS));
         }
     }
 }

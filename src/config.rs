@@ -106,12 +106,10 @@ impl Examined {
         }
     }
 
-    /// Checks that the origin is not one of our own listeners. Only for commands that listen. A name that cannot be
-    /// resolved now is accepted.
+    /// Checks that the origin is not one of our own listeners. Only for commands that listen.
     pub fn check_loops(&mut self) {
         let Some(url) = &self.config.origin.url else { return };
-        let found = checks::own_listener(url, self.config.listeners().into_iter(), checks::addresses, checks::is_local);
-        if let Some((key, listener)) = found {
+        if let Some((key, listener)) = checks::own_listener(url, self.config.listeners()) {
             let problem = format!(
                 "\"{url}\" is this server's own listener {listener} ({key}), so it would ask itself; set the address of the API to mirror"
             );

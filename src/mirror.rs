@@ -8,7 +8,7 @@
 //! | what a refresh asks, and what the answers say | [`refresh`] |
 //! | where a changed listing stands | [`order`] |
 //! | what the origin's filters mean | [`assumptions`] |
-//! | details: what is stored, what is due, what an answer changes; client reads before the first snapshot | [`details`] |
+//! | details: what is stored, what is due, what an answer changes | [`details`] |
 //! | reading every page now and then | [`sweep`] |
 //! | how the origin answers odd requests | [`edges`] |
 //! | commands to the mirror | [`commands`] |

@@ -58,7 +58,7 @@ mod streamed;
 mod together;
 mod wanted;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -71,7 +71,6 @@ use crate::cache::reply::Stored;
 use crate::cache::{Cache, Key};
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
-use crate::mirror::details::early::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, ValidationReason, may_stand_in, reuse};
 use crate::semantics::hops::{Caller, Trail};
@@ -121,8 +120,6 @@ struct ProxyState {
     personal: Recent<Monotonic>,
     /// One validator came with two bodies.
     ambiguous: Recent<Monotonic>,
-    /// Stores answers that clients fetch before the first snapshot, for the crawl. Not set in a shield.
-    early: OnceLock<EarlyCopies>,
 }
 
 #[derive(Clone, Debug)]
@@ -160,14 +157,7 @@ impl Proxy {
             private: Recent::new(MOST_MARKED),
             personal: Recent::new(MOST_MARKED),
             ambiguous: Recent::new(MOST_MARKED),
-            early: OnceLock::new(),
         }))
-    }
-
-    /// Stores answers that clients fetch before the first snapshot, for the crawl.
-    pub fn keep_early(&self, early: EarlyCopies) {
-        // Set once, when the store is opened.
-        let _ = self.0.early.set(early);
     }
 
     /// After a purge: no further client joins the fetches under way.

@@ -15,8 +15,7 @@
 //!   answer may still be cached; only the answer's `Vary` says whether the header matters. The rules of
 //!   [`crate::proxy`] against cache poisoning still apply.
 //! * If the budget is spent, a request with a stale answer gets it at once instead of waiting first.
-//! * Before the first snapshot, a client may fetch a list or taxonomy that the crawl is fetching, too. What clients
-//!   fetch is used for the snapshot.
+//! * Before the first snapshot, a client may fetch a list or taxonomy that the crawl is fetching, too.
 //! * After each new confirmation, a page of the list is rendered and compressed again, even if its entity tag stays,
 //!   because the page contains the instant of confirmation (`generated_at`). Details and taxonomies stay as they are.
 //! * `Date` is the time of sending, also for stored answers. `Age` is counted accordingly.

@@ -17,7 +17,7 @@
 //! | what is kept, and until when; pins, the rollback, repairs | `keeping` |
 //! | what does a switch add to the journal | `changes` |
 //! | what does a copy elsewhere lack | `places` |
-//! | which older snapshot is in memory | [`loaded`] |
+//! | which earlier snapshots are in memory | [`earlier`] |
 //! | how is a bundle, or a link of a chain, written | [`export`] |
 //! | how does a bundle become the newest snapshot | [`import`] |
 //! | where does a replica stand, and how does it take the bundles of a head | [`follow`] |
@@ -26,11 +26,11 @@
 //! publishes, [`crate::admin`] and the commands roll back, pin and import, [`crate::answer`] looks kept snapshots up.
 
 mod changes;
+pub(crate) mod earlier;
 pub(crate) mod export;
 pub(crate) mod follow;
 pub(crate) mod import;
 mod keeping;
-pub(crate) mod loaded;
 mod places;
 mod restore;
 #[cfg(test)]
@@ -63,13 +63,13 @@ pub use import::{Imported, KnownDetails};
 pub(crate) use import::{ORIGIN, SIZES};
 
 use changes::Feed;
+use earlier::EarlierSnapshots;
 use keeping::Notes;
-use loaded::LoadedSnapshots;
 
 /// Retention policy: what is kept, and for how long.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// `mirror.keep`, `mirror.keep_daily`, `mirror.changes_for`; and `ttl`: older data is not fresh.
+    /// `mirror.keep`, `mirror.keep_daily`; and `ttl`: older data is not fresh.
     pub settings: Settings,
     /// Whether this server has an origin. Then an import never replaces newer data by older data.
     pub has_origin: bool,
@@ -112,7 +112,7 @@ struct SnapshotsState {
     showing: RwLock<()>,
     journal: ArcSwap<Journal>,
     kept: ArcSwap<Vec<KeptSnapshot>>,
-    loaded: LoadedSnapshots,
+    earlier: EarlierSnapshots,
     /// What was learned of the origin's answers to odd requests.
     edges: Edges,
     /// Whether a rollback is in effect. A field of its own, so that readers need not wait for the lock of a switch.
@@ -263,9 +263,9 @@ impl Snapshots {
         Ok(bytes)
     }
 
-    /// Kept snapshots in memory, for clients that name one.
-    pub fn loaded(&self) -> &LoadedSnapshots {
-        &self.0.loaded
+    /// Earlier snapshots in memory, for clients that name one.
+    pub fn earlier(&self) -> &EarlierSnapshots {
+        &self.0.earlier
     }
 
     /// What was learned of the origin's answers to odd requests.
@@ -351,7 +351,7 @@ impl Snapshots {
     /// Makes a durable snapshot current; the one before stays in memory for clients that page through it.
     fn serve(&self, dataset: &Arc<Dataset>, meta: SnapshotMeta, seq: u64, change: Option<Journal>) {
         if let Some(was) = self.0.current.get() {
-            self.0.loaded.switched(was, dataset.id.as_str());
+            self.0.earlier.replaced(was, dataset.id.as_str());
         }
         self.note(change);
         self.0.current.swap(dataset.clone(), meta, seq);
@@ -465,7 +465,6 @@ impl Snapshots {
     fn set_kept(&self, kept: Option<Vec<KeptSnapshot>>) {
         let Some(kept) = kept else { return };
         self.0.sizes.lock().retain(|seq, _| kept.iter().any(|kept| kept.seq == *seq));
-        self.0.loaded.keep_only(kept.iter().map(|snapshot| snapshot.id.as_str()));
         self.0.kept.store(Arc::new(kept));
     }
 

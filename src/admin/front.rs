@@ -25,7 +25,7 @@ use crate::answer::write::{Persistence, http1};
 use crate::semantics::problem::Problem;
 use crate::serve::connections::Connections;
 use crate::serve::connections::InFlight;
-use crate::serve::request_head::{self, HeadBounds, Unread};
+use crate::serve::request_head::{self, Unread};
 use crate::serve::write;
 
 use super::bundle::Sent;
@@ -66,7 +66,7 @@ impl ServerApp for AdminFront {
             connection.set_idle(Instant::now());
             let head = tokio::select! {
                 biased;
-                head = timeout(DEADLINE, request_head::read(&mut stream, None, self.head())) => head,
+                head = timeout(DEADLINE, request_head::read(&mut stream, None)) => head,
                 () = leave.as_mut() => return None,
             };
             connection.set_busy();
@@ -96,11 +96,6 @@ impl ServerApp for AdminFront {
 }
 
 impl AdminFront {
-    /// `limits.head`.
-    fn head(&self) -> HeadBounds {
-        HeadBounds::new(usize::try_from(self.admin.settings.load().limits.head).unwrap_or(usize::MAX))
-    }
-
     /// Refuses a request whose head will not be read.
     async fn refuse(&self, stream: Stream, problem: &Problem) {
         self.say(stream, error(problem.status(), problem.detail())).await;

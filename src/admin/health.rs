@@ -65,7 +65,6 @@ impl Status {
         let client_ip = ClientIpConfig { trusted_proxies, ..ClientIpConfig::default() };
         all.extend(self.limiter.refused.findings(now, |peer| client_ip.trusts(peer)));
         all.extend(self.reloads.findings());
-        all.extend(self.unused_bundle.as_deref().map(|why| Finding::new(Kind::BundleUnused, unused(why))));
         all.extend(self.audits.as_ref().and_then(|audits| audits.score().finding()));
         let access = self.access.load();
         let queues = standard_error().into_iter().chain(access.as_ref().map(|access| &access.lines));
@@ -142,9 +141,4 @@ impl Status {
             (_, None) => "the first crawl has not begun".to_owned(),
         }
     }
-}
-
-/// What is said of a bundle of `serve --bundle` that cannot be used.
-pub(crate) fn unused(why: &str) -> String {
-    format!("the bundle of --bundle cannot be used, so clients get the data that is here: {why}")
 }

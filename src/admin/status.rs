@@ -102,8 +102,6 @@ pub(crate) struct Status {
     pub publish: Option<PublishStatus>,
     /// The object store that a replica follows; `None` in other uses.
     pub replica: Option<ReplicaStatus>,
-    /// Why the bundle of `serve --bundle` was not imported, although it may be newer; `None`: it was, or is not.
-    pub unused_bundle: Option<String>,
     /// Whether this is a demo.
     pub is_demo: bool,
     /// The end of the copy that was told last.

@@ -36,7 +36,7 @@ use noted::{Noted, check_body, check_host, check_size, is_preflight, limiter};
 
 pub(crate) use crate::api::route::ALLOW;
 
-pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS, decide_unread, shared_wish};
+pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS, MOST_HEAD, decide_unread, shared_wish};
 
 /// The head of a request.
 #[derive(Debug)]
@@ -71,8 +71,6 @@ pub struct Rules {
     pub passthrough_paths: Vec<String>,
     /// Methods that are forwarded there.
     pub passthrough_methods: Vec<Method>,
-    /// How long a target, and how large a header, may be, in bytes.
-    pub head: usize,
     /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
     /// Whether there are dumps, the search and pages of venues. If not, their paths are unknown paths.
@@ -234,7 +232,7 @@ fn judge(
     if asks_for_methods && view.target == b"*" {
         return options(Methods::All);
     }
-    let routed = match check_size(view, noted, rules).and(routed) {
+    let routed = match check_size(view, noted).and(routed) {
         Ok(routed) => routed,
         Err(problem) => return (RouteLabel::Other, Err(problem)),
     };

@@ -27,7 +27,7 @@ use crate::semantics::problem::Problem;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
-use crate::snapshots::loaded::{LoadedSnapshots, Missing};
+use crate::snapshots::earlier::EarlierSnapshots;
 use crate::tasks::Aborted;
 use crate::upstream::client::AskError;
 use crate::upstream::status::OriginStatus;
@@ -92,7 +92,7 @@ pub(crate) struct Finder {
     /// How many documents are rendered at the same time: two, of different households. Others wait, so that many of them
     /// take neither threads nor memory.
     pub rendering: Shares,
-    pub kept: LoadedSnapshots,
+    pub earlier: EarlierSnapshots,
     /// `None` in shield use.
     pub searches: Option<Searches>,
     /// The reasons in a 503 for missing data, if there is no origin (offline, replica).
@@ -136,10 +136,10 @@ impl Finder {
         };
         match target {
             Target::List { query, pin, raw } => {
-                let named = self.named(published, pin.as_deref()).await?;
+                let named = self.named(published, pin.as_deref())?;
                 self.list(named, query, raw.as_deref(), false, client).await
             }
-            Target::Taxonomy { kind, pin } => self.taxonomy(self.named(published, pin.as_deref()).await?, kind).await,
+            Target::Taxonomy { kind, pin } => self.taxonomy(self.named(published, pin.as_deref())?, kind).await,
             Target::Detail(id) => self.detail(published, id, client).await,
             Target::NoListing(id) => self.no_listing(&id, client).await,
             Target::OddList(asked) => self.odd(published, *asked, client).await,
@@ -272,21 +272,14 @@ struct NamedSnapshot {
 }
 
 impl Finder {
-    /// The snapshot that a client names: the current one, at once, or a kept one.
-    async fn named(&self, served: Arc<Snapshot>, pin: Option<&str>) -> Result<NamedSnapshot, Problem> {
+    /// The snapshot that a client names: the current one, or an earlier one in memory.
+    fn named(&self, served: Arc<Snapshot>, pin: Option<&str>) -> Result<NamedSnapshot, Problem> {
         let current = served.dataset.id.as_str();
         let Some(pin) = pin.filter(|pin| *pin != current) else {
             return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
         };
-        match Box::pin(self.kept.get(pin)).await {
-            Ok(published) => Ok(NamedSnapshot { published, pinned: true, beside: Some(served) }),
-            Err(Missing::Gone) => Err(Problem::snapshot_gone(pin, Some(current))),
-            Err(Missing::Busy(wait)) => {
-                let why = "it is not in memory, and is being loaded or waits until another one makes room";
-                Err(Problem::snapshot_unavailable(pin, why).after(ceil_seconds(wait)))
-            }
-            Err(Missing::Failed) => Err(Problem::snapshot_unavailable(pin, "its stored data cannot be read").after(30)),
-        }
+        let published = self.earlier.get(pin).ok_or_else(|| Problem::snapshot_gone(pin, Some(current)))?;
+        Ok(NamedSnapshot { published, pinned: true, beside: Some(served) })
     }
 }
 

@@ -21,7 +21,6 @@ use crate::mirror::MirrorContext;
 use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
 use crate::mirror::details::Details;
-use crate::mirror::details::early::EarlyCopies;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
@@ -54,8 +53,6 @@ pub struct Core {
     /// The rewriting of `api_url`.
     pub rewrite: Rewrite,
     pub clock: Clock,
-    /// Why the bundle of `serve --bundle` was not imported; `None`: there is nothing to say.
-    pub(crate) unused_bundle: Option<String>,
     /// Whether this is a demo: its data is invented.
     pub(crate) is_demo: bool,
     /// The configuration in effect.
@@ -165,8 +162,7 @@ impl Core {
                 }
             }
         };
-        let (unused_bundle, is_demo) = (None, false);
-        Ok(Self { data_dir, current, cache, rewrite, clock, unused_bundle, is_demo, settings, role })
+        Ok(Self { data_dir, current, cache, rewrite, clock, is_demo: false, settings, role })
     }
 
     /// The way to the origin; `None` without one.
@@ -280,7 +276,6 @@ impl Mirror {
             settings: settings.clone(),
             clock: clock.clone(),
         };
-        origin.proxy.keep_early(EarlyCopies(shared.clone()));
         origin.client.budget().expect_refreshes();
         Ok(Self {
             seed: fleet::follower(config, &data, data_dir, clock)?,

@@ -267,7 +267,6 @@ impl Fixed {
             base_path: base_path(config),
             passthrough_paths: if has_origin { config.passthrough.paths.clone() } else { Vec::new() },
             passthrough_methods: config.passthrough.methods.clone(),
-            head: usize::try_from(config.limits.head).unwrap_or(usize::MAX),
             name: self.name.clone(),
             dumps: config.pages.enabled && self.has_dumps,
             edges: self.edges,
@@ -321,8 +320,8 @@ fn limits(config: &Config) -> (LimitConfig, LimitConfig) {
         LimitConfig {
             requests_per_minute: rate(limits.requests_per_minute),
             ipv6_prefix: limits.ipv6_prefix,
-            max_clients: limits.max_clients as usize,
             overrides: limits.overrides.iter().map(|over| (over.network, rate(over.requests_per_minute))).collect(),
+            ..LimitConfig::default()
         }
     };
     (of(1), of(PAGES))

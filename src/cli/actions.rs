@@ -43,7 +43,7 @@ pub(super) struct Purge {
 struct Purged {
     /// Path whose answers are forgotten, for example /api/sports.json
     ///
-    /// With a query, only the answer to that query is forgotten.
+    /// All answers at it are forgotten, whatever their query.
     #[arg(value_parser = absolute_path)]
     path: Option<String>,
     /// Forget every cached answer

@@ -26,8 +26,6 @@ use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::store::nameless;
 use crate::words::{counted, seconds};
 
-pub(crate) use import::before_serving;
-
 /// Arguments of `grandstand bundle`.
 #[derive(Debug, Args)]
 pub(super) struct Bundle {

@@ -19,7 +19,7 @@ use crate::app::error::AppError;
 use crate::app::serve;
 use crate::app::signals;
 use crate::app::sockets::Sockets;
-use crate::config::{BaseUrl, Config};
+use crate::config::BaseUrl;
 use crate::words::counted;
 
 use super::serve::source;
@@ -105,7 +105,6 @@ impl Demo {
                 public: sockets.public(),
                 admin: sockets.admin(),
                 origin: child.id(),
-                data_dir: is_named.then(|| config.data_dir.display().to_string()),
             };
             std::thread::Builder::new().name("progress".into()).spawn(move || {
                 if !matches!(follow(&watched, began, &lines), Ok(true)) {
@@ -211,32 +210,12 @@ struct Pasted {
     admin: SocketAddr,
     /// The process of the sample origin.
     origin: u32,
-    /// `None`: it goes with the demo.
-    data_dir: Option<String>,
 }
 
 impl Pasted {
     /// The mirror, for programs on this machine.
     fn url(&self) -> BaseUrl {
         BaseUrl::of_listener(self.public.first().copied().unwrap_or(self.admin))
-    }
-
-    /// The command that serves the data in this directory on the same addresses.
-    fn serve(&self, data_dir: &str) -> String {
-        let mut command = format!("{} serve --set {}", shell(&self.program), shell(&format!("data_dir={data_dir}")));
-        let default = Config::default();
-        let mut set = |key: &str, value: String| {
-            command.push_str(" --set ");
-            command.push_str(&shell(&format!("{key}={value}")));
-        };
-        if self.public != default.listen {
-            let listed: Vec<String> = self.public.iter().map(|address| format!("\"{address}\"")).collect();
-            set("listen", format!("[{}]", listed.join(", ")));
-        }
-        if self.admin != default.admin.listen {
-            set("admin.listen", self.admin.to_string());
-        }
-        command
     }
 }
 
@@ -264,13 +243,7 @@ Stop the origin; the mirror goes on answering:
 ",
             shell(&self.program),
             self.origin
-        )?;
-        match &self.data_dir {
-            Some(path) => {
-                writeln!(f, "\nAfter Ctrl-C, serve the mirrored data without an origin:\n  {}", self.serve(path))
-            }
-            None => Ok(()),
-        }
+        )
     }
 }
 
@@ -322,22 +295,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pasted_names_what_is_not_a_default() {
-        let mut lines = Pasted {
-            program: "grandstand".to_owned(),
-            public: Config::default().listen,
-            admin: Config::default().admin.listen,
-            origin: 7,
-            data_dir: None,
-        };
-        assert_eq!(lines.serve("/srv/demo"), "grandstand serve --set data_dir=/srv/demo");
-        assert!(!lines.to_string().contains("After Ctrl-C"));
-        lines.public = vec!["[::1]:7001".parse().unwrap()];
-        lines.admin = "127.0.0.1:7002".parse().unwrap();
-        lines.data_dir = Some("/tmp/it's here".to_owned());
-        let command = r#"grandstand serve --set 'data_dir=/tmp/it'\''s here' --set 'listen=["[::1]:7001"]' --set admin.listen=127.0.0.1:7002"#;
-        assert!(lines.to_string().ends_with(&format!("without an origin:\n  {command}\n")), "{lines}");
-        assert!(lines.to_string().contains("  curl 'http://[::1]:7001/api/listings.json?state=texas&per_page=2'\n"));
+    fn what_is_pasted_names_the_addresses_of_the_demo() {
+        let (public, admin) = (vec!["[::1]:7001".parse().unwrap()], "127.0.0.1:7002".parse().unwrap());
+        let lines = Pasted { program: "it's here".to_owned(), public, admin, origin: 7 }.to_string();
+        assert!(lines.contains("  curl 'http://[::1]:7001/api/listings.json?state=texas&per_page=2'\n"), "{lines}");
+        assert!(lines.contains("  curl 'http://127.0.0.1:7002/status'\n") && lines.ends_with("  kill 7\n"), "{lines}");
+        assert!(lines.contains(r"  'it'\''s here' demo --set "), "{lines}");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //!
 //! Callers: [`super`]; tests and benches use [`serve_within`].
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser as _};
@@ -19,19 +18,13 @@ use crate::store::{DataDir, Holder, OpenError};
 use crate::tasks::threads;
 
 use super::terminal::{Lines, Log, handle_panics, log_to, start_server_log};
-use super::{Cli, Command, Failure, Sources, bundle, examine_to_serve};
+use super::{Cli, Command, Failure, Sources, examine_to_serve};
 
 /// Arguments of `grandstand serve`.
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     #[command(flatten)]
     sources: Sources,
-    /// Import this bundle first
-    ///
-    /// Nothing is imported if the data directory already holds newer data, or if it already holds the bundle's snapshot
-    /// and all its details. If the directory holds data and the bundle cannot be used, the server starts with a warning.
-    #[arg(long, value_name = "FILE")]
-    bundle: Option<PathBuf>,
 }
 
 impl Serve {
@@ -60,15 +53,12 @@ impl Serve {
         let sockets = bind(&config, passed)?;
         let source = source(config.clone(), log, self.sources.clone());
         let config = config.listening_on(sockets.public(), sockets.admin());
-        let mut core = Core::open(&config)?;
+        let core = Core::open(&config)?;
         let requires = !config.bundle.trusted_keys.is_empty();
         if let Some(data) = core.data()
             && let Err(error) = data.snapshots.require_signatures(requires)
         {
             tracing::warn!(%error, "whether bundles must be signed could not be stored for `bundle import`");
-        }
-        if let Some(path) = &self.bundle {
-            core.unused_bundle = bundle::before_serving(&config, &core, path)?;
         }
         let listens = config.clone();
         Ok(crate::app::serve(&config, sockets, core, Some(source), |probe| orders(&listens, probe))?)

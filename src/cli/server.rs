@@ -25,7 +25,7 @@ use crate::admin::facts::StatusFacts;
 use crate::admin::guard::Refusal;
 use crate::config::{Config, Proxy, Secret};
 use crate::upstream::connector::Connector;
-use crate::upstream::trust::{Trust, tls};
+use crate::upstream::trust::tls;
 use crate::upstream::wire::reason;
 use crate::words::with_causes;
 
@@ -228,7 +228,7 @@ async fn send(
     token: Option<&Secret>,
     file: Option<File>,
 ) -> Result<Response<Incoming>, String> {
-    let tls = tls(&Trust::Authorities(None)).map_err(|error| with_causes(&error))?;
+    let tls = tls(None).map_err(|error| with_causes(&error))?;
     let connector = Connector::new(CONNECTING, tls, Proxy::default());
     let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
     if let Some(token) = token {

@@ -1,13 +1,10 @@
 //! From the tree of the sources to a [`Config`]: reads the keys, and checks the rules that concern several of them.
 //!
-//! Not the rules of single keys ([`super::values`]) and not loops through other machines, which are found when a request
-//! comes back (`semantics::hops`). Callers: [`super::Config::examine`], [`super::Examined::check_loops`].
+//! Not the rules of single keys ([`super::values`]) and not loops through names or other machines, which are found when a
+//! request comes back (`semantics::hops`). Callers: [`super::Config::examine`], [`super::Examined::check_loops`].
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 
-use crate::tasks::threads;
 
 use super::address::{BaseUrl, collide};
 use super::declaration::DeclaresKeys as _;
@@ -25,9 +22,6 @@ use super::{Config, Examined, Use};
 /// A shorter token than this is worth a warning, in characters.
 const SHORT_TOKEN: usize = 16;
 
-/// The longest wait for a name server. Without an answer no loop is reported.
-const RESOLVING: Duration = Duration::from_secs(2);
-
 /// Reads the whole tree.
 pub(super) fn resolve(merged: Merged) -> Examined {
     let Merged { root, errors: unread, unread: strays, proxies, incomplete } = merged;
@@ -41,8 +35,8 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_proxies(&config, &mut reader);
     check_stores(&mut config, &mut reader);
     check_admin(&config, &mut reader);
-    reader.report_unknown();
-    let warnings = strays.into_iter().chain(warnings(&config, &reader)).chain(placeholders).collect();
+    let gone = reader.report_unknown();
+    let warnings = strays.into_iter().chain(gone).chain(warnings(&config, &reader)).chain(placeholders).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
     let is_of_line = |finding: &&Finding| matches!(finding.place(), Place::File { line: 1.., .. });
     let guessed = |error: &Finding| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());
@@ -258,16 +252,6 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
         }
         _ => {}
     }
-    let signs = [("publish.options", &config.publish.options, config.publish.sign_key.is_some())];
-    let verifies = [("replica.options", &config.replica.options, !config.bundle.trusted_keys.is_empty())];
-    for (key, options, has_keys) in signs.into_iter().chain(verifies) {
-        let accepts_any = |(key, value): (&str, &str)| key.ends_with("allow_invalid_certificates") && value == "true";
-        if options.iter().any(accepts_any) && !has_keys {
-            let problem = "allow_invalid_certificates is set without keys: anybody on the way can alter the data; sign it \
-                           (publish.sign_key, bundle.trusted_keys)";
-            warn(key, problem);
-        }
-    }
     if config.replica.url.is_some() && config.usage() == Use::Shield {
         warn("replica.url", "has no effect, because a shield keeps no data that could come from an object store");
     }
@@ -279,80 +263,31 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
     found
 }
 
-/// The first of `listeners`, each with its key, that a URL leads to. Another port of the same machine is another
-/// program. Port 0 is not bound yet.
-pub(super) fn own_listener<'a>(
+/// The first listener, with its key, that a URL leads to, as far as that shows without asking for a name. Another port of
+/// the same machine is another program. Port 0 is not bound yet.
+pub(super) fn own_listener(
     url: &BaseUrl,
-    listeners: impl Iterator<Item = (&'a str, SocketAddr)>,
-    resolve: impl Fn(&str) -> Vec<IpAddr>,
-    is_local: impl Fn(IpAddr) -> bool,
-) -> Option<(&'a str, SocketAddr)> {
-    let mut listeners = listeners.filter(|(_, address)| address.port() == url.port()).peekable();
-    listeners.peek()?;
-    let addresses = match literal(url.host()) {
-        Some(address) => vec![address],
-        None if url.is_loopback() => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-        None => resolve(url.host()),
-    };
-    listeners.find(|(_, listener)| addresses.iter().any(|address| reaches(*address, listener.ip(), &is_local)))
-}
-
-/// The address, if the host is written as one.
-fn literal(host: &str) -> Option<IpAddr> {
-    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
-}
-
-/// Whether a connection to an address arrives at a listener.
-fn reaches(address: IpAddr, listener: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
+    listeners: Vec<(&'static str, SocketAddr)>,
+) -> Option<(&'static str, SocketAddr)> {
+    let address = url.host().trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+    let address = address.map(|address| address.to_canonical());
     // A connection to an unspecified address goes to this machine.
-    let address = match address.to_canonical() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        address => address,
+    let is_here = address.map_or_else(|| url.is_loopback(), |address| address.is_unspecified());
+    let reaches = |listener: IpAddr| {
+        let is_any = listener.is_unspecified() && (is_here || url.is_loopback());
+        address == Some(listener) || (is_here && listener.is_loopback()) || is_any
     };
-    match listener.to_canonical() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.is_ipv4() && is_local(address),
-        // IPv4 as well, on most systems.
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => is_local(address),
-        listener => listener == address,
-    }
-}
-
-/// Whether an address is one of this machine: a socket can be bound to it.
-pub(super) fn is_local(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
-}
-
-/// The addresses of a name; none without an answer in time.
-pub(super) fn addresses(host: &str) -> Vec<IpAddr> {
-    let (tell, told) = mpsc::channel();
-    let host = host.to_owned();
-    // The system's resolver has no deadline.
-    let _refused = threads::spawn("names", move || {
-        let found = (host.as_str(), 0).to_socket_addrs();
-        // The receiver may have stopped waiting.
-        let _ = tell.send(found.map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default());
-    });
-    told.recv_timeout(RESOLVING).unwrap_or_default()
+    let is_own = |at: &SocketAddr| at.port() != 0 && at.port() == url.port() && reaches(at.ip().to_canonical());
+    listeners.into_iter().find(|(_, address)| is_own(address))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The listener of a URL, on a machine with the addresses 127.0.0.0/8, ::1, 192.0.2.1 and 2001:db8::1.
     fn found(url: &str, listeners: &[&str]) -> Option<String> {
-        let url = BaseUrl::parse(url).unwrap();
-        let listeners = listeners.iter().map(|listener| ("listen", listener.parse().unwrap()));
-        let local = |address: IpAddr| {
-            address.is_loopback() || ["192.0.2.1", "2001:db8::1"].contains(&address.to_string().as_str())
-        };
-        let resolve = |name: &str| match name {
-            "here.test" => vec!["198.51.100.7".parse().unwrap(), "192.0.2.1".parse().unwrap()],
-            "elsewhere.test" => vec!["198.51.100.7".parse().unwrap()],
-            _ => Vec::new(),
-        };
-        own_listener(&url, listeners, resolve, local).map(|(_, address)| address.to_string())
+        let listeners = listeners.iter().map(|listener| ("listen", listener.parse().unwrap())).collect();
+        own_listener(&BaseUrl::parse(url).unwrap(), listeners).map(|(_, address)| address.to_string())
     }
 
     #[test]
@@ -362,16 +297,13 @@ mod tests {
             ("http://127.0.0.1:8080/base", "127.0.0.1:8080"),
             ("https://127.0.0.1:8080", "127.0.0.1:8080"),
             ("http://localhost:8080", "127.0.0.1:8080"),
+            ("http://localhost:8080", "0.0.0.0:8080"),
             ("http://a.localhost:8080", "[::1]:8080"),
             ("http://127.0.0.7:8080", "0.0.0.0:8080"),
             ("http://0.0.0.0:8080", "127.0.0.1:8080"),
             ("http://[::]:8080", "[::1]:8080"),
             ("http://[::ffff:127.0.0.1]:8080", "127.0.0.1:8080"),
-            ("http://192.0.2.1", "0.0.0.0:80"),
-            ("http://192.0.2.1", "[::]:80"),
-            ("https://[2001:db8::1]", "[::]:443"),
-            ("https://here.test", "0.0.0.0:443"),
-            ("https://here.test", "192.0.2.1:443"),
+            ("https://192.0.2.1", "192.0.2.1:443"),
         ] {
             assert_eq!(found(url, &["203.0.113.1:1", listener]).as_deref(), Some(listener), "{url}");
         }
@@ -386,17 +318,9 @@ mod tests {
             ("http://192.0.2.1:8080", "127.0.0.1:8080"),
             ("http://[2001:db8::1]:8080", "0.0.0.0:8080"),
             ("https://elsewhere.test", "0.0.0.0:443"),
-            ("https://unknown.test", "0.0.0.0:443"),
-            ("http://198.51.100.7", "[::]:80"),
             ("http://127.0.0.1:8080", "127.0.0.1:0"),
         ] {
             assert_eq!(found(url, &[listener]), None, "{url} {listener}");
         }
-    }
-
-    #[test]
-    fn addresses_of_this_machine_are_told_from_others() {
-        assert!(is_local(Ipv4Addr::LOCALHOST.into()));
-        assert!(!is_local("192.0.2.77".parse().unwrap()), "TEST-NET-1");
     }
 }

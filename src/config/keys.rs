@@ -44,6 +44,14 @@ const WITH_STORE: Reload = If(|old, new| old.rate_limit.store == new.rate_limit.
 /// Without trusted proxies a listener that expects the PROXY protocol accepts nobody.
 const WITH_PROXIES: Reload = If(|old, new| !old.client_ip.proxy_protocol || !new.client_ip.trusted_proxies.is_empty());
 
+/// What was a key, and what is constant now. From 1.0 on these are unknown keys.
+pub(super) const CONSTANTS: [(&str, &str); 4] = [
+    ("mirror.changes_for", "/changes.json and /changes.ndjson go back 30 days"),
+    ("rate_limit.max_clients", "200,000 clients are remembered"),
+    ("limits.head", "a request line, and the headers of a request, may have 48 KiB"),
+    ("publish.full_every", "a full bundle is written at least every 7 days"),
+];
+
 /// The upper bound of `drain`.
 const MOST_DRAIN: Duration = HOUR;
 
@@ -199,13 +207,11 @@ keys! {
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
         /// makes it current.
         max_shrink: f64 = 0.2, share(), MIRROR, Restart;
-        /// How many of the newest snapshots are kept for rollback and for `snapshot=`.
+        /// How many of the newest snapshots are kept for rollback.
         keep: u32 = 5, whole("snapshots", 1..=1000), KEPT, Live;
         /// In addition to `mirror.keep`: for how many days the last snapshot of each day (UTC) is kept. Days without a
         /// new snapshot do not count.
         keep_daily: u32 = 7, whole("days", 0..=3660), KEPT, Live;
-        /// How far back `/changes.json` and `/changes.ndjson` answer.
-        changes_for: Duration = 30 * DAY, duration(Duration::ZERO..=3650 * DAY), KEPT, Restart;
     }
 }
 
@@ -216,8 +222,6 @@ keys! {
         requests_per_minute: Option<NonZeroU32> = NonZeroU32::new(60), rate("off"), ALL, Live;
         /// How many leading bits of an IPv6 address identify a client. An IPv4 address is one client.
         ipv6_prefix: u8 = 64, whole("bits", 1..=128), ALL, Live;
-        /// How many clients are remembered. Beyond the limit, clients with the fewest requests are forgotten first.
-        max_clients: u32 = 200_000, whole("clients", 1..=67_108_864), ALL, Restart;
         /// A Redis or Valkey server that counts for a whole fleet. See [Run a fleet](fleet.md#one-limit-for-a-fleet).
         /// Without it each process counts by itself.
         store: Option<StoreUrl> = None, store_url().or_none("absent: each process counts for itself"), ALL, Restart;
@@ -276,8 +280,8 @@ keys! {
 keys! {
     /// Which bundles are imported. See [Cross an air gap](cross-an-air-gap.md).
     pub struct BundleConfig {
-        /// If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve
-        /// --bundle` and the admin listener. The data directory then refuses imports without keys, until its server has
+        /// If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import` and
+        /// the admin listener. The data directory then refuses imports without keys, until its server has
         /// started without keys. A replica accepts only heads that one of them signed. In a shield, only `bundle verify`
         /// and `bundle inspect` use the keys.
         trusted_keys: Vec<String> = Vec::new(),
@@ -373,7 +377,7 @@ keys! {
 }
 
 keys! {
-    /// Bounds on connections, request headers and memory.
+    /// Bounds on connections and memory.
     pub struct LimitsConfig {
         /// Client connections in total. When all are taken, the connection that has been idle longest is closed. If the
         /// limit on open files is too low, fewer connections are accepted.
@@ -381,9 +385,6 @@ keys! {
         /// Connections of one client. Further ones get 503 or are closed. Peers in `client_ip.trusted_proxies` are
         /// exempt; with `client_ip.proxy_protocol`, the connections of the announced client are counted.
         connections_per_client: u32 = 512, whole("connections", 1..=1_000_000), ALL, Live;
-        /// The longest request line (65,534 bytes at most), and the largest request headers. Longer ones get 414,
-        /// larger ones 431.
-        head: u64 = 48 * KIB, size(KIB..=256 * KIB), ALL, Live;
         /// Memory for all bodies from the origin that are being received, decoded or checked.
         origin_bytes: u64 = 128 * MIB, size(MIB..=TIB), ONLINE, Live;
     }
@@ -400,8 +401,6 @@ keys! {
         /// The password of that key is the first line of the file. Without it the key must have no password.
         sign_password_file: Option<PathBuf> = None,
             file("path of a file").or_none("absent: the key has no password"), KEPT, Restart;
-        /// A full bundle is written at least this often. Deltas follow it.
-        full_every: Duration = 7 * DAY, duration(SECOND..=365 * DAY), KEPT, Restart;
         /// A bundle that is not listed in the head is removed this long after it was written. Bundles in use are
         /// written again after half of this time. So a replica that is behind by less than half of it can finish its
         /// downloads.

@@ -176,7 +176,8 @@ fn object_store_url(words: &'static str, purpose: Purpose) -> Values<ObjectStore
 }
 
 /// Options of the library's client that this program does not follow, and what holds instead.
-pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 5] = [
+pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 6] = [
+    (ClientConfigKey::AllowInvalidCertificates, "add the authority of the server to those of the system"),
     (ClientConfigKey::ProxyUrl, "set the key `proxy` beside `options`"),
     (ClientConfigKey::ProxyExcludes, "set the variable `no_proxy`, or the key `proxy` beside `options`"),
     (ClientConfigKey::ProxyCaCertificate, "add the authority to those of the system"),
@@ -324,7 +325,7 @@ mod tests {
             let url = ObjectStoreUrl::parse("s3://b/x", Purpose::Follow).unwrap();
             url.mistake(key, value).unwrap_or_default()
         };
-        for key in ["proxy_url", "aws_proxy_url", "proxy_ca_certificate", "disable_system_certificates"] {
+        for key in ["proxy_url", "aws_proxy_url", "allow_invalid_certificates", "disable_system_certificates"] {
             assert!(mistake(key, "hunter2").starts_with("is not supported: "), "{key}");
         }
         for (value, told) in [("mirror/1", ""), ("a\nb", "the value (not shown) is not a text for a header")] {

@@ -4,8 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use strsim::osa_distance;
+
 use super::declaration::Declaration;
 use super::errors::{Finding, Place, quoted};
+use super::keys::CONSTANTS;
 use super::sources::{Node, Table};
 use super::values::Written;
 
@@ -88,15 +91,21 @@ impl KeyReader {
         })
     }
 
-    /// Reports the unknown keys; to be called when all keys have been read.
-    pub(super) fn report_unknown(&mut self) {
+    /// Reports the unknown keys; to be called when all keys have been read. Returns warnings about those that were keys.
+    pub(super) fn report_unknown(&mut self) -> Vec<Finding> {
+        let mut warnings = Vec::new();
         for (key, place) in std::mem::take(&mut self.unknown) {
+            if let Some((_, constant)) = CONSTANTS.iter().find(|(was, _)| *was == key) {
+                warnings.push(Finding::new(place, key, format!("has no effect any more; remove it: {constant}")));
+                continue;
+            }
             let problem = match self.suggestion(&key) {
                 Some(known) => format!("is not a known key, did you mean `{known}`?"),
                 None => format!("is not a known key; known here: {}", self.siblings(&key).join(", ")),
             };
             self.errors.push(Finding::new(place, key, problem));
         }
+        warnings
     }
 
     /// The known key that was probably meant: a similar one nearby, else one with the same name elsewhere.
@@ -108,7 +117,7 @@ impl KeyReader {
         let allowed = (name.len() / 3).clamp(1, 3);
         let near = |known: &'a String| {
             let (known_parent, known_name) = split(known);
-            let distance = edit_distance(name, known_name);
+            let distance = osa_distance(name, known_name);
             let is_near = known_parent == parent && distance <= allowed;
             (is_near || distance == 0).then_some((known_parent != parent, distance, known))
         };
@@ -130,25 +139,4 @@ pub(super) fn join(parent: &str, key: &str) -> String {
 
 fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('.').unwrap_or(("", key))
-}
-
-/// How many characters were inserted, left out, replaced or exchanged with their neighbour: the distance of Damerau and
-/// Levenshtein, in its form of optimal string alignment.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut next = vec![i + 1];
-        for j in 0..b.len() {
-            let replaced = row[j] + usize::from(a[i] != b[j]);
-            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && (a[i], a[i - 1]) == (b[j - 1], b[j]) {
-                least = least.min(before[j - 1] + 1);
-            }
-            next.push(least);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[b.len()]
 }

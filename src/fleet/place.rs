@@ -27,7 +27,7 @@ use super::head::FileHash;
 use super::keys::Key;
 use crate::tasks::blocking;
 
-pub(crate) use error::{NO_CREDENTIALS, PlaceError};
+pub(crate) use error::PlaceError;
 /// When an object may be written, and one version of it, as the object store tells versions apart.
 pub(crate) use object_store::{PutMode, UpdateVersion};
 

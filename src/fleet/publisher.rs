@@ -33,12 +33,12 @@ use crate::tasks::blocking;
 
 use ledger::Whose;
 pub(crate) use ledger::release;
-use plan::{Chain, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS};
+use plan::{Chain, FULL_EVERY_MS, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS};
 use status::{PublishError, PublishFacts, PublishStatus};
 use tidy::ReadBack;
 use write::InStore;
 
-/// How often the task looks whether details have arrived, objects must be checked, or `publish.full_every` has passed.
+/// How often the task looks whether details have arrived, objects must be checked, or a full bundle is due.
 /// A new snapshot wakes it at once.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often the head in the object store is read without a new snapshot: somebody may have removed or altered it.
@@ -292,7 +292,6 @@ impl Publisher {
         let Some((_, offer, _)) = &self.offered else { return Ok(NextWrite::Nothing) };
         let step = plan::next(&Facts {
             now_ms,
-            full_every_ms: i64::try_from(self.settings.full_every.as_millis()).unwrap_or(i64::MAX),
             offer,
             chain: self.chain.as_ref(),
             stored: self.stored_for_plan(self.settled == Some(served.epoch)),
@@ -319,12 +318,11 @@ impl Publisher {
     fn is_due(&self) -> bool {
         let now_ms = self.clock.now_wall().as_millis();
         let is_late = |since_ms: i64, period_ms: u64| now_ms.abs_diff(since_ms) >= period_ms;
-        let full_every_ms = u64::try_from(self.settings.full_every.as_millis()).unwrap_or(u64::MAX);
         let chain = self.chain.as_ref();
         self.is_time_to_tidy()
             || self.read_back.is_done()
             || self.is_time_to_look()
-            || chain.is_some_and(|chain| is_late(chain.full_ms, full_every_ms))
+            || chain.is_some_and(|chain| is_late(chain.full_ms, FULL_EVERY_MS.unsigned_abs()))
             || chain.is_some_and(|chain| {
                 let evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| offer.content != chain.content);
                 self.may_have_details(chain, now_ms) || evidence && is_late(chain.last_ms, PAUSE_MS.unsigned_abs())

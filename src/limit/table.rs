@@ -1,7 +1,7 @@
 //! The windows of all clients, and the decision.
 //!
-//! Windows lie in a slab. an index finds them, a wheel ([`super::slots`]) says when to tidy them up, and those with the fewest admissions
-//! are evicted first. The table is not thread-safe, and knows no addresses.
+//! Windows lie in a slab. An index finds them, a wheel ([`super::slots`]) says when to tidy them up, and those with the
+//! fewest admissions are evicted first. The table is not thread-safe, and knows no addresses.
 //!
 //! **Eviction.** Windows are ranked by their number of admissions. An admission does not move a window in the ranking,
 //! so its rank can be too low. When eviction finds such a window, it moves it up. When admissions leave, the window
@@ -10,6 +10,7 @@
 //! admissions, the one that was ranked there first goes first. Callers: `limit`, under its lock, with times in
 //! nanoseconds.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::ceil_seconds;
@@ -73,7 +74,7 @@ impl WindowTable {
     pub(super) fn admit(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) -> Decision {
         let now = self.move_to(now);
         let Some(slot) = self.find(key, hash) else {
-            self.open(key, hash, quota, now);
+            self.open(key, hash, now);
             return admitted(quota, 1, now.saturating_add(WINDOW), now);
         };
         let log = &mut self.windows[slot as usize].log;
@@ -82,7 +83,7 @@ impl WindowTable {
         if live >= quota {
             return refused(log, quota, now);
         }
-        log.push(now, quota);
+        log.push(now);
         admitted(quota, live + 1, log.next_leaves().unwrap_or(now), now)
     }
 
@@ -91,7 +92,7 @@ impl WindowTable {
         let now = self.move_to(now);
         let asked = asked.min(now);
         let Some(slot) = self.find(key, hash) else {
-            self.open(key, hash, quota, asked);
+            self.open(key, hash, asked);
             return Ok(());
         };
         let log = &mut self.windows[slot as usize].log;
@@ -99,7 +100,7 @@ impl WindowTable {
         if log.live() >= quota {
             return Err(refused(log, quota, now));
         }
-        log.insert(asked, quota);
+        log.insert(asked);
         Ok(())
     }
 
@@ -129,13 +130,11 @@ impl WindowTable {
     }
 
     /// Opens a window with one admission.
-    fn open(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) {
+    fn open(&mut self, key: ClientKey, hash: u32, now: u64) {
         if self.windows() >= self.most {
             self.make_room();
         }
-        let mut log = Log::new();
-        log.push(now, quota);
-        let window = Window { log, key, hash };
+        let window = Window { log: Log(VecDeque::from([now])), key, hash };
         let slot = if let Some(slot) = self.free.pop() {
             self.windows[slot as usize] = window;
             slot
@@ -199,7 +198,7 @@ impl WindowTable {
     fn close(&mut self, slot: Slot) {
         let window = &mut self.windows[slot as usize];
         // Gives back the memory of a long ring now rather than when the slot is used again.
-        window.log = Log::new();
+        window.log = Log::default();
         self.index.remove(window.hash, slot);
         self.ranks.remove(slot);
         self.wheel.forget(slot);
@@ -228,123 +227,44 @@ fn seconds_until(then: u64, now: u64) -> u32 {
     ceil_seconds(Duration::from_nanos(then.saturating_sub(now))) as u32
 }
 
-/// Times that fit without an allocation: most clients send a few requests.
-const IN_PLACE: usize = 4;
-
-#[derive(Debug)]
-struct Log {
-    times: Times,
-    head: u32,
-    len: u32,
-}
-
-#[derive(Debug)]
-enum Times {
-    InPlace([u64; IN_PLACE]),
-    OnHeap(Box<[u64]>),
-}
+/// The times of a client's admissions, the oldest first. It grows with use.
+#[derive(Debug, Default)]
+struct Log(VecDeque<u64>);
 
 impl Log {
-    /// An empty log, which grows with use.
-    pub(super) const fn new() -> Self {
-        Self { times: Times::InPlace([0; IN_PLACE]), head: 0, len: 0 }
-    }
-
     /// How many admissions are counted; call [`Self::expire`] first.
-    pub(super) const fn live(&self) -> u32 {
-        self.len
+    fn live(&self) -> u32 {
+        self.0.len() as u32
     }
 
-    fn oldest(&self) -> Option<u64> {
-        if self.len == 0 { None } else { self.slots().get(self.head as usize).copied() }
-    }
-
-    /// The time that so many others are older than.
-    fn nth(&self, index: u32) -> Option<u64> {
-        let slots = self.slots();
-        (index < self.len).then(|| slots[(self.head as usize + index as usize) % slots.len()])
-    }
-
-    /// Removes the oldest time; there must be one.
-    fn pop(&mut self) {
-        let next = self.head as usize + 1;
-        self.head = if next == self.slots().len() { 0 } else { next as u32 };
-        self.len = self.len.saturating_sub(1);
-    }
-
-    /// Counts an admission that is not older than any other; there must be fewer than `quota`, which may be another one
-    /// than at the last time.
-    pub(super) fn push(&mut self, time: u64, quota: u32) {
-        if self.len as usize == self.slots().len() {
-            self.grow(quota);
-        }
-        let (head, len) = (self.head as usize, self.len as usize);
-        let slots = self.slots_mut();
-        let end = head + len;
-        let at = if end >= slots.len() { end - slots.len() } else { end };
-        slots[at] = time;
-        self.len += 1;
+    /// Counts an admission that is not older than any other.
+    fn push(&mut self, time: u64) {
+        self.0.push_back(time);
     }
 
     /// The same for an admission that may be older than others.
-    pub(super) fn insert(&mut self, time: u64, quota: u32) {
-        self.push(time, quota);
-        let (head, len) = (self.head as usize, self.len as usize);
-        let slots = self.slots_mut();
-        let size = slots.len();
-        for nth in (1..len).rev() {
-            let (before, this) = ((head + nth - 1) % size, (head + nth) % size);
-            if slots[before] <= slots[this] {
-                break;
-            }
-            slots.swap(before, this);
-        }
+    fn insert(&mut self, time: u64) {
+        let before = self.0.iter().rposition(|other| *other <= time);
+        self.0.insert(before.map_or(0, |before| before + 1), time);
     }
 
     /// The instant at which the oldest admission leaves; `None` when there is none.
     fn next_leaves(&self) -> Option<u64> {
-        self.oldest().map(|time| time.saturating_add(WINDOW))
+        self.0.front().map(|time| time.saturating_add(WINDOW))
     }
 
     /// The instant at which fewer than `quota` admissions are left; `None` when there are fewer now. After a quota was
     /// lowered, that is later than the next one leaves.
     fn leaves_room(&self, quota: u32) -> Option<u64> {
         let index = self.live().checked_sub(quota)?;
-        self.nth(index).map(|time| time.saturating_add(WINDOW))
+        self.0.get(index as usize).map(|time| time.saturating_add(WINDOW))
     }
 
     /// Removes old admissions: an admission at `t` counts in `[t, t + 60 s)`.
     fn expire(&mut self, now: u64) {
         while self.next_leaves().is_some_and(|leaves| leaves <= now) {
-            self.pop();
+            self.0.pop_front();
         }
-    }
-
-    fn slots(&self) -> &[u64] {
-        match &self.times {
-            Times::InPlace(slots) => slots,
-            Times::OnHeap(slots) => slots,
-        }
-    }
-
-    fn slots_mut(&mut self) -> &mut [u64] {
-        match &mut self.times {
-            Times::InPlace(slots) => slots,
-            Times::OnHeap(slots) => slots,
-        }
-    }
-
-    /// Doubles the ring, to `most` at most.
-    fn grow(&mut self, most: u32) {
-        let old = self.slots();
-        let size = (old.len() * 2).min(most as usize).max(old.len() + 1);
-        let mut times = Vec::with_capacity(size);
-        let (wrapped, first) = old.split_at(self.head as usize);
-        times.extend_from_slice(first);
-        times.extend_from_slice(wrapped);
-        times.resize(size, 0);
-        self.times = Times::OnHeap(times.into_boxed_slice());
-        self.head = 0;
     }
 }
 

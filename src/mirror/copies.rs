@@ -260,14 +260,6 @@ impl Copies {
         taken.map_err(|error: CopyError| error.named(&self.client))
     }
 
-    /// Stores an answer that a client fetched, unless the path has a copy. Blocks.
-    pub(super) fn offer(&self, path: &str, answer: &Answer) -> Result<(), CopyError> {
-        if self.store.copy_meta(path)?.is_none() {
-            self.take(path, None, answer)?;
-        }
-        Ok(())
-    }
-
     /// Judges an answer to a request with the validators of a copy, and stores it. Blocks.
     fn take(&self, path: &str, asked_with: Option<&CopyMeta>, answer: &Answer) -> Result<Copy, CopyError> {
         let fetched_ms = answer.received.as_millis();

@@ -4,7 +4,6 @@
 //! [`crate::answer`], which reads and requests single details.
 
 mod arrivals;
-pub(crate) mod early;
 mod fetch;
 mod index;
 mod once;

@@ -67,9 +67,6 @@ impl Proxy {
         let judged = judged.map_err(|error| client.named(error));
         client.judged(judged.as_ref().err());
         let (stored, may_keep) = judged?;
-        if let Some(early) = inner.early.get() {
-            early.offer(&path, &answer).await;
-        }
         let stored = Arc::new(stored);
         let is_kept = may_keep && inner.cache.keep_stored(key, &stored, asking);
         Ok((stored, answer.status, is_kept))

@@ -301,21 +301,7 @@ pub(super) mod tests {
 
     /// Whether one error leads from one word to the other: their optimal string alignment distance is 1.
     pub(crate) fn is_one_error(one: &str, other: &str) -> bool {
-        let (a, b): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-        let mut rows = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
-        for i in 0..=a.len() {
-            for j in 0..=b.len() {
-                rows[i][j] = if i == 0 || j == 0 {
-                    i + j
-                } else {
-                    let cost = usize::from(a[i - 1] != b[j - 1]);
-                    let least = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + cost);
-                    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                    if swapped { least.min(rows[i - 2][j - 2] + 1) } else { least }
-                };
-            }
-        }
-        rows[a.len()][b.len()] == 1
+        strsim::osa_distance(one, other) == 1
     }
 
     proptest! {

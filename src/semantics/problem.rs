@@ -33,7 +33,7 @@ pub enum ProblemKind {
     NotFound,
     /// Not a method of this resource.
     MethodNotAllowed,
-    /// A snapshot that is not kept.
+    /// A snapshot that is not in memory.
     SnapshotGone,
     /// A condition of the request is false.
     PreconditionFailed,
@@ -229,13 +229,13 @@ impl Problem {
         Self::new(ProblemKind::MethodNotAllowed, detail)
     }
 
-    /// 410: `snapshot` names one that is not kept; `current` is the current one, if any.
+    /// 410: `snapshot` names one that is not in memory; `current` is the current one, if any.
     pub fn snapshot_gone(id: impl AsRef<[u8]>, current: Option<&str>) -> Self {
         let now = current.map_or_else(
             || "there is no current snapshot".to_owned(),
             |id| format!("the current snapshot is {}", quoted(id)),
         );
-        let detail = format!("The snapshot {} (parameter \"snapshot\") is not kept; {now}.", quoted(id));
+        let detail = format!("The snapshot {} (parameter \"snapshot\") is not in memory; {now}.", quoted(id));
         Self::new(ProblemKind::SnapshotGone, detail)
     }
 

@@ -32,7 +32,7 @@ use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
 
 use super::connections::Connection;
-use super::request_head::{HeadBounds, Unread};
+use super::request_head::Unread;
 use super::write::Broken;
 use super::{Incoming, Public, request_head, view, write};
 
@@ -141,7 +141,7 @@ impl Http1<'_, '_> {
         begun: Option<BytesMut>,
         patience: Duration,
     ) -> Option<Head> {
-        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.in_force.load().rules.head)));
+        let mut read = pin!(request_head::read(stream, begun));
         let (connection, leave) = (self.connection, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
             // A request that has arrived is answered, even if the connection must close.

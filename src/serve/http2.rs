@@ -28,6 +28,7 @@ use pingora::server::ShutdownWatch;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::answer::admit::MOST_HEAD;
 use crate::answer::compose::{Answer, Body};
 use crate::answer::{Decided, RequestInfo};
 use crate::limit::unread::{OF_BODY, PIECE, STREAMS, Unread};
@@ -65,7 +66,7 @@ pub(super) async fn serve(
     let peer = peer_of(&stream);
     let outbox = Outbox::new(stream, begun, admitted, &public.in_flight);
     let answers = |exchange, works| answer(public.clone(), exchange, peer, works);
-    streams(outbox, options(public), admitted, leave, shutdown.clone(), answers).await;
+    streams(outbox, options(), admitted, leave, shutdown.clone(), answers).await;
 }
 
 /// Accepts streams and gives them to `answers`, until one side ends the connection, the client does not read, or the
@@ -156,13 +157,12 @@ fn next_look(since: Option<Instant>, leaves: bool, now: Instant) -> Option<Insta
     (next > now).then_some(next)
 }
 
-fn options(public: &Public) -> Builder {
+fn options() -> Builder {
     let mut options = Builder::new();
     options.max_concurrent_streams(STREAMS);
     options.max_send_buffer_size(PIECE);
     // A slightly too large header gets our own answer.
-    let head = u32::try_from(public.answers.in_force.load().rules.head).unwrap_or(u32::MAX);
-    options.max_header_list_size(head.saturating_add(16 << 10));
+    options.max_header_list_size(MOST_HEAD as u32 + (16 << 10));
     options
 }
 

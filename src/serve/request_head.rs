@@ -7,32 +7,14 @@ use bytes::BytesMut;
 use memchr::{memchr, memmem, memrchr};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use crate::answer::admit::MOST_FIELDS;
+use crate::answer::admit::{MOST_FIELDS, MOST_HEAD};
 use crate::semantics::problem::Problem;
 use crate::semantics::target::{Absolute, absolute, is_host};
 
-/// The longest request line whatever is configured, in bytes: no library here takes a longer target.
-const LONGEST_LINE: usize = 65_534;
 /// How many reads in a row may end without the end of a line.
 const MOST_PIECES: u32 = 64;
 /// Room for the first read, in bytes: nearly every head fits.
 const FIRST: usize = 2048;
-
-/// How long a head may be.
-#[derive(Clone, Copy, Debug)]
-pub struct HeadBounds {
-    /// All of it, in bytes.
-    head: usize,
-    /// Its first line.
-    line: usize,
-}
-
-impl HeadBounds {
-    /// `limits.head`, in bytes.
-    pub fn new(head: usize) -> Self {
-        Self { head, line: head.min(LONGEST_LINE) }
-    }
-}
 
 /// Why there is no head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,21 +33,17 @@ impl From<Problem> for Unread {
 
 /// Reads the next head, and perhaps bytes after it. `begun`: bytes that arrived with the request before. It holds at
 /// most twice the bound. There is no deadline.
-pub async fn read(
-    stream: &mut (impl AsyncRead + Unpin),
-    begun: Option<BytesMut>,
-    bounds: HeadBounds,
-) -> Result<BytesMut, Unread> {
+pub async fn read(stream: &mut (impl AsyncRead + Unpin), begun: Option<BytesMut>) -> Result<BytesMut, Unread> {
     let mut scan = Scan::default();
     let mut buffer = begun.unwrap_or_else(|| BytesMut::with_capacity(FIRST));
-    let mut is_whole = !buffer.is_empty() && scan.go_on(&buffer, bounds)?;
+    let mut is_whole = !buffer.is_empty() && scan.go_on(&buffer)?;
     while !is_whole {
         if buffer.len() == buffer.capacity() {
             buffer.reserve(FIRST.max(buffer.len()));
         }
         match stream.read_buf(&mut buffer).await {
             Ok(0) | Err(_) => return Err(Unread::Gone),
-            Ok(_) => is_whole = scan.go_on(&buffer, bounds)?,
+            Ok(_) => is_whole = scan.go_on(&buffer)?,
         }
     }
     Ok(match scan.in_origin_form(&buffer)? {
@@ -91,7 +69,7 @@ struct Scan {
 
 impl Scan {
     /// Scans the new part of `bytes`; returns whether the head is complete.
-    fn go_on(&mut self, bytes: &[u8], bounds: HeadBounds) -> Result<bool, Problem> {
+    fn go_on(&mut self, bytes: &[u8]) -> Result<bool, Problem> {
         self.pieces += 1;
         while let Some(length) = memchr(b'\n', &bytes[self.seen..]) {
             let (start, end) = (self.line, self.seen + length);
@@ -103,14 +81,14 @@ impl Scan {
                 0 => {
                     self.request_line = start..end - usize::from(bytes[end - 1] == b'\r');
                     self.lines = 1;
-                    if self.request_line.len() > bounds.line {
-                        return Err(Problem::uri_too_long(bounds.line as u64));
+                    if self.request_line.len() > MOST_HEAD {
+                        return Err(Problem::uri_too_long(MOST_HEAD as u64));
                     }
                     if !has_one_reading(&bytes[self.request_line.clone()]) {
                         return Err(Problem::bad_target());
                     }
                 }
-                _ if is_empty && self.seen > bounds.head => return Err(Problem::headers_too_large(bounds.head as u64)),
+                _ if is_empty && self.seen > MOST_HEAD => return Err(Problem::headers_too_large(MOST_HEAD as u64)),
                 _ if is_empty => return Ok(true),
                 _ => {
                     self.lines += 1;
@@ -121,7 +99,7 @@ impl Scan {
             }
         }
         self.seen = bytes.len();
-        self.check_unfinished(bytes, bounds).map(|()| false)
+        self.check_unfinished(bytes).map(|()| false)
     }
 
     /// The bytes of a complete head in absolute form (RFC 9112 §3.2.2) with the target in origin form, and with its
@@ -168,7 +146,7 @@ impl Scan {
     }
 
     /// Checks an unfinished head.
-    fn check_unfinished(&self, bytes: &[u8], bounds: HeadBounds) -> Result<(), Problem> {
+    fn check_unfinished(&self, bytes: &[u8]) -> Result<(), Problem> {
         // A client with another protocol is refused at once, not at the deadline.
         let begun = if self.lines == 0 { self.line..bytes.len() } else { self.request_line.clone() };
         let is_http = bytes.get(begun.start).is_none_or(|&first| first == b'\r' || is_token(first))
@@ -177,11 +155,11 @@ impl Scan {
             return Err(Problem::unreadable());
         }
         // The last byte may belong to its end.
-        if self.lines == 0 && bytes.len() - self.line > bounds.line + 1 {
-            return Err(Problem::uri_too_long(bounds.line as u64));
+        if self.lines == 0 && bytes.len() - self.line > MOST_HEAD + 1 {
+            return Err(Problem::uri_too_long(MOST_HEAD as u64));
         }
-        if bytes.len() > bounds.head {
-            return Err(Problem::headers_too_large(bounds.head as u64));
+        if bytes.len() > MOST_HEAD {
+            return Err(Problem::headers_too_large(MOST_HEAD as u64));
         }
         if self.pieces > MOST_PIECES { Err(Problem::in_pieces()) } else { Ok(()) }
     }

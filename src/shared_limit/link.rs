@@ -24,7 +24,7 @@ use crate::clock::Monotonic;
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, WINDOW_SECONDS};
 use crate::semantics::excerpt::Excerpt;
-use crate::upstream::trust::{Trust, tls};
+use crate::upstream::trust::tls;
 
 use super::bounded::Bounded;
 use super::keeper::{Entry, by_client};
@@ -113,7 +113,7 @@ impl Link {
             return Err(Lost::Unreachable(why.to_owned()));
         }
         let unreachable = |error: &dyn std::fmt::Display| Lost::Unreachable(error.to_string());
-        let tls = tls(&Trust::Authorities(None)).map_err(|error| unreachable(&error))?;
+        let tls = tls(None).map_err(|error| unreachable(&error))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|error| unreachable(&error))?;
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
         Self::greet(&info, stream, waiting).await

@@ -13,6 +13,9 @@ use crate::store::{States, StoreError};
 /// Where the journal is kept in the store; a number follows.
 pub(super) const JOURNAL: &str = "journal/";
 
+/// How far back `/changes.json` and `/changes.ndjson` answer: 30 days.
+const CHANGES_FOR_MS: i64 = 30 * 86_400_000;
+
 /// What a switch adds to the journal.
 pub(super) enum Feed {
     /// The difference between the snapshot before and the next one.
@@ -110,8 +113,7 @@ impl Snapshots {
 
     /// Older changes are dropped; milliseconds since 1970.
     fn oldest_change_ms(&self) -> i64 {
-        let for_ms = i64::try_from(self.0.policy.settings.load().mirror.changes_for.as_millis()).unwrap_or(i64::MAX);
-        self.0.clock.now_wall().as_millis().saturating_sub(for_ms)
+        self.0.clock.now_wall().as_millis().saturating_sub(CHANGES_FOR_MS)
     }
 
     /// To be called before the switch shows.

@@ -24,7 +24,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::bundle::signature::{Opened, Voucher};
-use crate::bundle::{Bundle, BundleError, Detail, DetailHash, Manifest};
+use crate::bundle::{Bundle, BundleError, Detail, Manifest};
 use crate::clock::WallTime;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::content::{Content, SnapshotId};
@@ -274,31 +274,6 @@ impl Snapshots {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Whether a bundle brings nothing: the newest snapshot was confirmed later, or it is the same one of the same
-    /// instant, and all details of the bundle are stored.
-    pub fn is_ahead_of(&self, bundle: &Bundle) -> Result<bool, StoreError> {
-        let manifest = bundle.manifest();
-        let Some(newest) = self.newest().get() else { return Ok(false) };
-        if newest.dataset.id != manifest.snapshot {
-            return Ok(newest.meta.confirmed_ms > manifest.confirmed_ms);
-        }
-        // The stored instant, because a future one is not shown.
-        let stored = self.kept().iter().find(|kept| kept.seq == newest.seq).map(|kept| kept.meta.confirmed_ms);
-        let confirmed_ms = stored.unwrap_or(newest.meta.confirmed_ms);
-        if confirmed_ms != manifest.confirmed_ms {
-            return Ok(confirmed_ms > manifest.confirmed_ms);
-        }
-        let known = self.store().detail_index(|meta| (meta.state, meta.hash))?;
-        let known: HashMap<ListingId, _, RandomState> = known.into_iter().collect();
-        let is_here = |detail: &DetailHash| {
-            let same = |(state, hash): &(DetailState, ContentHash)| {
-                *state == detail.state && (*state == DetailState::Gone || *hash == detail.hash)
-            };
-            known.get(&detail.id).is_some_and(same)
-        };
-        Ok(bundle.detail_hashes().iter().all(is_here))
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! Callers: [`crate::app`] and the commands restore; [`super`], [`crate::answer`] and [`crate::admin`] look up.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
+use super::earlier::EarlierSnapshots;
 use super::keeping::Notes;
-use super::loaded::LoadedSnapshots;
 use super::{KeptSnapshot, Policy, RolledBack, Snapshots, SnapshotsError, SnapshotsState};
 use crate::api::edges::lesson::Learned;
 use crate::clock::{Clock, WallTime};
@@ -24,8 +24,8 @@ use crate::store::{LEARNED, SnapshotRecord, States, Store, StoreError, Verificat
 impl Snapshots {
     /// The snapshots of a store. Nothing is served before [`Snapshots::restore`].
     pub fn new(store: Arc<Store>, current: SnapshotPointer, policy: Policy, clock: Clock) -> Self {
-        Self(Arc::new_cyclic(|own: &Weak<SnapshotsState>| SnapshotsState {
-            loaded: loaded(own.clone()),
+        Self(Arc::new(SnapshotsState {
+            earlier: EarlierSnapshots::default(),
             edges: Edges::default(),
             is_rolled_back: AtomicBool::default(),
             exporting: Mutex::default(),
@@ -132,14 +132,6 @@ impl Snapshots {
     }
 }
 
-/// Kept snapshots, loaded through [`Snapshots`] while that exists.
-fn loaded(snapshots: Weak<SnapshotsState>) -> LoadedSnapshots {
-    LoadedSnapshots::new(move |id| match snapshots.upgrade() {
-        Some(inner) => Snapshots(inner).load(id),
-        None => Err(SnapshotsError::Unknown { id: id.to_owned(), current: None }),
-    })
-}
-
 impl Snapshots {
     /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current snapshot.
     pub fn is_behind(&self) -> bool {
@@ -186,7 +178,7 @@ impl Snapshots {
             return Ok(loaded);
         }
         let KeptSnapshot { seq, meta, .. } = self.find(id)?;
-        if let Some(loaded) = self.0.loaded.at_hand(id).filter(|loaded| loaded.seq == seq) {
+        if let Some(loaded) = self.0.earlier.get(id).filter(|loaded| loaded.seq == seq) {
             return Ok(loaded);
         }
         let record = self.0.store.snapshot(seq)?.ok_or_else(|| self.unknown(id))?;

@@ -59,7 +59,6 @@ fn open(path: &std::path::Path, keep: u32, has_origin: bool) -> Snapshots {
     let store = Arc::new(Store::open(&DataDir::open(path).unwrap()).unwrap());
     let mut config = Config::default();
     (config.mirror.keep, config.mirror.keep_daily) = (keep, 0);
-    config.mirror.changes_for = Duration::from_secs(3600);
     let policy =
         Policy { settings: Settings::new(config), has_origin, origins: vec!["https://alias.example/".to_owned()] };
     let snapshots = Snapshots::new(store, SnapshotPointer::default(), policy, Clock::system());

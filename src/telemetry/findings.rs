@@ -131,9 +131,6 @@ kinds! {
     ClientRefused "client-refused" No
         "one address was refused (429) a hundred times and more within an hour"
         "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a client of yours, give it a limit of its own (rate_limit.override). Otherwise, do nothing.";
-    BundleUnused "bundle-unused" No
-        "the bundle of `serve --bundle` cannot be used"
-        "Bring the bundle again with its .minisig, or remove --bundle from the command, and restart.";
     AnswersDiffer "answers-differ" No
         "answers that were compared differ from the origin's"
         "Look at the differences (`grandstand audit`). The server fetches that data again by itself; then compare again.";

@@ -26,25 +26,15 @@ const AUTHORITY: &str = "the server shows the certificate of an authority (CA:TR
 /// The longest PEM file, in bytes.
 const MOST_PEM: u64 = 4 << 20;
 
-/// Whose certificates are accepted.
-#[derive(Debug)]
-pub(crate) enum Trust<'a> {
-    /// Those of the system's authorities, and of the authorities in a file.
-    Authorities(Option<&'a Path>),
-    /// Everybody's, which protects from nobody.
-    Anybody,
-}
-
-/// TLS with peers that are trusted.
-pub(crate) fn tls(trust: &Trust<'_>) -> Result<ClientConfig, ClientError> {
+/// TLS with peers that have a certificate of the system's authorities, or of those in a file.
+pub(crate) fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, ClientError> {
     let failed = |error: rustls::Error| ClientError::Tls(error.to_string());
     let provider = Arc::new(ring::default_provider());
     let mut more = RootCertStore::empty();
-    if let Trust::Authorities(Some(path)) = trust {
+    if let Some(path) = ca_file {
         read_ca_file(path)?.into_iter().try_for_each(|certificate| more.add(certificate)).map_err(failed)?;
     }
-    let trusts_all = matches!(trust, Trust::Anybody);
-    let verifier = Verifier { provider: provider.clone(), more, trusts_all, authorities: OnceLock::new() };
+    let verifier = Verifier { provider: provider.clone(), more, authorities: OnceLock::new() };
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(failed)?;
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
@@ -55,7 +45,6 @@ pub(crate) fn tls(trust: &Trust<'_>) -> Result<ClientConfig, ClientError> {
 struct Verifier {
     provider: Arc<CryptoProvider>,
     more: RootCertStore,
-    trusts_all: bool,
     authorities: OnceLock<Arc<WebPkiServerVerifier>>,
 }
 
@@ -87,9 +76,6 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if self.trusts_all {
-            return Ok(ServerCertVerified::assertion());
-        }
         let verified =
             self.authorities()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         verified.map_err(|error| match error {

@@ -40,7 +40,7 @@ pub(crate) use decode::decoded;
 
 use super::ask::ClientError;
 use super::connector::{Answers, Connector, Pipe, ProxyError};
-use super::trust::{Trust, tls};
+use super::trust::tls;
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);
@@ -103,7 +103,7 @@ impl Wire {
     ) -> Result<Self, ClientError> {
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|error| ClientError::UserAgent(error.to_string()))?;
-        let mut tls = tls(&Trust::Authorities(ca_file))?;
+        let mut tls = tls(ca_file)?;
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self::over(&Self::http(), Connector::over(pipe, timeout, tls, proxy), timeout, user_agent))
     }
@@ -387,7 +387,7 @@ mod tests {
                 ours
             });
             let (timeout, name) = (Duration::from_secs(10), HeaderValue::from_static("test"));
-            let tls = tls(&Trust::Anybody).unwrap();
+            let tls = tls(None).unwrap();
             let connector = Connector::over(Some(pipe), timeout, tls, Proxy::default());
             let wire = Wire::over(Wire::http().http2_only(is_http2), connector, timeout, name);
             let start = Instant::now();

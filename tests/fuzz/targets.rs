@@ -28,7 +28,7 @@ use grandstand::semantics::client_address::{ClientIpConfig, resolve};
 use grandstand::semantics::precondition::EntityTag;
 use grandstand::semantics::proxy_protocol::{self, Header};
 use grandstand::semantics::{precondition, target};
-use grandstand::serve::request_head::{self, HeadBounds};
+use grandstand::serve::request_head;
 use grandstand::snapshot::journal::codec;
 use grandstand::store::{DataDir, Store, StoreError, salvage};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -93,7 +93,7 @@ fn normal_path(bytes: &[u8]) {
 fn head_of_request(bytes: &[u8]) {
     let read = |begun: &[u8], mut rest: &[u8]| {
         let begun = Some(BytesMut::from(begun)).filter(|begun| !begun.is_empty());
-        let reading = pin!(request_head::read(&mut rest, begun, HeadBounds::new(1 << 14)));
+        let reading = pin!(request_head::read(&mut rest, begun));
         reading.now_or_never().expect("it is all here").ok()
     };
     let Some(head) = read(b"", bytes) else { return };

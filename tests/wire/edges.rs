@@ -246,8 +246,7 @@ async fn lessons_travel_in_bundles_of_format_3_and_bundles_without_them_are_of_f
     let asked =
         [format!("{LIST}?sport=quidditch&page=1"), format!("{LIST}?page=9999"), "/api/listings/x.json".to_owned()];
     for (file, has) in [("with.gsb", true), ("without.gsb", false)] {
-        let bundle = desk.path(file);
-        let offline = Setup::offline().serving(&["--bundle", bundle.to_str().unwrap()]).start().await;
+        let offline = desk.serve_bundle(Setup::offline(), file).await;
         offline.ready().await;
         assert_eq!(edges(&offline).await["state"], if has { "learned" } else { "own" });
         for target in &asked {
@@ -258,8 +257,7 @@ async fn lessons_travel_in_bundles_of_format_3_and_bundles_without_them_are_of_f
         offline.get(&format!("{LIST}?page=0&sport=quidditch")).await.assert_problem(400, &["page"]);
     }
     let own = Setup::offline().set("mirror.edges", "own");
-    let bundle = desk.path("with.gsb");
-    let own = own.serving(&["--bundle", bundle.to_str().unwrap()]).start().await;
+    let own = desk.serve_bundle(own, "with.gsb").await;
     own.ready().await;
     assert_eq!(own.ok(&asked[0]).await.json()["total"], 0);
 }

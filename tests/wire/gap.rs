@@ -93,6 +93,13 @@ impl Desk {
         serde_json::from_str(&said).unwrap()
     }
 
+    /// A server on the data of a bundle alone.
+    pub async fn serve_bundle(&self, setup: Setup, file: &str) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        self.does(&setup, &dir.path().join("data"), &["import"], file).await;
+        setup.start_in(dir).await
+    }
+
     /// A server on a copy of the data directory.
     pub async fn serve_copy(&self, setup: Setup) -> Server {
         let dir = tempfile::tempdir().unwrap();

@@ -128,14 +128,13 @@ async fn without_a_limit_nothing_speaks_of_one() {
     }
 }
 
-/// Whoever has a network of addresses can be as many clients as it likes. The table stays bounded, and the windows of
-/// those that have used most of their requests stay in it.
+/// Whoever has a network of addresses can be as many clients as it likes. The windows of those that have used most of
+/// their requests stay.
 #[tokio::test]
 async fn rotation_through_many_networks_frees_nobody_from_the_limit() {
     let setup = Setup::offline()
         .set("client_ip.trusted_proxies", r#"["127.0.0.1"]"#)
-        .set("rate_limit.requests_per_minute", "20")
-        .set("rate_limit.max_clients", "1000");
+        .set("rate_limit.requests_per_minute", "20");
     let server = setup.start().await;
     let start = Instant::now();
     let ask = async |address: &str| server.get_with("/nothing", &[("x-forwarded-for", address)]).await;
@@ -152,7 +151,4 @@ async fn rotation_through_many_networks_frees_nobody_from_the_limit() {
         }
         assert_eq!(ask(&format!("2001:db8:1::{round:x}")).await.status, 429, "after {round} rounds");
     }
-    let metrics = server.admin(Method::GET, "/metrics").await;
-    let line = metrics.text().lines().find(|line| line.starts_with("grandstand_limit_windows ")).unwrap().to_owned();
-    assert!(line.rsplit(' ').next().unwrap().parse::<u32>().unwrap() <= 1000, "{line}");
 }

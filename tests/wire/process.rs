@@ -493,7 +493,7 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
     }
     let commands: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("  ")).map(str::trim).collect();
     let with = |word: &str| commands.iter().filter(|line| line.contains(word)).copied().collect::<Vec<_>>();
-    assert!(with("curl ").len() >= 5 && with("kill ").len() == 1 && with(" serve ").len() == 1, "{said}");
+    assert!(with("curl ").len() >= 5 && with("kill ").len() == 1, "{said}");
     for command in with("curl ") {
         let answer = paste(command).await;
         assert!(!answer.contains("\"status\": 4") && !answer.starts_with("HTTP/1.1 4"), "{command}: {answer}");
@@ -512,12 +512,6 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
     assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "the mirror stays");
     demo.signal("INT");
     assert_eq!(demo.end().await.0, 0);
-    // Each command is one process that the test must be able to end: `exec` replaces the shell.
-    let serve = format!("exec {}", with(" serve ")[0]);
-    let mut server = std::process::Command::new("sh").args(["-c", &serve]).current_dir(dir.path()).spawn().unwrap();
-    assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "what was mirrored is served");
-    server.kill().unwrap();
-    server.wait().unwrap();
     drop(taken);
 }
 
@@ -534,11 +528,7 @@ async fn the_demo_leaves_nothing_in_the_temporary_folder() {
         let demo = demo(dir.path(), "-c 0");
         wait_until("it is ready", || async { demo.said().contains("ready          ") }).await;
         assert_eq!(left(dir.path()), 1, "{}", demo.said());
-        assert!(
-            demo.said().contains("until the demo ends") && !demo.said().contains("After Ctrl-C"),
-            "{}",
-            demo.said()
-        );
+        assert!(demo.said().contains("until the demo ends"), "{}", demo.said());
         demo.signal(signal);
         let (code, said) = demo.end().await;
         assert_eq!((code, left(dir.path())), (0, 0), "{said}");

@@ -31,7 +31,7 @@ async fn is_kept(server: &Server, target: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_path_is_purged_with_all_its_queries_and_a_query_alone() {
+async fn a_path_is_purged_with_all_its_queries() {
     let (_upstream, server) = shield().await;
     let targets = [
         LIST.to_owned(),
@@ -44,14 +44,12 @@ async fn a_path_is_purged_with_all_its_queries_and_a_query_alone() {
         "/api/caf%C3%A9.json?x=%2F".to_owned(),
     ];
     for (query, purged) in [
-        ("?path=/api/listings.json?state=texas&sport=golf&utm=1", &[2][..]),
-        ("?path=%2Fapi%2Flistings.json%3Fsport%3Dgolf", &[1]),
-        ("?path=/api/listings.json", &[0, 1, 2]),
+        ("?path=/api/listings.json", &[0, 1, 2][..]),
+        ("?path=%2Fapi%2Flistings.json", &[0, 1, 2]),
         ("?path=/api/listings/7.json", &[3]),
         ("?path=/api/sports.json", &[4]),
-        ("?path=/api/regions.json?b=2&a=1", &[6]),
         ("?path=/api/regions.json", &[5, 6]),
-        ("?path=/api/caf%C3%A9.json?x=%2F", &[7]),
+        ("?path=/api/caf%C3%A9.json", &[7]),
         ("", &[0, 1, 2, 3, 4, 5, 6, 7]),
     ] {
         for target in &targets {

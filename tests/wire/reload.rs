@@ -206,18 +206,15 @@ async fn what_answers_repeat_changes_with_the_next_answer_of_the_same_connection
 async fn bounds_and_client_addresses_change() {
     let started = Configured::start(Setup::offline(), "rate_limit.requests_per_minute = 2\n").await;
     let server = &started.server;
-    let long = "x".repeat(3000);
     let from = [("x-forwarded-for", "192.0.2.1"), ("x-real-ip", "192.0.2.2")];
-    assert_eq!(ask(server, &[("x-long", &long)]).await.status, 404);
-    for status in [404, 429] {
+    for status in [404, 404, 429] {
         assert_eq!(ask(server, &from[..1]).await.status, status);
     }
     let findings = async || server.status().await["findings"].to_string();
     assert!(findings().await.contains("client_ip.trusted_proxies"), "a proxy was forgotten");
-    let text = "rate_limit.requests_per_minute = 2\nlimits = { head = \"2KiB\", connections_per_client = 2 }\n\
+    let text = "rate_limit.requests_per_minute = 2\nlimits.connections_per_client = 2\n\
         client_ip.trusted_proxies = [\"127.0.0.1\"]\n";
     started.reload(text).await;
-    assert_eq!(ask(server, &[("x-long", &long), from[0]]).await.status, 431);
     for status in [404, 404, 429] {
         assert_eq!(ask(server, &[("x-forwarded-for", "192.0.2.7")]).await.status, status, "by header");
     }

@@ -212,7 +212,7 @@ table! {
         = at => at.facts.parity.as_ref().map(|parity| parity.percent / 100.0);
     Gauge "grandstand_limit_windows" [] "" "Clients whose requests are being counted"
         = at => at.facts.rate_limit.clients;
-    Counter "grandstand_limit_evicted" [] "" "Clients forgotten early because there were more than max_clients"
+    Counter "grandstand_limit_evicted" [] "" "Clients forgotten early because there were more than 200,000"
         = at => at.status.limiter.evicted();
     Gauge "grandstand_limit_shared" [] "" "Whether Redis counts for the whole fleet, 0 or 1; absent without rate_limit.store"
         = at => at.facts.rate_limit.url.as_ref().map(|_| at.facts.rate_limit.why.is_none());

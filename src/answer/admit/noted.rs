@@ -21,6 +21,8 @@ use super::{Routed, Rules, View, route};
 
 /// The most fields that a request may have.
 pub(crate) const MOST_FIELDS: usize = 255;
+/// How long a request line or a target may be, and how large all headers, in bytes.
+pub(crate) const MOST_HEAD: usize = 48 << 10;
 
 /// Facts about the headers of a request, found in one pass.
 #[derive(Default)]
@@ -70,12 +72,12 @@ pub(super) fn check_host(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Probl
 }
 
 /// For HTTP/2; HTTP/1 heads that are too large never come here.
-pub(super) fn check_size(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<(), Problem> {
-    if view.target.len() > rules.head {
-        return Err(Problem::uri_too_long(rules.head as u64));
+pub(super) fn check_size(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
+    if view.target.len() > MOST_HEAD {
+        return Err(Problem::uri_too_long(MOST_HEAD as u64));
     }
-    if noted.size > rules.head {
-        return Err(Problem::headers_too_large(rules.head as u64));
+    if noted.size > MOST_HEAD {
+        return Err(Problem::headers_too_large(MOST_HEAD as u64));
     }
     if view.headers.len() > MOST_FIELDS { Err(Problem::too_many_headers(MOST_FIELDS)) } else { Ok(()) }
 }

@@ -14,7 +14,6 @@ fn rules() -> Rules {
         base_path: Some(BasePath::parse("/mirror").unwrap()),
         passthrough_paths: vec!["/api/".to_owned()],
         passthrough_methods: vec![Method::GET],
-        head: 2048,
         name: Some(Pseudonym::of(1)),
         dumps: true,
         edges: false,
@@ -119,9 +118,9 @@ fn http_1_1_names_its_host_and_every_version_names_a_host_or_none() {
 
 #[test]
 fn what_http_2_brings_is_bounded_too() {
-    let long = format!("/api/listings.json?x={}", "y".repeat(2048));
+    let long = format!("/api/listings.json?x={}", "y".repeat(MOST_HEAD));
     assert_eq!(status(&ask(&rules(), "GET", &long, &[])), 414);
-    let value: &'static str = "y".repeat(2048).leak();
+    let value: &'static str = "y".repeat(MOST_HEAD).leak();
     assert_eq!(status(&ask(&rules(), "GET", "/api/listings.json", &[("x", value)])), 431);
     for (fields, expected) in [(MOST_FIELDS, 200), (MOST_FIELDS + 1, 431)] {
         assert_eq!(status(&ask(&rules(), "GET", "/api/listings.json", &vec![("x", "y"); fields])), expected);

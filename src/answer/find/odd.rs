@@ -130,7 +130,7 @@ impl Finder {
         client: &Caller,
     ) -> Result<Found, Problem> {
         let OddRequest { odd, ours } = asked;
-        let named = self.named(published, odd.pin.as_deref()).await?;
+        let named = self.named(published, odd.pin.as_deref())?;
         let mut is_provisional = false;
         if let Some(lessons) = self.edges.learned() {
             let decision = edges::of_odd(&lessons, &named.published.dataset, &odd, self.now_nanos());

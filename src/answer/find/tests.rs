@@ -1,7 +1,6 @@
 //! Answers from the current and from kept snapshots, and what is forwarded.
 
 use std::net::IpAddr;
-use std::sync::mpsc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -53,11 +52,10 @@ fn dataset(content: Content) -> Arc<Dataset> {
     Arc::new(Dataset::build(content, &Evidence::new()).unwrap())
 }
 
-/// An offline replica that serves 30 listings and keeps an older snapshot of 20, which `may` lets be read.
+/// An offline replica that serves 30 listings, and 20 of an earlier snapshot.
 struct Rig {
     finder: Arc<Finder>,
     old: Arc<Snapshot>,
-    may: mpsc::Sender<Result<(), &'static str>>,
     journal: Arc<Mutex<Journal>>,
 }
 
@@ -72,10 +70,8 @@ impl Rig {
         let old = Arc::new(Snapshot::new(dataset(content(20, "old")), old, 1, 0));
         let (current, new) = (SnapshotPointer::default(), dataset(content(30, "new")));
         current.swap(new.clone(), meta(2_000_000), 2);
-        let (may, told) = mpsc::channel::<Result<(), &'static str>>();
-        let (stored, told) = (old.clone(), Mutex::new(told));
-        let kept = LoadedSnapshots::new(move |_: &str| told.lock().recv().unwrap().map(|()| stored.clone()));
-        kept.keep_only([old.dataset.id.as_str(), new.id.as_str()]);
+        let earlier = EarlierSnapshots::default();
+        earlier.replaced(old.clone(), new.id.as_str());
         let entry = Entry::between(&old.dataset, &new, 5);
         let journal = Arc::new(Mutex::new(Journal::new([entry])));
         let known = journal.clone();
@@ -96,14 +92,14 @@ impl Rig {
                 has_snapshots: true,
                 requests_per_minute: 60,
             })),
-            kept,
+            earlier,
             searches: None,
             absent: Absent::OFFLINE,
             settings: Settings::new(Config::default()),
             edges: Edges::default(),
             clock: Clock::system(),
         };
-        Self { finder: Arc::new(finder), old, may, journal }
+        Self { finder: Arc::new(finder), old, journal }
     }
 
     fn id(&self) -> &str {
@@ -164,7 +160,6 @@ fn refused(found: Found) -> (u16, String, Option<u64>) {
 #[tokio::test]
 async fn a_kept_snapshot_answers_as_it_did_when_it_was_served() {
     let rig = Rig::new();
-    rig.may.send(Ok(())).unwrap();
     let pin = format!("snapshot={}", rig.id());
     let page = shown(rig.list(&format!("page=2&per_page=15&{pin}")).await);
     assert!(page.text.starts_with(r#"{"license":"https://license.test/by","generated_at":"1970-01-01T00:16:40Z","#));
@@ -183,7 +178,6 @@ async fn a_kept_snapshot_answers_as_it_did_when_it_was_served() {
 #[tokio::test]
 async fn a_taxonomy_of_a_kept_snapshot_neither_uses_nor_fills_the_served_ones_place() {
     let rig = Rig::new();
-    rig.may.send(Ok(())).unwrap();
     for _ in 0..3 {
         assert!(rig.sports(Some(rig.id())).await.contains("old"));
     }
@@ -194,17 +188,12 @@ async fn a_taxonomy_of_a_kept_snapshot_neither_uses_nor_fills_the_served_ones_pl
 }
 
 #[tokio::test]
-async fn a_snapshot_that_is_not_kept_is_gone_and_one_that_cannot_be_read_unavailable() {
+async fn a_snapshot_that_is_not_in_memory_is_gone() {
     let rig = Rig::new();
     let current = rig.finder.current.get().unwrap().dataset.id.to_string();
     let (status, detail, _) = refused(rig.list("snapshot=nonsense").await);
     assert!(status == 410 && detail.contains(&current), "{status} {detail}");
-    rig.may.send(Err("damaged")).unwrap();
-    let (status, detail, retry_after) = refused(rig.list(&format!("snapshot={}", rig.id())).await);
-    assert!(status == 503 && detail.contains(rig.id()) && retry_after.is_some(), "{status} {detail}");
-    rig.finder.kept.keep_only([current.as_str()]);
-    assert_eq!(refused(rig.list(&format!("snapshot={}", rig.id())).await).0, 410);
-    assert!(shown(rig.list(&format!("snapshot={current}")).await).pinned, "what is served is always at hand");
+    assert!(shown(rig.list(&format!("snapshot={current}")).await).pinned, "the current one is always there");
 }
 
 #[tokio::test]
@@ -216,7 +205,6 @@ async fn what_only_the_origin_can_tell_is_not_asked_for_the_past() {
     let disproved = SnapshotMeta { disproved: Some(vec![Assumption::Order]), ..served.meta.clone() };
     of_today.finder.current.swap(served.dataset.clone(), disproved, 2);
     for rig in [of_the_past, of_today] {
-        rig.may.send(Ok(())).unwrap();
         let (status, detail, retry_after) = refused(rig.list(&format!("state=texas&snapshot={}", rig.id())).await);
         assert!(status == 503 && detail.contains("in doubt") && retry_after.is_some(), "{status} {detail}");
         shown(rig.list(&format!("snapshot={}", rig.id())).await);

@@ -1,8 +1,7 @@
-//! `grandstand bundle import` and `serve --bundle`: a bundle's snapshot becomes the newest one, through the server
-//! that holds the data directory or directly.
+//! `grandstand bundle import`: a bundle's snapshot becomes the newest one, through the server that holds the data directory
+//! or directly.
 //!
-//! Everything is verified before the first change: by the server, if there is one, else here. Callers: [`super`],
-//! [`crate::cli`].
+//! Everything is verified before the first change: by the server, if there is one, else here. Callers: [`super`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{not_done, signature, signed, told, unread, verified};
-use crate::admin::health::unused;
-use crate::app::core::{Core, Data, open_snapshots_anew};
+use crate::app::core::open_snapshots_anew;
 use crate::bundle::Manifest;
 use crate::bundle::signature::{Voucher, text_beside};
 use crate::cli::server::Server;
@@ -21,12 +19,12 @@ use crate::cli::target::{Holder, Named};
 use crate::cli::terminal::{say, start_log, tell};
 use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
-use crate::config::{Config, LogConfig, LogLevel, Use};
+use crate::config::{LogConfig, LogLevel};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
 use crate::snapshots::import::ImportOutcome;
 
 use crate::store::DataDir;
-use crate::words::{counted, with_causes};
+use crate::words::counted;
 
 /// Data older than this is worth a word, in seconds.
 const OLD: u32 = 30 * 86_400;
@@ -142,37 +140,4 @@ fn doubts(manifest: &Manifest, now: WallTime) -> Vec<String> {
         ));
     }
     doubts
-}
-
-/// Imports a bundle before a server starts, unless the data directory is as new. Returns why the bundle cannot be used, if
-/// an offline server has data to start with all the same.
-pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<Option<String>, Failure> {
-    let data = core.data().ok_or_else(Failure::shield)?;
-    match import_first(config, &core.clock, data, path) {
-        Err(Failure::Other(error)) if config.usage() == Use::Offline && data.snapshots.newest().load().is_some() => {
-            let why = with_causes(error.as_ref());
-            tracing::warn!("{}", unused(&why));
-            Ok(Some(why))
-        }
-        imported => imported.map(|()| None),
-    }
-}
-
-fn import_first(config: &Config, clock: &Clock, data: &Data, path: &Path) -> Result<(), Failure> {
-    let (path, file, voucher) = unread(path, config)?;
-    let opened = verified(&path, file, voucher.clone())?;
-    for doubt in doubts(opened.bundle.manifest(), clock.now_wall()) {
-        tracing::warn!("{doubt}");
-    }
-    if data.snapshots.is_ahead_of(&opened.bundle)? {
-        let bundled = &opened.bundle.manifest().snapshot;
-        tracing::info!(%bundled, "bundle not imported: the data directory is as new or newer");
-        return Ok(());
-    }
-    let ImportOutcome { imported, .. } = data.snapshots.import_opened(opened, false, Some(&data.details))?;
-    if let Some(warning) = &imported.foreign {
-        tracing::warn!("{warning}");
-    }
-    tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, signature = signed(&voucher), "bundle imported");
-    Ok(())
 }

@@ -32,12 +32,10 @@ audit_per_hour = 6
 max_shrink   = 0.2
 keep         = 5
 keep_daily   = 7
-changes_for  = "30d"
 
 [rate_limit]
 requests_per_minute = 60
 ipv6_prefix = 64
-max_clients = 200000
 store_timeout = "50ms"
 
 [client_ip]
@@ -74,11 +72,9 @@ enabled = true
 [limits]
 connections = 20000
 connections_per_client = 512
-head = "48KiB"
 origin_bytes = "128MiB"
 
 [publish]
-full_every = "7d"
 keep = "7d"
 
 [replica]
@@ -96,7 +92,7 @@ origin = { url = "http://origin.example/v1", aliases = ["http://b"], requests_pe
   timeout = "1m1s", wait = 0, max_body = "10MB", ca_file = "ca.pem", user_agent = "me \"too\"",
   proxy = "http://proxy.example:3128" }
 mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify_details_every = "1d",
-  edges = "own", audit_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0, changes_for = "0s" }
+  edges = "own", audit_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0 }
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
 cache = { max_bytes = 1025, stale_while_revalidate = "0s", stale_if_error = "1m" }
 bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_size = 1025,
@@ -106,14 +102,13 @@ admin = { listen = "127.0.0.1:0", hosts = ["Mirror.Internal.", "::ffff:10.0.0.1"
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace", access = true, access_file = "access.log" }
 pages = { enabled = false }
-limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
-publish = { url = "s3://bucket/fleet", sign_key = "minisign.key", sign_password_file = "password", full_every = "1d",
+limits = { connections = 1, connections_per_client = 2, origin_bytes = "1MiB" }
+publish = { url = "s3://bucket/fleet", sign_key = "minisign.key", sign_password_file = "password",
   keep = "2h", proxy = "" }
 replica = { url = "https://store.example/fleet", poll = "1s", proxy = "https://proxy.example" }
 [rate_limit]
 requests_per_minute = 0
 ipv6_prefix = 128
-max_clients = 1
 store = "redis://127.0.0.1:6379"
 store_password_file = "pw"
 store_timeout = "1s"

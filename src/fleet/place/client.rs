@@ -24,7 +24,7 @@ use url::{Position, Url};
 use super::Expected;
 use crate::config::{Proxy, UNSUPPORTED, parse_duration};
 use crate::upstream::connector::Connector;
-use crate::upstream::trust::{Trust, tls};
+use crate::upstream::trust::tls;
 use crate::upstream::wire::{TransportError, Wire, decoded, next_piece};
 
 const NAME: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));
@@ -71,8 +71,7 @@ impl HttpConnector for StoreConnector {
         if let Some(most) = number(K::PoolMaxIdlePerHost)? {
             http.pool_max_idle_per_host(usize::try_from(most).unwrap_or(usize::MAX));
         }
-        let trust = if is_on(K::AllowInvalidCertificates)? { Trust::Anybody } else { Trust::Authorities(None) };
-        let mut tls = tls(&trust).map_err(|error| refused(error.to_string()))?;
+        let mut tls = tls(None).map_err(|error| refused(error.to_string()))?;
         tls.alpn_protocols = match (is_on(K::Http1Only)?, is_on(K::Http2Only)?) {
             (_, true) => vec![b"h2".to_vec()],
             (true, false) => vec![b"http/1.1".to_vec()],

@@ -11,7 +11,7 @@ use crate::store::is_full;
 use crate::words::with_causes;
 
 /// What is said where the library finds no credentials.
-pub(crate) const NO_CREDENTIALS: &str = "no credentials are set (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY); set them, or give \
+const NO_CREDENTIALS: &str = "no credentials are set (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY); set them, or give \
                                          this machine a role";
 
 /// How the addresses of machines that tell of their role begin: the library asks them where no credentials are set.

@@ -91,24 +91,6 @@ impl Place {
         let proxy = endpoint.and_then(|endpoint| proxy.shown_for(endpoint));
         Ok(Self { store, prefix, directory: url.directory(), proxy, period: PACE })
     }
-
-    /// Whether there is nothing to sign requests to S3 with but a role of this machine, if it has one.
-    pub(crate) fn lacks_credentials(url: &ObjectStoreUrl, options: &StoreOptions) -> bool {
-        use AmazonS3ConfigKey as K;
-        let mut builder = AmazonS3Builder::from_env();
-        for (key, value) in options.iter() {
-            let Ok(key) = key.parse() else { return false };
-            builder = builder.with_config(key, value);
-        }
-        let keys = [
-            K::AccessKeyId,
-            K::WebIdentityTokenFile,
-            K::ContainerCredentialsRelativeUri,
-            K::ContainerCredentialsFullUri,
-        ];
-        let is_unsigned = builder.get_config_value(&K::SkipSignature).is_some_and(|value| value == "true");
-        url.kind() == StoreKind::S3 && !is_unsigned && keys.iter().all(|key| builder.get_config_value(key).is_none())
-    }
 }
 
 /// Basic authentication (RFC 7617) with the user name and the password of the options; `None`: there are none.

@@ -23,6 +23,9 @@ pub(super) const PAUSE_MS: i64 = 60_000;
 /// The same for a bundle with details that replicas wait for: these go out within 5 s of their arrival.
 pub(super) const SHORT_PAUSE_MS: i64 = 3_000;
 
+/// A full bundle is written at least this often, in milliseconds: every 7 days.
+pub(super) const FULL_EVERY_MS: i64 = 7 * 86_400_000;
+
 /// The current snapshot, as the plan compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
@@ -190,8 +193,6 @@ pub(super) enum Stored {
 pub(super) struct Facts<'a> {
     /// Milliseconds since the epoch.
     pub now_ms: i64,
-    /// `publish.full_every` in milliseconds.
-    pub full_every_ms: i64,
     pub offer: &'a Offer,
     /// `None`: there is no chain yet, or it cannot be continued.
     pub chain: Option<&'a Chain>,
@@ -211,7 +212,7 @@ pub(super) enum Why {
     NoHead,
     #[error("the object store has lost a bundle")]
     Broken,
-    #[error("the last full bundle is older than publish.full_every")]
+    #[error("the last full bundle is older than 7 days")]
     Age,
     #[error("the head names as many deltas as it may")]
     Deltas,
@@ -244,7 +245,7 @@ pub(super) fn next(facts: &Facts<'_>) -> NextWrite {
         return NextWrite::Full(Why::Broken);
     }
     // A clock that jumps by more than the period has the same effect as the period.
-    if facts.now_ms.abs_diff(chain.full_ms) >= facts.full_every_ms.unsigned_abs() {
+    if facts.now_ms.abs_diff(chain.full_ms) >= FULL_EVERY_MS.unsigned_abs() {
         return NextWrite::Full(Why::Age);
     }
     let bundle = if chain.head.deltas.len() < MOST_DELTAS { NextWrite::Delta } else { NextWrite::Full(Why::Deltas) };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use super::Publisher;
-use super::plan::Chain;
+use super::plan::{Chain, FULL_EVERY_MS};
 use super::status::PublishError;
 use crate::fleet::head::{FileHash, Head};
 use crate::fleet::keys::Key;
@@ -189,11 +189,11 @@ impl ReadBack {
 }
 
 /// The pause before the next check, after so many in a row that have found a bad object.
-fn pause(keep: Duration, full_every: Duration, broken_checks: u32) -> Duration {
+fn pause(keep: Duration, broken_checks: u32) -> Duration {
     let every = (keep / PART).clamp(SHORTEST, LONGEST);
     // An object store that alters whatever it gets must not cost a full bundle with each check. But an object that is
     // half of `keep` old must be written again before it is old enough for other publishers to remove it.
-    let most = full_every.min(keep / 2).max(every);
+    let most = Duration::from_millis(FULL_EVERY_MS.unsigned_abs()).min(keep / 2).max(every);
     every.saturating_mul(1 << broken_checks.min(8)).min(most)
 }
 
@@ -207,7 +207,7 @@ impl Publisher {
 
     /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
-        let pause = pause(self.settings.keep, self.settings.full_every, self.broken_checks);
+        let pause = pause(self.settings.keep, self.broken_checks);
         self.chain.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= pause)
     }
 

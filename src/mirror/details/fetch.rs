@@ -22,7 +22,6 @@ use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators}
 use crate::upstream::stamps::{Before, Place, StampWatch, stamp};
 
 use super::Details;
-use super::index::no_summary;
 
 /// A new listing's detail was hardly in a cache before, unless the listing is this old or younger.
 const YOUNG: Duration = Duration::from_secs(3600);
@@ -105,8 +104,8 @@ impl SummaryQuestion<'_> {
     /// Whether the summary is not the one for which the detail was stored.
     fn is_news(&self, given: &Given<'_>) -> bool {
         match self.before {
-            Some(before) if before.summary_hash != no_summary() => before.summary_hash != self.summary,
-            _ => is_young(self.modified, given.received_ms, self.cache_ttl),
+            Some(before) => before.summary_hash != self.summary,
+            None => is_young(self.modified, given.received_ms, self.cache_ttl),
         }
     }
 
@@ -425,9 +424,6 @@ mod tests {
         assert_eq!(day_old(None).judge(&silent(Some(UNDATED))), ProofVerdict::Proven);
         assert_eq!(question(None).judge(&silent(Some(UNDATED))), ProofVerdict::AskAgain, "it changed just now");
         assert_eq!(question(None).judge(&silent(Some(NEW))), ProofVerdict::Proven);
-        let offered = stored(super::super::index::no_summary(), 10, UNDATED);
-        assert_eq!(day_old(Some(offered)).judge(&silent(None)), ProofVerdict::Proven);
-        assert_eq!(question(offered).judge(&silent(None)), ProofVerdict::AskAgain);
         let known = stored(hash("now"), 9000, UNDATED);
         assert_eq!(question(known).judge(&silent(Some(UNDATED))), ProofVerdict::Proven, "no summary changed");
     }

@@ -37,16 +37,6 @@ impl KnownDetail {
     pub(super) const fn of(meta: &DetailMeta) -> Self {
         Self { summary_hash: meta.summary_hash, origin_time_ms: meta.origin_time_ms, fetched_ms: meta.fetched_ms }
     }
-
-    /// Whether it was fetched before its summary was known.
-    pub(super) fn is_offered(&self) -> bool {
-        self.summary_hash == no_summary()
-    }
-}
-
-/// The summary hash of a detail that was fetched for none.
-pub(super) fn no_summary() -> ContentHash {
-    ContentHash::default()
 }
 
 /// How many listings of a data set have their detail here.
@@ -77,8 +67,6 @@ pub(super) struct DetailIndex {
     pub(super) known: HashMap<ListingId, KnownDetail, RandomState>,
     /// Those of them that the origin does not have: few.
     gone: HashSet<ListingId, RandomState>,
-    /// How many were fetched before their summary was known.
-    pub(super) offered: usize,
     tally: Option<Tally>,
 }
 
@@ -124,8 +112,6 @@ impl DetailIndex {
         let change = |counter: &mut usize, before: bool, after: bool| {
             *counter = (*counter + usize::from(after)).saturating_sub(usize::from(before));
         };
-        let is = |known: Option<KnownDetail>, what: fn(&KnownDetail) -> bool| known.as_ref().is_some_and(what);
-        change(&mut self.offered, is(before, KnownDetail::is_offered), is(after, KnownDetail::is_offered));
         let Some(tally) = &mut self.tally else { return };
         let Some(served) = served.filter(|served| served.id == tally.snapshot) else {
             self.tally = None;

@@ -56,7 +56,6 @@ impl DetailWorker {
                     (&published.dataset, self.shared.details.0.disturbed.load(Ordering::Acquire));
                 let known = agenda.take().filter(|agenda| agenda.lasts(&dataset.id, disturbed, now.as_millis()));
                 let mut found = known.unwrap_or_else(|| {
-                    self.shared.details.adopt(dataset, cache_ttl);
                     let cycle = self.shared.settings.load().mirror.verify_details_every;
                     self.shared.details.agenda(&published, self.all, now, cycle, cache_ttl, &retries)
                 });

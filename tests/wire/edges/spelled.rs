@@ -164,8 +164,7 @@ async fn where_nobody_can_be_asked_other_spellings_of_iso_8601_are_read_and_all_
     own.settled(&origin).await;
     let desk = crate::gap::Desk::new();
     desk.does(&server.setup, &server.data_dir(), &["export"], "all.gsb").await;
-    let bundle = desk.path("all.gsb");
-    let offline = Setup::offline().serving(&["--bundle", bundle.to_str().unwrap()]).start().await;
+    let offline = desk.serve_bundle(Setup::offline(), "all.gsb").await;
     offline.ready().await;
     assert_eq!(edges(&offline).await["state"], "learned");
     quiet(&origin).await;
@@ -326,8 +325,7 @@ async fn an_empty_list_has_the_origins_number_of_pages_and_unknown_slugs_are_lea
     let desk = crate::gap::Desk::new();
     desk.does(&server.setup, &server.data_dir(), &["export"], "all.gsb").await;
     assert_eq!(desk.bytes("all.gsb")[8], 3);
-    let bundle = desk.path("all.gsb");
-    let offline = Setup::offline().serving(&["--bundle", bundle.to_str().unwrap()]).start().await;
+    let offline = desk.serve_bundle(Setup::offline(), "all.gsb").await;
     offline.ready().await;
     assert_eq!(offline.snapshot().await, server.snapshot().await);
     assert_eq!(offline.ok(&format!("{LIST}?sport=quidditch")).await.json()["total_pages"], 1);

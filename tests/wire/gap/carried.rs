@@ -105,7 +105,7 @@ async fn a_nested_dialect_under_a_prefix_crosses_the_gap() {
 }
 
 #[tokio::test]
-async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
+async fn an_import_takes_a_bundle_on_an_empty_directory_and_later_the_next() {
     let (origin, mirror) = mirrored(130, Switches::default()).await;
     let desk = Desk::new();
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
@@ -122,9 +122,7 @@ async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
     assert!(said.contains(&format!("{directory}, which had no data: snapshot ")), "{said}");
     let said = desk.does(&Setup::offline(), &desk.data(), &["import"], "new.gsb").await;
     assert!(said.contains(&format!("{directory}: snapshot ")), "{said}");
-    let path = |name: &str| desk.path(name).to_str().unwrap().to_owned();
-    let with = |name: &str| Setup::offline().serving(&["--bundle", &path(name)]);
-    let mut server = with("old.gsb").start().await;
+    let mut server = desk.serve_bundle(Setup::offline(), "old.gsb").await;
     for restarted in [false, true] {
         if restarted {
             server.restart().await;
@@ -132,28 +130,19 @@ async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
         server.ready().await;
         is_one_of(&everything(&server).await, &[&old]);
     }
-    let confirmed = mirror.ok(LIST).await.the("mirror-confirmed");
-    for name in ["new.gsb", "old.gsb", "new.gsb"] {
-        server.setup = with(name);
-        server.restart().await;
+    desk.does(&Setup::offline(), &server.data_dir(), &["import"], "new.gsb").await;
+    for restarted in [false, true] {
+        if restarted {
+            server.restart().await;
+        }
         is_one_of(&everything(&server).await, &[&new]);
-        assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), confirmed, "{name}");
+        assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), mirror.ok(LIST).await.the("mirror-confirmed"));
     }
-    // The bundle is no longer needed: a missing one is told, and ends only a process without data.
-    for setup in [Setup::offline(), with("none.gsb")] {
-        server.setup = setup;
-        server.restart().await;
-        is_one_of(&everything(&server).await, &[&new]);
-    }
-    let told = server.finding("bundle-unused").await.unwrap();
-    assert!(told.contains("the bundle of --bundle cannot be used") && told.contains("none.gsb"), "{told}");
-    let (code, said) = with("none.gsb").spawn(&desk.path("empty")).end().await;
-    assert!(code == 1 && said.contains("none.gsb"), "{code} {said}");
     assert_eq!(PUBLIC, "http://mirror.test", "replica and mirror have one name here");
 }
 
 #[tokio::test]
-async fn serve_takes_a_bundle_that_confirms_the_same_data_for_a_later_instant() {
+async fn an_import_takes_a_bundle_that_confirms_the_same_data_for_a_later_instant() {
     let (origin, mirror) = mirrored(60, Switches::default()).await;
     let desk = Desk::new();
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "early.gsb").await;
@@ -165,16 +154,14 @@ async fn serve_takes_a_bundle_that_confirms_the_same_data_for_a_later_instant() 
     .await;
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "late.gsb").await;
     assert_eq!(desk.inspect("early.gsb").await["manifest"]["snapshot"], mirror.snapshot().await.as_str());
-    let with = |name: &str| Setup::offline().serving(&["--bundle", desk.path(name).to_str().unwrap()]);
-    let mut server = with("early.gsb").start().await;
+    let server = desk.serve_bundle(Setup::offline(), "early.gsb").await;
     assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), confirmed);
-    server.setup = with("late.gsb");
-    server.restart().await;
+    desk.does(&Setup::offline(), &server.data_dir(), &["import"], "late.gsb").await;
     assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), mirror.ok(LIST).await.the("mirror-confirmed"));
 }
 
 #[tokio::test]
-async fn serve_takes_a_bundle_that_brings_more_details_of_the_same_data() {
+async fn an_import_takes_a_bundle_that_brings_more_details_of_the_same_data() {
     let origin = crate::harness::origin(60).await;
     let mirror = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
     mirror.ready().await;
@@ -190,37 +177,30 @@ async fn serve_takes_a_bundle_that_brings_more_details_of_the_same_data() {
         desk.inspect("all.gsb").await["manifest"]["details"]["present"] == 60
     })
     .await;
-    let with = |name: &str| Setup::offline().serving(&["--bundle", desk.path(name).to_str().unwrap()]);
-    let mut server = with("few.gsb").start().await;
+    let server = desk.serve_bundle(Setup::offline(), "few.gsb").await;
     let target = format!("/api/listings/{}.json", ids[50]);
     server.get(&target).await.assert_problem(503, &[]);
-    server.setup = with("all.gsb");
-    server.restart().await;
+    desk.does(&Setup::offline(), &server.data_dir(), &["import"], "all.gsb").await;
     for id in &ids {
         detail_is_the_origins(&server, &origin, *id).await;
     }
 }
 
 #[tokio::test]
-async fn bundles_served_one_after_the_other_are_kept_as_many_as_configured() {
+async fn bundles_imported_one_after_the_other_are_kept_as_many_as_configured() {
     let (origin, mirror) = mirrored(40, Switches::default()).await;
     let desk = Desk::new();
-    let few = || Setup::offline().set("mirror.keep", "1").set("mirror.keep_daily", "0");
-    let mut server = None::<Server>;
+    let few = Setup::offline().set("mirror.keep", "1");
+    let server = few.clone().start().await;
     for round in 0..3_usize {
         edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[round]))).await;
         let name = format!("{round}.gsb");
         desk.does(&mirror.setup, &mirror.data_dir(), &["export"], &name).await;
-        let setup = few().serving(&["--bundle", desk.path(&name).to_str().unwrap()]);
-        server = Some(match server.take() {
-            None => setup.start().await,
-            Some(mut server) => {
-                server.setup = setup;
-                server.restart().await;
-                server
-            }
-        });
+        desk.does(&few, &server.data_dir(), &["import"], &name).await;
     }
-    let list = server.unwrap().admin(http::Method::GET, "/snapshots").await.json();
-    assert_eq!(list["snapshots"].as_array().unwrap().len(), 1, "{list}");
+    crate::harness::wait_until("one is kept", || async {
+        let list = server.admin(http::Method::GET, "/snapshots").await.json();
+        list["snapshots"].as_array().unwrap().len() == 1
+    })
+    .await;
 }

@@ -75,25 +75,6 @@ async fn a_delta_is_small_and_brings_its_base_up_to_date() {
 }
 
 #[tokio::test]
-async fn serve_takes_a_delta_on_its_base_alone() {
-    let (origin, mirror) = mirrored(60, Switches::default()).await;
-    let desk = Desk::new();
-    let a = mirror.snapshot().await;
-    exported(&mirror, &desk, &[], "a.gsb").await;
-    let b = five_changed(&origin, &mirror, 10).await;
-    exported(&mirror, &desk, &["--since", &a], "ab.gsb").await;
-    let with = |name: &str| Setup::offline().serving(&["--bundle", desk.path(name).to_str().unwrap()]);
-    let (code, said) = with("ab.gsb").spawn(&desk.path("empty")).end().await;
-    assert!(code == 1 && said.contains("needs its base") && said.contains(&a), "{code} {said}");
-    let mut server = with("a.gsb").start().await;
-    for _ in 0..2 {
-        server.setup = with("ab.gsb");
-        server.restart().await;
-        is_one_of(&everything(&server).await, &[&b.1]);
-    }
-}
-
-#[tokio::test]
 async fn a_delta_has_the_details_that_the_first_export_of_its_base_lacked() {
     let origin = crate::harness::origin(60).await;
     let mirror = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;

@@ -32,11 +32,9 @@ async fn a_bundle_from_the_future_is_unconfirmed_everywhere() {
     assert!(said.contains("check both clocks"), "{said}");
 
     // Just imported, and after a restart.
-    let bundle = desk.path("future.gsb");
-    let mut server = Setup::offline().serving(&["--bundle", bundle.to_str().unwrap()]).start().await;
+    let mut server = desk.serve_bundle(Setup::offline(), "future.gsb").await;
     for restarts in [false, true] {
         if restarts {
-            server.setup = Setup::offline();
             server.restart().await;
         }
         server.ready().await;
@@ -64,7 +62,7 @@ async fn a_bundle_from_the_future_is_unconfirmed_everywhere() {
     origin.set(|switches| switches.clock_ahead = 0);
     origin.shutdown().await;
     let setup = Setup::mirror_of(&origin).set("ttl", "4s").set("origin.timeout", "3s");
-    let mirror = setup.serving(&["--bundle", bundle.to_str().unwrap()]).start().await;
+    let mirror = desk.serve_bundle(setup, "future.gsb").await;
     mirror.ready().await;
     let status = mirror.admin(Method::GET, "/status").await;
     assert_eq!((status.status, &status.json()["unconfirmed"]), (503, &true.into()));

@@ -103,25 +103,3 @@ async fn a_server_that_is_killed_while_it_imports_has_the_old_snapshot_or_the_ne
         is_one_of(&everything(&server).await, &[&new]);
     }
 }
-
-#[tokio::test]
-async fn a_server_that_is_killed_while_it_starts_with_a_bundle_has_the_old_snapshot_or_the_new_one() {
-    const ROUNDS: u64 = 8;
-    let (desk, old, new) = prepared().await;
-    let with = Setup::offline().serving(&["--bundle", desk.path("new.gsb").to_str().unwrap()]);
-    let start = Instant::now();
-    drop(desk.serve_copy(with.clone()).await);
-    let mut aim = Aim::new(start.elapsed());
-    for _ in 0..ROUNDS {
-        let dir = tempfile::tempdir().unwrap();
-        copy_all(&desk.data(), &dir.path().join("data"));
-        let mut process = with.spawn(&dir.path().join("data"));
-        tokio::time::sleep(aim.next()).await;
-        process.kill();
-        let mut server = Setup::offline().start_in(dir).await;
-        is_one_of(&everything(&server).await, &[&old, &new]);
-        server.setup = with.clone();
-        server.restart().await;
-        is_one_of(&everything(&server).await, &[&new]);
-    }
-}

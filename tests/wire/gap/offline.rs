@@ -67,9 +67,8 @@ async fn a_replica_opens_no_connection() {
     origin.clear_log();
 
     let (first, second) = (desk.path("first.trace"), desk.path("second.trace"));
-    let bundle = desk.path("all.gsb");
-    let setup = traced(Setup::offline(), &first).serving(&["--bundle", bundle.to_str().unwrap()]);
-    let mut server = setup.start().await;
+    desk.does(&Setup::offline(), &desk.data(), &["import"], "all.gsb").await;
+    let mut server = desk.serve_copy(traced(Setup::offline(), &first)).await;
     server.ready().await;
     ask_for_all_kinds(&server, &ids, &snapshot).await;
     desk.does(&Setup::offline(), &server.data_dir(), &["import"], "all.gsb").await;

@@ -110,14 +110,6 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
             named
         };
         desk.refuses(&lax, &server.data_dir(), &["import"], "case.gsb", &[named]).await;
-        let serving = strict.clone().serving(&["--bundle", desk.path("case.gsb").to_str().unwrap()]);
-        let (code, said) = serving.spawn(&desk.path("empty")).end().await;
-        assert!(code == 1, "{case}: {code} {said}");
-        // With data it serves, without the bundle.
-        let mut process = serving.spawn(&desk.data());
-        crate::harness::wait_until("it serves", || async { process.said().contains("admin listener") }).await;
-        assert!(process.said().contains("the bundle of --bundle cannot be used"), "{case}: {}", process.said());
-        process.kill();
     }
     is_one_of(&everything(&server).await, &[&old]);
     assert_eq!(server.admin(http::Method::GET, "/snapshots").await.text(), snapshots);
@@ -158,10 +150,8 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     server.down().await;
     desk.refuses(&lax, &data, &["import"], "b.gsb", &needs_keys).await;
     desk.does(&strict, &data, &["import"], "b.gsb").await;
-    // A bundle on its command line is judged by the server's own keys.
     fs::remove_file(desk.path("b.gsb.minisig")).unwrap();
-    let bundle = desk.path("b.gsb");
-    server.setup = lax.serving(&["--bundle", bundle.to_str().unwrap()]);
+    server.setup = lax;
     server.restart().await;
     assert!(server.process.said().contains("unsigned bundles are imported"), "{}", server.process.said());
     server.down().await;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use sample_origin::{CountStyle, Origin, Switches};
-use serde_json::Value;
 
 use super::{Desk, LIST, edit, mirrored};
 use crate::compare::slugs;
@@ -32,10 +31,6 @@ fn differing<'a>(one: &'a Lists, other: &Lists) -> Vec<&'a str> {
     one.iter().filter(|(target, text)| other.get(*target) != Some(text)).map(|(target, _)| &**target).collect()
 }
 
-fn items(text: &str) -> Value {
-    serde_json::from_str::<Value>(text).unwrap()["items"].clone()
-}
-
 #[tokio::test]
 async fn a_rollback_answers_terms_from_what_the_origin_listed_for_them_then() {
     let switches = Switches { counts: CountStyle::Absent, ..Switches::default() };
@@ -62,10 +57,6 @@ async fn a_rollback_answers_terms_from_what_the_origin_listed_for_them_then() {
         assert!(found == *expected, "{what}: {:?} differ", differing(&found, expected));
     };
     expect(&server, &new, "the newest").await;
-    for target in differing(&old, &new) {
-        let pinned = server.ok(&format!("{target}&snapshot={old_id}")).await;
-        assert_eq!(items(pinned.text()), items(&old[target]), "{target} of the snapshot before");
-    }
     let rolled_back = run(&offline.arguments(&["snapshot", "rollback", &old_id], &server.data_dir())).await;
     assert_eq!(rolled_back.0, 0, "{}", rolled_back.1);
     expect(&server, &old, "rolled back").await;

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use sample_origin::FaultRule;
 use tokio::sync::Semaphore;
 
 use super::{answer, in_both, nothing};
 use crate::harness::{PUBLIC, Script, Setup, Upstream, origin, quickest, wait_until};
-use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 
@@ -162,26 +160,4 @@ async fn what_came_of_asking_the_origin_is_counted_in_the_words_of_cache_status(
     assert_eq!(count("collapsed=\"false\"").await, 1);
     let ratio = server.status().await["hit_ratio"].as_f64().unwrap();
     assert!((ratio - 0.9).abs() < 0.001, "{ratio}: who shared a request needed none");
-}
-
-#[tokio::test]
-async fn what_clients_read_before_there_is_a_snapshot_is_not_asked_for_again() {
-    let origin = origin(250).await;
-    let hang = FaultRule::always("/api/listings.json?page=2&per_page=100", Fault::Hang);
-    origin.set(|switches| switches.faults = vec![hang]);
-    let server = Setup::mirror_of(&origin).set("origin.timeout", "3s").start().await;
-    let id = origin.world(sample_origin::World::ids)[5];
-    let detail = format!("/api/listings/{id}.json");
-    let read = ["/api/sports.json", "/api/cities.json", "/api/listings.json?page=3&per_page=100", &detail];
-    for target in read {
-        server.ok(target).await;
-    }
-    origin.set(|switches| switches.faults.clear());
-    server.settled(&origin).await;
-    for target in read {
-        let bodies = origin.log().iter().filter(|seen| seen.path_and_query == target && seen.status == 200).count();
-        // Page 3 may have been on its way to the crawl when the client asked.
-        let most = if target.contains("page=3") { 2 } else { 1 };
-        assert!((1..=most).contains(&bodies), "{target}: {bodies} bodies");
-    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sample_origin::World;
 
 use super::{content, edit, grow, mirrored, release, roll_back, tells_the_difference};
+use crate::clocks::Hand;
 use crate::harness::{Server, wait_until};
 
 type Contents = BTreeMap<String, BTreeMap<u64, String>>;
@@ -72,11 +73,13 @@ async fn what_is_told_over_several_switches_is_the_difference_of_the_listings() 
 
 #[tokio::test]
 async fn changes_are_forgotten_in_time_even_if_nothing_is_published_any_more() {
-    let (origin, mut server) = mirrored(60, |setup| setup.set("mirror.changes_for", "6s")).await;
+    let hand = Hand::new();
+    let (origin, mut server) = mirrored(60, |setup| hand.on(setup)).await;
     let first = server.snapshot().await;
     let second = grow(&origin, &server, "Second").await;
     let target = format!("/changes.json?since={first}");
     server.ok(&target).await;
+    hand.set(31 * 86_400);
     wait_until("it is forgotten", || async { server.get(&target).await.status == 410 }).await;
     server.get(&target).await.assert_problem(410, &["since", &first, &second]);
     server.ok(&format!("/changes.json?since={second}")).await;

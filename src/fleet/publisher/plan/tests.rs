@@ -54,15 +54,7 @@ fn offer() -> Offer {
 }
 
 fn facts<'a>(offer: &'a Offer, chain: &'a Chain) -> Facts<'a> {
-    Facts {
-        now_ms: NOW,
-        full_every_ms: 7 * DAY,
-        offer,
-        chain: Some(chain),
-        stored: Stored::Own,
-        is_broken: false,
-        unsent: Unsent::Nothing,
-    }
+    Facts { now_ms: NOW, offer, chain: Some(chain), stored: Stored::Own, is_broken: false, unsent: Unsent::Nothing }
 }
 
 #[test]

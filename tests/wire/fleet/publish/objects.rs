@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::change;
+use crate::clocks::Hand;
 use crate::fleet::store::{Store, age, leads_to, lost, publishing, told};
 use crate::harness::{Setup, until, wait_until};
 
@@ -151,10 +152,11 @@ async fn objects_in_use_that_become_old_are_written_again() {
 }
 
 #[tokio::test]
-async fn a_full_bundle_follows_after_its_period() {
-    let store = Store::new();
-    let (_origin, server) = publishing(60, &store.url(), |setup| setup.set("publish.full_every", "2s")).await;
+async fn a_full_bundle_follows_after_a_week() {
+    let (store, hand) = (Store::new(), Hand::new());
+    let (_origin, server) = publishing(60, &store.url(), |setup| hand.on(setup)).await;
     let first = store.has(&server).await;
+    hand.set(8 * 86_400);
     let next =
         store.until("another full bundle", |head| head.sequence() > first.sequence() && head.deltas().is_empty()).await;
     assert_eq!(next.snapshot(), first.snapshot());

@@ -174,8 +174,6 @@ async fn over_https_heads_need_no_signature_and_the_server_a_good_certificate() 
     let replica = setup.clone().under(&["env", &trusted]).start().await;
     follows(&replica, &snapshot, sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
-    let trusting = setup.clone().set("replica.options.allow_invalid_certificates", "yes").start().await;
-    follows(&trusting, &snapshot, sequence).await;
     let wary = setup.start().await;
     says(&wary, "cannot be reached").await;
     assert_eq!(wary.get("/api/listings.json").await.status, 503);
