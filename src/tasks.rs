@@ -84,7 +84,10 @@ mod tests {
             let held = Arc::new(());
             let second = tokio::spawn({
                 let held = held.clone();
-                blocking(move || Ok::<_, io::Error>(drop(held)))
+                blocking(move || {
+                    drop(held);
+                    Ok::<_, io::Error>(())
+                })
             });
             while Arc::strong_count(&held) < 2 {
                 tokio::task::yield_now().await;

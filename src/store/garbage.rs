@@ -78,7 +78,7 @@ impl Store {
             match self.compact() {
                 Ok(()) => collected.compacted = true,
                 Err(error) => {
-                    tracing::warn!(%error, "the data file was not made smaller; the next publication tries again")
+                    tracing::warn!(%error, "the data file was not made smaller; the next publication tries again");
                 }
             }
         }
