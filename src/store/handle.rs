@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(told(), [], "the same write was some bytes shorter when it was tried again");
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
         assert!(trouble.ends_with_any_write() && told()[0].kind == Kind::DiskReadOnly);
-        trouble.failed(&StoreError::Io { path: "x".into(), source: io::Error::other("x") });
+        trouble.failed(&StoreError::Io { path: "x".into(), source: std::io::Error::other("x") });
         assert_eq!(told()[0].kind, Kind::DiskFails);
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
         trouble.wrote(0);
