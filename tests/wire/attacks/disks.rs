@@ -38,7 +38,7 @@ async fn a_disk_that_stalls_holds_up_no_answer_from_memory() {
         }
     };
     let (refused, ()) = futures_util::join!(refused, hits);
-    assert!(server.process.said().contains("the disk does not answer"), "{}", server.process.said());
+    wait_until("it is told", || async { server.process.said().contains("the disk does not answer") }).await;
     for reply in refused {
         assert!(reply.status == 503 && reply.header("retry-after").is_some(), "{reply:?}");
     }
