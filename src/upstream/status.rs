@@ -177,7 +177,7 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// The judgement on recent failures.
     pub health: Health,
-    /// Failed requests in a row, whoever asked, and answers in a row that clients could not get because of their content.
+    /// Failed requests in a row, whoever asked, but for details; and answers in a row that clients could not get because of their content.
     row: [u32; 2],
     /// How the last request failed, for people.
     how: &'static str,
@@ -224,8 +224,8 @@ impl Picture {
     /// Everything that is wrong with the origin.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let stands_still = matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense);
-        // Between two refreshes, what fails may be details alone.
-        let is_told = stands_still || self.state == OriginState::Crawling;
+        // What else fails may be details alone.
+        let is_told = stands_still || self.state == OriginState::Crawling && self.row[0] > 1;
         let fails = self.failing_since.filter(|_| is_told).map(|_| {
             let how = if self.state == OriginState::Nonsense { UNUSABLE } else { self.how };
             let why = self.last_error.as_ref().map_or_else(String::new, |error| format!(": {}", error.message));
@@ -308,13 +308,14 @@ impl OriginStatus {
         picture.last_error = Some(LastError::new(error, now));
         picture.how = error.how();
         let verdict = picture.health.failed(error, witness, paused);
-        if witness.is_ours || verdict.counts {
+        let only_details = witness.class == Class::Details;
+        if (witness.is_ours || verdict.counts) && !only_details {
             picture.row[0] = picture.row[0].saturating_add(1);
         }
         // One failure alone says little. To tell people of failures takes fewer clients than to pause the origin.
         let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && picture.row[0] >= FEW;
         // Whether details alone fail is told by itself.
-        if fails && picture.state != OriginState::Crawling && witness.class != Class::Details {
+        if fails && picture.state != OriginState::Crawling && !only_details {
             picture.state = OriginState::CouldNotBeAsked;
         }
         picture.note_failing();

@@ -67,7 +67,7 @@ function snapshots({ held, rollback }, kept, now) {
   const heads = ["Snapshot", "#Listings", "Certificate", "Confirmed", "Published", "Actions"];
   return section("snapshots", "Snapshots",
     held && h("div.held", {}, h("h3", {}, "Held back"),
-      h("p", {}, `Snapshot ${short(held.snapshot)} with ${counted(held.listings, "listing")} instead of ${count(held.serving)} waits. It lacks:`),
+      h("p", {}, `Snapshot ${short(held.snapshot)} with ${counted(held.listings, "listing")} instead of ${count(held.serving)} waits: ${held.reason}. It lacks, for example:`),
       h("ul.texts", {}, held.vanishing.map((/** @type {{ id: number, name: string }} */ one) => h("li", {}, `${one.id} ${one.name}`))), button("accept")),
     rollback && h("p", {}, "A rollback is in effect. ", button("release")),
     rows.length > 0 ? table("Kept snapshots, the newest first", heads, rows) : h("p", {}, "None is kept yet."),
