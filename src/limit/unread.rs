@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::semantics::problem::Problem;
 use crate::tasks::at_once;
@@ -32,6 +32,10 @@ pub(crate) const OF_CONNECTION: usize = STREAMS as usize * PIECE;
 const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
 /// An answer is begun if there is room for so much: nearly every answer is shorter.
 const EXPECTED: usize = 256 << 10;
+
+/// How many frames of HTTP/2 wait for the client of a connection, beside the last one of each answer. One costs some 500
+/// bytes beside its data, which do not count.
+const FRAMES: usize = 1024;
 
 /// The most that one body counts, beside the piece that is being sent: other clients often share it.
 pub(crate) const OF_BODY: usize = 1 << 20;
@@ -101,12 +105,15 @@ pub(crate) struct Unread {
     household: Option<Arc<Room>>,
     /// How many bytes the client has taken. Only HTTP/2 counts them.
     taken: AtomicU64,
+    /// For the frames that may still wait.
+    frames: Arc<Semaphore>,
 }
 
 impl Unread {
     /// Nothing, for a connection of this household; `None`: of a proxy.
     pub(crate) fn of(household: Option<Arc<Room>>) -> Self {
-        Self { connection: Room::new(OF_CONNECTION), household, taken: AtomicU64::new(0) }
+        let frames = Arc::new(Semaphore::new(FRAMES));
+        Self { connection: Room::new(OF_CONNECTION), household, taken: AtomicU64::new(0), frames }
     }
 
     /// How many bytes of answers are held for the connection; 0 for a proxy.
@@ -159,9 +166,16 @@ impl Unread {
     /// These bytes of an answer, which count until they are dropped.
     pub(crate) fn carry(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         match self.hold(bytes.len()) {
-            Some(held) if held.bytes > 0 => Bytes::from_owner(Carried { bytes, _held: held }),
+            Some(held) if held.bytes > 0 => Bytes::from_owner(Carried { bytes, _counted: held }),
             _ => bytes,
         }
+    }
+
+    /// These bytes as a frame, which counts until it is dropped. Waits while too many frames wait.
+    pub(crate) async fn frame(&self, bytes: Bytes) -> Bytes {
+        // Never closed.
+        let counted = self.frames.clone().acquire_owned().await.ok();
+        Bytes::from_owner(Carried { bytes, _counted: counted })
     }
 
     /// The client has taken so many more bytes of its answers.
@@ -227,12 +241,12 @@ impl Drop for Held {
     }
 }
 
-struct Carried {
+struct Carried<T> {
     bytes: Bytes,
-    _held: Held,
+    _counted: T,
 }
 
-impl AsRef<[u8]> for Carried {
+impl<T> AsRef<[u8]> for Carried<T> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -4,7 +4,7 @@
 //! pieces that all readers have had are dropped, and the writer waits for readers that lag. Of several readers, those
 //! that others have waited for too long are left behind. Callers: [`super::streamed`] writes, [`crate::serve`] reads.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +15,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::upstream::room::{Held, Room};
 
+use super::LARGE;
+
 /// How far the slowest reader of a body that is only passed on may lag, in bytes, while there is room.
 const WINDOW: u64 = 256 * 1024;
+
+/// The least that a held piece counts, in bytes: its place and its allocation cost as much.
+const SLOT: u64 = 256;
 
 /// How long, in all, the other readers of a body that is only passed on wait for one.
 const GRACE: Duration = Duration::from_secs(1);
@@ -39,7 +44,7 @@ struct SpoolState {
     /// The held pieces, beginning with piece number `gone`; each with whether room was taken for it.
     pieces: VecDeque<(Bytes, bool)>,
     gone: u64,
-    /// Bytes of the held pieces.
+    /// What the held pieces count.
     held: u64,
     /// The room for these.
     room: Held,
@@ -58,9 +63,18 @@ struct Position {
     grace: Duration,
 }
 
+/// What a piece counts, in bytes.
+fn weight(piece: &Bytes) -> u64 {
+    SLOT.max(piece.len() as u64)
+}
+
 impl SpoolState {
-    fn push(&mut self, piece: Bytes, has_room: bool) {
-        self.held += piece.len() as u64;
+    fn push(&mut self, mut piece: Bytes, has_room: bool) {
+        self.held += weight(&piece);
+        if piece.len() < SLOT as usize {
+            // It may hold on to the large buffer it came from.
+            piece = Bytes::copy_from_slice(&piece);
+        }
         self.pieces.push_back((piece, has_room));
     }
 
@@ -85,11 +99,36 @@ impl SpoolState {
             && let Some((piece, has_room)) = self.pieces.pop_front()
         {
             self.gone += 1;
-            self.held -= piece.len() as u64;
+            self.held -= weight(&piece);
             if has_room {
-                self.room.give_back(piece.len() as u64);
+                self.room.give_back(weight(&piece));
             }
         }
+    }
+
+    /// Holds a `whole` body in the place of its pieces, which had these `lengths`: small ones are joined, except where a
+    /// reader stands.
+    fn join(&mut self, mut whole: Bytes, lengths: &[usize], has_room: bool) {
+        let before = std::mem::take(&mut self.held);
+        let readers: HashSet<u64> = self.readers.values().map(|reader| reader.next).collect();
+        let mut joined: Vec<usize> = Vec::new();
+        // The number of each old piece among the new ones.
+        let mut numbers = Vec::with_capacity(lengths.len() + 1);
+        for (length, number) in lengths.iter().zip(0..) {
+            match joined.last_mut() {
+                Some(last) if *last + length <= LARGE as usize && !readers.contains(&number) => *last += length,
+                _ => joined.push(*length),
+            }
+            numbers.push(joined.len() as u64 - 1);
+        }
+        numbers.push(joined.len() as u64);
+        for reader in self.readers.values_mut() {
+            reader.next = numbers[reader.next as usize];
+        }
+        for length in joined {
+            self.push(whole.split_to(length), has_room);
+        }
+        self.room.give_back(before.saturating_sub(self.held));
     }
 }
 
@@ -144,7 +183,7 @@ impl Spool {
     /// Adds a piece to a body that is held whole; `false`: there is no room for it.
     pub(crate) fn keep(&self, piece: &Bytes) -> bool {
         let mut state = self.shared.state.lock();
-        let has_room = state.keeps && self.room.try_take(&mut state.room, piece.len() as u64);
+        let has_room = state.keeps && self.room.try_take(&mut state.room, weight(piece));
         if has_room {
             state.push(piece.clone(), true);
             drop(state);
@@ -166,7 +205,7 @@ impl Spool {
                 if state.readers.is_empty() {
                     return Err(Abandoned);
                 }
-                let has_room = state.held < WINDOW && self.room.try_take(&mut state.room, piece.len() as u64);
+                let has_room = state.held < WINDOW && self.room.try_take(&mut state.room, weight(&piece));
                 if has_room || state.held == 0 {
                     state.push(piece, has_room);
                     drop(state);
@@ -203,15 +242,14 @@ impl Spool {
         } else if state.keeps {
             // Without the lock, because it takes time. Readers wait for the pieces.
             let mut pieces = std::mem::take(&mut state.pieces);
-            let length = state.held + last.len() as u64;
             drop(state);
             pieces.push_back((last, true));
             let lengths: Vec<usize> =
                 pieces.iter().map(|(piece, _)| piece.len()).filter(|length| *length > 0).collect();
-            let mut whole = if lengths.len() < 2 {
+            let whole = if lengths.len() < 2 {
                 pieces.into_iter().map(|(piece, _)| piece).find(|piece| !piece.is_empty()).unwrap_or_default()
             } else {
-                let mut whole = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
+                let mut whole = BytesMut::with_capacity(lengths.iter().sum());
                 // Each is dropped as soon as it is copied.
                 for (piece, _) in pieces {
                     whole.extend_from_slice(&piece);
@@ -220,8 +258,7 @@ impl Spool {
             };
             let is_stored = keep(whole.clone());
             state = self.shared.state.lock();
-            state.held = length;
-            state.pieces = lengths.into_iter().map(|length| (whole.split_to(length), !is_stored)).collect();
+            state.join(whole, &lengths, !is_stored);
             if is_stored {
                 state.room = Held::default();
             } else {
@@ -310,6 +347,8 @@ impl Drop for Reader {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     fn room() -> Room {
@@ -468,6 +507,34 @@ mod tests {
             assert_eq!(all(reader).await.unwrap(), [&body[..], &body[..], b"end"].concat());
             assert!(has_room(), "nobody needs it any more");
         }
+    }
+
+    #[tokio::test]
+    async fn small_pieces_count_more_than_their_bytes_and_end_as_large_ones() {
+        let byte = Bytes::from_static(b"1");
+        let spool = Spool::new(true, None, room());
+        let (tap, shared) = (spool.tap(), spool.shared.clone());
+        let (mut first, second) = (tap.reader().unwrap(), tap.reader().unwrap());
+        for _ in 0..1000 {
+            assert!(spool.keep(&byte));
+        }
+        for _ in 0..300 {
+            first.next().await.unwrap().unwrap();
+        }
+        spool.finish(byte.clone(), |_| true);
+        assert_eq!(shared.state.lock().pieces.len(), 2, "where a reader stands a piece ends");
+        assert_eq!(all(first).await.unwrap(), b"1".repeat(701));
+        assert_eq!(all(second).await.unwrap(), b"1".repeat(1001));
+        assert_eq!(all(tap.reader().unwrap()).await.unwrap(), b"1".repeat(1001));
+
+        let spool = Spool::new(true, None, Room::new(1 << 20, 1 << 10).for_streams(None));
+        let _reader = spool.tap().reader().unwrap();
+        let kept = (0..10_000).take_while(|_| spool.keep(&byte)).count();
+        assert!(kept < 4096, "{kept} pieces are kept");
+        let spool = Spool::new(false, None, room());
+        let _reader = spool.tap().reader().unwrap();
+        let passed = (0..10_000).take_while(|_| spool.pass(byte.clone()).now_or_never().is_some()).count();
+        assert!((512..4096).contains(&passed), "{passed} pieces wait");
     }
 
     #[tokio::test]

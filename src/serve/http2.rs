@@ -8,7 +8,7 @@
 
 mod outbox;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -23,13 +23,12 @@ use http::{Method, Request, Response};
 use pingora::http::RequestHeader;
 use pingora::protocols::Stream;
 use pingora::protocols::http::authority::{RawTargetAuthority, raw_target_authority, validate_request_authority};
-use pingora::protocols::http::v2::write_body;
 use pingora::server::ShutdownWatch;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::answer::admit::MOST_HEAD;
-use crate::answer::compose::{Answer, Body};
+use crate::answer::compose::{Answer, Body, Rest};
 use crate::answer::{Decided, RequestInfo};
 use crate::limit::unread::{OF_BODY, PIECE, STREAMS, Unread};
 use crate::semantics::problem::Problem;
@@ -326,7 +325,7 @@ async fn answer_later(
             (answer, info)
         }
     };
-    let mut rest = match std::mem::take(&mut answer.body) {
+    let rest = match std::mem::take(&mut answer.body) {
         Body::Rest(rest) => rest,
         whole => {
             answer.body = whole;
@@ -335,24 +334,32 @@ async fn answer_later(
         }
     };
     let mut bytes = 0;
-    let begun = exchange.begin(public, &answer, false);
-    let sent = async {
-        let mut stream = begun?;
-        while let Some(piece) = rest.next().await {
-            let piece = piece.map_err(|broken| {
-                tracing::debug!(%broken, "an answer was sent only in part");
-                Broken
-            })?;
-            bytes += piece.len();
-            for (piece, _) in pieces(unread.carry(piece)) {
-                unread.in_time(write_body(&mut stream, piece, false, None)).await??;
-            }
-        }
-        Ok(stream.send_data(Bytes::new(), true)?)
+    let sent = match exchange.begin(public, &answer, false) {
+        Ok(mut stream) => write_rest(&mut stream, rest, unread, &mut bytes).await,
+        Err(broken) => Err(broken),
     };
-    let sent = sent.await;
     public.answers.record(&view(&exchange.request, info.client, false), info, &answer, bytes);
     sent
+}
+
+/// Hands a body to the HTTP/2 code while it comes, and counts its bytes.
+async fn write_rest(
+    stream: &mut SendStream<Bytes>,
+    mut rest: Rest,
+    unread: &Arc<Unread>,
+    bytes: &mut usize,
+) -> Result<(), Broken> {
+    while let Some(piece) = rest.next().await {
+        let piece = piece.map_err(|broken| {
+            tracing::debug!(%broken, "an answer was sent only in part");
+            Broken
+        })?;
+        *bytes += piece.len();
+        for (piece, _) in pieces(unread.carry(piece)) {
+            unread.in_time(write_piece(stream, piece, false, unread)).await??;
+        }
+    }
+    Ok(stream.send_data(Bytes::new(), true)?)
 }
 
 /// Hands a body to the HTTP/2 code, as far as that takes it.
@@ -360,7 +367,30 @@ async fn write(stream: &mut SendStream<Bytes>, body: Bytes, unread: &Arc<Unread>
     let _rest = if body.len() > OF_BODY { unread.hold(OF_BODY) } else { None };
     let body = if body.len() > OF_BODY { body } else { unread.carry(body) };
     for (piece, ends) in pieces(body) {
-        unread.in_time(write_body(stream, piece, ends, None)).await??;
+        unread.in_time(write_piece(stream, piece, ends, unread)).await??;
+    }
+    Ok(())
+}
+
+/// Hands a piece to the HTTP/2 code, as far as the windows of the client are open.
+async fn write_piece(
+    stream: &mut SendStream<Bytes>,
+    mut piece: Bytes,
+    ends: bool,
+    unread: &Unread,
+) -> Result<(), Broken> {
+    while !piece.is_empty() {
+        stream.reserve_capacity(piece.len());
+        let capacity = poll_fn(|cx| stream.poll_capacity(cx)).await.ok_or(Broken)??;
+        if ends && capacity >= piece.len() {
+            break;
+        }
+        // A client that opens its windows byte by byte makes small frames of a large piece.
+        let frame = unread.frame(piece.split_to(capacity.min(piece.len()))).await;
+        stream.send_data(frame, false)?;
+    }
+    if ends {
+        stream.send_data(piece, true)?;
     }
     Ok(())
 }

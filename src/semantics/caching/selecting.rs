@@ -14,7 +14,7 @@ use http::header::{
 
 use super::blames_the_request;
 use super::fields::is_bare;
-use crate::semantics::grammar::{members, trim, weight};
+use crate::semantics::grammar::{every_member, members, trim, weight};
 
 /// More fields count as `*`.
 const MAX_FIELDS: usize = 32;
@@ -162,9 +162,10 @@ fn whole(request: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     request.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b"; "[..])
 }
 
-/// All lines of a field as one list without whitespace around its members (RFC 9111 §4.1).
+/// All lines of a field as one list without whitespace around its members (RFC 9111 §4.1). Empty members count: an
+/// origin that takes the field for no list sees them.
 fn combined(request: &HeaderMap, name: &HeaderName) -> Vec<u8> {
-    members(request, name).collect::<Vec<_>>().join(&b","[..])
+    every_member(request, name).collect::<Vec<_>>().join(&b","[..])
 }
 
 impl OneLanguage {
@@ -196,7 +197,7 @@ impl OneLanguage {
 
 /// `Accept-Language` with its ranges in lower case, in the order of the request.
 fn languages(request: &HeaderMap) -> Vec<u8> {
-    let members = members(request, ACCEPT_LANGUAGE).map(|member| {
+    let members = every_member(request, ACCEPT_LANGUAGE).map(|member| {
         let mut parts = member.split(|&byte| byte == b';').map(trim);
         let range = parts.next().unwrap_or_default().to_ascii_lowercase();
         std::iter::once(range).chain(parts.map(<[u8]>::to_vec)).collect::<Vec<_>>().join(&b';')
@@ -269,6 +270,12 @@ mod tests {
         for (stored, presented) in [
             (&[("foo", "\"1, 2\"")][..], &[("foo", "\"1,2\"")][..]),
             (&[("foo", "12")], &[("foo", "1,2")]),
+            (&[("foo", ",1")], &[("foo", "1")]),
+            (&[("foo", "1, ")], &[("foo", "1")]),
+            (&[("foo", "1,,2")], &[("foo", "1,2")]),
+            (&[("foo", "1"), ("foo", "")], &[("foo", "1")]),
+            (&[("foo", ",")], &[("foo", "")]),
+            (&[("accept-language", ",en")], &[("accept-language", "en")]),
             (&[("accept-language", "en;q=0.5, de")], &[("accept-language", "en, de;q=0.5")]),
             (&[("accept-language", "fr, en")], &[("accept-language", "en, fr")]),
             (&[("accept-language", "en;q=1, x;q=0.1")], &[("accept-language", "en")]),

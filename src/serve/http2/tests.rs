@@ -102,12 +102,15 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
             Instant::now()
         })
     };
-    let (rest, got, reset) = (Vec::new(), HashMap::new(), Vec::new());
-    let client = Client { io: theirs, rest, gives_back: false, got, complete: 0, reset, is_told: false };
-    (Server { admitted, in_flight, made, serving, _stop: stop }, client)
+    (Server { admitted, in_flight, made, serving, _stop: stop }, Client::new(theirs))
 }
 
 impl Client {
+    fn new(io: DuplexStream) -> Self {
+        let (rest, got, reset) = (Vec::new(), HashMap::new(), Vec::new());
+        Self { io, rest, gives_back: false, got, complete: 0, reset, is_told: false }
+    }
+
     /// Begins a connection with this window for each stream, and a wide one for the connection unless it is the usual.
     async fn begin(&mut self, window: u32) {
         let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
@@ -426,4 +429,47 @@ async fn a_large_body_counts_one_mebibyte_until_its_client_has_it() {
     client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
     client.read_slowly(1 << 20, MADE + 1, 100).await;
     assert_eq!((client.complete, client.reset.len(), server.admitted.unread().held()), (MADE + 1, 0, 0));
+}
+
+/// A frame costs the HTTP/2 code hundreds of bytes beside its data.
+#[tokio::test(start_paused = true)]
+async fn few_small_frames_wait_for_a_client_that_does_not_read() {
+    // Small pieces, and a client that opens its window byte by byte.
+    for (pieces, size, window) in [(50_000, 1, WIDE), (2, 8_000, 0)] {
+        let room = MostConnections { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
+        let proxy = Connections::new(room, ConnectionCounters::default()).admit(None).await.ok().unwrap();
+        let (ours, theirs) = duplex(16 << 10);
+        let came = Arc::new(AtomicUsize::new(0));
+        let counter = came.clone();
+        let piece = move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(Bytes::from(vec![b'x'; size]))
+        };
+        tokio::spawn(async move {
+            let mut connection = Builder::new().max_send_buffer_size(PIECE).handshake(ours).await.unwrap();
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                let mut stream = respond.send_response(Response::new(()), false).unwrap();
+                let (rest, unread) = (futures_util::stream::iter(0..pieces).map(piece.clone()), proxy.unread().clone());
+                tokio::spawn(async move { write_rest(&mut stream, rest.boxed(), &unread, &mut 0).await });
+            }
+        });
+        let mut client = Client::new(theirs);
+        client.begin(window).await;
+        client.ask(1, 1).await;
+        for _ in window..8_000 {
+            client.send(&window_update(1, 1)).await;
+            sleep(Duration::from_millis(1)).await;
+        }
+        sleep(Duration::from_secs(1)).await;
+        // The buffers of the connection have a few thousand.
+        let frames = came.load(Ordering::Relaxed) * if window == 0 { size } else { 1 };
+        assert!((64..=8_000).contains(&frames), "{frames} frames wait");
+        if window == 0 {
+            client.send(&window_update(1, USUAL)).await;
+        }
+        while client.complete < 1 {
+            assert!(client.read(1 << 20).await);
+        }
+        assert_eq!(client.got[&1], pieces * size);
+    }
 }
