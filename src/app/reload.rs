@@ -329,18 +329,18 @@ fn limits(config: &Config) -> (LimitConfig, LimitConfig) {
 
 /// The limits on connections of clients and operators, as far as the system allows.
 pub(super) fn rooms(config: &Config) -> (MostConnections, MostConnections) {
-    let wanted = config.limits.connections;
-    let shares = share_descriptors(raise_descriptors(), wanted);
+    let limits = &config.limits;
+    let (wanted, each) = (limits.connections as usize, limits.connections_per_client as usize);
+    let shares = share_descriptors(raise_descriptors(), wanted, each);
     let most = shares.clients;
-    if most < wanted as usize {
-        let wanted_files = u64::from(wanted);
+    if most < wanted {
+        let wanted_files = wanted as u64;
         let needed_files = wanted_files + wanted_files.clamp(*RESERVE.start(), *RESERVE.end());
         let why = "fewer connections than limits.connections: raise the limit on open files (ulimit -n, LimitNOFILE)";
         tracing::info!(wanted, most, needed_files, "{why}");
     }
     let ipv6_prefix = config.rate_limit.ipv6_prefix;
-    let each = config.limits.connections_per_client as usize;
-    let clients = MostConnections { name: "public", all: most, each, ipv6_prefix };
+    let clients = MostConnections { name: "public", all: most, each: shares.each, ipv6_prefix };
     (clients, MostConnections { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix })
 }
 

@@ -250,6 +250,8 @@ pub(super) const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionShares {
     pub clients: usize,
+    /// Of one client.
+    pub each: usize,
     pub operators: usize,
 }
 
@@ -277,13 +279,14 @@ pub(super) fn raise_descriptors() -> Option<u64> {
     }
 }
 
-/// Each side's share of `files`, if clients shall have `wanted` connections.
-pub(super) fn share_descriptors(files: Option<u64>, wanted: u32) -> ConnectionShares {
-    let Some(files) = files else { return ConnectionShares { clients: wanted as usize, operators: 256 } };
+/// Each side's share of `files`, if clients shall have `wanted` connections, and one client `each` of them.
+pub(super) fn share_descriptors(files: Option<u64>, wanted: usize, each: usize) -> ConnectionShares {
+    let Some(files) = files else { return ConnectionShares { clients: wanted, each, operators: 256 } };
     let reserve = (files / 2).clamp(*RESERVE.start(), *RESERVE.end());
-    let clients = files.saturating_sub(reserve).max(1).min(u64::from(wanted));
-    // Less than a pointer's worth: `wanted` is.
-    ConnectionShares { clients: usize::try_from(clients).unwrap_or(usize::MAX), operators: (reserve / 4) as usize }
+    let clients = usize::try_from(files.saturating_sub(reserve).max(1)).unwrap_or(usize::MAX).min(wanted);
+    // Of few connections, one client must not have all.
+    let each = if clients < wanted { each.min((clients / 4).max(1)) } else { each };
+    ConnectionShares { clients, each, operators: (reserve / 4) as usize }
 }
 
 #[cfg(test)]
@@ -292,17 +295,18 @@ mod tests {
 
     #[test]
     fn a_part_is_kept_for_what_is_not_a_client() {
-        for (files, wanted, clients, operators) in [
-            (None, 20_000, 20_000, 256),
-            (Some(1 << 20), 20_000, 20_000, 256),
-            (Some(20_000), 20_000, 18_976, 256),
-            (Some(4096), 20_000, 3072, 256),
-            (Some(1024), 20_000, 512, 128),
-            (Some(1024), 100, 100, 128),
-            (Some(256), 20_000, 128, 32),
-            (Some(10), 20_000, 1, 16),
+        for (files, wanted, clients, each, operators) in [
+            (None, 20_000, 20_000, 512, 256),
+            (Some(1 << 20), 20_000, 20_000, 512, 256),
+            (Some(20_000), 20_000, 18_976, 512, 256),
+            (Some(4096), 20_000, 3072, 512, 256),
+            (Some(1024), 20_000, 512, 128, 128),
+            (Some(1024), 100, 100, 512, 128),
+            (Some(256), 20_000, 128, 32, 32),
+            (Some(10), 20_000, 1, 1, 16),
         ] {
-            assert_eq!(share_descriptors(files, wanted), ConnectionShares { clients, operators }, "{files:?}");
+            let shares = ConnectionShares { clients, each, operators };
+            assert_eq!(share_descriptors(files, wanted, 512), shares, "{files:?}");
         }
     }
 }
