@@ -26,6 +26,9 @@ use crate::serve::connections::{Busy, Connection, InFlight};
 
 /// How many bytes may wait. Further ones push them out: a client that does not read stops the HTTP/2 code then.
 const MOST: usize = 64 << 10;
+/// How many bytes are read in one turn. Then other connections take theirs: short fields cost much time. Hundreds of
+/// ordinary requests are shorter.
+const TURN: usize = 16 << 10;
 /// Room for the first bytes that wait: a few small answers.
 const FIRST: usize = 16 << 10;
 
@@ -36,6 +39,8 @@ pub(super) struct Outbox(Arc<Mutex<OutboxState>>);
 struct OutboxState {
     /// What was read before, and is read again.
     begun: &'static [u8],
+    /// How many bytes were read in this turn.
+    read: usize,
     stream: Stream,
     connection: Arc<Connection>,
     in_flight: InFlight,
@@ -67,6 +72,7 @@ impl Outbox {
         let (connection, in_flight) = (connection.clone(), in_flight.clone());
         Self(Arc::new(Mutex::new(OutboxState {
             begun,
+            read: 0,
             stream,
             connection,
             in_flight,
@@ -76,8 +82,9 @@ impl Outbox {
         })))
     }
 
-    /// Sends what waits, whenever it is polled. Ends only with an error of the connection, or when the client has taken
-    /// neither what was due ([`crate::limit::unread`]) nor all that waited within [`WRITE_TIMEOUT`].
+    /// Sends what waits, and begins another turn of reading, whenever it is polled. Ends only with an error of the
+    /// connection, or when the client has taken neither what was due ([`crate::limit::unread`]) nor all that waited within
+    /// [`WRITE_TIMEOUT`].
     pub(super) async fn send(&self) -> io::Error {
         poll_fn(|cx| match self.0.lock().poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(error),
@@ -113,6 +120,7 @@ impl OutboxState {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.read = 0;
         let out = self.poll_out(cx);
         if out.is_ready() {
             self.held_up = None;
@@ -159,13 +167,17 @@ impl OutboxState {
 impl AsyncRead for Outbox {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.0.lock();
-        if inner.begun.is_empty() {
-            return Pin::new(&mut inner.stream).poll_read(cx, buf);
+        if !inner.begun.is_empty() {
+            return Pin::new(&mut inner.begun).poll_read(cx, buf);
         }
-        let (again, rest) = inner.begun.split_at(inner.begun.len().min(buf.remaining()));
-        buf.put_slice(again);
-        inner.begun = rest;
-        Poll::Ready(Ok(()))
+        if inner.read >= TURN {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
+        let read = Pin::new(&mut inner.stream).poll_read(cx, buf);
+        inner.read += buf.filled().len() - before;
+        read
     }
 }
 

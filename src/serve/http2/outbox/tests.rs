@@ -90,3 +90,20 @@ async fn a_broken_connection_is_an_error() {
     outbox.clone().write_all(b"lost").await.unwrap();
     assert_eq!(outbox.send().await.kind(), io::ErrorKind::BrokenPipe);
 }
+
+#[tokio::test]
+async fn a_connection_with_much_to_read_lets_others_go_on() {
+    let (outbox, mut theirs) = connection(1 << 20);
+    theirs.write_all(&vec![7; 1 << 20]).await.unwrap();
+    let (mut io, mut piece) = (outbox.clone(), vec![0; 8 << 10]);
+    for _ in 0..3 {
+        let mut read = 0;
+        while let Some(bytes) = io.read(&mut piece).now_or_never() {
+            read += bytes.unwrap();
+            assert!(read <= 24 << 10, "{read} bytes in one turn");
+        }
+        assert!(read >= 16 << 10, "{read} bytes");
+        // The turn ends.
+        assert!(outbox.send().now_or_never().is_none());
+    }
+}
