@@ -160,9 +160,18 @@ fn options() -> Builder {
     let mut options = Builder::new();
     options.max_concurrent_streams(STREAMS);
     options.max_send_buffer_size(PIECE);
-    // A slightly too large header gets our own answer.
-    options.max_header_list_size(MOST_HEAD as u32 + (16 << 10));
+    options.max_header_list_size(MOST_FIELDS as u32);
     options
+}
+
+/// The largest header list that is read, in bytes: a slightly too large header gets our own answer.
+const MOST_FIELDS: usize = MOST_HEAD + (16 << 10);
+
+/// How many bytes the trailers of a request may take. The HTTP/2 code keeps them while the stream is open, also when
+/// nobody reads the request any more.
+fn trailers(request: &RecvStream) -> usize {
+    // Short fields take about four times what they count in the list.
+    if request.is_end_stream() { 0 } else { 4 * MOST_FIELDS }
 }
 
 /// A request on a stream, and the way back.
@@ -222,7 +231,7 @@ impl Exchange {
     /// What it counts while it waits, in bytes.
     fn weight(&self) -> usize {
         let fields = self.request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
-        WAITS + self.request.raw_path().len() + fields.sum::<usize>()
+        WAITS + self.request.raw_path().len() + fields.sum::<usize>() + trailers(&self.body)
     }
 
     /// Sends an answer that is complete, and records it; `info`: `None` if it is recorded.
@@ -240,9 +249,10 @@ impl Exchange {
             public.answers.record(&view(&self.request, info.client, false), info, &answer, bytes);
         }
         // The client may take its time for the body: the head of its request does not wait for that.
-        drop((self, answer));
+        drop((self.request, self.respond, answer));
+        let waits = move || WAITS + trailers(&self.body);
         match (begun, body) {
-            (Ok(mut stream), Some(body)) => write(&mut stream, body, unread).await,
+            (Ok(mut stream), Some(body)) => write(&mut stream, body, unread, waits).await,
             (begun, _) => begun.map(drop),
         }
     }
@@ -272,6 +282,7 @@ async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works
     let _busy = public.in_flight.enter();
     let unread = works.connection().unread();
     if exchange.is_malformed {
+        let _waits = unread.wait(exchange.weight());
         let answer = Box::pin(public.answers.refuse(peer, Problem::unreadable())).await;
         // The client may have reset the stream.
         let _sent = exchange.send(&public, None, answer, unread).await;
@@ -363,13 +374,26 @@ async fn write_rest(
 }
 
 /// Hands a body to the HTTP/2 code, as far as that takes it.
-async fn write(stream: &mut SendStream<Bytes>, body: Bytes, unread: &Arc<Unread>) -> Result<(), Broken> {
+/// `waits`: what the stream counts beside the body while it waits for its client, in bytes.
+async fn write(
+    stream: &mut SendStream<Bytes>,
+    body: Bytes,
+    unread: &Arc<Unread>,
+    waits: impl FnOnce() -> usize,
+) -> Result<(), Broken> {
     let _rest = if body.len() > OF_BODY { unread.hold(OF_BODY) } else { None };
     let body = if body.len() > OF_BODY { body } else { unread.carry(body) };
-    for (piece, ends) in pieces(body) {
-        unread.in_time(write_piece(stream, piece, ends, unread)).await??;
+    let mut writing = pin!(async {
+        for (piece, ends) in pieces(body) {
+            unread.in_time(write_piece(stream, piece, ends, unread)).await??;
+        }
+        Ok(())
+    });
+    if let Some(written) = at_once(&mut writing).await {
+        return written;
     }
-    Ok(())
+    let _waits = unread.wait(waits());
+    writing.await
 }
 
 /// Hands a piece to the HTTP/2 code, as far as the windows of the client are open.

@@ -89,7 +89,7 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
                     if unread.room().await.is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                         let mut stream = exchange.respond.send_response(Response::new(()), false).unwrap();
-                        let _sent = write(&mut stream, body, unread).await;
+                        let _sent = write(&mut stream, body, unread, || WAITS).await;
                     }
                 }
             };
@@ -472,4 +472,27 @@ async fn few_small_frames_wait_for_a_client_that_does_not_read() {
         }
         assert_eq!(client.got[&1], pieces * size);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_answers_that_wait_are_bounded_for_their_household() {
+    let room = MostConnections { name: "tests", all: 99, each: 99, ipv6_prefix: 64 };
+    let connections = Connections::new(room, ConnectionCounters::default());
+    let address = |last| Some(IpAddr::from([192, 0, 2, last]));
+    let (mut all, mut refused) = (Vec::new(), 0);
+    for _ in 0..40 {
+        let (server, mut client) = connect_to(&connections, address(1), 1);
+        client.begin(0).await;
+        client.ask(1, STREAMS).await;
+        client.read(1 << 20).await;
+        refused += client.reset.len();
+        all.push((server, client));
+    }
+    assert!((1024..1100).contains(&refused), "{refused} of 5,120 streams");
+    let (_server, mut client) = connect_to(&connections, address(2), 1);
+    client.begin(WIDE).await;
+    client.ask(1, STREAMS).await;
+    client.read_slowly(1 << 20, 128, 9).await;
+    assert_eq!(client.complete, 128, "another household");
+    drop(all);
 }

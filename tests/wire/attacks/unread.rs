@@ -6,7 +6,7 @@ use http::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
-use crate::floods::{END_HEADERS, END_STREAM, begin, peak, request, resets_in};
+use crate::floods::{END_HEADERS, END_STREAM, begin, frame, peak, request, resets_in};
 use crate::harness::{Body, Setup, each, origin, virtually, wait_until};
 
 /// What a client may make the server hold, in MiB: 32 of answers, and what making them takes.
@@ -49,37 +49,8 @@ async fn pages_that_a_client_does_not_read_are_not_made() {
     .await;
 }
 
-/// Over HTTP/1.1 each connection holds one answer, of which it reads just enough.
-#[tokio::test(start_paused = true)]
-async fn a_household_that_reads_hardly_anything_gets_503_over_http1_too() {
-    /// So many times a mebibyte are a household's room.
-    const ANSWERS: usize = 32;
-    const PIECE: usize = 64 << 10;
-    let (_origin, server) = virtually::mirrored(20).await;
-    let docs = server.ok("/docs").await;
-    let script = docs.text().split('"').find(|text| text.contains("swagger-ui-bundle")).unwrap();
-    let script = format!("/{script}");
-    assert!(server.ok(&script).await.body.len() > 1 << 20);
-    let Body::Memory(memory) = &server.process else { panic!("it is in memory") };
-    let request = format!("GET {script} HTTP/1.1\r\nhost: mirror.test\r\n\r\n");
-    let mut held: Vec<_> = (0..ANSWERS).map(|_| memory.connect()).collect();
-    let mut piece = vec![0; PIECE];
-    for pipe in &mut held {
-        pipe.write_all(request.as_bytes()).await.unwrap();
-        pipe.read_exact(&mut piece).await.unwrap();
-    }
-    let began = Instant::now();
-    let read = async {
-        sleep(Duration::from_secs(20)).await;
-        for pipe in &mut held {
-            pipe.read_exact(&mut piece).await.unwrap();
-        }
-    };
-    let (refused, ()) = futures_util::join!(server.get("/api/listings.json"), read);
-    refused.assert_problem(503, &["have not been read"]);
-    assert_eq!((refused.the("retry-after").as_str(), began.elapsed().as_secs()), ("1", 30));
-    drop(held);
-    server.ok("/api/listings.json").await;
+use crate::floods::{END_HEADERS, END_STREAM, begin, frame, peak, request, resets_in};
+use crate::harness::{Body, Setup, each, origin, virtually, wait_until};
 }
 
 #[tokio::test]
