@@ -334,6 +334,11 @@ impl Connection {
         Some(self.connections.0.start + Duration::from_nanos(self.seat.idle_since()?))
     }
 
+    /// Whether it counts for no household.
+    pub(crate) fn is_of_proxy(&self) -> bool {
+        self.household.is_none()
+    }
+
     /// What is held for its client.
     pub(crate) fn unread(&self) -> &Arc<Unread> {
         &self.unread

@@ -43,7 +43,8 @@ use outbox::Outbox;
 /// How many requests of a connection may be in work at once. More than its open streams, because the request of a reset
 /// stream goes on for a while.
 const IN_WORK: usize = 2 * STREAMS as usize;
-/// How many malformed requests end a connection: as many as in pingora's own loop.
+/// How many malformed requests end a connection once its answers are sent: as many as in pingora's own loop.
+/// [`STREAMS`] more, which may be under way then, end it at once.
 const MALFORMED: usize = 32;
 /// How often to check whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
@@ -104,8 +105,10 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
                 Some(Ok((request, respond))) => {
                     batch.get_or_insert_with(|| admitted.stream());
                     let exchange = Exchange::checked(request, respond);
-                    malformed += usize::from(exchange.as_ref().is_none_or(|exchange| exchange.is_malformed));
-                    if malformed >= MALFORMED {
+                    let is_malformed = exchange.as_ref().is_none_or(|exchange| exchange.is_malformed);
+                    // A proxy has many clients: one of them must not end the connection of the others.
+                    malformed += usize::from(is_malformed && !admitted.is_of_proxy());
+                    if malformed >= MALFORMED + STREAMS as usize {
                         tracing::debug!("a connection was closed: too many of its requests were malformed");
                         return;
                     }
@@ -128,7 +131,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
                 connection.graceful_shutdown();
                 stops = true;
             }
-            () = leave.as_mut(), if !leaves => {
+            () = async { if malformed < MALFORMED { leave.as_mut().await } }, if !leaves => {
                 if admitted.idle_since().is_some() {
                     break;
                 }

@@ -27,6 +27,9 @@ const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
+/// GET, http and / from the static table, and the authority x (RFC 7541 §6).
+const HEAD: [u8; 6] = [0x82, 0x86, 0x84, 1, 1, b'x'];
+
 /// A window that holds nothing up.
 const WIDE: u32 = (1 << 31) - 1;
 /// The window that a client has if it says nothing.
@@ -125,10 +128,12 @@ impl Client {
 
     /// Asks on so many streams, from this one on.
     async fn ask(&mut self, first: u32, streams: u32) {
-        // GET, http and / from the static table, and the authority x (RFC 7541 §6).
-        let head = [0x82, 0x86, 0x84, 1, 1, b'x'];
+        self.ask_with(&HEAD, first, streams).await;
+    }
+
+    async fn ask_with(&mut self, head: &[u8], first: u32, streams: u32) {
         for stream in 0..streams {
-            self.send(&frame(HEADERS, END_STREAM | END_HEADERS, first + 2 * stream, &head)).await;
+            self.send(&frame(HEADERS, END_STREAM | END_HEADERS, first + 2 * stream, head)).await;
         }
     }
 
@@ -495,4 +500,34 @@ async fn small_answers_that_wait_are_bounded_for_their_household() {
     client.read_slowly(1 << 20, 128, 9).await;
     assert_eq!(client.complete, 128, "another household");
     drop(all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_requests_end_their_connection_after_its_other_answers() {
+    let room = MostConnections { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
+    let connections = Connections::new(room, ConnectionCounters::default());
+    let client_address = Some(IpAddr::from([192, 0, 2, 1]));
+    for (peer, ends) in [(client_address, true), (None, false)] {
+        let (server, mut client) = connect_to(&connections, peer, 1);
+        client.begin(0).await;
+        client.ask(1, 10).await;
+        // They have no authority.
+        client.ask_with(&HEAD[..3], 21, 40).await;
+        client.read_slowly(1 << 20, 1, 9).await;
+        assert_eq!((client.is_told, server.serving.is_finished()), (ends, false), "a proxy has many clients");
+        client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
+        client.read_slowly(1 << 20, 50, 9).await;
+        assert_eq!((client.complete, client.reset.len()), (50, 0));
+        client.read_slowly(1 << 20, 51, 9).await;
+        assert_eq!(server.serving.is_finished(), ends);
+    }
+    let (server, mut client) = connect_to(&connections, client_address, 1);
+    client.begin(0).await;
+    client.ask_with(&HEAD[..3], 1, 120).await;
+    client.read(1 << 20).await;
+    assert!(!server.serving.is_finished());
+    client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
+    client.read(1 << 20).await;
+    client.ask_with(&HEAD[..3], 241, 120).await;
+    assert!(!client.read(1 << 20).await, "a flood of them ends it");
 }
