@@ -5,7 +5,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-
 use super::address::{BaseUrl, collide};
 use super::declaration::DeclaresKeys as _;
 use super::errors::{Finding, Place};

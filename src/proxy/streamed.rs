@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AGE, CONTENT_LANGUAGE, CONTENT_LENGTH, ETAG, LAST_MODIFIED, RANGE};
+use http::header::{AGE, CONTENT_LANGUAGE, CONTENT_LENGTH, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache::Key;
@@ -74,7 +74,7 @@ impl Proxy {
                 inner.failures.answered(key);
             }
         }
-        if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
+        if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD && shared) {
             self.learn_from_head(key, kept, &sent, &arrived, &asking);
         }
         // A 304 confirms only what the request asked for: one to a client's conditions, or to HEAD, confirms no cached answer.
@@ -108,11 +108,15 @@ impl Proxy {
         if question.method != Method::GET {
             return Keeps::Private;
         }
+        // With all of a client's fields, or against its will (RFC 9111 §5.2.1.5). The fields that were sent do not show it: a
+        // client's `Connection` takes some out.
+        if purpose(question, kept.as_deref()) == Purpose::Pass {
+            return Keeps::Personal;
+        }
         if blames_the_request(stored.status) && !is_bare(sent, &Vary::of(&stored.fields)) {
             return Keeps::Personal;
         }
-        // An answer to a range request with all of a client's fields is that client's, even if it is whole.
-        let own = allowed(sent).err().or_else(|| sent.contains_key(RANGE).then_some(NotStored::Partial));
+        let own = allowed(sent).err();
         let now = inner.clock.now_mono();
         let tells = tells_of_the_resource(question, sent, kept.as_deref());
         if own.is_none() {

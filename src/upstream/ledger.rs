@@ -91,8 +91,10 @@ impl Recording {
         let mut written = self.shared.written.subscribe();
         let done = tokio::time::timeout(patience, written.wait_for(|written| *written >= self.until)).await.is_ok();
         if !done {
-            let text =
-                format!("the disk does not answer: requests to the origin wait until {} is written", self.shared.path.display());
+            let text = format!(
+                "the disk does not answer: requests to the origin wait until {} is written",
+                self.shared.path.display()
+            );
             self.shared.failure.lock().get_or_insert_with(|| Finding::new(Kind::DiskFails, text));
         }
         done

@@ -49,8 +49,58 @@ async fn pages_that_a_client_does_not_read_are_not_made() {
     .await;
 }
 
-use crate::floods::{END_HEADERS, END_STREAM, begin, frame, peak, request, resets_in};
-use crate::harness::{Body, Setup, each, origin, virtually, wait_until};
+/// Over HTTP/1.1 each connection holds one answer, of which it reads just enough.
+#[tokio::test(start_paused = true)]
+async fn a_household_that_reads_hardly_anything_gets_503_over_http1_too() {
+    /// So many times a mebibyte are a household's room.
+    const ANSWERS: usize = 32;
+    const PIECE: usize = 64 << 10;
+    let (_origin, server) = virtually::mirrored(20).await;
+    let docs = server.ok("/docs").await;
+    let script = docs.text().split('"').find(|text| text.contains("swagger-ui-bundle")).unwrap();
+    let script = format!("/{script}");
+    assert!(server.ok(&script).await.body.len() > 1 << 20);
+    let Body::Memory(memory) = &server.process else { panic!("it is in memory") };
+    let request = format!("GET {script} HTTP/1.1\r\nhost: mirror.test\r\n\r\n");
+    let mut held: Vec<_> = (0..ANSWERS).map(|_| memory.connect()).collect();
+    let mut piece = vec![0; PIECE];
+    for pipe in &mut held {
+        pipe.write_all(request.as_bytes()).await.unwrap();
+        pipe.read_exact(&mut piece).await.unwrap();
+    }
+    let began = Instant::now();
+    let read = async {
+        sleep(Duration::from_secs(20)).await;
+        for pipe in &mut held {
+            pipe.read_exact(&mut piece).await.unwrap();
+        }
+    };
+    let (refused, ()) = futures_util::join!(server.get("/api/listings.json"), read);
+    refused.assert_problem(503, &["have not been read"]);
+    assert_eq!((refused.the("retry-after").as_str(), began.elapsed().as_secs()), ("1", 30));
+    drop(held);
+    server.ok("/api/listings.json").await;
+}
+
+/// The HTTP/2 code keeps the trailers of a request that nobody reads, as long as its answer waits.
+#[tokio::test]
+async fn requests_that_may_have_trailers_count_with_them() {
+    let server = Setup::offline().start().await;
+    let mut stream = begin(&server, &[0, 4, 0, 0, 0, 0]).await;
+    let mut received = Vec::new();
+    // Bodies are refused here.
+    for nth in 0..128 {
+        let refused = [request(2 * nth + 1, "/livez", END_HEADERS), frame(0, 0, 2 * nth + 1, b"x")].concat();
+        stream.write_all(&refused).await.unwrap();
+    }
+    // Each may take 256 KiB of 16 MiB.
+    wait_until("half of the streams are refused", || {
+        while stream.try_read_buf(&mut received).is_ok_and(|read| read > 0) {}
+        let resets = resets_in(&received);
+        async move { (60..=80).contains(&resets) }
+    })
+    .await;
+    assert_eq!(server.get("/livez").await.status, 200);
 }
 
 #[tokio::test]
