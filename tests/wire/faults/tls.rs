@@ -204,7 +204,7 @@ async fn certificates_decide_whether_an_origin_is_talked_to() {
         .set("origin.ca_file", &ca.to_string_lossy());
     let server =
         tells(shown, "the certificate of an authority (ca:true) as its own; give the server a certificate with").await;
-    let said = server.process.said();
+    let said = until("it is a finding", || server.finding("origin-fails")).await;
     assert!(said.contains("(origin.ca_file for the origin;") && !said.contains("CaUsed"), "{said}");
 
     // Behind a byte order mark, as some editors write it.
