@@ -10,6 +10,7 @@ use crate::config::Use;
 use crate::semantics::client_address::ClientIpConfig;
 use crate::telemetry::findings::{Finding, Kind, Raised, blame};
 use crate::telemetry::lines::standard_error;
+use crate::upstream::budget::Budget;
 use crate::upstream::status::{OriginStatus, Progress};
 use crate::words::counted;
 
@@ -50,7 +51,7 @@ impl Status {
             Kind::StoreDamaged if offline => finding.todo("Import a bundle: its data repairs the store."),
             _ => finding,
         }));
-        all.extend(self.budget.as_ref().and_then(|budget| budget.finding()));
+        all.extend(self.budget.as_ref().and_then(Budget::finding));
         all.extend(self.snapshots.as_ref().and_then(|snapshots| Some(snapshots.rolled_back()?.finding())));
         all.extend(
             self.replica
@@ -72,7 +73,9 @@ impl Status {
         let Some(published) = published else {
             if self.usage == Use::Shield {
                 // It has no data that could be old.
-                all.iter_mut().for_each(|finding| finding.unhealthy = false);
+                for finding in &mut all {
+                    finding.unhealthy = false;
+                }
             } else {
                 blame(&mut all, self.no_data());
             }

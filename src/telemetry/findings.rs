@@ -161,6 +161,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
+    #[expect(clippy::needless_pass_by_value, reason = "most make a text for it")]
     pub(crate) fn new(kind: Kind, text: impl ToString) -> Self {
         let unhealthy = kind.weight() == Weight::Yes;
         Self { kind, text: text.to_string(), todo: kind.todo(), unhealthy }

@@ -208,3 +208,6 @@ impl AsyncWrite for Outbox {
         Pin::new(&mut inner.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

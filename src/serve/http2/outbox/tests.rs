@@ -1,5 +1,5 @@
 use futures_util::FutureExt as _;
-use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::telemetry::counters::ConnectionCounters;
 
