@@ -41,7 +41,7 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] and [`shared_limit`] for a client's quota, [`upstream`] for the origin (`budget::promise`), [`snapshots::loaded`] for an old snapshot, [`answer`] for what is not there yet. The problem carries it (`Problem::after`), and `answer::compose` writes the field |
+//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] and [`shared_limit`] for a client's quota, [`upstream`] for the origin (`budget::promise`), [`answer`] for what is not there yet. The problem carries it (`Problem::after`), and `answer::compose` writes the field |
 //! | Where is a page of a list rendered? | `snapshot::index` selects the listings, [`answer`] (`render`) makes a page of them, `api::render` copies their texts into its body |
 //! | What does a refresh write? | The copies' new validators ([`mirror::copies`]). If nothing has changed, the certificate ([`snapshots`], `renew`). Else one transaction (`publish` in [`snapshots`] and [`store`]): new blocks, record, certificate, evidence, journal entry, mark, sizes, and the switch; what is not needed any more goes in a later one. Details have transactions of their own |
 //! | What changes the current snapshot? | Only [`snapshots`]: a publication, an import, a rollback, a release |
@@ -60,7 +60,7 @@
 //!    method, body, query, coding. The limit awaits only [`shared_limit`]. A client that has not read its other answers
 //!    waits then, and holds little meanwhile (`limit::unread`).
 //! 3. [`answer`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a reply
-//!    rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::loaded`]), by
+//!    rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::earlier`]), by
 //!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); a dump
 //!    ([`dumps`]); a document ([`pages`]); the origin's answer ([`proxy`]). A rendered reply enters the cache at its
 //!    second request, and stays there if a new snapshot does not change it.
