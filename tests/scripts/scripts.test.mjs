@@ -95,7 +95,7 @@ test("a client that looks around for long does not remember everything", async (
 
 /** A healthy mirror, as far as the console's words need it. */
 const mirror = {
-  use: "mirror", advice: [], snapshot: { id: "0123" }, disk: null, replica: null, listings: 5000, hit_ratio: 0.9876,
+  use: "mirror", findings: [], snapshot: { id: "0123" }, disk: null, replica: null, listings: 5000, hit_ratio: 0.9876,
   confirmed_at: "2026-11-22T11:25:00Z", age_seconds: 112, unconfirmed: false, unhealthy_after_seconds: 900,
   details: { mirrored: 5000, current: 5000, of: 5000 }, cache: { bytes: 1500000, entries: 1 }, memory_bytes: 45e6,
   rate_limit: { store: "local", why: null, requests_per_minute: 60, clients: 1 },
@@ -178,15 +178,15 @@ test("a number stays beside its unit", () => {
 });
 
 test("the state is the server's word, and a first copy that is being made is no trouble", () => {
-  const bad = [{ unhealthy: true }];
+  const bad = [{ name: "disk-full", unhealthy: true }];
+  const first = [{ name: "no-data", unhealthy: true }];
   for (const [status, word] of [
     [mirror, "Healthy"],
-    [{ ...mirror, advice: [{ unhealthy: false }] }, "Healthy, but look at this"],
-    [{ ...mirror, advice: bad }, "Unhealthy"],
-    [{ ...mirror, advice: bad, snapshot: null }, "Making the first copy"],
-    [{ ...mirror, advice: bad, snapshot: null, disk: "full" }, "Unhealthy"],
-    [{ ...mirror, advice: bad, snapshot: null, origin: { ...mirror.origin, state: "could-not-be-asked" } }, "Unhealthy"],
-    [{ ...mirror, advice: bad, snapshot: null, use: "offline" }, "Unhealthy"],
+    [{ ...mirror, findings: [{ name: "rolled-back", unhealthy: false }] }, "Healthy, but look at this"],
+    [{ ...mirror, findings: bad }, "Unhealthy"],
+    [{ ...mirror, findings: first, snapshot: null }, "Making the first copy"],
+    [{ ...mirror, findings: [...bad, ...first], snapshot: null }, "Unhealthy"],
+    [{ ...mirror, findings: first, snapshot: null, use: "offline" }, "Unhealthy"],
   ]) assert.equal(stateOf(status).word, word);
 });
 

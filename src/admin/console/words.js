@@ -239,12 +239,12 @@ export function tiles(status, history, now) {
       note: `${head}, ${behind === null ? "not compared yet" : behind > 0 ? `behind for ${seconds(behind)}` : "nothing is missing"}`,
       more: replica.last_poll ? `the store answered ${ago(replica.last_poll)}` : "the store has not answered yet",
       title: replica.last_poll ? utc(replica.last_poll) : "",
-      wrong: status.findings.some((one) => ["replica-fails", "signature-refused"].includes(one.name)),
+      wrong: Boolean(replica.why),
     });
   }
   if (origin.budget) {
     const { limit: allowed, free, paused_seconds: paused, waiting } = origin.budget;
-    const [value, said] = status.held ? ["Answers", "its changes are held back"] : (ORIGIN[origin.state] ?? [origin.state, ""]);
+    const [value, said] = status.held && !isFailing(status) ? ["Answers", "its changes are held back"] : (ORIGIN[origin.state] ?? [origin.state, ""]);
     const budget = allowed === null ? "no limit for requests to it" : `${count(free)} of ${counted(allowed, "request")} a minute free`;
     const texts = [budget, paused > 0 && `paused for ${seconds(paused)}`, waiting > 0 && `${count(waiting)} waiting`];
     all.push({ name: "Origin", value, note: said, more: texts.filter(Boolean).join(", "), title: origin.url ?? "", wrong: isFailing(status) });
