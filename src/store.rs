@@ -140,6 +140,11 @@ impl Store {
         self.handle.trouble().findings(self.path())
     }
 
+    /// How much room is left where the file lies, in bytes; `None`: the system does not say.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        handle::free_bytes(self.path())
+    }
+
     /// Whether the file can be read and written.
     pub(crate) fn works(&self) -> bool {
         self.findings().iter().all(|finding| !finding.unhealthy)

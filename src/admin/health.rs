@@ -33,6 +33,8 @@ const IMPORT_NEWER: &str = "Import a newer bundle, for example with `grandstand 
 const FIRST_BUNDLE: &str = "Wait while the first bundle is downloaded. The publisher writes a missing or damaged bundle again \
                             within ten minutes, or at once after a restart. If nothing comes, check replica.url, its \
                             credentials, and that a publisher writes there.";
+const NO_COPY: &str = "Check that the origin works, that it admits this machine, and that this machine can reach it. There is no \
+                       copy here: clients get what is cached, and errors. The next request tries again.";
 const BUDGET: &str =
     "Wait: a refresh is due or runs, or it waits for the origin's budget (`origin.budget` in /status).";
 
@@ -47,6 +49,9 @@ impl Status {
         let (published, offline) = (self.current.get(), self.usage == Use::Offline);
         let oldest = oldest(self.usage, config.ttl, self.max_age);
         let mut all = self.origin.as_ref().map_or_else(Vec::new, |origin| origin.picture().findings());
+        for fails in all.iter_mut().filter(|finding| published.is_none() && finding.kind == Kind::OriginFails) {
+            fails.todo = NO_COPY;
+        }
         all.extend(self.store.iter().flat_map(|store| store.findings()).map(|finding| match finding.kind {
             Kind::StoreDamaged if offline => finding.todo("Import a bundle: its data repairs the store."),
             _ => finding,
@@ -87,8 +92,8 @@ impl Status {
             all.push(Finding::new(Kind::ShapeDisproved, text));
         }
         let doubtful = published.dataset.doubtful().len() as u64;
-        // A mirror asks the origin, which takes some minutes.
-        let asks = self.usage == Use::Mirror && now < Monotonic::from_seconds(600);
+        // A mirror asks the origin, and a replica its publisher, which takes some minutes.
+        let asks = !offline && now < Monotonic::from_seconds(600);
         if doubtful > 0 && !asks {
             let text = format!("which listings {} have is not known", counted(doubtful, "term"));
             all.push(Finding::new(Kind::TermsIncomplete, text));

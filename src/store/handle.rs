@@ -219,7 +219,7 @@ impl Handle {
             let fault = match outcome {
                 Ok(value) => {
                     if writes {
-                        self.trouble.wrote(needed);
+                        self.trouble.wrote(needed, &self.path);
                     }
                     return Ok(value);
                 }
@@ -308,10 +308,22 @@ impl fmt::Debug for Handle {
 
 /// A failed write that was never tried again is forgotten after this long.
 const FORGOTTEN: Duration = Duration::from_secs(120);
+/// Less room is none, in bytes.
+const LITTLE: u64 = 64 << 10;
 /// For how long a full disk counts as full after a write of unknown size.
 const UNSURE: Duration = Duration::from_secs(5);
 /// For how long a repair is told.
 const REPAIR_TOLD: Duration = Duration::from_secs(86_400);
+
+/// How much room is left where a file lies, in bytes; `None`: the system does not say.
+pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+fn has_room(path: &Path, bytes: u64) -> bool {
+    free_bytes(path).is_none_or(|free| free >= bytes)
+}
 
 /// The problems.
 #[derive(Debug, Default)]
@@ -348,14 +360,16 @@ impl Trouble {
         }
     }
 
-    /// So many bytes could be written.
-    pub(super) fn wrote(&self, bytes: u64) {
+    /// A write of at most so many bytes to the file at `path` succeeded.
+    pub(super) fn wrote(&self, bytes: u64, path: &Path) {
         let mut inner = self.0.lock();
         // Both are estimates: the same write, tried again, packs another time of day and may be some bytes shorter.
         let is_as_much = |needed: u64| bytes >= needed - needed / 8;
         let is_right = |disk: &Disk| match disk.finding.kind {
             // Nobody knows how much was needed: a little may fit where the next write does not.
-            Kind::DiskFull if disk.needed == 0 => disk.at.elapsed() > UNSURE,
+            Kind::DiskFull if disk.needed == 0 => disk.at.elapsed() > UNSURE && has_room(path, LITTLE),
+            // Most writes need far less than they may need.
+            Kind::DiskFull if !has_room(path, disk.needed) => disk.at.elapsed() > FORGOTTEN,
             _ => is_as_much(disk.needed) || disk.at.elapsed() > FORGOTTEN,
         };
         if inner.disk.as_ref().is_some_and(is_right) {
@@ -413,27 +427,27 @@ mod tests {
         let full = |needed| StoreError::NoSpace { path: "x".into(), needed };
         trouble.failed(&full(5000));
         trouble.failed(&full(10));
-        trouble.wrote(100);
+        trouble.wrote(100, "x".as_ref());
         let told = || trouble.findings("x".as_ref());
         assert!(told()[0].kind == Kind::DiskFull && told()[0].text.contains("5000"), "{:?}", told());
         assert!(!trouble.ends_with_any_write());
-        trouble.wrote(4000);
+        trouble.wrote(4000, "x".as_ref());
         assert_eq!(told().len(), 1);
-        trouble.wrote(4999);
+        trouble.wrote(4999, "x".as_ref());
         assert_eq!(told(), [], "the same write was some bytes shorter when it was tried again");
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
         assert!(trouble.ends_with_any_write() && told()[0].kind == Kind::DiskReadOnly);
         trouble.failed(&StoreError::Io { path: "x".into(), source: std::io::Error::other("x") });
         assert_eq!(told()[0].kind, Kind::DiskFails);
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
-        trouble.wrote(0);
+        trouble.wrote(0, "x".as_ref());
         assert_eq!(told(), []);
         trouble.failed(&full(0));
-        trouble.wrote(64);
+        trouble.wrote(64, "x".as_ref());
         assert_eq!(told().len(), 1, "a little may fit");
         trouble.failed(&StoreError::Damaged("first".to_owned()));
         trouble.failed(&StoreError::Damaged("second".to_owned()));
-        trouble.wrote(9);
+        trouble.wrote(9, "x".as_ref());
         assert_eq!(trouble.damage().unwrap(), "first");
         trouble.repaired();
         assert_eq!(trouble.damage(), None);

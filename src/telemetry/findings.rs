@@ -68,6 +68,12 @@ kinds! {
     StoreDamaged "store-damaged" Yes
         "stored data is damaged and is not repaired yet"
         "Wait: the server repairs the store from all readable data, and fetches the rest again.";
+    HeldBack "held-back" Yes
+        "a new snapshot would lose more listings than `mirror.max_shrink` allows"
+        "Check whether the origin really lost these listings (`held` in /status names some). If so, run `grandstand snapshot accept`. If not, wait: each refresh judges anew.";
+    RolledBack "rolled-back" Old
+        "a rollback is in effect"
+        "Release it (`grandstand snapshot release`) when clients should get the newest snapshot again.";
     SignatureRefused "signature-refused" Old
         "what the object store has is signed by a key that is not trusted, or not signed"
         "If it is your publisher's key, put it (the second line of its .pub file) into bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
@@ -80,12 +86,6 @@ kinds! {
     ClockWrong "clock-wrong" Yes
         "the data is dated in the future, so that its age is unknown"
         "Set the clock of this machine, or of the machine that the data came from, for example with NTP.";
-    HeldBack "held-back" Yes
-        "a new snapshot would lose more listings than `mirror.max_shrink` allows"
-        "Check whether the origin really lost these listings (`held` in /status names some). If so, run `grandstand snapshot accept`. If not, wait: each refresh judges anew.";
-    RolledBack "rolled-back" Old
-        "a rollback is in effect"
-        "Release it (`grandstand snapshot release`) when clients should get the newest snapshot again.";
     NoData "no-data" Yes
         "there is nothing to serve yet, and nothing else says why"
         "Wait until every page of the origin is read. Until then the server forwards requests to the origin.";
@@ -123,7 +123,7 @@ kinds! {
         "new files of tls.cert and tls.key cannot be used, so that the certificate before stays"
         "Replace the files. They are read again within seconds.";
     CertificateEnds "certificate-ends" No
-        "the HTTPS certificate ends within a week, has ended, or is not valid yet"
+        "the HTTPS certificate ends within a week, has ended, is not valid yet, or is that of an authority"
         "Replace the files of tls.cert and tls.key. They are read again within seconds.";
     ProxyUntrusted "proxy-untrusted" No
         "clients behind one proxy that is not trusted were refused (429)"
@@ -136,7 +136,7 @@ kinds! {
         "Look at the differences (`grandstand audit`). The server fetches that data again by itself; then compare again.";
     TermsIncomplete "terms-incomplete" No
         "which listings some terms have is not known, so that their queries are read from the origin"
-        "Nothing: the server finds out as its budget allows. Offline, import a bundle of a later snapshot.";
+        "Nothing: a mirror asks the origin as its budget allows, a replica gets what its publisher knows. Offline, import a bundle of a later snapshot.";
     ShapeDisproved "shape-disproved" No
         "the origin answers a kind of query otherwise than this server would"
         "Nothing: such queries are forwarded to the origin.";

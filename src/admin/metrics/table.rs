@@ -257,10 +257,7 @@ table! {
     Gauge "grandstand_store_bytes" [] "bytes" "Size of the store's file"
         = at => at.status.store.as_ref().and_then(|store| Some(std::fs::metadata(store.path()).ok()?.len()));
     Gauge "grandstand_disk_free_bytes" [] "bytes" "Free space where the data directory lies"
-        = at => at.status.store.as_ref().and_then(|store| {
-            let disk = rustix::fs::statvfs(store.path()).ok()?;
-            Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-        });
+        = at => at.status.store.as_ref().and_then(|store| store.free_bytes());
     Gauge "process_start_time_seconds" [] "seconds" "When the process started, in seconds since 1970"
         = at => at.process.started;
     Counter "process_cpu_seconds" [] "seconds" "CPU time, user and system"

@@ -237,8 +237,8 @@ impl Current {
     pub(crate) fn findings(&self, now: WallTime) -> Vec<Finding> {
         const WEEK: i64 = 7 * 86_400;
         let until = self.until();
-        let soon = || (until.seconds_since(now) < WEEK).then(|| format!("the certificate ends at {until}"));
-        let ends = self.certificate.load().concern(now).or_else(soon);
+        let soon = (0..WEEK).contains(&until.seconds_since(now)).then(|| format!("the certificate ends at {until}"));
+        let ends = soon.or_else(|| self.certificate.load().concern(now));
         let files = self.problem.lock().clone().map(|text| (Kind::CertificateFiles, text));
         let found = files.into_iter().chain(ends.map(|text| (Kind::CertificateEnds, text)));
         found.map(|(kind, text)| Finding::new(kind, format!("HTTPS: {text}"))).collect()
