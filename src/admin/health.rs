@@ -33,8 +33,8 @@ const IMPORT_NEWER: &str = "Import a newer bundle, for example with `grandstand 
 const FIRST_BUNDLE: &str = "Wait while the first bundle is downloaded. The publisher writes a missing or damaged bundle again \
                             within ten minutes, or at once after a restart. If nothing comes, check replica.url, its \
                             credentials, and that a publisher writes there.";
-const NO_COPY: &str = "Check that the origin works, that it admits this machine, and that this machine can reach it. There is no \
-                       copy here: clients get what is cached, and errors. The next request tries again.";
+const NO_COPY: &str = "Check that the origin works, admits this machine and can be reached from it. There is no copy here: \
+                       clients get what is cached, and errors. A mirror keeps trying; a shield does with the next request.";
 const BUDGET: &str =
     "Wait: a refresh is due or runs, or it waits for the origin's budget (`origin.budget` in /status).";
 

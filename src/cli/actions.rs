@@ -51,13 +51,13 @@ struct Purged {
     all: bool,
 }
 
-/// A path that begins with a slash, perhaps with a query.
+/// A path that begins with a slash. The server refuses one with a query.
 fn absolute_path(text: &str) -> Result<String, String> {
     if text.starts_with('/') {
         return Ok(text.to_owned());
     }
     let path = text.split_once("://").map_or(text, |(_, url)| url.split_once('/').map_or("", |(_, path)| path));
-    Err(format!("a path begins with a slash; write /{path}"))
+    Err(format!("a path begins with a slash; write /{}", path.split('?').next().unwrap_or_default()))
 }
 
 /// Arguments of `grandstand refresh`.

@@ -3,7 +3,7 @@
 //! Where something can be wrong, a function says whether it is, as a [`Finding`]. [`Findings`] remembers what is raised and
 //! logs the beginning and the end of each once. `/status`, the console, `grandstand status` and its exit code,
 //! `grandstand_finding` and the line for service managers are views of it. `docs/findings.md` is made of the table:
-//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib findings_page`. Callers: [`crate::admin::status`].
+//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib findings_page`. Callers: all who find something wrong; [`crate::admin`] looks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ kinds! {
         "a replica cannot read the object store, or what is there is old"
         "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. Clients get the stored data with its true Age; the server keeps trying.";
     OriginFails "origin-fails" Old
-        "the origin cannot be reached, answers with errors, or sends answers that cannot be used"
+        "the origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used"
         "Check that the origin works and that this machine can reach it. Clients get the stored data with its true Age; the server keeps trying.";
     ClockWrong "clock-wrong" Yes
         "the data is dated in the future, so that its age is unknown"

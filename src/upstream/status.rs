@@ -177,8 +177,10 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// The judgement on recent failures.
     pub health: Health,
-    /// Failed requests in a row, whoever asked, but for details; and answers in a row that clients could not get because of their content.
-    row: [u32; 2],
+    /// Failed requests in a row, whoever asked, but for details.
+    failed_in_row: u32,
+    /// Answers in a row that clients could not get because of their content.
+    unusable_in_row: u32,
     /// How the last request failed, for people.
     how: &'static str,
     /// Since when it fails, also between two tries; `None`: it answers.
@@ -225,7 +227,7 @@ impl Picture {
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let stands_still = matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense);
         // What else fails may be details alone.
-        let is_told = stands_still || self.state == OriginState::Crawling && self.row[0] > 1;
+        let is_told = stands_still || self.state == OriginState::Crawling && self.failed_in_row > 1;
         let fails = self.failing_since.filter(|_| is_told).map(|_| {
             let how = if self.state == OriginState::Nonsense { UNUSABLE } else { self.how };
             let why = self.last_error.as_ref().map_or_else(String::new, |error| format!(": {}", error.message));
@@ -295,7 +297,7 @@ impl OriginStatus {
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.health.answered();
-        picture.row[0] = 0;
+        picture.failed_in_row = 0;
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }
@@ -310,10 +312,10 @@ impl OriginStatus {
         let verdict = picture.health.failed(error, witness, paused);
         let only_details = witness.class == Class::Details;
         if (witness.is_ours || verdict.counts) && !only_details {
-            picture.row[0] = picture.row[0].saturating_add(1);
+            picture.failed_in_row = picture.failed_in_row.saturating_add(1);
         }
         // One failure alone says little. To tell people of failures takes fewer clients than to pause the origin.
-        let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && picture.row[0] >= FEW;
+        let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && picture.failed_in_row >= FEW;
         // Whether details alone fail is told by itself.
         if fails && picture.state != OriginState::Crawling && !only_details {
             picture.state = OriginState::CouldNotBeAsked;
@@ -326,7 +328,7 @@ impl OriginStatus {
     pub fn judged(&self, error: Option<&AskError>, now: WallTime) {
         let mut picture = self.0.lock();
         let Some(error) = error else {
-            picture.row[1] = 0;
+            picture.unusable_in_row = 0;
             if picture.shield && picture.state == OriginState::Nonsense {
                 picture.state = OriginState::Answering;
                 picture.note_failing();
@@ -334,8 +336,8 @@ impl OriginStatus {
             return;
         };
         picture.last_error = Some(LastError::new(error, now));
-        picture.row[1] = picture.row[1].saturating_add(1);
-        if picture.shield && picture.row[1] >= FEW {
+        picture.unusable_in_row = picture.unusable_in_row.saturating_add(1);
+        if picture.shield && picture.unusable_in_row >= FEW {
             picture.state = OriginState::Nonsense;
             picture.note_failing();
         }

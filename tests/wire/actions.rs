@@ -47,7 +47,7 @@ async fn refresh_and_purge_are_commands() {
         (&["purge"][..], "<PATH|--all>"),
         (&["purge", ""], "PATH"),
         (&["purge", "api/regions.json"], "a path begins with a slash; write /api/regions.json"),
-        (&["purge", "http://a/api/regions.json?b=2"], "write /api/regions.json?b=2"),
+        (&["purge", "http://a/api/regions.json?b=2"], "write /api/regions.json\n"),
         (&["purge", "--all", "/api/regions.json"], "'--all'"),
     ] {
         let (code, said) = command(&server, words).await;
