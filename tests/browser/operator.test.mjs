@@ -147,17 +147,22 @@ test("a pin acts at once; a rollback asks first, takes effect, and is released",
 });
 
 test("a bundle can be downloaded and imported", async () => {
-  const opened = await open(chromium, { acceptDownloads: true });
-  const { page } = opened;
-  await page.goto(mirror.admin);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.click("#bundle")]);
-  assert.match(download.suggestedFilename(), /\.gsb$/);
-  await page.setInputFiles("#file", await download.path());
-  await page.locator("#upload button").click();
-  await page.locator("#ask-yes").click();
-  await until("the outcome", async () => /Imported|Not /.test(await outcome(page)));
-  assert.match(await outcome(page), /^Imported: snapshot .* with 300 listings/);
-  await assertClean(opened);
+  const calm = await Mirror.start(origin, ['ttl="5m"']);
+  try {
+    const opened = await open(chromium, { acceptDownloads: true });
+    const { page } = opened;
+    await page.goto(calm.admin);
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click("#bundle")]);
+    assert.match(download.suggestedFilename(), /\.gsb$/);
+    await page.setInputFiles("#file", await download.path());
+    await page.locator("#upload button").click();
+    await page.locator("#ask-yes").click();
+    await until("the outcome", async () => /Imported|Not /.test(await outcome(page)));
+    assert.match(await outcome(page), /^Imported: snapshot .* with 300 listings/);
+    await assertClean(opened);
+  } finally {
+    await calm.kill();
+  }
 });
 
 test("a token is asked for once, kept by the tab, and never in an address", async () => {
