@@ -40,6 +40,7 @@ use crate::upstream::wire::Wire;
 
 use super::error::AppError;
 use super::reload::{bound, longest_pause};
+use super::sockets::{raise_descriptors, share_descriptors};
 use super::{fleet, keeper};
 
 /// The state behind the listeners: what every use has, and its role.
@@ -411,7 +412,8 @@ fn origin_client(
         config.origin.proxy.clone(),
     )?;
     let client = OriginClient::over(Arc::new(wire.clone()), client, budget, status, clock.clone());
-    let client = client.with_cache_ttl(config.origin.cache_ttl);
+    let on_the_wire = share_descriptors(raise_descriptors(), 0, 0).origin;
+    let client = client.with_cache_ttl(config.origin.cache_ttl).with_most_on_the_wire(on_the_wire);
     bound(&client, config);
     Ok((client, wire))
 }

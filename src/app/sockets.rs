@@ -253,6 +253,8 @@ pub(super) struct ConnectionShares {
     /// Of one client.
     pub each: usize,
     pub operators: usize,
+    /// Requests of clients to the origin.
+    pub origin: usize,
 }
 
 /// Raises the limit of open files as far as the system allows; fails if that is less than `needed`. A runtime that has too
@@ -281,12 +283,12 @@ pub(super) fn raise_descriptors() -> Option<u64> {
 
 /// Each side's share of `files`, if clients shall have `wanted` connections, and one client `each` of them.
 pub(super) fn share_descriptors(files: Option<u64>, wanted: usize, each: usize) -> ConnectionShares {
-    let Some(files) = files else { return ConnectionShares { clients: wanted, each, operators: 256 } };
+    let Some(files) = files else { return ConnectionShares { clients: wanted, each, operators: 256, origin: 512 } };
     let reserve = (files / 2).clamp(*RESERVE.start(), *RESERVE.end());
     let clients = usize::try_from(files.saturating_sub(reserve).max(1)).unwrap_or(usize::MAX).min(wanted);
     // Of few connections, one client must not have all.
     let each = if clients < wanted { each.min((clients / 4).max(1)) } else { each };
-    ConnectionShares { clients, each, operators: (reserve / 4) as usize }
+    ConnectionShares { clients, each, operators: (reserve / 4) as usize, origin: (reserve / 2) as usize }
 }
 
 #[cfg(test)]
@@ -295,17 +297,17 @@ mod tests {
 
     #[test]
     fn a_part_is_kept_for_what_is_not_a_client() {
-        for (files, wanted, clients, each, operators) in [
-            (None, 20_000, 20_000, 512, 256),
-            (Some(1 << 20), 20_000, 20_000, 512, 256),
-            (Some(20_000), 20_000, 18_976, 512, 256),
-            (Some(4096), 20_000, 3072, 512, 256),
-            (Some(1024), 20_000, 512, 128, 128),
-            (Some(1024), 100, 100, 512, 128),
-            (Some(256), 20_000, 128, 32, 32),
-            (Some(10), 20_000, 1, 1, 16),
+        for (files, wanted, clients, each, operators, origin) in [
+            (None, 20_000, 20_000, 512, 256, 512),
+            (Some(1 << 20), 20_000, 20_000, 512, 256, 512),
+            (Some(20_000), 20_000, 18_976, 512, 256, 512),
+            (Some(4096), 20_000, 3072, 512, 256, 512),
+            (Some(1024), 20_000, 512, 128, 128, 256),
+            (Some(1024), 100, 100, 512, 128, 256),
+            (Some(256), 20_000, 128, 32, 32, 64),
+            (Some(10), 20_000, 1, 1, 16, 32),
         ] {
-            let shares = ConnectionShares { clients, each, operators };
+            let shares = ConnectionShares { clients, each, operators, origin };
             assert_eq!(share_descriptors(files, wanted, 512), shares, "{files:?}");
         }
     }

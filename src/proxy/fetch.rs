@@ -91,6 +91,7 @@ impl Proxy {
                 match inner.upstream.send(question.sending(sent.clone(), asker.clone()), interim.clone()).await {
                     Ok(arrived) if is_of_another(question, kept.as_deref(), &arrived) => {
                         if !fetch.unconditional {
+                            drop(arrived);
                             fetch.unconditional = true;
                             return Box::pin(self.fetch(fetch, waiting, interim)).await;
                         }
@@ -105,6 +106,7 @@ impl Proxy {
                         }
                         // The answers of this resource did not depend on them until now.
                         fetch.names = and_these(std::mem::take(&mut fetch.names), missed);
+                        drop(arrived);
                         return Box::pin(self.fetch(fetch, waiting, interim)).await;
                     }
                     Err(error) => error,

@@ -15,11 +15,12 @@ use url::Url;
 
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
+use crate::limit::shares::{Portion, Shares};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
 use super::ask::{is_refusal, judge, question, without_mark};
-use super::budget::Budget;
+use super::budget::{Budget, Spent};
 use super::health::{FEW, Judgement, Witness};
 use super::room::{Held, Room};
 use super::stamps::StampWatch;
@@ -34,6 +35,9 @@ const CACHE_TTL: Duration = Duration::from_secs(300);
 
 /// Room for bodies by default, in bytes.
 const ROOM: u64 = 128 << 20;
+
+/// How many requests of clients may be on the wire by default.
+const ON_THE_WIRE: usize = 512;
 
 /// How many bytes of a body are decoded before other tasks of the thread run.
 const MOST_IN_A_ROW: usize = 64 << 10;
@@ -72,6 +76,8 @@ pub struct OriginClient {
     chance: Jitter,
     stamps: StampWatch,
     bounds: Arc<ArcSwap<Bounds>>,
+    /// Requests of clients that may be on the wire; each may have a connection of its own.
+    on_the_wire: Shares,
     name: Pseudonym,
 }
 
@@ -88,6 +94,13 @@ pub(super) struct Answered<T> {
     pub answer: T,
     pub asked: WallTime,
     pub received: WallTime,
+    /// Its place on the wire, until its body has ended.
+    pub place: Option<Portion>,
+}
+
+/// So many at once, and half of them for one household.
+fn places(all: usize) -> Shares {
+    Shares::new(all, (all / 2).max(1))
 }
 
 impl OriginClient {
@@ -103,7 +116,15 @@ impl OriginClient {
         let (room, longest_pause) = (Room::new(ROOM, config.max_body), config.longest_pause);
         let bounds = Arc::new(ArcSwap::from_pointee(Bounds { room, bytes: ROOM, longest_pause }));
         let (chance, name) = (Jitter::default(), Pseudonym::of(rand::random()));
-        Self { transport, config, budget, status, clock, chance, stamps, bounds, name }
+        let on_the_wire = places(ON_THE_WIRE);
+        Self { transport, config, budget, status, clock, chance, stamps, bounds, on_the_wire, name }
+    }
+
+    /// The same client with at most so many requests of clients on the wire at once; 512 otherwise.
+    #[must_use]
+    pub fn with_most_on_the_wire(mut self, most: usize) -> Self {
+        self.on_the_wire = places(most);
+        self
     }
 
     /// What a reload changes: how many bytes of bodies there may be at once (128 MiB otherwise), and the longest pause
@@ -261,7 +282,7 @@ impl OriginClient {
             self.name.sign(&mut fields);
         }
         let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
-        let Answered { answer: arrival, asked, received } =
+        let Answered { answer: arrival, asked, received, place: _place } =
             self.attempt(method, path, asker, fetch, |arrival| arrival.status).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
@@ -317,13 +338,14 @@ impl OriginClient {
         F: Future<Output = Result<T, TransportError>>,
     {
         let Asker { class, client, patience, .. } = *asker;
-        let mut tries = 0;
+        let (mut tries, came) = (0, self.clock.now_mono());
         loop {
             let permit = if asker.spare {
                 self.budget.acquire_spare().await?
             } else {
                 self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?
             };
+            let place = self.place(asker, came).await?;
             self.status.sent(class);
             let (asked, began) = (self.clock.now_wall(), self.clock.now_mono());
             match send().await {
@@ -331,7 +353,7 @@ impl OriginClient {
                     // The head is the answer: the origin has counted the request by now.
                     permit.answered();
                     self.status.arrived(class, status_of(&answer), self.clock.now_mono().since(began));
-                    return Ok(Answered { answer, asked, received: self.clock.now_wall() });
+                    return Ok(Answered { answer, asked, received: self.clock.now_wall(), place });
                 }
                 Err(error) if tries < MOST_RETRIES && error.allows_another_try(method, asker.is_awaited()) => {
                     tracing::debug!(%error, "an idle connection was closed while it was reused");
@@ -340,6 +362,18 @@ impl OriginClient {
                 Err(error) => return Err(AskError::of(path, error, self.config.timeout)),
             }
         }
+    }
+
+    /// A place on the wire for a client that came then; the mirror's own requests are few and need none.
+    async fn place(&self, asker: &Asker, came: Monotonic) -> Result<Option<Portion>, Spent> {
+        if asker.class != Class::Client {
+            return Ok(None);
+        }
+        let household = asker.client.map(|client| self.budget.household(client));
+        let patience = if asker.spare { Duration::ZERO } else { asker.patience.unwrap_or(self.config.timeout) };
+        let left = patience.saturating_sub(self.clock.now_mono().since(came));
+        let taking = tokio::time::timeout(left, self.on_the_wire.take(household, 1));
+        taking.await.ok().and_then(Result::ok).map(Some).ok_or(Spent::soon())
     }
 
     /// The origin gave an answer.

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Incoming};
 
 use crate::clock::{Clock, Monotonic, WallTime};
+use crate::limit::shares::Portion;
 use crate::semantics::caching::{Vary, is_bare};
 use crate::semantics::freshness;
 
@@ -75,6 +76,7 @@ pub struct Pieces {
     step: Duration,
     deadline: Monotonic,
     clock: Clock,
+    _place: Option<Portion>,
 }
 
 impl Pieces {
@@ -160,7 +162,7 @@ impl Forwarder {
     }
 
     fn arrived(&self, answered: Answered<Response<Incoming>>) -> Arrived {
-        let Answered { answer, asked, received } = answered;
+        let Answered { answer, asked, received, place: _place } = answered;
         let (parts, incoming) = answer.into_parts();
         let mut headers = parts.headers;
         match parts.status {
@@ -173,7 +175,7 @@ impl Forwarder {
         }
         let step = self.origin.config().timeout;
         let deadline = self.clock.now_mono().plus(step.saturating_mul(MOST_STEPS));
-        let body = Pieces { incoming, step, deadline, clock: self.clock.clone() };
+        let body = Pieces { incoming, step, deadline, clock: self.clock.clone(), _place };
         if !headers.contains_key(DATE) {
             // RFC 9110 §6.6.1.
             if let Some(Ok(date)) = received.http_date().as_deref().map(HeaderValue::from_str) {

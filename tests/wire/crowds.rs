@@ -201,14 +201,16 @@ async fn when_all_connections_are_busy_a_new_one_is_told_so() {
     assert_eq!(told(4, &server).await.unwrap().status, 200);
 }
 
+/// A client of a household that speaks HTTP/2.
+fn from(number: u8) -> reqwest::Client {
+    let builder = crate::client::client_builder().no_proxy().http2_prior_knowledge();
+    builder.local_address(std::net::IpAddr::V4(household(number))).build().unwrap()
+}
+
 #[tokio::test]
 async fn a_connection_of_http_2_goes_when_it_is_idle_and_stays_when_it_is_busy() {
     let (origin, server, gate) = shield(&[("limits.connections", "2")]).await;
-    let client = |number| {
-        let builder = crate::client::client_builder().no_proxy().http2_prior_knowledge();
-        builder.local_address(std::net::IpAddr::V4(household(number))).build().unwrap()
-    };
-    let (busy, idle) = (client(2), client(3));
+    let (busy, idle) = (from(2), from(3));
     let url = |target: &str| format!("http://{}{target}", server.public);
     let held = tokio::spawn(busy.get(url(HELD)).send());
     wait_until("it is at the origin", || async { origin.count_of(HELD) == 1 }).await;
@@ -280,6 +282,39 @@ async fn the_limit_of_open_files_is_raised_and_a_part_of_it_is_never_given_to_cl
     assert!(!said.contains("Too many open files") && !said.contains("os error 24"), "{said}");
     assert!(said.contains("all connections are in use"), "{said}");
     drop(crowd);
+}
+
+/// A hanging origin must not get the descriptors of everybody else.
+#[tokio::test]
+async fn one_household_has_half_of_the_places_on_the_way_to_the_origin() {
+    let gate = Arc::new(Semaphore::new(0));
+    let held = gate.clone();
+    let origin = Upstream::start(move |seen| {
+        let answer = Script::new(200, "{}");
+        if seen.target.contains("held") { answer.held_by(&held) } else { answer }
+    })
+    .await;
+    let under = limited("256:256");
+    let under: Vec<&str> = under.iter().map(String::as_str).collect();
+    let shield = Setup::shield_of_url(&origin.url()).set("origin.requests_per_minute", "0").set("origin.wait", "0s");
+    let server = shield.under(&under).start().await;
+    let client = from(2);
+    let asked: Vec<_> = (0..40)
+        .map(|nth| tokio::spawn(client.get(format!("http://{}/api/held/{nth}", server.public)).send()))
+        .collect();
+    wait_until("the others are told", || async { asked.iter().filter(|one| one.is_finished()).count() == 8 }).await;
+    assert_eq!(origin.count(), 32);
+    assert_eq!(from(3).get(format!("http://{}/api/free", server.public)).send().await.unwrap().status(), 200);
+    gate.add_permits(32);
+    let mut statuses = Vec::new();
+    for one in asked {
+        let reply = one.await.unwrap().unwrap();
+        statuses.push(reply.status().as_u16());
+        assert!(reply.status() == 200 || reply.headers().contains_key("retry-after"), "{reply:?}");
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; 32], vec![503; 8]].concat());
+    assert_eq!(client.get(format!("http://{}/api/free/again", server.public)).send().await.unwrap().status(), 200);
 }
 
 #[tokio::test]
