@@ -34,7 +34,6 @@ use crate::snapshot::pointer::Snapshot;
 use crate::upstream::status::Progress;
 
 use assets::{Asset, Assets};
-use explore::Ranks;
 use facts::{Namesakes, PageFacts};
 use map::Dots;
 use schema::{Described, Shapes};
@@ -81,7 +80,6 @@ pub(crate) struct Pages {
     site: Site,
     assets: Assets,
     dots: Dots,
-    ranks: Ranks,
     namesakes: Last<SnapshotId, Arc<Namesakes>>,
     shapes: Shapes,
     /// Whether pages say that the data is invented.
@@ -129,8 +127,8 @@ const SCHEMA: Kind = kind("application/schema+json", Confinement::None, Lifetime
 
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
-        let (assets, dots, ranks, shapes) = (Assets::new(), Dots::default(), Ranks::default(), Shapes::default());
-        Self { site, assets, dots, ranks, namesakes: Last::default(), shapes, is_demo: false }
+        let (assets, dots, shapes) = (Assets::new(), Dots::default(), Shapes::default());
+        Self { site, assets, dots, namesakes: Last::default(), shapes, is_demo: false }
     }
 
     /// Whether pages say that the data is invented.

@@ -5,7 +5,9 @@
 //! [`crate::app`] starts it.
 
 pub mod index;
+mod order;
 mod places;
+mod states;
 mod words;
 
 use std::net::IpAddr;

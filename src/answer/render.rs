@@ -102,7 +102,8 @@ pub(crate) fn search(published: &Snapshot, query: &SearchQuery, hits: &Hits, pub
         items,
         shown: None,
     };
-    let page = SearchPage { list, query, metres: hits.page.iter().map(|hit| hit.metres).collect() };
+    let page =
+        SearchPage { list, query, ignored: &hits.ignored, metres: hits.page.iter().map(|hit| hit.metres).collect() };
     let link = links::search(published.license.as_deref(), query, hits.total, public_url);
     Reply::new(page.body(), tag(page.tag()), link, published.epoch)
 }

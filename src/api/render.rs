@@ -230,6 +230,8 @@ pub(crate) struct SearchPage<'a> {
     /// The page as that of a list.
     pub list: ListPage<'a>,
     pub query: &'a SearchQuery,
+    /// Words of the query that were left out.
+    pub ignored: &'a [Box<str>],
     /// How far each of its listings is from `near`, in metres; `None` without `near`.
     pub metres: Vec<Option<u32>>,
 }
@@ -238,7 +240,7 @@ impl SearchPage<'_> {
     /// The page's JSON text.
     pub(crate) fn body(&self) -> Vec<u8> {
         const BESIDE: usize = r#"{"listing":,"distance_km":12345.678}"#.len();
-        self.list.filled(&object(self.query.filters()), BESIDE, |out, at| {
+        let mut out = self.list.filled(&object(self.query.filters()), BESIDE, |out, at| {
             out.extend_from_slice(b"{\"listing\":");
             out.extend_from_slice(&self.list.items[at].raw);
             if let Some(metres) = self.metres[at] {
@@ -246,7 +248,16 @@ impl SearchPage<'_> {
                 put_kilometres(out, metres);
             }
             out.push(b'}');
-        })
+        });
+        if !self.ignored.is_empty() && out.pop_if(|end| *end == b'}').is_some() {
+            out.extend_from_slice(b",\"ignored\":");
+            for (at, word) in self.ignored.iter().enumerate() {
+                out.push(if at == 0 { b'[' } else { b',' });
+                json::quote_into(&mut out, word);
+            }
+            out.extend_from_slice(b"]}");
+        }
+        out
     }
 
     /// The page's entity tag: that of the list, and what is shown beyond it.
@@ -256,6 +267,10 @@ impl SearchPage<'_> {
         text.extend_from_slice(&object(self.query.filters()));
         for metres in self.metres.iter().flatten() {
             text.extend_from_slice(&metres.to_le_bytes());
+        }
+        for word in self.ignored {
+            text.extend_from_slice(word.as_bytes());
+            text.push(0);
         }
         Tag(xxh3_128(&text))
     }

@@ -6,27 +6,25 @@
 
 mod words;
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use maud::{DOCTYPE, Markup, html};
 
 use crate::api::listing::Venue;
-use crate::api::query::finder::{FinderQuery, Order};
+use crate::api::query::finder::FinderQuery;
+use crate::api::query::search::{MOST_CHARACTERS, Order};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
 use crate::semantics::excerpt;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::dataset::Dataset;
 use crate::words::grouped;
 
+use super::Pages;
 use super::facts::{Namesakes, PageFacts, TermFact, is_offered};
 use super::layout::{self, NavigationItem, instant};
 use super::map::{Drawn, draw_around, map};
 use super::room::{MOST_OF_A_TEXT, allowed};
-use super::{Last, Pages};
 
-use words::{distance, off_map, rating, summary_of, unknown_terms};
+use words::{distance, left_out, off_map, rating, summary_of, unknown_terms};
 
 /// Cities to choose from while no state is chosen: the largest.
 const CITIES: usize = 200;
@@ -48,13 +46,15 @@ struct Shown<'a> {
     total: Option<u64>,
     /// The page's venues, each with its id, and its distance in metres.
     venues: Vec<(u64, Venue<'a>, Option<u32>)>,
+    /// Words of the query that were left out.
+    ignored: &'a [Box<str>],
     drawn: Drawn,
     /// Of all cities; of none if a state is chosen, which tells them apart.
     namesakes: Arc<Namesakes>,
 }
 
 impl<'a> Shown<'a> {
-    fn of(pages: &Pages, facts: &PageFacts<'a>, query: &'a FinderQuery, hits: Option<&Hits>) -> Self {
+    fn of(pages: &Pages, facts: &PageFacts<'a>, query: &'a FinderQuery, hits: Option<&'a Hits>) -> Self {
         let (dataset, list) = (facts.dataset, &query.search.list);
         let listed = || {
             let positions = dataset.positions(&list.slugs).ok()?;
@@ -62,11 +62,10 @@ impl<'a> Shown<'a> {
         };
         let found = hits.map_or_else(listed, |hits| Some(hits.page.clone()));
         let total = hits.map(|hits| hits.total).or(found.as_ref().map(|found| found.len() as u64));
-        let mut found = found.unwrap_or_default();
+        let found = found.unwrap_or_default();
         let positions: Vec<u32> = found.iter().map(|hit| hit.position).collect();
         let near = query.search.near.as_ref().and_then(|near| draw_around(dataset, &positions, near));
         let drawn = near.unwrap_or_else(|| pages.dots.draw(dataset, &positions));
-        pages.ranks.sort(&mut found, dataset, query.order);
         // Of a search that finds more, the rest is not shown.
         let last = list.total_pages(found.len() as u64).max(1);
         let page = list.page.min(last);
@@ -80,62 +79,21 @@ impl<'a> Shown<'a> {
         let is_chosen = state.is_some_and(|state| dataset.membership(TaxonomyKind::States, state).is_some());
         let namesakes = || pages.namesakes.get_or_make(dataset.id.clone(), || facts.namesakes().into());
         let namesakes = if is_chosen { Arc::default() } else { namesakes() };
-        Self { query, page, last, total, venues: venues.collect(), drawn, namesakes }
+        let ignored = hits.map_or(&[][..], |hits| &hits.ignored);
+        Self { query, page, last, total, venues: venues.collect(), ignored, drawn, namesakes }
     }
-}
-
-/// The rank of each venue in an order, by its position in the snapshot that was sorted last; equal ones have one rank.
-/// Reading and sorting takes microseconds for each venue, too much for every page.
-#[derive(Default)]
-pub(super) struct Ranks([Last<SnapshotId, Arc<[u32]>>; Order::ALL.len()]);
-
-impl Ranks {
-    /// Equal ones stay in the usual order.
-    fn sort(&self, found: &mut [Hit], dataset: &Dataset, order: Order) {
-        if order != Order::Usual {
-            let ranks = self.0[order as usize].get_or_make(dataset.id.clone(), || of_order(dataset, order));
-            found.sort_by_key(|hit| ranks.get(hit.position as usize).copied());
-        }
-    }
-}
-
-fn of_order(dataset: &Dataset, order: Order) -> Arc<[u32]> {
-    let venues = dataset.content.summaries.iter().map(|summary| Venue::read(&summary.raw));
-    match order {
-        Order::Usual | Order::Name => ranked(venues.map(|venue| {
-            let name = venue.name.map(|name| excerpt::start(&name, MOST_OF_A_TEXT).to_lowercase());
-            (name.is_none(), name)
-        })),
-        Order::Rating => ranked(venues.map(|venue| {
-            // To a hundredth; who has none comes last.
-            Reverse(venue.rating.map(|rating| (rating * 100.0).clamp(0.0, 1e9) as u32))
-        })),
-        Order::Reviews => ranked(venues.map(|venue| Reverse(venue.review_count))),
-    }
-}
-
-/// The ranks of some keys, from 0.
-fn ranked<K: Ord>(keys: impl Iterator<Item = K>) -> Arc<[u32]> {
-    let mut sorted: Vec<(K, u32)> = keys.zip(0..).collect();
-    sorted.sort_unstable();
-    let (mut ranks, mut rank) = (vec![0; sorted.len()], 0);
-    for (at, (key, position)) in sorted.iter().enumerate() {
-        rank += u32::from(at > 0 && sorted[at - 1].0 != *key);
-        ranks[*position as usize] = rank;
-    }
-    ranks.into()
 }
 
 pub(super) fn page<'a>(
     pages: &Pages,
     facts: &PageFacts<'a>,
-    (query, hits): (&'a FinderQuery, Option<&Hits>),
+    (query, hits): (&'a FinderQuery, Option<&'a Hits>),
 ) -> String {
     let shown = Shown::of(pages, facts, query, hits);
     let states = facts.terms(TaxonomyKind::States);
     let label = format!("Map of the United States with {}", summary_of(&shown, facts));
     let chosen = query.search.list.slug(TaxonomyKind::States);
-    let is_zoomed = query.searches() || chosen.is_some() || query.search.list.slug(TaxonomyKind::Cities).is_some();
+    let is_zoomed = query.selects() || chosen.is_some() || query.search.list.slug(TaxonomyKind::Cities).is_some();
     let drawn = map(&states, chosen, (&shown.drawn, ""), is_zoomed, &label);
     if query.is_embedded {
         return widget(pages, &shown, facts, &drawn);
@@ -147,7 +105,7 @@ pub(super) fn page<'a>(
         h1 { "Find a venue" }
         (filters(facts, &shown, &states))
         p #summary .summary role="status" { (summary_of(&shown, facts)) }
-        p #hint .notice { (unknown_terms(&shown, facts)) }
+        p #hint .notice { (left_out(&shown)) (unknown_terms(&shown, facts)) }
         p #notice .notice role="alert" hidden {}
         div .explorer .near[is_near] {
             figure .map {
@@ -225,7 +183,7 @@ fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>, states: &[TermFact<'_>]) ->
         form #filters .filters action="explore" method="get" role="search" aria-label="Find venues" {
             label .words {
                 span { "Name, city or sport" }
-                input #q type="search" name="q" value=[search.text.as_deref()] maxlength="100" autocomplete="off" spellcheck="false";
+                input #q type="search" name="q" value=[search.text.as_deref()] maxlength=(MOST_CHARACTERS) autocomplete="off" spellcheck="false";
             }
             (choice(TaxonomyKind::Sports, "Sport", "All sports", &facts.terms(TaxonomyKind::Sports), (shown, facts)))
             (choice(TaxonomyKind::States, "State", "All states", states, (shown, facts)))
@@ -235,7 +193,7 @@ fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>, states: &[TermFact<'_>]) ->
                 select #sort name="sort" {
                     @for (order, text) in ORDERS {
                         @let text = if order == Order::Usual && search.near.is_some() { "Nearest" } else { text };
-                        option value=(order.as_str()) selected[order == query.order] { (text) }
+                        option value=(order.as_str()) selected[order == search.order] { (text) }
                     }
                 }
             }
@@ -340,7 +298,8 @@ fn pager(shown: &Shown<'_>) -> Markup {
 fn request(public_url: &str, query: &FinderQuery) -> Markup {
     let list = &query.search.list;
     let mut path = String::new();
-    if query.searches() {
+    let sorts = query.search.order != Order::Usual;
+    if query.searches() && !query.search.is_empty() {
         query.search.write(list.page, &mut path);
     } else {
         list.write(list.page, &mut path);
@@ -360,11 +319,11 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
                 " " a #api-link href=(path.trim_start_matches('/')) { "Open" }
             }
             p #api-order .small {
-                @if query.order != Order::Usual { "In its own order: the API does not sort by " (query.order.as_str()) "." }
+                @if sorts && query.search.is_empty() { "In its own order: the API sorts what a search finds, not the whole list." }
             }
             p #answered .small role="status" {}
             p #downloads {
-                @if query.searches() {
+                @if query.selects() {
                     "Files: choose by sport, state or city alone to save all of them as CSV or GeoJSON."
                 } @else {
                     "As a file: " a href={ "dumps/listings.csv" (filters) } { "CSV" } ", "
@@ -378,16 +337,5 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
                 p { code #widget { (widget) } " " (layout::copy_button("widget", None)) }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_keys_have_one_rank() {
-        assert_eq!(*ranked(["c", "a", "c", "b"].into_iter()), [2, 0, 2, 1]);
-        assert_eq!(ranked(std::iter::empty::<u8>()).len(), 0);
     }
 }

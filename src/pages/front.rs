@@ -4,6 +4,7 @@
 
 use maud::{Markup, html};
 
+use crate::api::query::search::MOST_CHARACTERS;
 use crate::api::route::DumpKind;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::dumps;
@@ -79,7 +80,7 @@ fn lead(site: &Site, facts: Option<&PageFacts<'_>>, first_copy: Option<Progress>
                     form .filters action="explore" method="get" role="search" {
                         label .words {
                             span { "Find a venue by name, city or sport" }
-                            input type="search" name="q" maxlength="100" autocomplete="off" spellcheck="false";
+                            input type="search" name="q" maxlength=(MOST_CHARACTERS) autocomplete="off" spellcheck="false";
                         }
                         button type="submit" { "Find" }
                     }

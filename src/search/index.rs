@@ -3,33 +3,39 @@
 //! Every listing has a *rank*: 0 is best, [`NO_MATCH`] is no match. Each part of a query raises the ranks; what remains is
 //! the result. That takes a byte per listing for each word, a tenth of a nanosecond each. Callers: [`super`], and the bench.
 
-use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use crate::api::folding::{each_word, folded};
 use crate::api::listing::Venue;
-use crate::api::query::search::{Near, Point, SearchQuery};
+use crate::api::query::search::{Near, Order, Point, SearchQuery, is_filler};
+use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::excerpt;
 use crate::snapshot::dataset::{Dataset, Unselected};
 
+use super::order::{self, Orders, Rank};
 use super::places::{Center, NO_MATCH, Places, around};
-use super::words::{Allowance, Match, Matching, TooManyWords, WordCollector, Words};
+use super::states;
+use super::words::{Allowance, Field, Match, Matching, TooManyWords, WordCollector, Words};
 
 /// So much of a field is read, in bytes: an origin may send names without end.
 const MOST_OF_A_FIELD: usize = 4096;
-
-/// The ranks of a match of one word: exact in the name, a prefix in the name, in another field, with a typing error.
-const RANKS: usize = 4;
-const MOST_RANKS: usize = (RANKS - 1) * crate::api::query::search::MOST_WORDS + 1;
 
 /// Searches that take longer than this by estimate do not run on threads that serve clients, in nanoseconds.
 const SHORT: usize = 700_000;
 /// So long any search may look for typing errors, and for words.
 const LONG: usize = 20_000_000;
 
+/// So many ends of a word of Han, Kana or Hangul are found.
+const MOST_ENDS: usize = 16;
+
+/// Words that stand for each other.
+const SAME: [[&str; 2]; 3] = [["st", "saint"], ["ft", "fort"], ["mt", "mount"]];
+
 /// The words and the places of a snapshot's listings.
 pub struct SearchIndex {
     words: Words,
     places: Places,
+    orders: Orders,
     len: usize,
 }
 
@@ -43,36 +49,50 @@ pub struct Hit {
 }
 
 /// A page of what was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// How many listings match in all.
     pub total: u64,
     /// Those of the page, best first.
     pub page: Vec<Hit>,
+    /// Words of the query that were left out: nothing has them, or they are too many.
+    pub ignored: Vec<Box<str>>,
+}
+
+/// Words of a query that some listing has, with what matches each.
+struct Plan {
+    words: Vec<Matching>,
+    ignored: Vec<Box<str>>,
 }
 
 impl SearchIndex {
     /// Reads every listing: a few microseconds each.
     pub fn of(dataset: &Dataset) -> Result<Self, TooManyWords> {
+        let sports = dataset.terms(TaxonomyKind::Sports).iter();
+        let sports: HashMap<&str, &str> =
+            sports.map(|sport| (sport.slug.as_str(), dataset.label(TaxonomyKind::Sports, sport))).collect();
         let mut collector = WordCollector::default();
-        let mut read = |raw: &[u8]| {
-            let venue = Venue::read(raw);
-            let fields = [(&venue.name, true), (&venue.city, false), (&venue.state, false), (&venue.sport, false)];
-            for (text, in_name) in fields {
-                let start = text.as_deref().map(|text| excerpt::start(text, MOST_OF_A_FIELD));
-                let text = start.map(folded).unwrap_or_default();
-                each_word(&text, true, |word| collector.add(word, in_name));
+        let (mut points, mut orders) = (Vec::with_capacity(dataset.len()), Orders::default());
+        for summary in &dataset.content.summaries {
+            let venue = Venue::read(&summary.raw);
+            orders.add(&venue, collect_name(&mut collector, venue.name.as_deref().unwrap_or_default()));
+            let sport = venue.sport.as_deref().unwrap_or_default();
+            let state = read(venue.state.as_deref().unwrap_or_default());
+            let other = states::other_name(&state).unwrap_or_default();
+            let city = venue.city.as_deref().unwrap_or_default();
+            for text in [&state, other, &read(city), &read(sport), &read(sports.get(sport).unwrap_or(&""))] {
+                each_word(text, true, |word| collector.add(word, Field::Other));
             }
             collector.end_listing();
-            Point::of(venue.lat?, venue.lng?)
-        };
-        let places = Places::of(dataset.content.summaries.iter().map(|summary| read(&summary.raw)));
-        Ok(Self { words: collector.finish()?, places, len: dataset.len() })
+            points.push(venue.lat.zip(venue.lng).and_then(|(lat, lng)| Point::of(lat, lng)));
+        }
+        let places = Places::of(points.into_iter());
+        Ok(Self { words: collector.finish()?, places, orders, len: dataset.len() })
     }
 
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.words.bytes() + self.places.bytes()
+        self.words.bytes() + self.places.bytes() + self.orders.bytes()
     }
 
     /// How many different words there are.
@@ -87,32 +107,60 @@ impl SearchIndex {
             |near: &Near| 2 * self.len + 60 * self.len * (near.radius as usize / 1000).pow(2).min(1 << 20) / (1 << 20);
         let places = query.near.as_ref().map_or(0, circle) + if query.bounds.is_some() { 2 * self.len } else { 0 };
         let filters = if query.list.is_filtered() { 2 * self.len } else { 0 };
-        places + filters + self.len / 8 * (1 + query.words.len())
+        let order = if query.order == Order::Usual { 0 } else { 2 * self.len + self.orders.work(query.order) };
+        places + filters + order + self.len / 8 * (1 + query.words.len())
     }
 
-    /// What matches each word of a query.
-    fn plan(&self, query: &SearchQuery, left: &Allowance) -> Vec<Matching> {
-        query.words.iter().map(|word| self.words.matching(word, left)).collect()
+    /// What matches each word of a query. A word that nothing has is left out, unless nothing has any of them.
+    fn plan(&self, query: &SearchQuery, left: &Allowance) -> Plan {
+        let last = query.words.len().saturating_sub(1);
+        let mut words: Vec<Matching> = query
+            .words
+            .iter()
+            .enumerate()
+            .map(|(at, word)| {
+                let mut found = self.words.matching(word, at == last, left);
+                let same = SAME.iter().find(|same| same.contains(&&**word)).into_iter().flatten();
+                found.extend(
+                    same.filter_map(|same| self.words.exactly(same, left)).map(|at| (at..at + 1, Match::Exact)),
+                );
+                found
+            })
+            .collect();
+        for (at, pair) in query.words.windows(2).enumerate() {
+            let (found, _) = self.words.begun(&pair.concat(), left);
+            words[at].extend(found.iter().cloned());
+            words[at + 1].extend(found);
+        }
+        let is_known = |found: &Matching| found.iter().any(|(range, _)| !range.is_empty());
+        let mut ignored = Vec::new();
+        if words.iter().any(is_known) {
+            let unknown = query.words.iter().zip(&words).filter(|(_, found)| !is_known(found));
+            ignored.extend(unknown.map(|(word, _)| word.clone()));
+            words.retain(is_known);
+        }
+        ignored.extend(query.beyond.iter().cloned());
+        Plan { words, ignored }
     }
 
     /// [`find`](Self::find) on a thread that serves clients; `None` if it takes longer than a millisecond.
     pub fn find_short(&self, dataset: &Dataset, query: &SearchQuery) -> Option<Result<Hits, Unselected>> {
         let left = Allowance::new(SHORT);
         left.take(self.work(query));
-        let words = self.plan(query, &left);
-        left.is_left().then(|| self.find_planned(dataset, query, &words))
+        let plan = self.plan(query, &left);
+        left.is_left().then(|| self.find_planned(dataset, query, plan))
     }
 
     /// The page that a query asks for, of the data set that this index was made of. Where words have
     /// thousands of different letters, it does not find all typing errors.
     pub fn find(&self, dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
-        self.find_planned(dataset, query, &self.plan(query, &Allowance::new(LONG)))
+        self.find_planned(dataset, query, self.plan(query, &Allowance::new(LONG)))
     }
 
-    fn find_planned(&self, dataset: &Dataset, query: &SearchQuery, words: &[Matching]) -> Result<Hits, Unselected> {
+    fn find_planned(&self, dataset: &Dataset, query: &SearchQuery, plan: Plan) -> Result<Hits, Unselected> {
         let mut ranks = self.selected(dataset, query)?;
-        for matching in words {
-            let of_word = self.ranks_of(matching);
+        for (at, matching) in plan.words.iter().enumerate() {
+            let of_word = self.ranks_of(matching, at == 0);
             // No sum reaches NO_MATCH, and NO_MATCH stays.
             ranks.iter_mut().zip(&of_word).for_each(|(rank, own)| *rank = rank.saturating_add(*own));
         }
@@ -121,15 +169,33 @@ impl SearchIndex {
         }
         let size = usize::from(query.list.per_page);
         let offset = u128::from(query.list.page - 1) * u128::from(query.list.per_page);
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(match &query.near {
-            Some(near) => self.nearest(near, &mut ranks, offset, size),
-            None => best(&ranks, offset, size),
-        })
+        let part = Part { offset: usize::try_from(offset).unwrap_or(usize::MAX), size };
+        let center = query.near.as_ref().map(|near| Center::of(near.point));
+        let metres = |position: u32| center.as_ref().map(|center| self.places.distance(position, center));
+        if let Some(near) = &query.near {
+            self.places.keep_within(&around(near), &mut ranks);
+            each_match_mut(&mut ranks, |position, rank| {
+                *rank |= if metres(position) <= Some(f64::from(near.radius)) { 0 } else { NO_MATCH };
+            });
+        }
+        let (total, positions) = match query.order {
+            // Without a sign, the bits of numbers have their order.
+            Order::Usual | Order::Distance if center.is_some() => {
+                part.of(&ranks, |position, _| metres(position).unwrap_or_default().to_bits())
+            }
+            Order::Usual | Order::Best | Order::Distance if plan.words.is_empty() => part.of(&ranks, |_, _| ()),
+            Order::Usual | Order::Best | Order::Distance => self.best(&ranks, plan.words.len(), part),
+            Order::Name | Order::Rating | Order::Reviews => {
+                let places = self.orders.places(query.order, dataset);
+                part.of(&ranks, |position, _| places[position as usize])
+            }
+        };
+        let hit = |position| Hit { position, metres: metres(position).map(|metres| metres.round() as u32) };
+        Ok(Hits { total: total as u64, page: positions.into_iter().map(hit).collect(), ignored: plan.ignored })
     }
 
     /// The ranks before any word: those of the filters.
-    fn selected(&self, dataset: &Dataset, query: &SearchQuery) -> Result<Vec<u8>, Unselected> {
+    fn selected(&self, dataset: &Dataset, query: &SearchQuery) -> Result<Vec<Rank>, Unselected> {
         if !query.list.is_filtered() {
             return Ok(vec![0; self.len]);
         }
@@ -141,77 +207,112 @@ impl SearchIndex {
         Ok(ranks)
     }
 
-    fn ranks_of(&self, matching: &Matching) -> Vec<u8> {
+    fn ranks_of(&self, matching: &Matching, is_first: bool) -> Vec<Rank> {
         let mut ranks = vec![NO_MATCH; self.len];
         for (range, kind) in matching {
-            let (in_name, elsewhere) = match kind {
-                Match::Exact => (0, 2),
-                Match::Prefix => (1, 2),
-                Match::Error => (3, 3),
-            };
+            let [start, inside, outside] =
+                [Field::NameStart, Field::Name, Field::Other].map(|field| order::rank(*kind, field, is_first));
             for at in range.clone() {
-                self.words.each_occurrence(at, |position, is_elsewhere| {
+                self.words.each_occurrence(at, |position, field| {
                     let rank = &mut ranks[position as usize];
-                    *rank = (*rank).min(if is_elsewhere { elsewhere } else { in_name });
+                    *rank = (*rank).min(match field {
+                        Field::NameStart => start,
+                        Field::Name => inside,
+                        Field::Other => outside,
+                    });
                 });
             }
         }
         ranks
     }
 
-    /// The matches within the radius, nearest first.
-    fn nearest(&self, near: &Near, ranks: &mut [u8], offset: usize, size: usize) -> Hits {
-        self.places.keep_within(&around(near), ranks);
-        let from = Center::of(near.point);
-        let mut found: Vec<(f64, u32)> = Vec::new();
-        each_match(ranks, |position, _| {
-            let metres = self.places.distance(position, &from);
-            if metres <= f64::from(near.radius) {
-                found.push((metres, position));
+    /// The best matches of so many words. Not all of a million need an order for the first fifty.
+    fn best(&self, ranks: &[Rank], words: usize, part: Part) -> (usize, Vec<u32>) {
+        let mut counts = [0_usize; order::GRADES];
+        each_match(ranks, |position, rank| counts[self.orders.grade(position, rank, words)] += 1);
+        let end = part.offset.saturating_add(part.size);
+        let (mut before, mut total, mut grades) = (0, 0, 0..0);
+        for (grade, count) in counts.into_iter().enumerate() {
+            if total < end {
+                grades.end = grade + 1;
+            }
+            total += count;
+            if total <= part.offset {
+                (before, grades.start) = (total, grade + 1);
+            }
+        }
+        let mut found = Vec::new();
+        each_match(ranks, |position, rank| {
+            let grade = self.orders.grade(position, rank, words);
+            if grades.contains(&grade) {
+                found.push(((grade, self.orders.fewer_reviews(position)), position));
             }
         });
-        let order =
-            |one: &(f64, u32), other: &(f64, u32)| -> Ordering { one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)) };
-        let (total, end) = (found.len(), offset.saturating_add(size).min(found.len()));
-        if end < total {
-            // Not all of a million need an order for the first fifty.
-            found.select_nth_unstable_by(end, order);
-            found.truncate(end);
-        }
-        found.sort_unstable_by(order);
-        let page = found.get(offset..).unwrap_or_default();
-        let hit = |(metres, position): &(f64, u32)| Hit { position: *position, metres: Some(metres.round() as u32) };
-        Hits { total: total as u64, page: page.iter().map(hit).collect() }
+        (total, Part { offset: part.offset.saturating_sub(before), ..part }.cut(found))
     }
 }
 
-/// The matches, best first, those of equal rank in the origin's order.
-fn best(ranks: &[u8], offset: usize, size: usize) -> Hits {
-    let mut counts = [0_usize; MOST_RANKS];
-    each_match(ranks, |_, rank| counts[rank as usize] += 1);
-    let total: usize = counts.iter().sum();
-    let end = offset.saturating_add(size).min(total);
-    let mut page = vec![Hit { position: 0, metres: None }; end.saturating_sub(offset)];
-    if !page.is_empty() {
-        // Where the next match of each rank comes in the whole order.
-        let mut next = 0;
-        let mut places = counts.map(|count| {
-            next += count;
-            next - count
-        });
-        each_match(ranks, |position, rank| {
-            let place = &mut places[rank as usize];
-            if (offset..end).contains(place) {
-                page[*place - offset].position = position;
-            }
-            *place += 1;
-        });
+/// Adds the words of a name; returns how many it has.
+fn collect_name(collector: &mut WordCollector, name: &str) -> u8 {
+    let name = read(name);
+    let (mut count, mut field) = (0_u8, Field::NameStart);
+    each_word(&name, false, |word| count = count.saturating_add(u8::from(!is_filler(word))));
+    each_word(&name, true, |word| {
+        let is_filler = is_filler(word) && count > 0;
+        collector.add(word, if is_filler { Field::Name } else { field });
+        // Of words without spaces between them, any may be meant.
+        let ends = word.char_indices().skip(1).filter(|(_, letter)| is_unspaced(*letter));
+        ends.take(MOST_ENDS).for_each(|(at, _)| collector.add(&word[at..], Field::Name));
+        field = if is_filler { field } else { Field::Name };
+    });
+    count
+}
+
+/// A field as it is compared.
+fn read(text: &str) -> String {
+    folded(excerpt::start(text, MOST_OF_A_FIELD))
+}
+
+/// Whether words of this script stand without spaces between them: Han, Kana, Hangul (taken apart by folding).
+const fn is_unspaced(letter: char) -> bool {
+    matches!(letter, '\u{1100}'..='\u{1112}' | '\u{3041}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
+        || matches!(letter, '\u{20000}'..='\u{323af}')
+}
+
+/// The part of what was found that is on the page.
+#[derive(Clone, Copy)]
+struct Part {
+    offset: usize,
+    size: usize,
+}
+
+impl Part {
+    /// How many match, and those of this part: least key first, equal ones in the origin's order.
+    fn of<K: Ord + Copy>(self, ranks: &[Rank], key: impl Fn(u32, Rank) -> K) -> (usize, Vec<u32>) {
+        let mut found = Vec::new();
+        each_match(ranks, |position, rank| found.push((key(position, rank), position)));
+        (found.len(), self.cut(found))
     }
-    Hits { total: total as u64, page }
+
+    fn cut<K: Ord + Copy>(self, mut found: Vec<(K, u32)>) -> Vec<u32> {
+        let end = self.offset.saturating_add(self.size).min(found.len());
+        if end < found.len() {
+            found.select_nth_unstable(end);
+            found.truncate(end);
+        }
+        if self.offset >= end {
+            return Vec::new();
+        }
+        if self.offset > 0 {
+            found.select_nth_unstable(self.offset);
+        }
+        found[self.offset..].sort_unstable();
+        found[self.offset..].iter().map(|(_, position)| *position).collect()
+    }
 }
 
 /// Shows the matches with their ranks, in the origin's order.
-fn each_match(ranks: &[u8], mut see: impl FnMut(u32, u8)) {
+fn each_match(ranks: &[Rank], mut see: impl FnMut(u32, Rank)) {
     const EACH: usize = 16;
     for (number, ranks) in ranks.chunks(EACH).enumerate() {
         if ranks.iter().fold(NO_MATCH, |all, rank| all & rank) == NO_MATCH {
@@ -221,6 +322,12 @@ fn each_match(ranks: &[u8], mut see: impl FnMut(u32, u8)) {
             see((number * EACH + at) as u32, *rank);
         }
     }
+}
+
+/// Shows the matches, to change their ranks.
+fn each_match_mut(ranks: &mut [Rank], mut see: impl FnMut(u32, &mut Rank)) {
+    let ranks = (0..).zip(ranks).filter(|(_, rank)| **rank != NO_MATCH);
+    ranks.for_each(|(position, rank)| see(position, rank));
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 
 use crate::api::query::search::{Bounds, Near, PER_DEGREE, Point};
 
+use super::order::Rank;
+
 /// The mean radius of the earth in metres (IUGG).
 const EARTH: f64 = 6_371_008.8;
 
@@ -14,7 +16,7 @@ const NOWHERE: Point = Point { lat: i32::MIN, lng: i32::MIN };
 pub(super) struct Places(Box<[Point]>);
 
 /// No listing here matches.
-pub(super) const NO_MATCH: u8 = u8::MAX;
+pub(super) const NO_MATCH: Rank = Rank::MAX;
 
 impl Places {
     pub(super) fn of(points: impl Iterator<Item = Option<Point>>) -> Self {
@@ -27,7 +29,7 @@ impl Places {
     }
 
     /// Takes back the matches outside of some bounds.
-    pub(super) fn keep_within(&self, bounds: &Bounds, ranks: &mut [u8]) {
+    pub(super) fn keep_within(&self, bounds: &Bounds, ranks: &mut [Rank]) {
         let Bounds { south_west, north_east } = bounds;
         let crosses = south_west.lng > north_east.lng;
         let latitudes = south_west.lat..=north_east.lat;

@@ -6,6 +6,7 @@
 //! allowance ends them. Callers: [`super::index`].
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -60,11 +61,32 @@ pub(super) enum Match {
 /// The words that match one word of a query, in ranges that share none.
 pub(super) type Matching = Vec<(Range<usize>, Match)>;
 
+/// Where a listing has a word; of two places the first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Field {
+    /// At the beginning of the name.
+    NameStart,
+    Name,
+    Other,
+}
+
+impl Field {
+    const BITS: u32 = 2;
+
+    const fn of(bits: u64) -> Self {
+        match bits & 0b11 {
+            0 => Self::NameStart,
+            1 => Self::Name,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Collects the words of listings.
 #[derive(Default)]
 pub(super) struct WordCollector {
     numbers: HashMap<Box<str>, u32, RandomState>,
-    /// Words by number, in the order of the listings: twice the number, plus one if the name has no such word.
+    /// Words by number, in the order of the listings: the number, and behind it the field.
     tokens: Vec<u32>,
     /// Where the words of each listing end.
     ends: Vec<usize>,
@@ -72,7 +94,7 @@ pub(super) struct WordCollector {
 
 impl WordCollector {
     /// Adds a word of the listing that comes next.
-    pub(super) fn add(&mut self, word: &str, in_name: bool) {
+    pub(super) fn add(&mut self, word: &str, field: Field) {
         let known = self.numbers.get(word).copied();
         let number = known.unwrap_or_else(|| {
             // Checked at the end.
@@ -80,7 +102,7 @@ impl WordCollector {
             self.numbers.insert(word.into(), number);
             number
         });
-        self.tokens.push(number << 1 | u32::from(!in_name));
+        self.tokens.push(number << Field::BITS | field as u32);
     }
 
     /// The listing has no more words.
@@ -90,7 +112,7 @@ impl WordCollector {
         let mut kept = start;
         for at in start..self.tokens.len() {
             // A word in the name comes before the same one elsewhere.
-            if kept == start || self.tokens[kept - 1] >> 1 != self.tokens[at] >> 1 {
+            if kept == start || self.tokens[kept - 1] >> Field::BITS != self.tokens[at] >> Field::BITS {
                 self.tokens[kept] = self.tokens[at];
                 kept += 1;
             }
@@ -102,7 +124,7 @@ impl WordCollector {
     /// Sorts the words.
     pub(super) fn finish(self) -> Result<Words, TooManyWords> {
         let Self { numbers, tokens, ends } = self;
-        if numbers.len() > (u32::MAX >> 1) as usize {
+        if numbers.len() > (u32::MAX >> Field::BITS) as usize {
             return Err(TooManyWords);
         }
         let mut sorted: Vec<(Box<str>, u32)> = numbers.into_iter().collect();
@@ -112,8 +134,8 @@ impl WordCollector {
             let mut start = 0;
             for (position, end) in (0_u32..).zip(&ends) {
                 for token in &tokens[start..*end] {
-                    let number = (token >> 1) as usize;
-                    see(number, u64::from(position - last[number]) << 1 | u64::from(token & 1));
+                    let number = (token >> Field::BITS) as usize;
+                    see(number, u64::from(position - last[number]) << Field::BITS | u64::from(token & 0b11));
                     last[number] = position;
                 }
                 start = *end;
@@ -172,22 +194,41 @@ impl Words {
         self.text.len() + size_of_val(&*self.starts) + self.occurrences.len()
     }
 
-    /// The words that match a word of a query; not all of those with an error if the allowance ends before. Takes what it
-    /// costs to read their occurrences, too.
-    pub(super) fn matching(&self, word: &str, left: &Allowance) -> Matching {
-        let prefix = self.prefixed(0..self.len(), word, left);
-        left.take(self.reading(&prefix));
-        let mut found = Vec::new();
-        let is_there = !prefix.is_empty() && self.word(prefix.start) == word;
-        if is_there {
-            found.push((prefix.start..prefix.start + 1, Match::Exact));
+    /// The words that match a word of a query, as a beginning, too, without or with an `s` at its end, or with one typing
+    /// error; `is_unfinished`: the beginning may have the error. Not all of those with an error if the allowance ends
+    /// before. Takes what it costs to read their occurrences, too.
+    pub(super) fn matching(&self, word: &str, is_unfinished: bool, left: &Allowance) -> Matching {
+        let (mut found, prefix) = self.begun(word, left);
+        if let Some(stem) = word.strip_suffix('s').filter(|stem| stem.len() >= 3) {
+            found.extend(self.exactly(stem, left).map(|at| (at..at + 1, Match::Prefix)));
         }
-        found.push((prefix.start + usize::from(is_there)..prefix.end, Match::Prefix));
         if word.chars().filter(|letter| letter.is_alphabetic()).count() >= LETTERS_FOR_AN_ERROR {
-            let others = self.with_one_error(word, left).into_iter().filter(|at| !prefix.contains(at));
-            found.extend(others.map(|at| (at..at + 1, Match::Error)));
+            for Range { start, end } in self.with_one_error(word, is_unfinished, left) {
+                let beside = [start..end.min(prefix.start), start.max(prefix.end)..end];
+                let others =
+                    beside.into_iter().filter(|range| !range.is_empty() && !found.iter().any(|(own, _)| own == range));
+                let others: Vec<_> = others.map(|range| (range, Match::Error)).collect();
+                found.extend(others);
+            }
         }
         found
+    }
+
+    /// The words that begin with a word of a query, or are it.
+    pub(super) fn begun(&self, word: &str, left: &Allowance) -> (Matching, Range<usize>) {
+        let prefix = self.prefixed(0..self.len(), word, left);
+        left.take(self.reading(&prefix));
+        let is_there = !prefix.is_empty() && self.word(prefix.start) == word;
+        let rest = prefix.start + usize::from(is_there);
+        (vec![(prefix.start..rest, Match::Exact), (rest..prefix.end, Match::Prefix)], prefix)
+    }
+
+    /// Where a word is.
+    pub(super) fn exactly(&self, word: &str, left: &Allowance) -> Option<usize> {
+        let at = bisect(0..self.len(), left, |at| self.word(at) < word);
+        let is_there = at < self.len() && self.word(at) == word;
+        is_there.then(|| left.take(self.reading(&(at..at + 1))));
+        is_there.then_some(at)
     }
 
     /// What the occurrences of a range of words take.
@@ -195,14 +236,14 @@ impl Words {
         OCCURRENCE * (self.starts[range.end].1 - self.starts[range.start].1) as usize
     }
 
-    /// Shows the positions of the listings that have a word, and whether it is elsewhere than in the name.
-    pub(super) fn each_occurrence(&self, at: usize, mut see: impl FnMut(u32, bool)) {
+    /// Shows the positions of the listings that have a word, and where.
+    pub(super) fn each_occurrence(&self, at: usize, mut see: impl FnMut(u32, Field)) {
         let (mut position, mut value, mut shift) = (0_u32, 0_u64, 0);
         for byte in &self.occurrences[self.starts[at].1 as usize..self.starts[at + 1].1 as usize] {
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                position += (value >> 1) as u32;
-                see(position, value & 1 == 1);
+                position += (value >> Field::BITS) as u32;
+                see(position, Field::of(value));
                 (value, shift) = (0, 0);
             } else {
                 shift += 7;
@@ -219,14 +260,19 @@ impl Words {
     }
 
     /// The words that differ from `word` in one typing error: a letter too much, too little or wrong, or two letters in the
-    /// wrong order. Stops where the allowance ends: words of many alphabets have thousands of letters in one place.
-    fn with_one_error(&self, word: &str, left: &Allowance) -> Vec<usize> {
-        let mut found = Vec::new();
+    /// wrong order; `is_unfinished`: those that begin with such a word. Stops where the allowance ends: words of many alphabets have thousands of letters in one place.
+    fn with_one_error(&self, word: &str, is_unfinished: bool, left: &Allowance) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
         let mut find = |range: &Range<usize>, candidate: &str| {
-            let at = bisect(range.clone(), left, |at| self.word(at) < candidate);
-            if range.contains(&at) && self.word(at) == candidate && candidate != word {
-                found.push(at);
-                left.take(self.reading(&(at..at + 1)));
+            let these = if is_unfinished {
+                self.prefixed(range.clone(), candidate, left)
+            } else {
+                let at = bisect(range.clone(), left, |at| self.word(at) < candidate);
+                at..at + usize::from(range.contains(&at) && self.word(at) == candidate)
+            };
+            if !these.is_empty() && candidate != word {
+                left.take(self.reading(&these));
+                found.push(these);
             }
         };
         // The words that begin as `word` does up to here.
@@ -261,8 +307,14 @@ impl Words {
                 alike = self.prefixed(alike, &format!("{before}{first}"), left);
             }
         }
-        found.sort_unstable();
-        found.dedup();
+        // One is within another, or beside it.
+        found.sort_unstable_by_key(|range| (range.start, Reverse(range.end)));
+        let mut end = 0;
+        found.retain(|range| {
+            let is_new = range.start >= end;
+            end = end.max(range.end);
+            is_new
+        });
         found
     }
 }
@@ -288,11 +340,13 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    fn collected(listings: &[Vec<(String, bool)>]) -> Words {
+    const FIELDS: [Field; 3] = [Field::NameStart, Field::Name, Field::Other];
+
+    fn collected(listings: &[Vec<(String, usize)>]) -> Words {
         let mut collector = WordCollector::default();
         for listing in listings {
-            for (word, in_name) in listing {
-                collector.add(word, *in_name);
+            for (word, field) in listing {
+                collector.add(word, FIELDS[*field]);
             }
             collector.end_listing();
         }
@@ -304,16 +358,34 @@ pub(super) mod tests {
         strsim::osa_distance(one, other) == 1
     }
 
+    /// How one word of a listing matches a word of a query, by comparing them.
+    pub(crate) fn naive(word: &str, other: &str, is_unfinished: bool) -> Option<Match> {
+        let letters = word.chars().filter(|letter| letter.is_alphabetic()).count();
+        let begins = || other.char_indices().map(|(at, _)| &other[..at]).chain([other]);
+        if other == word {
+            Some(Match::Exact)
+        } else if other.starts_with(word) || word.strip_suffix('s').is_some_and(|stem| stem.len() >= 3 && stem == other)
+        {
+            Some(Match::Prefix)
+        } else if letters < LETTERS_FOR_AN_ERROR {
+            None
+        } else {
+            let is_close =
+                is_one_error(word, other) || is_unfinished && begins().any(|begin| is_one_error(word, begin));
+            is_close.then_some(Match::Error)
+        }
+    }
+
     proptest! {
         #[test]
         fn occurrences_come_back_as_they_were_given(
-            listings in proptest::collection::vec(proptest::collection::vec(("[ab]{1,2}", any::<bool>()), 0..6), 0..300),
+            listings in proptest::collection::vec(proptest::collection::vec(("[ab]{1,2}", 0..3_usize), 0..6), 0..300),
         ) {
-            let mut expected: BTreeMap<String, BTreeMap<u32, bool>> = BTreeMap::new();
+            let mut expected: BTreeMap<String, BTreeMap<u32, Field>> = BTreeMap::new();
             for (position, listing) in (0..).zip(&listings) {
-                for (word, in_name) in listing {
-                    let elsewhere = expected.entry(word.clone()).or_default().entry(position).or_insert(true);
-                    *elsewhere &= !in_name;
+                for (word, field) in listing {
+                    let first = expected.entry(word.clone()).or_default().entry(position).or_insert(Field::Other);
+                    *first = FIELDS[*field].min(*first);
                 }
             }
             let words = collected(&listings);
@@ -321,7 +393,7 @@ pub(super) mod tests {
             for (at, (word, occurrences)) in expected.iter().enumerate() {
                 prop_assert_eq!(words.word(at), word);
                 let mut found = BTreeMap::new();
-                words.each_occurrence(at, |position, elsewhere| assert!(found.insert(position, elsewhere).is_none()));
+                words.each_occurrence(at, |position, field| assert!(found.insert(position, field).is_none()));
                 prop_assert_eq!(&found, occurrences);
             }
         }
@@ -329,25 +401,19 @@ pub(super) mod tests {
         #[test]
         fn words_match_as_a_walk_over_all_of_them_says(
             vocabulary in proptest::collection::btree_set("[abé]{1,7}", 1..80),
-            word in "[abé]{1,7}",
+            word in "[abés]{1,7}",
+            is_unfinished: bool,
         ) {
-            let listing = vocabulary.iter().map(|word| (word.clone(), true)).collect();
+            let listing = vocabulary.iter().map(|word| (word.clone(), 0)).collect();
             let words = collected(&[listing]);
-            let mut found = BTreeMap::new();
-            for (range, kind) in words.matching(&word, &Allowance::new(usize::MAX)) {
+            let mut found: BTreeMap<String, Match> = BTreeMap::new();
+            for (range, kind) in words.matching(&word, is_unfinished, &Allowance::new(usize::MAX)) {
                 for at in range {
-                    prop_assert!(found.insert(words.word(at).to_owned(), kind).is_none(), "twice");
+                    found.entry(words.word(at).to_owned()).or_insert(kind);
                 }
             }
-            let allows_errors = word.chars().count() >= LETTERS_FOR_AN_ERROR;
             for other in &vocabulary {
-                let expected = if *other == word {
-                    Some(Match::Exact)
-                } else if other.starts_with(&word) {
-                    Some(Match::Prefix)
-                } else {
-                    (allows_errors && is_one_error(&word, other)).then_some(Match::Error)
-                };
+                let expected = naive(&word, other, is_unfinished);
                 prop_assert_eq!(found.get(other).copied(), expected, "{}", other);
             }
         }
@@ -356,12 +422,12 @@ pub(super) mod tests {
     #[test]
     fn words_of_many_alphabets_are_looked_at_until_the_allowance_ends() {
         let letters = (0x4e00..0x9000).filter_map(char::from_u32);
-        let mut listing: Vec<(String, bool)> = letters.map(|letter| (format!("{letter}bcdefg"), true)).collect();
-        listing.extend(["abcdefg", "abcdefgh"].map(|word| (word.to_owned(), true)));
+        let mut listing: Vec<(String, usize)> = letters.map(|letter| (format!("{letter}bcdefg"), 0)).collect();
+        listing.extend(["abcdefg", "abcdefgh"].map(|word| (word.to_owned(), 0)));
         let words = collected(&[listing]);
         let found = |allowance: usize| {
             let left = Allowance::new(allowance);
-            let found = words.matching("abcdefg", &left);
+            let found = words.matching("abcdefg", false, &left);
             assert_eq!(found[..2], [(0..1, Match::Exact), (1..2, Match::Prefix)], "in any case");
             (found.len() - 2, left.is_left())
         };

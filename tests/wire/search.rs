@@ -133,6 +133,37 @@ async fn words_are_found_by_their_beginning_without_case_and_accents_and_with_on
 }
 
 #[tokio::test]
+async fn what_no_venue_has_is_left_out_and_named_and_the_order_can_be_chosen() {
+    let (_origin, server) = shared_mirror(300).await;
+    indexed(&server).await;
+    let target = "/search.json?q=golf+in+xyzzyx";
+    let (reply, golf) = (server.ok(target).await, server.ok("/search.json?q=golf").await);
+    assert_eq!((reply.json()["ignored"].clone(), ids(&reply)), (serde_json::json!(["xyzzyx"]), ids(&golf)));
+    assert!(golf.json().get("ignored").is_none() && golf.etag() != reply.etag(), "{golf:?}");
+    let names = |query: &'static str| {
+        let server = &server;
+        async move {
+            let reply = server.ok(&format!("{SEARCH}?{query}&per_page=100")).await.json();
+            let items = reply["items"].as_array().unwrap().clone();
+            items
+                .iter()
+                .map(|item| item["listing"]["name"].as_str().unwrap_or_default().to_lowercase())
+                .collect::<Vec<_>>()
+        }
+    };
+    let mut sorted = names("state=texas").await;
+    sorted.sort();
+    assert_eq!(names("state=texas&sort=name").await, sorted);
+    let near = "near=30.27,-97.74&radius=20000";
+    assert_eq!(
+        ids(&server.ok(&format!("{SEARCH}?{near}&sort=distance")).await),
+        ids(&server.ok(&format!("{SEARCH}?{near}")).await)
+    );
+    let by_name = server.ok(&format!("{SEARCH}?{near}&sort=name")).await.json();
+    assert!(by_name["items"][0]["distance_km"].is_number(), "{by_name}");
+}
+
+#[tokio::test]
 async fn near_means_within_the_radius_and_nearest_first() {
     let (_origin, server) = shared_mirror(600).await;
     indexed(&server).await;
@@ -280,13 +311,14 @@ async fn a_search_obeys_http_like_lists() {
 async fn what_cannot_be_searched_is_refused() {
     let (_origin, server) = shared_mirror(20).await;
     indexed(&server).await;
-    let long = format!("q={}", "a".repeat(101));
+    let long = format!("q={}", "a".repeat(201));
     for (query, named) in [
         ("", "bbox"),
         ("page=2", "near"),
         ("q=", "bbox"),
-        (long.as_str(), "100 characters"),
-        ("q=1+2+3+4+5+6+7+8+9", "8 words"),
+        (long.as_str(), "200 characters"),
+        ("q=a&sort=age", "\"sort\""),
+        ("q=a&sort=distance", "near=LAT,LNG"),
         ("q=%22%22", "\"q\""),
         ("near=north", "\"near\""),
         ("near=1,2&radius=-1", "\"radius\""),

@@ -6,15 +6,44 @@ use std::borrow::Cow;
 
 use super::super::folding::{each_word, folded};
 use super::{Boxed, ListQuery, QueryError, boxed, known_only, list_of, path_and_query};
+use crate::words::named;
 
 /// The parameters of `/search.json`.
-pub(crate) const KNOWN: [&str; 10] =
-    ["q", "near", "radius", "bbox", "sport", "state", "city", "modified_since", "page", "per_page"];
-const NAMED: &str = "q, near, radius, bbox, sport, state, city, modified_since, page, per_page";
+pub(crate) const KNOWN: [&str; 11] =
+    ["q", "near", "radius", "bbox", "sport", "state", "city", "modified_since", "page", "per_page", "sort"];
+const NAMED: &str = "q, near, radius, bbox, sport, state, city, modified_since, page, per_page, sort";
 
-/// The most characters of `q`, and the most words.
-const MOST_CHARACTERS: usize = 100;
-pub const MOST_WORDS: usize = 8;
+/// The most characters of `q`.
+pub(crate) const MOST_CHARACTERS: usize = 200;
+
+/// So many words are looked for.
+const MOST_WORDS: usize = 8;
+
+/// Words that say nothing beside others.
+const FILLERS: [&str; 6] = ["in", "near", "at", "of", "the", "and"];
+
+/// Whether a folded word says nothing beside others.
+pub(crate) fn is_filler(word: &str) -> bool {
+    FILLERS.contains(&word)
+}
+
+named! {
+    /// The order of what was found.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Order, as_str {
+        /// Nearest first with `near`, else the best match; without words the origin's order.
+        Usual = "",
+        /// The best match first.
+        Best = "best",
+        /// Nearest first.
+        Distance = "distance",
+        Name = "name",
+        /// The best rated first; a rating of few counts less.
+        Rating = "rating",
+        /// Those with most reviews first.
+        Reviews = "reviews",
+    }
+}
 
 /// The most bytes of `near`, `radius` and `bbox`.
 const MOST_OF_NUMBERS: usize = 200;
@@ -63,14 +92,16 @@ pub struct Near {
 /// The query of a search in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SearchQuery {
-    /// `q` as received, and its words.
+    /// `q` as received, its words, and those beyond the most that are looked for.
     pub text: Boxed,
     pub words: Vec<Box<str>>,
+    pub beyond: Vec<Box<str>>,
     pub near: Option<Near>,
     pub bounds: Option<Bounds>,
     bounds_text: Boxed,
     /// Filters, page and page size.
     pub list: ListQuery,
+    pub order: Order,
 }
 
 impl SearchQuery {
@@ -81,10 +112,10 @@ impl SearchQuery {
 
     /// `values`: in the order of [`KNOWN`].
     pub(super) fn of(values: [Option<Cow<'_, str>>; KNOWN.len()]) -> Result<Self, QueryError> {
-        let [q, near, radius, bbox, sport, state, city, since, page, per_page] = values;
+        let [q, near, radius, bbox, sport, state, city, since, page, per_page, sort] = values;
         let (list, _) = list_of([page, per_page, sport, state, city, since])?;
         let text = boxed(q);
-        let words = text.as_deref().map(words).transpose()?.unwrap_or_default();
+        let (words, beyond) = text.as_deref().map(words).transpose()?.unwrap_or_default();
         let bounds = bbox.as_deref().map(bounds).transpose()?;
         let near = match (boxed(near), boxed(radius)) {
             (Some(text), radius_text) => Some(Near {
@@ -96,7 +127,9 @@ impl SearchQuery {
             (None, Some(radius)) => return Err(bad("radius", &radius, "together with near=LAT,LNG")),
             (None, None) => None,
         };
-        Ok(Self { text, words, near, bounds, bounds_text: boxed(bbox), list })
+        let order = sort.filter(|name| !name.is_empty()).map(|name| order(&name, near.is_some())).transpose()?;
+        let order = order.unwrap_or(Order::Usual);
+        Ok(Self { text, words, beyond, near, bounds, bounds_text: boxed(bbox), list, order })
     }
 
     /// Whether it looks for anything.
@@ -134,7 +167,13 @@ impl SearchQuery {
 
     /// Appends path and canonical query of another page of the same search.
     pub fn write(&self, page: u64, out: &mut String) {
-        path_and_query("/search.json", self.filters(), page, self.list.per_page, out);
+        self.write_at("/search.json", page, out);
+    }
+
+    /// The same at another path.
+    pub(super) fn write_at(&self, path: &str, page: u64, out: &mut String) {
+        let order = [("sort", self.order.as_str())].into_iter().filter(|(_, value)| !value.is_empty());
+        path_and_query(path, self.filters().chain(order), page, self.list.per_page, out);
     }
 }
 
@@ -142,15 +181,28 @@ pub(super) fn bad(parameter: &'static str, value: &str, expected: &'static str) 
     QueryError::BadValue { parameter, value: value.to_owned(), expected }
 }
 
-fn words(text: &str) -> Result<Vec<Box<str>>, QueryError> {
-    let mut words = Vec::new();
+fn order(name: &str, is_near: bool) -> Result<Order, QueryError> {
+    let order = Order::ALL.into_iter().find(|order| order.as_str() == name);
+    match order.ok_or_else(|| bad("sort", name, "best, distance, name, rating or reviews"))? {
+        Order::Distance if !is_near => Err(bad("sort", name, "together with near=LAT,LNG")),
+        order => Ok(order),
+    }
+}
+
+/// The words that are looked for, and the rest.
+fn words(text: &str) -> Result<(Vec<Box<str>>, Vec<Box<str>>), QueryError> {
+    let mut words: Vec<Box<str>> = Vec::new();
     if text.chars().count() <= MOST_CHARACTERS {
         each_word(&folded(text), false, |word| words.push(word.into()));
-        if (1..=MOST_WORDS).contains(&words.len()) {
-            return Ok(words);
-        }
     }
-    Err(bad("q", text, "1 to 8 words, with at most 100 characters in all"))
+    if words.is_empty() {
+        return Err(bad("q", text, "words, with at most 200 characters in all"));
+    }
+    if words.iter().any(|word| !is_filler(word)) {
+        words.retain(|word| !is_filler(word));
+    }
+    let beyond = words.split_off(words.len().min(MOST_WORDS));
+    Ok((words, beyond))
 }
 
 /// Numbers with commas between them, in degrees or kilometres.
@@ -217,10 +269,22 @@ mod tests {
     }
 
     #[test]
+    fn eight_words_are_looked_for_and_fillers_only_alone() {
+        let words = |raw: &str| {
+            let SearchQuery { words, beyond, .. } = parse(raw);
+            (words.join(" "), beyond.join(" "))
+        };
+        assert_eq!(words("q=Golf+in+the+U.S.,+near+St.+Paul"), ("golf us st paul".into(), String::new()));
+        assert_eq!(words("q=at+the"), ("at the".into(), String::new()));
+        assert_eq!(words("q=1+2+3+4+of+5+6+7+8+9+10"), ("1 2 3 4 5 6 7 8".into(), "9 10".into()));
+    }
+
+    #[test]
     fn the_canonical_query_asks_the_same() {
         for (raw, text) in [
             ("per_page=50&q=a%20b&page=1", "/search.json?q=a%20b"),
             ("state=x&radius=5&near=1,2&page=3", "/search.json?near=1%2C2&radius=5&state=x&page=3"),
+            ("sort=name&q=the+a", "/search.json?q=the%20a&sort=name"),
             ("bbox=1,2,3,4&per_page=7", "/search.json?bbox=1%2C2%2C3%2C4&per_page=7"),
         ] {
             assert_eq!(canonical(raw), text);
@@ -230,11 +294,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_searched_is_refused_by_name() {
-        let (long, wide) = (format!("q={}", "x".repeat(101)), format!("near=1,2.{}", "0".repeat(200)));
+        let (long, wide) = (format!("q={}", "x".repeat(201)), format!("near=1,2.{}", "0".repeat(200)));
         for (raw, named) in [
             (long.as_str(), "`q`"),
             (wide.as_str(), "`near`"),
-            ("q=1+2+3+4+5+6+7+8+9", "8 words"),
             ("q=%2B-%27", "`q`"),
             ("near=1", "`near`"),
             ("near=91,0", "`near`"),
@@ -250,13 +313,14 @@ mod tests {
             ("q=a&q=b", "twice"),
             ("q=a&page=0", "`page`"),
             ("q=a&query=b", "`query`"),
+            ("q=a&sort=age", "distance"),
+            ("q=a&sort=distance", "near=LAT,LNG"),
             ("q=a&snapshot=b", "`snapshot`"),
             ("modified_since=soon", "`modified_since`"),
         ] {
             let error = SearchQuery::parse(raw).unwrap_err().to_string();
             assert!(error.contains(named), "{raw}: {error}");
         }
-        assert_eq!(parse(&long[..102]).words.len(), 1);
-        assert_eq!(parse("q=1+2+3+4+5+6+7+8").words.len(), 8);
+        assert_eq!(parse(&long[..202]).words.len(), 1);
     }
 }

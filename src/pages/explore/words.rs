@@ -60,6 +60,13 @@ fn kilometres(metres: u32) -> String {
     format!("{}\u{a0}km", f64::from(metres) / 1000.0)
 }
 
+/// The words that nothing has.
+pub(super) fn left_out(shown: &Shown<'_>) -> Markup {
+    html! {
+        @if !shown.ignored.is_empty() { "Left out: \u{201c}" (shown.ignored.join(" ")) "\u{201d}. " }
+    }
+}
+
 /// For each slug that no term has, the terms that may be meant, as links.
 pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
     let unknown = TaxonomyKind::ALL.into_iter().filter_map(|kind| {

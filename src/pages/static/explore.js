@@ -45,10 +45,11 @@ export function wishOf(query) {
 }
 
 /**
- * Whether the list of the API cannot have the same venues.
+ * Whether the list of the API cannot have the same venues in the same order, and a search can.
  * @param {Wish} wish
  */
-export const searches = (wish) => SEARCHES.some((name) => wish[name] !== "");
+export const searches = (wish) =>
+  SEARCHES.some((name) => wish[name] !== "") || (wish.sort !== "" && FILTERS.some((name) => wish[name] !== ""));
 
 /**
  * The request to the API for a wish; relative.
@@ -57,7 +58,7 @@ export const searches = (wish) => SEARCHES.some((name) => wish[name] !== "");
  */
 export function requestOf(wish) {
   if (!searches(wish)) return `api/listings.json${queryOf(wish, FILTERS)}`;
-  return `search.json${queryOf(wish, [...SEARCHES, ...FILTERS])}`;
+  return `search.json${queryOf(wish)}`;
 }
 
 /**

@@ -1,3 +1,4 @@
+use super::super::words::tests::naive;
 use super::*;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
@@ -41,22 +42,38 @@ fn ids(dataset: &Dataset, raw: &str) -> Vec<u32> {
     search(dataset, raw).page.iter().map(|hit| hit.position + 1).collect()
 }
 
-/// What one word is worth in a listing, by comparing it with each of the listing's words.
-fn naive_rank(listing: &Value, word: &str) -> Option<u8> {
+/// What one word is worth in a listing, by comparing it with each of the listing's words; `None`: it does not match.
+fn naive_rank(listing: &Value, word: &str, is_first: bool, is_last: bool) -> Option<Rank> {
     let mut best = None;
-    for (field, in_name) in [("name", true), ("city", false), ("state", false), ("sport", false)] {
-        each_word(&folded(listing[field].as_str().unwrap_or_default()), true, |own| {
-            let letters = word.chars().filter(|letter| letter.is_alphabetic()).count();
-            let rank = match (own == word, own.starts_with(word)) {
-                (true, _) if in_name => Some(0),
-                (_, true) if in_name => Some(1),
-                (_, true) => Some(2),
-                _ => (letters >= 5 && super::super::words::tests::is_one_error(word, own)).then_some(3),
-            };
-            best = best.into_iter().chain(rank).min();
+    let mut field = Field::NameStart;
+    for name in ["name", "city", "state", "sport"] {
+        each_word(&folded(listing[name].as_str().unwrap_or_default()), true, |own| {
+            let kind = naive(word, own, is_last);
+            best = best.into_iter().chain(kind.map(|kind| order::rank(kind, field, is_first))).min();
+            field = if field == Field::NameStart { Field::Name } else { field };
+            // Each of these scripts' letters is a place where a word may begin.
+            for (at, _) in own.char_indices().skip(1).filter(|(_, letter)| is_unspaced(*letter) && name == "name") {
+                let kind = naive(word, &own[at..], is_last);
+                best = best.into_iter().chain(kind.map(|kind| order::rank(kind, Field::Name, is_first))).min();
+            }
         });
+        field = Field::Other;
     }
     best
+}
+
+/// The ranks of all words, each alone or with its neighbour as one.
+fn naive_ranks(listing: &Value, words: &[Box<str>], first: usize) -> Vec<Option<Rank>> {
+    let one = |at: usize| {
+        let alone = naive_rank(listing, &words[at], at == first, at + 1 == words.len());
+        let joined = words.windows(2).enumerate().filter(|(pair, _)| *pair == at || *pair + 1 == at);
+        // As one word, it has no typing error.
+        let joined = joined.filter_map(|(_, pair)| {
+            naive_rank(listing, &pair.concat(), at == first, false).filter(|rank| rank & 0xf00 == 0)
+        });
+        alone.into_iter().chain(joined).min()
+    };
+    (0..words.len()).map(one).collect()
 }
 
 fn naive_degrees(value: &Value, most: f64) -> Option<f64> {
@@ -160,13 +177,20 @@ proptest! {
             let value = parameters.iter().find(|(own, _)| *own == name)?.1;
             Some(value.split(',').map(|part| part.parse().unwrap()).collect::<Vec<f64>>())
         };
-        let mut expected: Vec<(f64, u32)> = Vec::new();
-        let mut unsure = false;
+        let (mut expected, mut unsure): (Vec<(f64, u32)>, bool) = (Vec::new(), false);
+        let ranks = |first: usize| -> Vec<Vec<Option<Rank>>> {
+            listings.iter().map(|listing| naive_ranks(listing, &query.words, first)).collect()
+        };
+        let known = |at: &usize| ranks(0).iter().any(|ranks| ranks[*at].is_some());
+        let known: Vec<usize> = (0..query.words.len()).filter(known).collect();
+        // A word that nothing has is left out, unless nothing has any.
+        let counted = if known.is_empty() { (0..query.words.len()).collect() } else { known };
+        let ranks = ranks(counted.first().copied().unwrap_or(0));
         for (position, listing) in (0..).zip(&listings) {
             if query.list.slugs[0].as_deref().is_some_and(|slug| listing["sport"] != slug) {
                 continue;
             }
-            let ranks: Option<Vec<u8>> = query.words.iter().map(|word| naive_rank(listing, word)).collect();
+            let ranks: Option<Vec<Rank>> = counted.iter().map(|at| ranks[position as usize][*at]).collect();
             let Some(ranks) = ranks else { continue };
             let place = naive_degrees(&listing["lat"], 90.0).zip(naive_degrees(&listing["lng"], 180.0));
             if let Some(bbox) = numbers("bbox") {
@@ -187,7 +211,12 @@ proptest! {
                 }
                 expected.push((metres, position));
             } else {
-                expected.push((ranks.into_iter().map(f64::from).sum(), position));
+                let length = folded(listing["name"].as_str().unwrap_or_default());
+                let (mut words, mut orders) = (0, Orders::default());
+                each_word(&length, false, |_| words += 1);
+                orders.add(&Venue::read(listing.to_string().as_bytes()), words);
+                let grade = orders.grade(0, ranks.iter().sum(), ranks.len());
+                expected.push((if ranks.is_empty() { 0.0 } else { grade as f64 }, position));
             }
         }
         // Rounding decides at an edge.
@@ -211,22 +240,98 @@ proptest! {
 }
 
 #[test]
-fn an_exact_word_in_the_name_comes_before_a_prefix_another_field_and_an_error() {
+fn the_whole_name_comes_before_its_beginning_its_words_other_fields_and_an_error() {
     let dataset = dataset(&[
         json!({"name": "Rivreside", "city": "A"}),
         json!({"name": "Park", "city": "Riverside"}),
         json!({"name": "Riversides", "city": "A"}),
-        json!({"name": "The Riverside", "city": "A"}),
-        json!({"name": "Riverside", "city": "Riverside"}),
+        json!({"name": "Old Riverside", "city": "A"}),
+        json!({"name": "The Riverside", "city": "Riverside"}),
         json!({"name": "Riverbank"}),
     ]);
-    assert_eq!(ids(&dataset, "q=riverside"), [4, 5, 3, 2, 1]);
-    assert_eq!(ids(&dataset, "q=riv"), [1, 3, 4, 5, 6, 2]);
+    assert_eq!(ids(&dataset, "q=riverside"), [5, 3, 4, 2, 1]);
+    assert_eq!(ids(&dataset, "q=riv"), [1, 3, 5, 6, 4, 2]);
     assert_eq!(ids(&dataset, "q=park+riverside"), [2], "all words must match");
-    assert_eq!(ids(&dataset, "q=riverside&per_page=2&page=2"), [3, 2]);
+    assert_eq!(ids(&dataset, "q=riverside&per_page=2&page=2"), [4, 2]);
     assert_eq!(search(&dataset, "q=riverside&page=9").total, 5);
     assert!(ids(&dataset, "q=riverside&page=18446744073709551615").is_empty());
     assert!(ids(&dataset, "q=rivre").contains(&1) && ids(&dataset, "q=parc").is_empty(), "four letters have no error");
+}
+
+#[test]
+fn among_equal_matches_the_larger_share_of_the_name_comes_first_then_more_reviews() {
+    let named = |name: &str, reviews: u32| json!({"name": name, "review_count": reviews});
+    let dataset = dataset(&[
+        named("Fenway Park Tennis Courts", 9000),
+        named("Fenway Park", 10),
+        named("Fenway Park Annex", 3),
+        named("Fenway Park Garden", 70),
+        named("New Fenway Park", 5000),
+    ]);
+    assert_eq!(ids(&dataset, "q=fenway+park"), [2, 4, 3, 1, 5]);
+    assert_eq!(ids(&dataset, "q=fenway+park&sort=reviews"), [1, 5, 4, 2, 3]);
+    assert_eq!(ids(&dataset, "q=fenway&sort=name&per_page=2"), [2, 3]);
+}
+
+#[test]
+fn what_people_type_is_found() {
+    let place = |name: &str, city: &str, state: &str, sport: &str| json!({"name": name, "city": city, "state": state, "sport": sport});
+    let dataset = dataset(&[
+        place("U.S. Bank Stadium", "Minneapolis", "Minnesota", "golf"),
+        place("Zilker Gym", "Austin", "Texas", "golf"),
+        place("Lake Pickleball Center", "Saint Paul", "Minnesota", "ice-hockey"),
+        place("Y.M.C.A. of O`ahu", "St. Louis", "Missouri", "golf"),
+        place("東京体育館", "New York", "New York", "golf"),
+        place("Nationals Field", "Washington", "District of Columbia", "ice-hockey"),
+        place("Ft. Mason", "San Francisco", "CA", "golf"),
+    ]);
+    for (typed, expected) in [
+        ("austin,+tx", &[2][..]),
+        ("new+york,+ny", &[5]),
+        ("washington+dc", &[6]),
+        ("golf+in+texas", &[2]),
+        ("gyms", &[2]),
+        ("saint+paul", &[3]),
+        ("st+paul", &[3]),
+        ("saint+louis", &[4]),
+        ("picklebl", &[3]),
+        ("pickle+ball", &[3]),
+        ("us+bank+stadium", &[1]),
+        ("u.s.+bank", &[1]),
+        ("ymca", &[4]),
+        ("oahu", &[4]),
+        ("体育", &[5]),
+        ("fort+mason,+california", &[7]),
+        ("hockey+on+ice", &[6, 3]),
+        ("zilker+xyzzy", &[2]),
+        ("xyzzy", &[]),
+    ] {
+        let found = ids(&dataset, &format!("q={typed}"));
+        assert!(expected.iter().all(|id| found.contains(id)), "{typed}: {found:?}");
+        assert!(found.len() == expected.len(), "{typed}: {found:?}");
+    }
+}
+
+#[test]
+fn words_that_nothing_has_and_those_beyond_the_eighth_are_named() {
+    let dataset = dataset(&[json!({"name": "a b c d e f g h i"}), json!({"name": "a"})]);
+    let ignored = |raw: &str| search(&dataset, raw).ignored.join(" ");
+    assert_eq!(ignored("q=a+xyzzy+b+plugh"), "xyzzy plugh");
+    assert_eq!(ignored("q=a+b+c+d+e+f+g+h+i+xyzzy"), "i xyzzy");
+    assert_eq!(ignored("q=xyzzy"), "", "nothing is left to look for");
+    assert_eq!(search(&dataset, "q=a+xyzzy+b").total, 1);
+    assert_eq!(search(&dataset, "q=xyzzy").total, 0);
+}
+
+#[test]
+fn a_sport_is_found_by_the_name_that_its_index_shows() {
+    let sports = r#"[{"slug": "football", "name": "American Football", "count": 1}]"#;
+    let raw = Bytes::from(r#"{"id": 1, "name": "Field", "sport": "football"}"#);
+    let summaries = vec![Summary { id: ListingId(1), hash: ContentHash::of(&raw), raw }];
+    let taxonomies = [Arc::from(sports), Arc::from("[]"), Arc::from("[]")];
+    let content = Content { envelope: Envelope::default(), taxonomies, summaries };
+    let dataset = Dataset::build(content, &Evidence::new()).unwrap();
+    assert_eq!(ids(&dataset, "q=american+football"), [1]);
 }
 
 #[test]
