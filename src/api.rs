@@ -15,3 +15,4 @@ pub mod render;
 pub mod route;
 pub mod schema;
 pub mod taxonomy;
+pub(crate) mod values;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the one task that publishes: its schedule and steps, one file for each | [`task`] |
 //! | fetching: is an answer newer than the kept copy, and when is it valid | [`copies`] |
+//! | which bytes stand for values that did not change | [`wording`] |
 //! | the paths of a pass; whether the answers are one state of the origin, or contradict each other | [`pass`] |
 //! | what a refresh asks, and what the answers say | [`refresh`] |
 //! | where a changed listing stands | [`order`] |
@@ -81,6 +82,7 @@ pub(crate) mod pass;
 mod refresh;
 pub mod sweep;
 pub mod task;
+mod wording;
 
 use std::sync::Arc;
 

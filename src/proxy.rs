@@ -69,7 +69,7 @@ use crate::api::links::Rewrite;
 use crate::cache::recent::Recent;
 use crate::cache::reply::Stored;
 use crate::cache::{Cache, Key};
-use crate::clock::{Clock, Monotonic};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::Settings;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, ValidationReason, may_stand_in, reuse};
@@ -185,15 +185,17 @@ impl Proxy {
 
     /// Reads a canonical path and query of a known endpoint. `rewrites`: the document holds `api_url`s. `spare`: the client
     /// chose their bytes, so they are read within a tenth of the budget, without waiting for it, and never in the
-    /// background.
+    /// background. `after`: a cached answer that was not asked for since is revalidated before it is used, if the budget
+    /// has a slot.
     pub async fn read(
         &self,
         path: &str,
         rewrites: bool,
         spare: bool,
+        after: Option<WallTime>,
         client: &Caller,
     ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        match self.ask(Question::known(path, rewrites, spare, client), None).await {
+        match self.ask(Question::known(path, rewrites, spare, after, client), None).await {
             Ok(Passed::Stored { stored, outcome }) => Ok((stored, outcome)),
             Err(PassError::Ask(error)) => Err(error),
             // Never: an answer of a known endpoint is read whole, and a client's directives do not count there.
@@ -214,12 +216,16 @@ impl Proxy {
         let kept = variants.as_ref().and_then(|variants| variants.select(&selectable)).cloned();
         let (directives, now) = (RequestDirectives::of(&question.fields), inner.clock.now_mono());
         let known = question.is_known();
+        let has_room = || inner.upstream.origin().budget().has_room();
+        let reuse = |stored: &Stored| match self.reuse(stored, known, &key, &directives, now) {
+            reuse if reuse.is_usable() && self.is_outdated(&question, stored, now) && has_room() => {
+                Reuse::Validate(ValidationReason::Stale)
+            }
+            reuse => reuse,
+        };
         let facts = Facts {
-            kept: kept.as_ref().map(|stored| (stored.clone(), self.reuse(stored, known, &key, &directives, now))),
-            must_stand_in: || {
-                let has_room = || inner.upstream.origin().budget().has_room();
-                kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) && !has_room()
-            },
+            kept: kept.as_ref().map(|stored| (stored.clone(), reuse(stored))),
+            must_stand_in: || kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) && !has_room(),
             only_if_cached: directives.only_if_cached,
             is_alone: || {
                 let credentials = || [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
@@ -266,6 +272,14 @@ impl Proxy {
         let modest = reuse(&stored.terms, age, &RequestDirectives::default(), &policy);
         let too_often = modest.is_usable() && !self.0.forced.mark(key, now, FORCED_ONCE_IN);
         if too_often { modest } else { wanted }
+    }
+
+    /// Whether newer data is known than when a cached answer was asked for.
+    fn is_outdated(&self, question: &Question, stored: &Stored, now: Monotonic) -> bool {
+        let Endpoint::Known { after: Some(after), .. } = question.endpoint else { return false };
+        let held_ms = i64::try_from(now.since(stored.arrived).as_millis()).unwrap_or(i64::MAX);
+        let since_ms = self.0.clock.now_wall().millis_since(after);
+        since_ms >= 0 && held_ms > since_ms
     }
 
     fn asker_of(&self, question: &Question) -> Asker {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::config::Use;
 use crate::semantics::client_address::ClientIpConfig;
@@ -96,6 +97,14 @@ impl Status {
         let asks = !offline && now < Monotonic::from_seconds(600);
         if doubtful > 0 && !asks {
             let text = format!("which listings {} have is not known", counted(doubtful, "term"));
+            all.push(Finding::new(Kind::TermsIncomplete, text));
+        }
+        let unnamed = TaxonomyKind::ALL.map(|kind| (published.dataset.unnamed(kind), kind.parameter()));
+        if let Some((count, kind)) = unnamed.into_iter().find(|(count, _)| *count > 0).filter(|_| !asks) {
+            let text = format!(
+                "the index lacks the {kind} of {}: queries with other slugs are read from the origin",
+                counted(count, "listing")
+            );
             all.push(Finding::new(Kind::TermsIncomplete, text));
         }
         let age = published.age_seconds(instants);

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use crate::api::links::Rewrite;
 use crate::cache::Cache;
 use crate::cache::reply::{Rendered, Reply, Stored};
-use crate::clock::{Clock, ceil_seconds};
+use crate::clock::{Clock, WallTime, ceil_seconds};
 use crate::config::Settings;
 use crate::limit::shares::Shares;
 use crate::limit::unread::Unread;
@@ -182,6 +182,18 @@ impl Finder {
     }
 
     async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Result<Found, Problem> {
+        self.read(path, rewrites, false, None, client).await
+    }
+
+    /// The origin's answer. `spare`: as in [`Proxy::read`]. `beside`: the snapshot that it must not be older than.
+    async fn read(
+        &self,
+        path: &str,
+        rewrites: bool,
+        spare: bool,
+        beside: Option<&Snapshot>,
+        client: &Caller,
+    ) -> Result<Found, Problem> {
         let Some(proxy) = &self.proxy else {
             let problem = if self.current.load().is_some() {
                 Problem::unavailable(self.absent.query).after(self.absent.retry_after)
@@ -190,7 +202,8 @@ impl Finder {
             };
             return Err(problem);
         };
-        let read = Box::pin(proxy.read(path, rewrites, false, client)).await;
+        let after = beside.map(|snapshot| WallTime::from_millis(snapshot.meta.published_ms));
+        let read = Box::pin(proxy.read(path, rewrites, spare, after, client)).await;
         read.map(|(stored, outcome)| Found::Through { stored, outcome }).map_err(|error| failed(&error))
     }
 }

@@ -6,8 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use memchr::memchr2;
-use serde::Deserialize;
+use memchr::{memchr, memchr2};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -128,14 +127,42 @@ pub fn elements_up_to(text: &str, most: usize) -> Result<Vec<&str>, JsonError> {
     Ok(elements)
 }
 
-/// The decoded string, or `None` when the text is not a JSON string.
+/// The decoded string, or `None` when the text is not a JSON string. Half a surrogate pair is U+FFFD.
 pub fn string(text: &str) -> Option<Cow<'_, str>> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') {
-        serde_json::from_str::<String>(text).ok().map(Cow::Owned)
-    } else {
-        Some(Cow::Borrowed(inner))
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
     }
+    let (mut decoded, mut at) = (decoded(text)?, 0);
+    while let Some(next) = memchr(0xed, &decoded[at..]) {
+        at += next + 3;
+        // Only halves have a second byte like this. U+FFFD has as many bytes.
+        if decoded[at - 2] >= 0xa0 {
+            decoded[at - 3..at].copy_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    String::from_utf8(decoded).ok().map(Cow::Owned)
+}
+
+/// The bytes of a decoded string, in WTF-8: halves of surrogate pairs differ.
+pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
+    struct BytesVisitor;
+
+    impl Visitor<'_> for BytesVisitor {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+            Ok(bytes.to_owned())
+        }
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let decoded = deserializer.deserialize_bytes(BytesVisitor).ok()?;
+    deserializer.end().ok().map(|()| decoded)
 }
 
 /// A string as JSON text, quotes included.
@@ -180,7 +207,7 @@ pub fn check(text: &str) -> Result<(), JsonError> {
 }
 
 /// What follows a string whose opening quotation mark was read; nothing if it does not end.
-fn after_string(mut rest: &[u8]) -> &[u8] {
+pub(super) fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr2(b'"', b'\\', rest) {
         let is_end = rest[at] == b'"';
         // The byte after a backslash is escaped.
@@ -232,12 +259,9 @@ impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for MemberVisitor<'_, 
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        /// Borrows a key that holds no escape.
-        #[derive(Deserialize)]
-        struct BorrowedKey<'a>(#[serde(borrow)] Cow<'a, str>);
-
         let mut number = 0;
-        while let Some((BorrowedKey(key), value)) = map.next_entry()? {
+        while let Some((key, value)) = map.next_entry::<&RawValue, _>()? {
+            let key = string(key.get()).ok_or_else(|| de::Error::custom("a key is no string"))?;
             self.see(number, key, value)?;
             number += 1;
         }
@@ -443,6 +467,13 @@ mod tests {
     #[test]
     fn strings_are_decoded() {
         assert_eq!(string(r#""a\/b""#).as_deref(), Some("a/b"));
+        assert_eq!(
+            string(r#""\ud800a\uDC00 \ud83d\udc4d\ud7ffé\ud800""#).as_deref(),
+            Some("\u{fffd}a\u{fffd} 👍\u{d7ff}é\u{fffd}")
+        );
+        assert_eq!(string(r#""\q""#), None);
+        let keys = fields(r#"{"\ud800":1,"a":2}"#).unwrap();
+        assert_eq!(keys.iter().map(|field| &*field.key).collect::<Vec<_>>(), ["\u{fffd}", "a"]);
         assert_eq!(string("5"), None);
         assert_eq!(quote("a\"b"), r#""a\"b""#);
     }

@@ -211,6 +211,8 @@ mod tests {
         assert_eq!(venue.name.as_deref(), Some("A é"));
         assert_eq!((venue.lat, venue.lng, venue.rating), (Some(40.5), Some(-10.0), None));
         assert_eq!(Venue::read(b"[]"), Venue::default());
+        let half = Venue::read(br#"{"id":1,"\ud800":"\udc00","name":"The \ud83d Club"}"#);
+        assert_eq!(half.name.as_deref(), Some("The \u{fffd} Club"));
         let far = Venue::read(br#"{"lat":90.1,"lng":"-181","rating":"4.50"}"#);
         assert_eq!((far.lat, far.lng, far.rating), (None, None, Some(4.5)));
     }

@@ -12,6 +12,7 @@ use super::hash::ContentHash;
 use super::json::{self, Field, JsonError};
 use super::listing::{Summary, SummaryError, SummaryFields};
 use super::taxonomy::VolatileKeys;
+use super::values;
 
 /// A page as the origin sent it.
 #[derive(Clone, Debug)]
@@ -127,6 +128,48 @@ impl Page {
                 .collect(),
         })
     }
+}
+
+/// A body without the items that are no JSON or have no valid id, and how many these are. `None`: there are none, or
+/// more of them than of the others, so that something else is wrong.
+pub fn without_broken_items(body: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (mut depth, mut at, mut key) = (0_usize, 0, &b""[..]);
+    // Where the items begin, and where each of them ends.
+    let (mut start, mut ends) = (None, Vec::new());
+    while let Some(&byte) = body.get(at) {
+        let begun = at;
+        at += 1;
+        match byte {
+            b'"' => {
+                at = body.len() - json::after_string(&body[at..]).len();
+                key = if depth == 1 { &body[begun..at] } else { key };
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                start = start.or((depth == 2 && byte == b'[' && key == b"\"items\"").then_some(at));
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 1 && start.is_some() {
+                    ends.push(begun);
+                    break;
+                }
+            }
+            b',' if depth == 2 && start.is_some() => ends.push(begun),
+            _ => {}
+        }
+    }
+    let (start, end) = (start?, *ends.last().filter(|end| body[**end] == b']')?);
+    let starts = [start].into_iter().chain(ends.iter().map(|end| end + 1));
+    let items = starts.zip(&ends).map(|(start, end)| body[start..*end].trim_ascii());
+    let is_whole = |item: &&[u8]| {
+        let text = str::from_utf8(item).ok().filter(|text| json::check(text).is_ok());
+        text.is_some_and(|text| SummaryFields::read(text).is_ok())
+    };
+    let whole: Vec<&[u8]> = items.filter(is_whole).collect();
+    let broken = ends.len() - whole.len();
+    let is_believed = broken > 0 && broken <= whole.len().max(1);
+    is_believed.then(|| ([&body[..start], &whole.join(&b','), &body[end..]].concat(), broken))
 }
 
 /// One field of the envelope.
@@ -290,13 +333,23 @@ impl Envelope {
     pub fn agree_with(&mut self, other: &Self) -> Vec<String> {
         let mut left_out = Vec::new();
         self.fields.retain(|field| match field {
-            EnvelopeField::Carried { key, .. } if !other.fields.contains(field) => {
+            EnvelopeField::Carried { key, .. } if !other.has(field) => {
                 left_out.push(key.clone());
                 false
             }
             _ => true,
         });
         left_out
+    }
+
+    /// Whether it has this field, with an equal value if that is carried.
+    pub fn has(&self, field: &EnvelopeField) -> bool {
+        self.fields.iter().any(|own| match (own, field) {
+            (EnvelopeField::Carried { key: own, value }, EnvelopeField::Carried { key, value: other }) => {
+                own == key && values::same(value, other)
+            }
+            _ => own == field,
+        })
     }
 
     /// States a total; `unknown` listings are not known as they are now.
@@ -358,6 +411,46 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(message), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn broken_items_are_left_out() {
+        let without = |body: &[u8]| {
+            let (body, broken) = without_broken_items(body)?;
+            Some((String::from_utf8(body).unwrap(), broken))
+        };
+        let left = |text: &str, broken| Some((text.to_owned(), broken));
+        let body =
+            br#"{"x":["items",[1,2]], "total":3, "items" : [{"id":1,"a":[1,{}]},{"id":2,"lat":NaN}, {"id":3}],"y":1}"#;
+        assert_eq!(
+            without(body),
+            left(r#"{"x":["items",[1,2]], "total":3, "items" : [{"id":1,"a":[1,{}]},{"id":3}],"y":1}"#, 1)
+        );
+        let with = |item: &[u8]| without(&[br#"{"items":[{"id":1},"#, item, b"]}"].concat());
+        for item in [
+            &b"{\"id\":2,\"name\":\"\xff\"}"[..],
+            b"{\"id\":2,\"name\":\"\0\"}",
+            br#"{"id":"2"}"#,
+            br#"{"name":"],}"}"#,
+            br#"{"id":2,"id":3}"#,
+            b"[]",
+            b"",
+        ] {
+            assert_eq!(with(item), left(r#"{"items":[{"id":1}]}"#, 1), "{}", item.escape_ascii());
+        }
+        assert_eq!(without(br#"{"items":[NaN]}"#), left(r#"{"items":[]}"#, 1));
+        for body in [
+            &br#"{"items":[{"id":1},{"id":2}]}"#[..],
+            br#"{"items":[{"id":1},{},{}]}"#,
+            br#"{"rows":[NaN,{"id":1}]}"#,
+            br#"{"items":[NaN,{"id":1}"#,
+            br#"{"items":[{"id":1},{"a":"]}"#,
+            br#"[[NaN,{"id":1}]]"#,
+            b"}",
+            b"",
+        ] {
+            assert_eq!(without(body), None, "{}", body.escape_ascii());
         }
     }
 

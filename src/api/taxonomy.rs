@@ -13,6 +13,7 @@ use crate::words::named;
 
 use super::hash::ContentHash;
 use super::json::{self, Field, JsonError, MAX_MEMBERS, Token};
+use super::values;
 
 named! {
     /// Which taxonomy, by its path under the origin's base address; in the order in which they are stored and hashed.
@@ -44,7 +45,8 @@ impl TaxonomyKind {
     }
 }
 
-/// Names of top-level fields whose values are not part of the content. Always contains `generated_at`.
+/// Names of top-level fields whose values are not part of the content, and of fields of listings whose changes are none
+/// (`items[].views`). Always contains `generated_at`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VolatileKeys(BTreeSet<String>);
@@ -56,6 +58,9 @@ impl Default for VolatileKeys {
 }
 
 impl VolatileKeys {
+    /// The names of fields of listings begin so.
+    const IN_ITEMS: &str = "items[].";
+
     /// Whether a top-level field of that name is volatile.
     pub fn contains(&self, key: &str) -> bool {
         self.0.contains(key)
@@ -65,6 +70,17 @@ impl VolatileKeys {
     pub fn insert(&mut self, key: &str) -> bool {
         const MOST: usize = 64;
         self.0.len() < MOST && self.0.insert(key.to_owned())
+    }
+
+    /// Whether a field of listings is volatile.
+    pub fn contains_in_items(&self, key: &str) -> bool {
+        self.0.iter().any(|own| own.strip_prefix(Self::IN_ITEMS) == Some(key))
+    }
+
+    /// Adds or removes a field of listings; `true` when that is new.
+    pub fn set_in_items(&mut self, key: &str, is_volatile: bool) -> bool {
+        let name = format!("{}{key}", Self::IN_ITEMS);
+        if is_volatile { self.insert(&name) } else { self.0.remove(&name) }
     }
 
     /// The names in order.
@@ -78,16 +94,20 @@ impl VolatileKeys {
     /// Only scalar fields qualify: a list or an object that changes is content.
     pub fn learn(&self, old: &str, new: &str) -> Option<Vec<String>> {
         const MOST_AT_ONCE: usize = 2;
-        let (old, new) = (json::fields(old).ok()?, json::fields(new).ok()?);
+        let (mut old, mut new) = (json::fields(old).ok()?, json::fields(new).ok()?);
         if old.len() != new.len() {
             return None;
+        }
+        // Some write another order at each answer.
+        for fields in [&mut old, &mut new] {
+            fields.sort_by(|one, other| one.key.cmp(&other.key));
         }
         let mut differing = Vec::new();
         for (before, after) in old.iter().zip(&new) {
             if before.key != after.key {
                 return None;
             }
-            if before.value != after.value && !self.contains(&before.key) {
+            if !self.contains(&before.key) && !values::same(before.value, after.value) {
                 let content = [before.value, after.value].iter().any(|value| value.starts_with(['{', '[']));
                 let computed = matches!(
                     before.key.as_ref(),
@@ -141,6 +161,16 @@ impl VolatileKeys {
     pub fn blank(&self, text: &str) -> (String, Vec<(String, String)>) {
         let values = self.spans(text).into_iter().map(|(key, span)| (key, text[span].to_owned())).collect();
         (self.fill(text, |_| None), values)
+    }
+
+    /// The known body with the volatile values of a new one, if the rest has equal values: so equal content keeps its
+    /// bytes. `None`: it differs.
+    pub fn settle(&self, known: &str, new: &str) -> Option<String> {
+        if !values::same_but_for(known, new, |key| self.contains(key)) {
+            return None;
+        }
+        let values: HashMap<String, String> = self.blank(new).1.into_iter().collect();
+        Some(self.fill(known, |key| values.get(key).cloned()))
     }
 
     /// Puts back the values that [`VolatileKeys::blank`] removed; a value that is not given stays `null`.
@@ -316,11 +346,23 @@ mod tests {
     }
 
     #[test]
+    fn equal_values_keep_their_bytes_but_for_volatile_ones() {
+        let keys = VolatileKeys::default();
+        let known = r#"{"generated_at": "1", "a": [2, {"b":3,"c":4}]}"#;
+        let settled = keys.settle(known, r#"{"a":[2,{"c":4,"b":3}],"generated_at":"5"}"#);
+        assert_eq!(settled.as_deref(), Some(r#"{"generated_at": "5", "a": [2, {"b":3,"c":4}]}"#));
+        assert_eq!(keys.settle(known, r#"{"a":[2,{"c":4,"b":4}],"generated_at":"5"}"#), None);
+    }
+
+    #[test]
     fn a_field_that_alone_differs_is_learned_as_volatile() {
         let keys = VolatileKeys::default();
         let learned = keys.learn(r#"{"request_id":"a","x":[1]}"#, r#"{"request_id":"b","x":[1]}"#);
         assert_eq!(learned.unwrap(), ["request_id"]);
         assert_eq!(keys.learn(r#"{"request_id":"a","x":[1]}"#, r#"{"request_id":"b","x":[2]}"#), None);
+        let shuffled =
+            keys.learn(r#"{"request_id":"a","x":[{"a":1,"b":2}]}"#, r#"{"x":[{"b":2,"a":1}],"request_id":"b"}"#);
+        assert_eq!(shuffled.unwrap(), ["request_id"]);
         assert_eq!(keys.learn(r#"{"total":1}"#, r#"{"total":2}"#), None);
         assert_eq!(keys.learn("[1]", "[2]"), None);
     }

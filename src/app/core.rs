@@ -268,7 +268,7 @@ impl Mirror {
         let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
         let (commands, audits) = (Commands::default(), Audits::default());
         let shared = MirrorContext {
-            copies: Copies::new(origin.client.clone(), store.clone(), Arc::new(RwLock::new(known))),
+            copies: Copies::new(origin.client.clone(), store.clone(), Arc::new(RwLock::new(known)), newest.clone()),
             store: store.clone(),
             newest,
             details: details.clone(),

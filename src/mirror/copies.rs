@@ -12,10 +12,11 @@ use futures_util::StreamExt;
 use parking_lot::{Mutex, RwLock};
 
 use crate::api::hash::ContentHash;
-use crate::api::page::Page;
+use crate::api::page::{self, Page};
 use crate::api::taxonomy::{self, VolatileKeys};
 use crate::clock::WallTime;
 use crate::semantics::freshness;
+use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{CopyMeta, Store, StoreError};
 use crate::tasks::{Aborted, blocking};
 use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
@@ -23,6 +24,7 @@ use crate::upstream::stamps::{self, Before, Dated, Place};
 use crate::upstream::window::Class;
 
 use super::pass;
+use super::wording::Wording;
 
 pub(super) use crate::upstream::stamps::DATE_GRAIN_MS;
 
@@ -129,6 +131,7 @@ pub struct Copies {
     pub(crate) client: OriginClient,
     store: Arc<Store>,
     volatile: Arc<RwLock<VolatileKeys>>,
+    wording: Arc<Wording>,
     /// Held while an answer is compared with the copy and replaces it; never across an await.
     judging: Arc<Mutex<()>>,
     /// When an answer was last older than its arrival, in milliseconds of our clock: a cache sits before the origin.
@@ -138,11 +141,17 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// The copies in `store`; other rooms share the volatile keys.
-    pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
+    /// The copies in `store`, in the wording of the `newest` snapshot; other rooms share the volatile keys.
+    pub fn new(
+        client: OriginClient,
+        store: Arc<Store>,
+        volatile: Arc<RwLock<VolatileKeys>>,
+        newest: SnapshotPointer,
+    ) -> Self {
+        let wording = Arc::new(Wording::new(newest));
         let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
         let (judging, longest_age, sent) = (Arc::default(), Arc::default(), Arc::default());
-        Self { client, store, volatile, judging, aged_ms, longest_age, sent }
+        Self { client, store, volatile, wording, judging, aged_ms, longest_age, sent }
     }
 
     /// Whether the origin's CDN recently sent copies older than their arrival.
@@ -250,11 +259,14 @@ impl Copies {
     pub(super) async fn look(&self, path: &str, asker: Asker) -> Result<Copy, CopyError> {
         let (this, key) = (self.clone(), path.to_owned());
         let asked_with = blocking(move || Ok::<_, CopyError>(this.store.copy(&key)?)).await?;
-        let asked_with = asked_with.map(|(meta, _)| meta);
+        let (asked_with, before) = asked_with.unzip();
         let validators = asked_with
             .as_ref()
-            .map(|meta| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
-        let answer = self.client.ask(path, validators.as_ref(), asker).await?;
+            .map(|meta: &CopyMeta| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
+        let answer = self.client.ask(path, validators.as_ref(), asker.clone()).await?;
+        if let Some(before) = before.filter(|_| answer.status == 200 && Place::of(path) == Place::Lists) {
+            self.wording.look_closer(&self.client, &self.volatile, path, (&before, &answer), &asker).await;
+        }
         let (this, path) = (self.clone(), path.to_owned());
         let taken = blocking(move || this.take(&path, asked_with.as_ref(), &answer)).await;
         taken.map_err(|error: CopyError| error.named(&self.client))
@@ -268,12 +280,15 @@ impl Copies {
         let _judging = self.judging.lock();
         let known = self.store.copy(path)?;
         let moved = known.as_ref().map(|(meta, _)| meta) != asked_with;
-        let (body, known) = match (answer.status, known) {
+        let (body, broken, known) = match (answer.status, known) {
             (304, Some((meta, body))) if moved => return Ok(Copy::of(path, &meta, body)),
-            (304, Some((meta, body))) => (body.clone(), Some((meta, body))),
+            (304, Some((meta, body))) => (body.clone(), 0, Some((meta, body))),
             (200, known) => {
-                check(path, &answer.body)?;
-                (answer.body.clone(), known)
+                let (body, broken) = readable(path, &answer.body)?;
+                if let Some(page) = pass::page_of(path) {
+                    self.client.status().left_out(page, broken);
+                }
+                (self.worded(path, body, known.as_ref().map(|known| &*known.1)), broken, known)
             }
             (status, _) => return Err(AskError::nonsense(path, format!("status {status}")).into()),
         };
@@ -281,7 +296,7 @@ impl Copies {
         let known = known.map(|(meta, body)| (believable(meta, answer.received), body));
         let text = std::str::from_utf8(&body).map_err(|error| AskError::nonsense(path, error))?;
         let text_before = known.as_ref().and_then(|(_, body)| std::str::from_utf8(body).ok());
-        let hash = self.hash(text, text_before);
+        let hash = self.volatile.read().hash(text);
         let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
         let before = text_before.zip(known.as_ref()).map(|(before, (meta, _))| Before {
             stamp: stamps::stamp(before),
@@ -309,7 +324,12 @@ impl Copies {
             }
             _ => (new_since_ms, until_ms),
         };
-        let Validators { mut etag, mut last_modified } = answer.validators();
+        // A body without its broken listings is asked for again in full: so it is noticed after a restart, too.
+        let Validators { mut etag, mut last_modified } =
+            if broken == 0 { answer.validators() } else { Validators::default() };
+        if let Some((before, _)) = known.filter(|_| !is_same) {
+            self.client.stamps().differ(before.last_modified.as_deref(), last_modified.as_deref());
+        }
         if let Some(asked_with) = asked_with.filter(|_| is_304) {
             etag = etag.or_else(|| asked_with.etag.clone());
             last_modified = last_modified.or_else(|| asked_with.last_modified.clone());
@@ -320,9 +340,30 @@ impl Copies {
         Ok(copy)
     }
 
-    /// The hash of a body without volatile fields; newly found ones are remembered.
-    fn hash(&self, text: &str, before: Option<&str>) -> ContentHash {
-        let learned = before.and_then(|before| self.volatile.read().learn(before, text));
+    /// A body with the stored bytes of all values that did not change. Newly found volatile fields are remembered.
+    fn worded(&self, path: &str, body: Bytes, known: Option<&[u8]>) -> Bytes {
+        let known = known.and_then(|known| std::str::from_utf8(known).ok());
+        let Ok(text) = std::str::from_utf8(&body) else { return body };
+        let (page, published) = match Place::of(path) {
+            Place::Lists => (self.wording.page(text, known, &self.volatile()), None),
+            Place::Taxonomy(kind) => (None, self.wording.taxonomy(kind)),
+            Place::Details => (None, None),
+        };
+        let text = page.as_deref().unwrap_or(text);
+        if let Some(known) = known {
+            self.learn(known, text);
+        }
+        let volatile = self.volatile.read();
+        let settled =
+            [published.as_deref(), known].into_iter().flatten().find_map(|stored| volatile.settle(stored, text));
+        let worded = settled.or(page).map_or_else(|| body.clone(), Bytes::from);
+        self.client.status().respelled(worded != body);
+        worded
+    }
+
+    /// Remembers newly found volatile fields.
+    fn learn(&self, before: &str, text: &str) {
+        let learned = self.volatile.read().learn(before, text);
         for key in learned.into_iter().flatten() {
             if self.volatile.write().insert(&key) {
                 tracing::info!(
@@ -331,17 +372,20 @@ impl Copies {
                 );
             }
         }
-        self.volatile.read().hash(text)
     }
 }
 
-/// Whether a body is a page or a taxonomy.
-fn check(path: &str, body: &Bytes) -> Result<(), AskError> {
+/// A body that is a page or a taxonomy, without the listings on it that cannot be read, and how many these are.
+fn readable(path: &str, body: &Bytes) -> Result<(Bytes, usize), AskError> {
+    let is_page = |body: &Bytes| read_page(path, body, &VolatileKeys::default()).map(drop);
     if Place::of(path) == Place::Lists {
-        return read_page(path, body, &VolatileKeys::default()).map(drop);
+        let Err(error) = is_page(body) else { return Ok((body.clone(), 0)) };
+        let (rest, broken) = page::without_broken_items(body).ok_or(error)?;
+        let rest = rest.into();
+        return is_page(&rest).map(|()| (rest, broken));
     }
     let text = std::str::from_utf8(body).map_err(|error| AskError::nonsense(path, error))?;
-    taxonomy::terms(text).map(drop).map_err(|error| AskError::nonsense(path, error))
+    taxonomy::terms(text).map(|_| (body.clone(), 0)).map_err(|error| AskError::nonsense(path, error))
 }
 
 fn read_page(path: &str, body: &Bytes, volatile: &VolatileKeys) -> Result<Page, AskError> {

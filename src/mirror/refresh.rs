@@ -234,7 +234,7 @@ fn only_known(page: &Page, dataset: &Dataset) -> bool {
 /// out at publication and are ignored.
 pub(super) fn envelope_agrees(page: &Page, content: &Content, volatile: &VolatileKeys) -> bool {
     content.envelope.fields.iter().all(|field| match field {
-        EnvelopeField::Carried { key, .. } => volatile.contains(key) || page.envelope.fields.contains(field),
+        EnvelopeField::Carried { key, .. } => volatile.contains(key) || page.envelope.has(field),
         _ => true,
     })
 }

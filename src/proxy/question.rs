@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 
 use crate::cache::Key;
 use crate::cache::reply::{Stored, Variants};
-use crate::clock::Monotonic;
+use crate::clock::{Monotonic, WallTime};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::caching::{
     Allowed, Purpose, RequestDirectives, Selecting, Vary, generalise, is_about, is_bare, onward,
@@ -56,6 +56,8 @@ pub enum Endpoint {
         trail: Trail,
         /// Whether the origin is asked only if that costs others nothing: the client chose the bytes.
         spare: bool,
+        /// When newer data than before became known.
+        after: Option<WallTime>,
     },
     /// Another path: its answers are passed on while they arrive.
     Unknown,
@@ -63,7 +65,7 @@ pub enum Endpoint {
 
 impl Question {
     /// A GET of a canonical path and query of a known endpoint.
-    pub(super) fn known(path: &str, rewrites: bool, spare: bool, client: &Caller) -> Self {
+    pub(super) fn known(path: &str, rewrites: bool, spare: bool, after: Option<WallTime>, client: &Caller) -> Self {
         Self {
             method: Method::GET,
             target: Bytes::copy_from_slice(path.as_bytes()),
@@ -72,7 +74,7 @@ impl Question {
             client: client.address,
             for_many: false,
             version: Version::HTTP_11,
-            endpoint: Endpoint::Known { rewrites, trail: client.trail.clone(), spare },
+            endpoint: Endpoint::Known { rewrites, trail: client.trail.clone(), spare, after },
         }
     }
 

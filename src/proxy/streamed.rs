@@ -17,7 +17,7 @@ use crate::cache::reply::Stored;
 use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{
     Exchange, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
-    end_to_end, freshen, has_same_validator, head_agrees, is_bare, may_store, unnamed,
+    end_to_end, freshen, has_same_validator, head_agrees, is_bare, may_store, unnamed, validating_date,
 };
 use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
@@ -158,13 +158,14 @@ impl Proxy {
     ) -> Stored {
         let exchange = Exchange { asked: arrived.asked, received: arrived.received };
         let terms = Terms::of(status, &fields, &ResponseDirectives::of(&fields), exchange, None);
+        let last_modified = validating_date(&fields, arrived.received).cloned();
         // It grows: computed for each answer sent.
         fields.remove(AGE);
         Stored {
             status,
             link: None,
             etag: fields.get(ETAG).cloned(),
-            last_modified: fields.get(LAST_MODIFIED).cloned(),
+            last_modified,
             fields,
             body,
             terms,

@@ -27,7 +27,7 @@ use crate::clock::WallTime;
 pub use directives::{RequestDirectives, ResponseDirectives};
 pub(crate) use fields::{
     Allowed, Purpose, end_to_end, freshen, generalise, has_same_validator, head_agrees, is_about, is_bare,
-    is_never_onward, missed, onward, unnamed,
+    is_never_onward, missed, onward, unnamed, validating_date,
 };
 pub(crate) use selecting::{OneLanguage, Selecting, Vary};
 

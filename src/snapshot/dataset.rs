@@ -61,6 +61,8 @@ pub struct Dataset {
     terms: [Vec<Term>; 3],
     membership: [HashMap<Box<str>, Membership>; 3],
     doubtful: Vec<(TaxonomyKind, String, [u8; 16])>,
+    /// See [`Dataset::unnamed`].
+    unnamed: [u64; 3],
     /// The key of the display name in each taxonomy.
     name_keys: [Option<String>; 3],
     ids: Ids,
@@ -166,6 +168,8 @@ impl Dataset {
                 }
             }
         }
+        let unnamed =
+            TaxonomyKind::ALL.map(|kind| groups.unnamed(kind, &terms[kind.index()], &membership[kind.index()]));
         let index = Index::of(&membership);
         let modified = || columns.traits.iter().map(|traits| traits.modified);
         let since = (!modified().is_sorted_by(|a, b| a >= b)).then(|| {
@@ -176,6 +180,7 @@ impl Dataset {
         Ok(Self {
             id,
             doubtful,
+            unnamed,
             name_keys,
             envelope_hash: ContentHash::of(&envelope_text(&content.envelope)),
             since,
@@ -267,20 +272,17 @@ impl Dataset {
         &self.doubtful
     }
 
-    /// The other doubtful terms with the display name of a term.
-    pub fn doubtful_namesakes(&self, kind: TaxonomyKind, slug: &str) -> impl Iterator<Item = &str> {
-        let key = self.name_keys[kind.index()].as_ref();
-        let name =
-            move |term: &Term| term.strings.iter().find(|(own, _)| Some(own) == key).map(|(_, name)| name.clone());
-        let own = self.terms(kind).iter().find(|term| term.slug == slug).and_then(name);
-        let others = self.terms(kind).iter().filter(move |term| own.is_some() && name(term) == own);
-        let in_doubt = |term: &&Term| self.membership(kind, &term.slug) == Some(&Membership::Doubtful);
-        others
-            .filter(in_doubt)
-            .map(|term| term.slug.as_str())
-            .filter(move |other| *other != slug)
-            .collect::<Vec<_>>()
-            .into_iter()
+    /// How many listings have a display name of this kind that no term has: the index lacks their terms.
+    pub fn unnamed(&self, kind: TaxonomyKind) -> u64 {
+        self.unnamed[kind.index()]
+    }
+
+    /// Whether one of the slugs is unknown, and may be that of listings whose term the index lacks.
+    pub fn may_lack_a_term(&self, slugs: &[Option<Box<str>>; 3]) -> bool {
+        let is_unknown = |(kind, slug): (TaxonomyKind, &Option<Box<str>>)| {
+            self.unnamed(kind) > 0 && slug.as_ref().is_some_and(|slug| self.membership(kind, slug).is_none())
+        };
+        TaxonomyKind::ALL.into_iter().zip(slugs).any(is_unknown)
     }
 
     /// Every known `modified` in the origin's order, in nanoseconds since the epoch.

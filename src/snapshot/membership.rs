@@ -1,13 +1,11 @@
 //! The listings of a slug, and the evidence for them.
 //!
-//! Filters take slugs while listings carry display names, so membership needs evidence: names and counts if they allow
-//! one answer only, else the ids in the origin's list for the term. Suppose several terms share a name, and the
-//! listings of each of these terms except one are known. Then the remaining listings with this name belong to that one
-//! term, provided that there are as many of them as the term's count says. Unknown slugs match no listing. Without
-//! evidence the term is in doubt, and the origin answers. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`]
+//! Filters take slugs while listings carry display names, so membership needs evidence: a name that one term alone has,
+//! and its count, else the ids in the origin's list for the term. Counts never tell terms with one name apart. Unknown
+//! slugs match no listing, unless the index lacks terms. Without evidence the term is in doubt, and the origin answers. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`]
 //! collects evidence.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use roaring::RoaringBitmap;
@@ -26,7 +24,7 @@ pub(crate) type Positions = RoaringBitmap;
 /// The membership of one slug.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Membership {
-    /// Display name and count allow one reading only.
+    /// No other term has the display name, and the count agrees.
     Named(Positions),
     /// From the origin's list, valid for this fingerprint.
     Listed(Positions, [u8; 16]),
@@ -120,6 +118,23 @@ impl Groups {
     /// The slugs of sports that listings name.
     pub(crate) fn sports(&self) -> impl Iterator<Item = (&str, &Positions)> {
         self.by_value[0].iter().map(|(slug, positions)| (&**slug, positions))
+    }
+
+    /// How many listings have a display name that no term has, and are in no list of a term: the index lacks their terms.
+    pub(crate) fn unnamed(&self, kind: TaxonomyKind, terms: &[Term], known: &HashMap<Box<str>, Membership>) -> u64 {
+        if kind == TaxonomyKind::Sports {
+            return 0;
+        }
+        let named: HashSet<&str> = terms.iter().flat_map(|term| &term.strings).map(|(_, text)| text.as_str()).collect();
+        let others = self.by_value[kind.index()].iter().filter(|(name, _)| !named.contains(&***name));
+        let others = others.filter(|(name, _)| !name.trim().is_empty());
+        let mut rest = others.fold(Positions::new(), |all, (_, positions)| all | positions);
+        for membership in known.values() {
+            if let Membership::Listed(positions, _) = membership {
+                rest -= positions;
+            }
+        }
+        rest.len()
     }
 
     /// A hash of everything that determines a term's listings: its own fields, and the ids of the listings with its
@@ -264,23 +279,16 @@ pub(crate) fn resolve(
 ) -> HashMap<Box<str>, Membership> {
     let groups = scene.groups;
     let meaning = Meaning::learn(kind, terms, groups);
-    let mut siblings: HashMap<&str, Vec<&Term>> = HashMap::new();
-    for term in terms {
-        if let Some(name) = field(&term.strings, meaning.name.as_ref()) {
-            siblings.entry(name).or_default().push(term);
-        }
+    let mut sharing: HashMap<&str, u32> = HashMap::new();
+    for name in terms.iter().filter_map(|term| field(&term.strings, meaning.name.as_ref())) {
+        *sharing.entry(name).or_default() += 1;
     }
     let mut known: HashMap<Box<str>, Membership> = HashMap::new();
     for term in terms {
-        let named = named(kind, term, &meaning, groups, &siblings);
+        let named = named(kind, term, &meaning, groups, &sharing);
         let membership = named.map(Membership::Named);
         let membership = membership.or_else(|| scene.listed(kind, term, evidence));
         known.insert(term.slug.as_str().into(), membership.unwrap_or(Membership::Doubtful));
-    }
-    for (name, same_name) in &siblings {
-        if let Some((slug, rest)) = left_over(kind, name, same_name, &meaning, &known, groups) {
-            known.insert(slug.into(), Membership::Named(rest));
-        }
     }
     if kind == TaxonomyKind::Sports {
         for (slug, positions) in groups.sports() {
@@ -295,41 +303,13 @@ pub(crate) fn name_key(kind: TaxonomyKind, terms: &[Term], groups: &Groups) -> O
     Meaning::learn(kind, terms, groups).name
 }
 
-/// If all but one term of a name are certain: that term, and the remaining listings of the name, if their number equals
-/// its count.
-fn left_over<'a>(
-    kind: TaxonomyKind,
-    name: &str,
-    same_name: &[&'a Term],
-    meaning: &Meaning,
-    known: &HashMap<Box<str>, Membership>,
-    groups: &Groups,
-) -> Option<(&'a str, Positions)> {
-    if same_name.len() < 2 {
-        return None;
-    }
-    let mut rest = groups.of(kind, name)?.clone();
-    let mut in_doubt = None;
-    for term in same_name {
-        match known.get(term.slug.as_str())?.positions() {
-            // Only if the others take disjoint parts is the rest certain.
-            Some(taken) if taken.is_subset(&rest) => rest -= taken,
-            None if in_doubt.is_none() => in_doubt = Some(*term),
-            _ => return None,
-        }
-    }
-    let term = in_doubt?;
-    let count = field(&term.numbers, meaning.count.as_ref())?;
-    (*count == rest.len()).then_some((term.slug.as_str(), rest))
-}
-
-/// The positions that names and counts prove, or `None`.
+/// The positions that name and count prove, or `None`. `sharing`: how many terms have a name.
 fn named(
     kind: TaxonomyKind,
     term: &Term,
     meaning: &Meaning,
     groups: &Groups,
-    siblings: &HashMap<&str, Vec<&Term>>,
+    sharing: &HashMap<&str, u32>,
 ) -> Option<Positions> {
     let count_of = |term: &Term| field(&term.numbers, meaning.count.as_ref()).copied();
     let empty = Positions::new();
@@ -346,26 +326,15 @@ fn named(
     }
     let name = field(&term.strings, meaning.name.as_ref())?;
     let group = groups.of(kind, name).unwrap_or(&empty);
-    let same_name = siblings.get(name.as_str()).map_or(&[][..], Vec::as_slice);
-    let states = (kind == TaxonomyKind::Cities).then(|| groups.by_city_and_state.get(name.as_str())).flatten();
-    if let [_] = same_name {
-        return match count_of(term) {
-            Some(count) => (count == group.len()).then(|| group.clone()),
-            None => (!group.is_empty() && states.is_none_or(|states| states.len() == 1)).then(|| group.clone()),
-        };
+    // A count that is a little wrong may be that of another term with the name: only their own lists tell them apart.
+    if sharing.get(name.as_str()) != Some(&1) {
+        return None;
     }
-    // Several terms share the name: accept only a bijection between terms and states, by counts that occur once.
-    let states = states?;
-    let counts: Option<Vec<u64>> = same_name.iter().map(|term| count_of(term)).collect();
-    let counts = counts?;
-    let mut distinct = counts.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let bijective = distinct.len() == counts.len()
-        && states.len() == counts.len()
-        && states.values().all(|positions| distinct.binary_search(&positions.len()).is_ok());
-    let own = count_of(term)?;
-    bijective.then(|| states.values().find(|positions| positions.len() == own).cloned()).flatten()
+    let states = (kind == TaxonomyKind::Cities).then(|| groups.by_city_and_state.get(name.as_str())).flatten();
+    match count_of(term) {
+        Some(count) => (count == group.len()).then(|| group.clone()),
+        None => (!group.is_empty() && states.is_none_or(|states| states.len() == 1)).then(|| group.clone()),
+    }
 }
 
 #[cfg(test)]

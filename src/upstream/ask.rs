@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue, LAST_MODIFIED,
-    RETRY_AFTER,
+    ACCEPT, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue, RETRY_AFTER,
 };
 use memchr::memmem;
 use url::Url;
 
 use crate::clock::WallTime;
-use crate::semantics::caching::{ResponseDirectives, is_about};
+use crate::semantics::caching::{ResponseDirectives, is_about, validating_date};
 use crate::semantics::excerpt::{self, Excerpt};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Trail;
@@ -130,23 +129,25 @@ impl Answer {
         is_about(&self.headers, etag, date)
     }
 
-    /// The validators for the next request; one that is too long to send back is dropped.
+    /// The validators for the next request; one that is too long to send back, or may stand for two bodies, is dropped.
     pub fn validators(&self) -> Validators {
         const LONGEST: usize = 1024;
-        let short = |value: &&HeaderValue| value.len() <= LONGEST;
-        let text = |name| self.headers.get(name).filter(short).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
+        let text = |value: Option<&HeaderValue>| {
+            value.filter(|value| value.len() <= LONGEST).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let last_modified = text(validating_date(&self.headers, self.received));
+        Validators { etag: text(self.headers.get(ETAG)), last_modified }
     }
 }
 
-/// The header of a request: conditional if there are validators.
-pub(super) fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderValue> {
+/// The header of a request: conditional if there are validators. `dates_validate`: `Last-Modified` is one.
+pub(super) fn question(validators: Option<&Validators>, dates_validate: bool) -> Result<HeaderMap, InvalidHeaderValue> {
     let mut fields = HeaderMap::new();
     fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(validators) = validators {
         if let Some(etag) = &validators.etag {
             fields.insert(IF_NONE_MATCH, etag.parse()?);
-        } else if let Some(date) = &validators.last_modified {
+        } else if let Some(date) = validators.last_modified.as_ref().filter(|_| dates_validate) {
             fields.insert(IF_MODIFIED_SINCE, date.parse()?);
         }
     }

@@ -273,7 +273,8 @@ impl OriginClient {
         most: Option<u64>,
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error| AskError::of(path, error, self.config.timeout);
-        let mut fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
+        let mut fields =
+            question(validators, self.stamps.dates_validate()).map_err(|error| AskError::nonsense(path, error))?;
         let class = asker.class;
         if class == Class::Client {
             asker.trail.write(&mut fields);

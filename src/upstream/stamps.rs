@@ -231,6 +231,8 @@ pub struct StampWatch {
     silent: Arc<SilentPlaces>,
     /// When an answer last had an `Age`, in milliseconds by our clock.
     aged_ms: Arc<AtomicI64>,
+    /// Whether one `Last-Modified` came with two bodies.
+    ambiguous: Arc<AtomicBool>,
     status: OriginStatus,
     cache_ttl: Duration,
 }
@@ -239,7 +241,7 @@ impl StampWatch {
     /// Nothing learned yet. `cache_ttl` is how old a CDN copy without `Age` can be; `status` gets what is learned.
     pub fn new(status: OriginStatus, cache_ttl: Duration) -> Self {
         let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
-        Self { known: Arc::default(), silent: Arc::default(), aged_ms, status, cache_ttl }
+        Self { known: Arc::default(), silent: Arc::default(), aged_ms, ambiguous: Arc::default(), status, cache_ttl }
     }
 
     /// The same with another bound.
@@ -265,6 +267,18 @@ impl StampWatch {
         let since_ms = answer.received.as_millis().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
         let say_their_age = (0..RECENT_MS).contains(&since_ms) && !self.has_seen_silent_copies();
         answer.may_be_a_silent_copy() && !say_their_age
+    }
+
+    /// Whether `Last-Modified` tells two bodies apart, as far as known.
+    pub fn dates_validate(&self) -> bool {
+        !self.ambiguous.load(Ordering::Relaxed)
+    }
+
+    /// Compares the `Last-Modified` of two answers with different bodies.
+    pub fn differ(&self, before: Option<&str>, now: Option<&str>) {
+        if now.is_some() && before == now && !self.ambiguous.swap(true, Ordering::Relaxed) {
+            tracing::warn!("the origin sent two bodies with one Last-Modified, which is no longer used as a validator");
+        }
     }
 
     /// An answer without `Age` turned out to be an old copy.

@@ -169,6 +169,9 @@ impl DetailTrouble {
 /// So many answers in a row that may not be stored are no accident.
 const MANY_UNSTORED: u64 = 3;
 
+/// So many answers in a row with other bytes are no deployment.
+const MANY_RESPELLED: u64 = 6;
+
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
@@ -215,6 +218,10 @@ pub struct Picture {
     pub stamps: BTreeMap<&'static str, &'static str>,
     /// The oldest copy of a cache that was too old.
     pub old_copy: Option<OldCopy>,
+    /// How many answers in a row had other bytes for equal values.
+    respelled: u64,
+    /// How many listings on which pages of the list cannot be read.
+    broken: BTreeMap<u64, usize>,
 }
 
 impl Picture {
@@ -248,7 +255,16 @@ impl Picture {
             let text = format!("until {until} caches before the origin may send old copies; then it is asked again");
             Finding::new(Kind::CopiesWait, text)
         });
-        [fails, unstored, held, details, old, waits].into_iter().flatten().collect()
+        let broken = self.broken.first_key_value().map(|(page, _)| {
+            let many = counted(self.broken.values().sum::<usize>() as u64, "listing");
+            let text = format!("{many} of the origin (page {page}, `per_page=100`) cannot be read and are left out");
+            Finding::new(Kind::ListingsBroken, text)
+        });
+        let respelled = (self.respelled >= MANY_RESPELLED).then(|| {
+            let text = "the bytes of the origin's answers differ at each look, although their values are equal";
+            Finding::new(Kind::BytesDiffer, text)
+        });
+        [fails, unstored, held, details, old, waits, broken, respelled].into_iter().flatten().collect()
     }
 
     /// Notes since when it fails. One failure alone says little.
@@ -341,6 +357,19 @@ impl OriginStatus {
             picture.state = OriginState::Nonsense;
             picture.note_failing();
         }
+    }
+
+    /// An answer had other bytes than the stored one where the values are equal, or it had not.
+    pub fn respelled(&self, is_so: bool) {
+        let mut picture = self.0.lock();
+        picture.respelled = if is_so { picture.respelled.saturating_add(1) } else { 0 };
+    }
+
+    /// So many listings on a page of the list cannot be read, and are left out.
+    pub fn left_out(&self, page: u64, broken: usize) {
+        let mut picture = self.0.lock();
+        picture.broken.remove(&page);
+        picture.broken.extend(Some((page, broken)).filter(|_| broken > 0));
     }
 
     /// Something else went wrong.

@@ -25,8 +25,11 @@ def raw_items(text):
     return items
 
 
-def difference(origin, mirror, addresses, in_order=True):
-    """What differs between two answers, or None. `addresses`: of the origin, and what stands for it here."""
+def difference(origin, mirror, addresses, in_order=True, spelled=True):
+    """What differs between two answers, or None. `addresses`: of the origin, and what stands for it here.
+
+    `spelled`: listings are compared byte for byte; else their values.
+    """
     if origin.status != mirror.status:
         return f"status {mirror.status} instead of {origin.status}"
     try:
@@ -38,15 +41,15 @@ def difference(origin, mirror, addresses, in_order=True):
     except ValueError:
         return f"no JSON: {mirror.body[:80]!r}"
     if isinstance(theirs, dict) and "items" in theirs and isinstance(ours, dict) and "items" in ours:
-        return _lists(theirs, ours, origin.body, mirror.body, in_order)
+        return _lists(theirs, ours, origin.body, mirror.body, in_order, spelled)
     rewritten = _rewritten(theirs, *addresses)
     if rewritten != ours:
         return f"{json.dumps(ours)[:160]} instead of {json.dumps(rewritten)[:160]}"
     # What holds no address of ours is as it was sent.
-    return _spelling([origin.body.decode("utf-8-sig")], [mirror.body.decode()]) if rewritten == theirs else None
+    return _spelling([origin.body.decode("utf-8-sig")], [mirror.body.decode()]) if spelled and rewritten == theirs else None
 
 
-def _lists(theirs, ours, their_body, our_body, in_order):
+def _lists(theirs, ours, their_body, our_body, in_order, spelled):
     for key in [*theirs, *ours]:
         if key not in ("generated_at", "items") and theirs.get(key) != ours.get(key):
             return f"{key} {json.dumps(ours.get(key))} instead of {json.dumps(theirs.get(key))}"
@@ -55,6 +58,8 @@ def _lists(theirs, ours, their_body, our_body, in_order):
     their_ids, our_ids = ([item["id"] for item in answer["items"]] for answer in (theirs, ours))
     if their_ids != our_ids:
         return f"{len(our_ids)} items {_few(our_ids)} instead of {len(their_ids)} {_few(their_ids)}"
+    if not spelled:
+        return _spelling(theirs["items"], ours["items"])
     return _spelling(raw_items(their_body.decode("utf-8-sig")), raw_items(our_body.decode("utf-8-sig")))
 
 
@@ -76,7 +81,7 @@ def _ties(theirs, ours):
 def _spelling(theirs, ours):
     for their, our in zip(theirs, ours):
         if their != our:
-            return f"spelled {our[:120]!r} instead of {their[:120]!r}"
+            return f"{str(our)[:120]!r} instead of {str(their)[:120]!r}"
     return None
 
 

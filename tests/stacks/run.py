@@ -7,6 +7,8 @@
 
     php         Apache, PHP-FPM and SQLite, behind mod_cache: local dates, numbers by (int), \\/ and \\u, -gzip tags
     php-mark    the same, with a byte order mark before each body
+    php-text    the same, times compared as text by SQLite
+    perl        Apache and a Perl CGI: another order of keys in each process, no entity tags
     express     Express behind nginx proxy_cache, which sends no Age and updates in the background
     django      Django REST framework behind Varnish with grace
     postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden`, `ties` and `late-ties` are the same with details

@@ -31,6 +31,7 @@ class Stack:
     cache_ttl: int = FRESH
     silent: bool = False  # the cache sends no Age
     disproves: bool | None = False  # whether it filters otherwise than assumed (dates or times in its own zone); None: as may be
+    shuffles: bool = False  # keys have another order at each answer
     ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
 
 
@@ -75,13 +76,28 @@ def php(stack, children, base):
     (scratch / "cache").mkdir()
     if os.geteuid() == 0:
         shutil.chown(scratch / "cache", user, group)
-    mark = stack.options.get("mark", "no")
+    mark, since = stack.options.get("mark", "no"), stack.options.get("since", "time")
     names = {"SCRATCH": scratch, "FRONT": front, "DIRECT": direct, "FCGI": fcgi, "BASE": base, "FRESH": FRESH,
-             "USER": user, "GROUP": group, "MARK": mark, "AS_USER": f"user = {user}\ngroup = {group}" if os.geteuid() == 0 else ""}
+             "USER": user, "GROUP": group, "MARK": mark, "SINCE": since, "AS_USER": f"user = {user}\ngroup = {group}" if os.geteuid() == 0 else ""}
     children.start("php-fpm", [fpm, "--fpm-config", _render("php/fpm.conf", scratch / "fpm.conf", **names)], fcgi)
     config = _render("php/httpd.conf", scratch / "httpd.conf", **names)
     children.start("apache", [apache, "-D", "FOREGROUND", "-f", config], direct)
     return Running(front, direct, rows)
+
+
+def perl(_stack, children, base):
+    (apache,) = install.programs({"apache2": ["apache2"]})
+    install.programs({"perl": ["/usr/share/perl/*/JSON/PP.pm"]})
+    scratch, front = children.scratch, free_port()
+    file, (user, group) = scratch / "rows.json", _servants("www-data")
+    rows = _sqlite(scratch, world.rows_as_json(file))
+    (scratch / "site").mkdir()
+    shutil.copy(HERE / "perl" / "venues.pl", scratch / "site")
+    (scratch / "site" / "venues.pl").chmod(0o755)
+    config = _render("perl/httpd.conf", scratch / "httpd.conf", SCRATCH=scratch, FRONT=front, BASE=base, ROWS=file, USER=user,
+                     GROUP=group)
+    children.start("apache", [apache, "-D", "FOREGROUND", "-f", config], front)
+    return Running(front, front, rows)
 
 
 def express(_stack, children, base):
@@ -148,6 +164,8 @@ def postgres(stack, children, base):
 STACKS = {
     "php": Stack(php, "Apache, PHP-FPM, mod_deflate, mod_cache; local dates", disproves=True),
     "php-mark": Stack(php, "the same, with a byte order mark before each body", {"mark": "yes"}, disproves=True),
+    "php-text": Stack(php, "the same, `modified_since` compared as text", {"since": "text"}, disproves=True),
+    "perl": Stack(perl, "a Perl CGI, whose keys have another order in each process", shuffles=True),
     "express": Stack(express, "Express behind nginx proxy_cache, which sends no Age", cache_ttl=2 * FRESH, silent=True,
                      disproves=True),
     "django": Stack(django, "Django REST framework behind Varnish with grace", cache_ttl=2 * FRESH),

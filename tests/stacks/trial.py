@@ -116,7 +116,7 @@ class Trial:
         found = []
         for kind, target in wanted:
             ours = mirror.get(target)
-            what = compare.difference(origin.get(target), ours, addresses, not self.stack.ties)
+            what = compare.difference(origin.get(target), ours, addresses, not self.stack.ties, not self.stack.shuffles)
             if what:
                 found.append((kind, target, what))
                 if kind == "pages" and not (self.stack.ties or self.stack.silent) and ours.confirmed > changed_at + GRAIN:

@@ -89,4 +89,5 @@ mod simulation;
 mod snapshots;
 mod stamps;
 mod terminal;
+mod terms;
 mod tls;

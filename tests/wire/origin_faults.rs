@@ -7,8 +7,10 @@ pub mod answers;
 pub mod fault;
 mod looks;
 pub mod raw;
+pub mod spelling;
 pub mod tamper;
 
 pub use fault::Fault;
 pub use raw::Raw;
+pub use spelling::Spelling;
 pub use tamper::Tamper;

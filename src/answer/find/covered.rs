@@ -71,13 +71,18 @@ impl Finder {
                 _ => problem,
             });
         }
+        // An index that lacks terms cannot say that a slug is unknown.
+        let is_unnamed = published.dataset.may_lack_a_term(&query.slugs);
+        if is_unnamed && !pinned && !past() && self.proxy.is_some() {
+            return self.read(&query.path_and_query(), false, true, Some(&published), client).await;
+        }
         match published.dataset.find(query) {
             Ok(found) => {
                 // A query that selects no listing may be odd, which only the data shows.
                 let odd = if found.items.is_empty() { self.looked_up(&published, query, raw) } else { None };
-                let is_odd = odd.is_some();
+                let is_odd = odd.is_some() || is_unnamed;
                 let may_ask = !past() && !pinned && !was_asked;
-                let is_provisional = may_ask && odd.as_ref().is_some_and(|odd| self.asks_about(odd));
+                let is_provisional = is_unnamed || (may_ask && odd.as_ref().is_some_and(|odd| self.asks_about(odd)));
                 if let Some(odd) = odd
                     && let Some(found) = self.answer_odd(&published, pinned, odd, may_ask, client).await
                 {
@@ -116,7 +121,7 @@ impl Finder {
             let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
             return Err(Problem::snapshot_unavailable(published.dataset.id.as_str(), why).after(3600));
         }
-        self.through(&query.path_and_query(), false, client).await
+        self.read(&query.path_and_query(), false, false, Some(published), client).await
     }
 
     pub(super) async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Result<Found, Problem> {
@@ -172,7 +177,7 @@ impl Finder {
         let Some(summary) = published.dataset.summary(id) else {
             if published.dataset.is_incomplete() {
                 // The origin's pages lack listings that it has.
-                return self.through(&format!("/api/listings/{id}.json"), false, client).await;
+                return self.read(&format!("/api/listings/{id}.json"), false, false, Some(&published), client).await;
             }
             return self.unknown(id);
         };

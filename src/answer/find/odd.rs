@@ -188,7 +188,7 @@ impl Finder {
     /// The origin's own answer; `None`: it gives none. `spare`: it is asked only if that costs others nothing.
     async fn while_it_answers(&self, path: &str, spare: bool, client: &Caller) -> Option<Found> {
         let proxy = self.proxy.as_ref()?;
-        let (stored, outcome) = Box::pin(proxy.read(path, false, spare, client)).await.ok()?;
+        let (stored, outcome) = Box::pin(proxy.read(path, false, spare, None, client)).await.ok()?;
         Some(Found::Through { stored, outcome })
     }
 

@@ -1,5 +1,6 @@
 //! Copies of the origin's answers: what replaces what, and what waits for what.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock::{Clock, FakeClock};
@@ -30,7 +31,7 @@ async fn scene(limit: Option<usize>) -> (Origin, Copies, Budget, tempfile::TempD
     };
     let wire = Wire::new(config.timeout, "test", None, Proxy::default()).unwrap();
     let client = OriginClient::over(Arc::new(wire), config, budget.clone(), OriginStatus::default(), Clock::system());
-    (origin, Copies::new(client, store, Arc::default()), budget, dir)
+    (origin, Copies::new(client, store, Arc::default(), SnapshotPointer::default()), budget, dir)
 }
 
 #[tokio::test]
@@ -94,19 +95,75 @@ impl Transport for Silent {
 /// Copies of such an origin, with a clock that the test moves.
 fn silent() -> (Arc<Silent>, FakeClock, Copies, tempfile::TempDir) {
     let hand = Clock::fake(WallTime::from_seconds(NOW));
-    let clock = hand.clock();
+    let (transport, copies, dir) = copies_of(Silent(Mutex::default()), hand.clock());
+    (transport, hand, copies, dir)
+}
+
+fn copies_of<T: Transport + 'static>(origin: T, clock: Clock) -> (Arc<T>, Copies, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
     let second = Duration::from_secs(1);
     let base = "http://origin.test".parse().unwrap();
     let config = ClientConfig { base, timeout: second, max_body: 1 << 20, longest_pause: second };
     let budget = Budget::open(None, None, clock.clone());
-    let transport = Arc::new(Silent(Mutex::default()));
+    let transport = Arc::new(origin);
     let client = OriginClient::over(transport.clone(), config, budget, OriginStatus::default(), clock);
-    (transport, hand, Copies::new(client, store, Arc::default()), dir)
+    (transport, Copies::new(client, store, Arc::default(), SnapshotPointer::default()), dir)
 }
 
 const NOW: i64 = 1_795_176_000;
+
+/// An origin that knows `Last-Modified` only: the second of the last edit, in seconds since the epoch, and the text.
+struct Dated {
+    clock: Clock,
+    content: Mutex<(i64, String)>,
+    /// Whether conditions are ignored.
+    always_in_full: AtomicBool,
+    /// How many requests were answered 304.
+    confirmed: AtomicU64,
+}
+
+#[async_trait::async_trait]
+impl Transport for Dated {
+    async fn fetch(&self, _: &http::Method, _: url::Url, asked: http::HeaderMap) -> Result<Arrival, TransportError> {
+        let (modified, text) = self.content.lock().clone();
+        let date = |at: WallTime| http::HeaderValue::try_from(at.http_date().unwrap()).unwrap();
+        let modified = date(WallTime::from_seconds(modified));
+        let is_known =
+            asked.get("if-modified-since") == Some(&modified) && !self.always_in_full.load(Ordering::Relaxed);
+        self.confirmed.fetch_add(u64::from(is_known), Ordering::Relaxed);
+        let headers = [("date", date(self.clock.now_wall())), ("last-modified", modified)];
+        let headers = headers.map(|(name, value)| (http::HeaderName::from_static(name), value)).into_iter().collect();
+        let text = Bytes::from(if is_known { String::new() } else { text });
+        let body = Box::pin(futures_util::stream::once(std::future::ready(Ok(text))));
+        Ok(Arrival { status: if is_known { 304 } else { 200 }, headers, body })
+    }
+}
+
+#[tokio::test]
+async fn a_date_that_may_stand_for_two_bodies_validates_nothing() {
+    let hand = Clock::fake(WallTime::from_seconds(NOW));
+    let clock = hand.clock();
+    let content = Mutex::new((NOW, "[1]".to_owned()));
+    let origin = Dated { clock: clock.clone(), content, always_in_full: AtomicBool::new(false), confirmed: 0.into() };
+    let (origin, copies, _dir) = copies_of(origin, clock);
+    let look = async |content: &str, confirmed| {
+        content.clone_into(&mut origin.content.lock().1);
+        let copy = copies.look("/api/sports.json", Asker::mirror(Class::Crawl)).await.unwrap();
+        assert_eq!((copy.body, origin.confirmed.load(Ordering::Relaxed)), (content.to_owned().into(), confirmed));
+        hand.advance(Duration::from_secs(300));
+    };
+    look("[1]", 0).await;
+    // The second edit was in the second of the first answer.
+    look("[2]", 0).await;
+    look("[2]", 1).await;
+    look("[2]", 2).await;
+    origin.always_in_full.store(true, Ordering::Relaxed);
+    look("[3]", 2).await;
+    origin.always_in_full.store(false, Ordering::Relaxed);
+    look("[4]", 2).await;
+    look("[4]", 2).await;
+}
 
 fn body(stamp: i64, content: u32) -> String {
     format!(r#"{{"generated_at":"{}","content":[{content}]}}"#, WallTime::from_seconds(stamp))

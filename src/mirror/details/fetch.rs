@@ -201,13 +201,22 @@ impl Details {
             record
         });
         let shown = before.as_ref().map(|record| record.body.clone());
+        // Equal values keep their bytes.
+        let settled = before.as_ref().and_then(|record| {
+            let known = std::str::from_utf8(&record.body).ok()?;
+            volatile.settle(known, std::str::from_utf8(&answer.body).ok()?).map(Bytes::from)
+        });
+        let body = settled.unwrap_or_else(|| answer.body.clone());
         let text = match answer.status {
-            200 => Some(checked(path, &answer.body)?),
+            200 => Some(checked(path, &body)?),
             304 if before.is_some() => None,
             404 | 410 => None,
             status => return Err(AskError::nonsense(path, format!("status {status}")).into()),
         };
         let hash = text.map(|text| volatile.hash(text));
+        if let Some(record) = before.as_ref().filter(|record| hash.is_some_and(|hash| record.meta.hash != hash)) {
+            stamps.differ(record.meta.last_modified.as_deref(), answer.validators().last_modified.as_deref());
+        }
         let look = self.look(answer, before.as_ref(), text.zip(hash), summary, stamps);
         let is_present = |record: &DetailRecord| record.meta.state == DetailState::Present;
         let record = match (hash, before) {
@@ -216,7 +225,7 @@ impl Details {
             (Some(hash), Some(record)) if is_present(&record) && record.meta.hash == hash => {
                 let DetailRecord { mut meta, .. } = Self::seen_again(record, look);
                 Validators { etag: meta.etag, last_modified: meta.last_modified } = answer.validators();
-                DetailRecord { meta, body: answer.body.clone() }
+                DetailRecord { meta, body }
             }
             // An older copy never replaces a newer one.
             (Some(_), Some(record))
@@ -236,7 +245,7 @@ impl Details {
             (hash, _) => {
                 let (origin_time_ms, summary_hash) = (look.until_ms, look.proves.unwrap_or(summary.hash));
                 let (state, Validators { etag, last_modified }, body) = match hash {
-                    Some(_) => (DetailState::Present, answer.validators(), answer.body.clone()),
+                    Some(_) => (DetailState::Present, answer.validators(), body),
                     None => (DetailState::Gone, Validators::default(), Bytes::new()),
                 };
                 let hash = hash.unwrap_or_default();

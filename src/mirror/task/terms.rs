@@ -186,14 +186,12 @@ impl Mirror {
         asked: &mut HashSet<(TaxonomyKind, String)>,
         older: &mut Vec<(TaxonomyKind, String)>,
     ) -> Result<Option<Monotonic>, MirrorError> {
-        let mut dataset = newest.dataset.clone();
         let _work = self.copies.client.budget().crawl_work();
         let (mut has_learned, mut result) = (false, Ok(None));
-        let is_open = |asked: &HashSet<_>, kind, slug: &str| !asked.contains(&(kind, slug.to_owned()));
-        // The listings of some terms may decide the last one with their name.
-        while let Some((kind, slug, fingerprint)) =
-            dataset.doubtful().iter().find(|(kind, slug, _)| is_open(asked, *kind, slug)).cloned()
-        {
+        for (kind, slug, fingerprint) in newest.dataset.doubtful().iter().cloned() {
+            if asked.contains(&(kind, slug.clone())) {
+                continue;
+            }
             if self.is_wanted_elsewhere() {
                 // A refresh or the active work is due; the rest follows.
                 result = Ok(Some(self.clock.now_mono().plus(Duration::from_millis(100))));
@@ -207,10 +205,6 @@ impl Mirror {
                 Ok(TermAnswer::Listed(listed)) => {
                     self.terms.0.insert((kind, slug.clone()), listed);
                     has_learned = true;
-                    let open = dataset.doubtful_namesakes(kind, &slug).filter(|other| is_open(asked, kind, other));
-                    if open.count() == 1 {
-                        dataset = self.terms.index_again(&newest.dataset, Some(newest.clone())).await?;
-                    }
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
                     tracing::warn!(slug, %error, "a term stays in doubt");

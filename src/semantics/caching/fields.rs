@@ -12,7 +12,9 @@ use http::header::{
 };
 
 use super::selecting::Vary;
-use crate::semantics::grammar::members;
+use crate::clock::WallTime;
+use crate::semantics::freshness::parse_age;
+use crate::semantics::grammar::{date_in, members};
 use crate::semantics::hops::{CDN_LOOP, Trail};
 use crate::semantics::precondition::{matches_strongly, matches_weakly};
 
@@ -349,15 +351,44 @@ pub(crate) fn is_about(validated: &HeaderMap, etag: Option<&[u8]>, last_modified
     }
 }
 
+/// `Last-Modified`, if the content surely did not change again within its second (RFC 9110 §8.8.2.2): it lies at least a
+/// second before `Date`, without which clocks may differ, and before the time for which a cache kept the answer.
+pub(crate) fn validating_date(headers: &HeaderMap, received: WallTime) -> Option<&HeaderValue> {
+    const SECOND: i64 = 1000;
+    let (made, apart) = date_in(headers, DATE, received).map_or((received, 60 * SECOND), |date| (date, SECOND));
+    let age = headers.get(AGE).and_then(|age| parse_age(age.as_bytes())).unwrap_or(0);
+    let since = made.millis_since(date_in(headers, LAST_MODIFIED, received)?);
+    headers.get(LAST_MODIFIED).filter(|_| since >= apart + i64::from(age) * SECOND)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::semantics::tests::{any_headers, headers};
+    use crate::semantics::tests::{NOW, any_headers, date, headers};
     use proptest::prelude::*;
     fn names(headers: &HeaderMap) -> Vec<&str> {
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         names
+    }
+
+    #[test]
+    fn a_date_of_the_second_of_the_answer_validates_nothing() {
+        let (now, before, minute) = (date(0), date(-1), date(-60));
+        for (modified, fields, validates) in [
+            (&before, &[("date", &*now)][..], true),
+            (&now, &[("date", &now)], false),
+            (&now, &[("date", &before)], false),
+            // From the same second, and kept since.
+            (&minute, &[("date", &now), ("age", "60")], false),
+            (&minute, &[("date", &now), ("age", "59")], true),
+            (&minute, &[], true),
+            (&date(-59), &[], false),
+            (&"yesterday".to_owned(), &[("date", &now)], false),
+        ] {
+            let fields = headers(&[&[("last-modified", &**modified)], fields].concat());
+            assert_eq!(validating_date(&fields, NOW).is_some(), validates, "{fields:?}");
+        }
     }
 
     #[test]

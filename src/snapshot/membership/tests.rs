@@ -55,35 +55,44 @@ fn a_count_that_disagrees_is_doubt() {
 }
 
 #[test]
-fn namesakes_are_told_apart_by_counts_or_not_at_all() {
-    let terms = [term("springfield-il", "Springfield", Some(1)), term("springfield-oh", "Springfield", Some(2))];
-    let known = cities(&terms, &groups(ROWS), &Evidence::new());
-    assert_eq!(known["springfield-il"], Membership::Named(Positions::from([0])));
-    assert_eq!(known["springfield-oh"], Membership::Named(Positions::from([1, 2])));
-    let equal = [("Springfield", "Illinois"), ("Springfield", "Ohio")];
-    let terms = [term("springfield-il", "Springfield", Some(1)), term("springfield-oh", "Springfield", Some(1))];
-    let known = cities(&terms, &groups(&equal), &Evidence::new());
-    assert_eq!(known["springfield-il"], Membership::Doubtful);
-    assert_eq!(known["springfield-oh"], Membership::Doubtful);
+fn namesakes_are_told_apart_by_their_own_lists_whatever_the_counts() {
+    let groups = groups(ROWS);
+    let id_at = |position: u32| ListingId(u64::from(position) + 100);
+    // The second pair of counts is a little wrong, so that each is that of the other term.
+    for counts in [[1, 2], [2, 1], [1, 1]] {
+        let terms = ["il", "oh"].into_iter().zip(counts).map(|(slug, count)| term(slug, "Springfield", Some(count)));
+        let terms: Vec<Term> = terms.collect();
+        let mut evidence = Evidence::new();
+        for (term, ids) in terms.iter().zip([&[100][..], &[101, 102]]) {
+            let known = cities(&terms, &groups, &evidence);
+            assert_eq!(known[&*term.slug], Membership::Doubtful, "{counts:?}");
+            let fingerprint = groups.fingerprint(TaxonomyKind::Cities, term, &id_at);
+            let ids = ids.iter().copied().map(ListingId).collect();
+            let listed = ListedTerm { ids, fingerprint, snapshot: "s".into() };
+            evidence.insert((TaxonomyKind::Cities, term.slug.clone()), listed);
+        }
+        let known = cities(&terms, &groups, &evidence);
+        assert_eq!(known["il"].positions(), Some(&Positions::from([0])), "{counts:?}");
+        assert_eq!(known["oh"].positions(), Some(&Positions::from([1, 2])), "{counts:?}");
+    }
 }
 
 #[test]
-fn the_last_of_several_namesakes_is_what_the_others_leave() {
-    let equal = groups(&[("Springfield", "Illinois"), ("Springfield", "Ohio"), ("Springfield", "Iowa")]);
-    let terms = ["a", "b", "c"].map(|slug| term(slug, "Springfield", Some(1)));
-    let id_at = |position: u32| ListingId(u64::from(position) + 100);
-    let mut evidence = Evidence::new();
-    for (slug, id) in [("a", 101), ("b", 100)] {
-        let fingerprint = equal.fingerprint(TaxonomyKind::Cities, &term(slug, "Springfield", Some(1)), &id_at);
-        let listed = ListedTerm { ids: vec![ListingId(id)], fingerprint, snapshot: "s".into() };
-        evidence.insert((TaxonomyKind::Cities, slug.to_owned()), listed);
-    }
-    let known = cities(&terms, &equal, &evidence);
-    assert_eq!(known["c"], Membership::Named(Positions::from([2])));
-    let miscounted = [terms[0].clone(), terms[1].clone(), term("c", "Springfield", Some(2))];
-    assert_eq!(cities(&miscounted, &equal, &evidence)["c"], Membership::Doubtful);
-    evidence.pop_first();
-    assert_eq!(cities(&terms, &equal, &evidence)["c"], Membership::Doubtful, "two are left");
+fn listings_whose_name_no_term_has_and_that_are_in_no_list_lack_their_term() {
+    let groups = groups(&[ROWS, &[("", "Texas"), (" ", "Texas")]].concat());
+    let unnamed = |terms: &[Term], evidence: &Evidence| {
+        groups.unnamed(TaxonomyKind::Cities, terms, &cities(terms, &groups, evidence))
+    };
+    let whole = [term("austin", "Austin", Some(1)), term("springfield", "Springfield", Some(9))];
+    assert_eq!(unnamed(&whole, &Evidence::new()), 0, "in doubt, but there");
+    assert_eq!(unnamed(&whole[..1], &Evidence::new()), 3);
+    let other = [term("austin", "Austin", Some(1)), term("springfield", "SPRINGFIELD", Some(3))];
+    assert_eq!(unnamed(&other, &Evidence::new()), 3);
+    let fingerprint = groups.fingerprint(TaxonomyKind::Cities, &other[1], &|at| ListingId(u64::from(at) + 100));
+    let listed = ListedTerm { ids: [100, 101, 102].map(ListingId).into(), fingerprint, snapshot: "s".into() };
+    let evidence = Evidence::from([((TaxonomyKind::Cities, "springfield".to_owned()), listed)]);
+    assert_eq!(unnamed(&other, &evidence), 0);
+    assert_eq!(groups.unnamed(TaxonomyKind::Sports, &[], &HashMap::new()), 0, "listings name the slug");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::io;
 use std::pin::Pin;
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
+use async_compression::tokio::bufread::{BrotliDecoder, DeflateDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::HeaderMap;
@@ -31,7 +31,7 @@ pub(crate) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
     let coding = match (codings.next(), codings.next()) {
         (None, _) => return pieces,
         (Some(coding), None) => coding.as_bytes().trim_ascii().to_ascii_lowercase(),
-        (Some(_), Some(_)) => b"several".to_vec(),
+        (Some(_), Some(_)) => b"several, on lines of their own".to_vec(),
     };
     headers.remove(CONTENT_ENCODING);
     headers.remove(CONTENT_LENGTH);
@@ -39,14 +39,20 @@ pub(crate) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
         let mut pieces = pieces.try_filter(|piece| std::future::ready(!piece.is_empty())).boxed().peekable();
         match Pin::new(&mut pieces).peek().await {
             None => pieces.boxed(),
-            Some(_) => unpacked(&coding, pieces.boxed()).unwrap_or_else(|error| stream::iter([Err(error)]).boxed()),
+            Some(first) => {
+                let first = first.as_ref().map_or(b"".as_slice(), |piece| piece.trim_ascii_start()).first().copied();
+                unpacked(&coding, first, pieces.boxed()).unwrap_or_else(|error| stream::iter([Err(error)]).boxed())
+            }
         }
     };
     stream::once(plain).flatten().boxed()
 }
 
-/// A body without this coding.
-fn unpacked(coding: &[u8], pieces: Body) -> Result<Body, TransportError> {
+/// A body without this coding. `first`: its first byte but for white space.
+///
+/// DEVIATION: a word that is no coding (`utf-8`, `none`), on what begins like a JSON document, means no coding (RFC 9110
+/// §8.4.1 knows none of them). No coding begins so.
+fn unpacked(coding: &[u8], first: Option<u8>, pieces: Body) -> Result<Body, TransportError> {
     let packed = StreamReader::new(pieces.map_err(io::Error::other));
     let plain: Pin<Box<dyn AsyncRead + Send>> = match coding {
         b"gzip" | b"x-gzip" => {
@@ -60,7 +66,11 @@ fn unpacked(coding: &[u8], pieces: Body) -> Result<Body, TransportError> {
             decoder.multiple_members(true);
             Box::pin(decoder)
         }
+        // RFC 9110 §8.4.1.2: some send no zlib format, whose first byte no encoder of the bare format makes.
+        b"deflate" if first.is_some_and(|first| first & 0x8f == 8) => Box::pin(ZlibDecoder::new(packed)),
+        b"deflate" => Box::pin(DeflateDecoder::new(packed)),
         b"identity" | b"" => Box::pin(packed),
+        word if !word.contains(&b',') && matches!(first, Some(b'{' | b'[')) => Box::pin(packed),
         other => return Err(unknown(&String::from_utf8_lossy(other))),
     };
     Ok(Box::pin(ReaderStream::with_capacity(plain, PIECE).map_err(why)))
@@ -98,6 +108,18 @@ mod tests {
         out
     }
 
+    fn deflate(text: &[u8], is_bare: bool) -> Vec<u8> {
+        let level = flate2::Compression::default();
+        if is_bare {
+            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), level);
+            encoder.write_all(text).unwrap();
+            return encoder.finish().unwrap();
+        }
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
     /// The result for a body in pieces of so many bytes.
     async fn plain(coding: &'static str, body: &[u8], piece: usize) -> Result<Vec<u8>, TransportError> {
         let mut headers = HeaderMap::new();
@@ -119,10 +141,15 @@ mod tests {
             ("gzip", twice),
             ("br", brotli(TEXT)),
             ("zstd", zstd::bulk::compress(TEXT, 3).unwrap()),
+            ("deflate", deflate(TEXT, false)),
+            ("deflate", deflate(TEXT, true)),
             ("identity", TEXT.to_vec()),
+            ("UTF-8", TEXT.to_vec()),
+            ("none", b"[1]".to_vec()),
         ] {
             for piece in [1, 7, 1000] {
-                assert_eq!(plain(coding, &body, piece).await.as_deref(), Ok(TEXT), "{coding} {piece}");
+                let text = if coding == "none" { b"[1]" } else { TEXT };
+                assert_eq!(plain(coding, &body, piece).await.as_deref(), Ok(text), "{coding} {piece}");
             }
         }
     }
@@ -137,6 +164,8 @@ mod tests {
             ("zstd", b"no zstd"),
             ("deflate", TEXT),
             ("gzip, br", TEXT),
+            ("none", b"<html>"),
+            ("UTF-8", &cut),
         ] {
             let error = plain(coding, body, 100).await.unwrap_err();
             assert!(matches!(error, TransportError::Decode(_)), "{coding}: {error:?}");

@@ -62,6 +62,7 @@ async fn odd_items_are_served_as_they_came() {
         (Tamper::OddTypes, r#""name":4.50,"#),
         (Tamper::RepeatedKey, r#""name":"once","name":"#),
         (Tamper::LoneSurrogate, r#""name":"\ud800"#),
+        (Tamper::LoneSurrogateKey, r#""\ud800":{"\udc00":[]},"name":"#),
     ] {
         let origin = origin(130).await;
         let rules = vec![FaultRule::always(LIST, Fault::Tampered(tamper))];
@@ -72,6 +73,57 @@ async fn odd_items_are_served_as_they_came() {
         assert!(first.text().contains(shows), "{tamper:?}: {}", first.text());
         assert!(first.text().contains(r#""total":130,"#), "{tamper:?}");
         list_is_the_origins(&server, &origin, &format!("{LIST}?page=2")).await;
+    }
+}
+
+/// One listing is left out with a finding, until it can be read; the others are served.
+#[tokio::test]
+async fn a_listing_that_cannot_be_read_stops_no_other() {
+    let tampers = [
+        Tamper::NotANumber,
+        Tamper::BadUtf8,
+        Tamper::Nul,
+        Tamper::NoId,
+        Tamper::FirstId("\"10\""),
+        Tamper::FirstId("18446744073709551616"),
+        Tamper::TwoIds,
+    ];
+    each(tampers, async |tamper| {
+        let origin = origin(130).await;
+        let first = origin.expected(LIST).1["items"][0]["id"].as_u64().unwrap();
+        let rules = vec![FaultRule::always("/api/listings.json?per_page=100", Fault::Tampered(tamper))];
+        origin.set(|switches| switches.faults = rules);
+        let server = restless(&origin).start().await;
+        server.ready().await;
+        let finding = async || {
+            let findings = server.status().await["findings"].as_array().unwrap().clone();
+            findings.into_iter().find(|finding| finding["name"] == "listings-broken")
+        };
+        let text = finding().await.unwrap_or_else(|| panic!("{tamper:?}"))["text"].to_string();
+        assert!(text.contains("1 listing of the origin (page 1,"), "{tamper:?}: {text}");
+        let page = server.ok(&format!("{LIST}?per_page=100")).await.json();
+        let ids: Vec<u64> = page["items"].as_array().unwrap().iter().map(|item| item["id"].as_u64().unwrap()).collect();
+        assert!(!ids.contains(&first) && page["total"] == 130, "{tamper:?}: {ids:?}");
+        assert_eq!(server.status().await["listings"], 129, "{tamper:?}");
+        origin.set(|switches| switches.faults.clear());
+        complete(&server).await;
+        everything_is_the_origins(&server, &origin).await;
+        wait_until("the finding is gone", || async { finding().await.is_none() }).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_word_that_is_no_content_coding_means_none() {
+    for word in ["UTF-8", "none"] {
+        let origin = origin(130).await;
+        let named = Fault::Falsified(vec![("content-encoding", word.into())]);
+        origin.set(|switches| (switches.gzip, switches.faults) = (false, vec![FaultRule::always("", named)]));
+        let server = restless(&origin).start().await;
+        complete(&server).await;
+        everything_is_the_origins(&server, &origin).await;
+        let shield = Setup::shield_of(&origin).start().await;
+        list_is_the_origins(&shield, &origin, LIST).await;
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::{StreamExt as _, stream};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::Frame;
@@ -143,6 +143,22 @@ pub async fn dripping(response: Response<Body>, pause: Duration) -> Response<Bod
         StreamBody::new(pieces).boxed_unsync()
     })
     .await
+}
+
+/// A right answer with another text, if it has one, and without a tag.
+pub async fn rewritten(response: Response<Body>, rewrite: impl FnOnce(Bytes) -> String) -> Response<Body> {
+    let mut length = 0;
+    let mut response = with_body(response, |bytes| {
+        let text = rewrite(bytes);
+        length = text.len();
+        Full::new(Bytes::from(text)).map_err(never).boxed_unsync()
+    })
+    .await;
+    response.headers_mut().remove(ETAG);
+    if length > 0 {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response
 }
 
 /// The same answer with another body, if it has one.

@@ -35,8 +35,12 @@ pub enum Tamper {
     RepeatedKey,
     /// The first name holds half a surrogate pair, escaped: grammatically JSON, but no text.
     LoneSurrogate,
+    /// The first item has half a surrogate pair for a key.
+    LoneSurrogateKey,
     /// The first name holds a byte that is no UTF-8.
     BadUtf8,
+    /// The first latitude is `NaN`.
+    NotANumber,
     /// The first name holds a NUL.
     Nul,
     /// The document is followed by a word.
@@ -84,6 +88,10 @@ impl Tamper {
             }
             Self::RepeatedKey => insert(&mut bytes, key(text, "name", 0).map(|at| at.start), b"\"name\":\"once\","),
             Self::LoneSurrogate => insert(&mut bytes, in_name(text), b"\\ud800"),
+            Self::LoneSurrogateKey => {
+                insert(&mut bytes, key(text, "name", 0).map(|at| at.start), b"\"\\ud800\":{\"\\udc00\":[]},");
+            }
+            Self::NotANumber => replace(&mut bytes, value(text, "lat", 0), "NaN"),
             Self::BadUtf8 => insert(&mut bytes, in_name(text), b"\xff"),
             Self::Nul => insert(&mut bytes, in_name(text), b"\0"),
             Self::Garbage => bytes.extend_from_slice(b" garbage"),

@@ -150,7 +150,7 @@ impl Rig {
         snapshots.edges().set_use(true, true);
         let edges = snapshots.edges().clone();
         let shared = MirrorContext {
-            copies: Copies::new(client, store.clone(), volatile),
+            copies: Copies::new(client, store.clone(), volatile, snapshots.newest().clone()),
             store: store.clone(),
             newest: snapshots.newest().clone(),
             details: details.clone(),
