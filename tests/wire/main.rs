@@ -88,5 +88,6 @@ mod shrink;
 mod simulation;
 mod snapshots;
 mod stamps;
+mod stated;
 mod terminal;
 mod tls;
