@@ -221,6 +221,9 @@ pub struct Envelope {
     /// The origin's numbers of a list without listings.
     #[serde(default, skip_serializing_if = "EmptyNumbers::are_usual")]
     pub empty_numbers: EmptyNumbers,
+    /// The most listings of a page, at least 1; `None`: as many as documented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_page: Option<u16>,
 }
 
 /// `page` and `total_pages` of a list without listings, as JSON text: some origins say that it has one page.
@@ -266,7 +269,8 @@ impl EmptyNumbers {
 
 impl Default for Envelope {
     fn default() -> Self {
-        Self { fields: Vec::new(), empty_filters: "{}".to_owned(), empty_numbers: EmptyNumbers::default() }
+        let empty_numbers = EmptyNumbers::default();
+        Self { fields: Vec::new(), empty_filters: "{}".to_owned(), empty_numbers, largest_page: None }
     }
 }
 
@@ -311,6 +315,9 @@ impl Envelope {
             return Err(format!("{:?} does not stand for no filters", json::shorten(&self.empty_filters)));
         }
         self.empty_numbers.check()?;
+        if self.largest_page == Some(0) {
+            return Err("pages have no listings".to_owned());
+        }
         if !self.fields.contains(&EnvelopeField::Items) {
             return Err("`items` is missing".to_owned());
         }

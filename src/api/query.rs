@@ -230,6 +230,12 @@ impl ListQuery {
         self
     }
 
+    /// The same query where pages have at most `largest` listings; `None`: as many as documented.
+    #[must_use]
+    pub fn within(self, largest: Option<u16>) -> Self {
+        Self { per_page: self.per_page.min(largest.unwrap_or(u16::MAX)), ..self }
+    }
+
     /// The same query for another page.
     #[must_use]
     pub fn with_page(&self, page: u64) -> Self {

@@ -202,6 +202,7 @@ fn page(
 ) -> Ours {
     let dataset = &published.dataset;
     let frame = Frame::new(&dataset.content.envelope, &published.generated_at, &VolatileValues::new());
+    let query = &query.clone().within(dataset.content.envelope.largest_page);
     let page = ListPage { frame: &frame, envelope_hash: dataset.envelope_hash, query, total, items, shown };
     let text = String::from_utf8_lossy(&page.body()).into_owned();
     Ours::Body { text, links, at_ms: published.meta.confirmed_ms }

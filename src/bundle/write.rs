@@ -97,7 +97,8 @@ pub(crate) fn write<W: Write, E>(
 fn lowest_format(export: &Export<'_>) -> u16 {
     let mut disproved = export.meta.disproved.iter().flatten();
     let envelope = &export.content.envelope;
-    let has_new_field = envelope.stated_total().is_some() || !envelope.empty_numbers.are_usual();
+    let has_new_number = !envelope.empty_numbers.are_usual() || envelope.largest_page.is_some();
+    let has_new_field = envelope.stated_total().is_some() || has_new_number;
     let new_case = Case::PerPageNegative;
     let has_new_case =
         |learned: &Learned| learned.lessons.contains_key(&new_case) || learned.own.contains_key(&new_case);

@@ -390,7 +390,7 @@ fn readable(path: &str, body: &Bytes) -> Result<(Bytes, usize), AskError> {
 
 fn read_page(path: &str, body: &Bytes, volatile: &VolatileKeys) -> Result<Page, AskError> {
     let page = Page::parse(body, volatile).map_err(|error| AskError::nonsense(path, error))?;
-    if pass::pages(page.total) > pass::MOST_PAGES {
+    if pass::pages(page.total, None) > pass::MOST_PAGES {
         return Err(AskError::nonsense(path, format!("a total of {} listings", page.total)));
     }
     Ok(page)

@@ -15,17 +15,17 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::api::listing::{ListingId, Summary};
-use crate::api::page::{Page, PageError};
+use crate::api::page::{Envelope, Page, PageError};
 use crate::api::query::ListQuery;
 use crate::api::render::VolatileValues;
-use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::api::taxonomy::{self, TaxonomyKind, VolatileKeys};
 use crate::clock::Monotonic;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 
 use super::order::Rule;
 
-/// Listings on a page of the crawl.
+/// Listings on a page of the crawl, as far as the origin sends as many as documented.
 pub(crate) const PAGE_SIZE: u64 = ListQuery::MAX_PER_PAGE as u64;
 
 /// No list has more pages: a larger total is nonsense.
@@ -44,9 +44,22 @@ pub(super) fn page_of(path: &str) -> Option<u64> {
     path.strip_prefix("/api/listings.json?page=")?.strip_suffix("&per_page=100")?.parse().ok()
 }
 
+/// The most listings that the origin puts on a page, by the first page of a list: what it sends, and where that is all,
+/// what it says. `None`: as many as documented.
+pub(super) fn largest_page(first: &Page) -> Option<u16> {
+    let sent = Some(first.items.len() as u64).filter(|sent| (1..first.total).contains(sent));
+    let size = sent.or(first.per_page).filter(|size| (1..PAGE_SIZE).contains(size))?;
+    u16::try_from(size).ok()
+}
+
 /// How many pages hold `total` listings; the first page always exists.
-pub(super) fn pages(total: u64) -> u64 {
-    total.div_ceil(PAGE_SIZE).max(1)
+pub(super) fn pages(total: u64, largest: Option<u16>) -> u64 {
+    total.div_ceil(largest.map_or(PAGE_SIZE, u64::from)).max(1)
+}
+
+/// How many pages a data set fills at the origin.
+pub(super) fn pages_of(dataset: &Dataset) -> u64 {
+    pages(dataset.len() as u64, dataset.content.envelope.largest_page)
 }
 
 /// When a copy is valid, in the origin's time.
@@ -83,9 +96,6 @@ pub(super) enum Inconsistent {
     /// Listings are on two pages, or the total is not their number.
     #[error("{0}")]
     Contradictory(Box<Contradictory>),
-    /// The origin ignores `per_page=100`.
-    #[error("the origin sent a page of {0} listings, but 100 were requested")]
-    PageSize(u64),
 }
 
 /// Pages that contradict each other.
@@ -179,22 +189,27 @@ pub(super) fn assemble(
         totals.insert(page.total);
         match &mut envelope {
             None => {
-                if let Some(size) = page.per_page.filter(|size| *size != PAGE_SIZE) {
-                    return Err(Inconsistent::PageSize(size));
-                }
                 total = page.total;
+                let largest_page = largest_page(&page);
                 for (key, value) in page.volatile {
                     beside.volatile_values.insert(format!("list {key}"), value);
                 }
-                envelope = Some(page.envelope);
+                envelope = Some(Envelope { largest_page, ..page.envelope });
             }
             Some(first) => beside.left_out.extend(first.agree_with(&page.envelope)),
         }
         summaries.extend(shared(page.items, &known));
     }
-    let envelope = envelope.ok_or(Inconsistent::NoPages)?;
+    let mut envelope = envelope.ok_or(Inconsistent::NoPages)?;
     let taxonomies = blanked(taxonomies, volatile, &mut beside.volatile_values);
     let (contradiction, listed) = (Contradiction::of(&summaries, &totals), summaries.len() as u64);
+    if contradiction.is_none() {
+        let is_full = listed > 0 && listed % envelope.largest_page.map_or(PAGE_SIZE, u64::from) == 0;
+        let unknown = if is_full && total == listed { unshown(&taxonomies, listed) } else { 0 };
+        if total < listed || unknown > 0 {
+            envelope.state_total(total, unknown);
+        }
+    }
     if contradiction.is_some() {
         let mut seen = HashSet::with_capacity(summaries.len());
         summaries.retain(|summary| seen.insert(summary.id));
@@ -207,6 +222,21 @@ pub(super) fn assemble(
             Err(Inconsistent::Contradictory(Box::new(found)))
         }
     }
+}
+
+/// How many more listings every taxonomy counts than the pages show, which may end where the origin shows no more.
+fn unshown(taxonomies: &[Arc<str>; 3], listed: u64) -> u64 {
+    let more = |text: &Arc<str>| {
+        let terms = taxonomy::terms(text).unwrap_or_default();
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        for (key, number) in terms.iter().flat_map(|term| &term.numbers) {
+            let sum = sums.entry(key).or_default();
+            *sum = sum.saturating_add(*number);
+        }
+        // Not every number is a count.
+        sums.into_values().filter(|sum| *sum >= listed).min().map_or(0, |sum| sum - listed)
+    };
+    taxonomies.iter().map(more).min().unwrap_or(0)
 }
 
 /// The items of a page, with known texts reused. New items are copied out, so that they do not keep the whole page in
@@ -240,7 +270,7 @@ pub(super) struct Contradiction {
 
 impl Contradiction {
     /// Compares what pages hold and say: their listings in order, those of the same page together, and their totals.
-    /// `None`: they fit.
+    /// `None`: they fit; or the total is too low on all of them alike, as where the origin counts only so far.
     pub(super) fn of(listed: &[Summary], totals: &BTreeSet<u64>) -> Option<Self> {
         let mut times: HashMap<ListingId, u32> = HashMap::with_capacity(listed.len());
         for summary in listed {
@@ -250,7 +280,8 @@ impl Contradiction {
         let doubled: BTreeSet<ListingId> =
             times.into_iter().filter(|(_, times)| *times > 1).map(|(id, _)| id).collect();
         let excess: BTreeSet<i64> = totals.iter().map(|total| total.cast_signed() - distinct.cast_signed()).collect();
-        (!doubled.is_empty() || excess.iter().any(|excess| *excess != 0)).then_some(Self { doubled, excess })
+        let fits = doubled.is_empty() && excess.len() < 2 && excess.iter().all(|excess| *excess <= 0);
+        (!fits).then_some(Self { doubled, excess })
     }
 }
 

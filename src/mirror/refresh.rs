@@ -2,14 +2,14 @@
 //!
 //! Five conditional requests: a probe for recently modified listings, the first page and the taxonomies. Pure:
 //! functions of the published data and the answers. A change beyond the first page that does not move `modified` is
-//! left to the sweep. Callers: [`super::task`].
+//! left to the sweep. An origin without a usable probe is asked for another page in turn. Callers: [`super::task`].
 
 use std::collections::HashSet;
 
 use jiff::Timestamp;
 
 use crate::api::hash::ContentHash;
-use crate::api::listing::Summary;
+use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{EnvelopeField, Page};
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
@@ -18,15 +18,23 @@ use crate::snapshot::dataset::Dataset;
 use crate::words::named;
 
 use super::copies::Copy;
+use super::pass;
 
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
+const DAY: i64 = 86_400 * SECOND;
 
 /// How many of the newest listings the probe should find again.
 const PROBED: usize = 10;
 
 /// How many seconds before the newest modifications the probe looks for a second in which nothing was modified.
 const MOST_BACK: i64 = 1000;
+
+/// How many days before the newest modification the probe looks for a midnight.
+const MOST_DAYS_BACK: i64 = 30;
+
+/// What the probe shows.
+pub(super) const PROBE: &str = "the probe";
 
 /// Asks for recently modified listings. If nothing changed, the answer is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +45,7 @@ pub(super) struct Probe {
 }
 
 named! {
-    /// The probe's parameter: a timestamp; a date if the origin understands no timestamp; no probe if it understands
+    /// The probe's parameter: a timestamp; a date if the origin understands no timestamp; neither if it understands
     /// neither.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub(super) enum ProbeShape, as_str {
@@ -46,8 +54,8 @@ named! {
         Timestamp = "timestamp",
         /// `2026-01-31`, the documented shape.
         Date = "date",
-        /// No probe: every refresh looks at every page.
-        None = "none",
+        /// `modified_since` says nothing: each refresh looks at another page.
+        Pages = "pages",
     }
 }
 
@@ -57,7 +65,7 @@ impl ProbeShape {
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Timestamp => Self::Date,
-            Self::Date | Self::None => Self::None,
+            Self::Date | Self::Pages => Self::Pages,
         }
     }
 }
@@ -65,13 +73,13 @@ impl ProbeShape {
 impl Probe {
     /// The probe for a data set, on the origin's clock: a `modified` after `confirmed_ms` is not trusted. `None` when
     /// no listing has a usable `modified`.
-    pub(super) fn of(dataset: &Dataset, confirmed_ms: i64, shape: ProbeShape) -> Option<Self> {
+    pub(super) fn dated(dataset: &Dataset, confirmed_ms: i64, shape: ProbeShape) -> Option<Self> {
         let now = confirmed_ms.saturating_mul(1_000_000);
         let past = || dataset.modified().filter(|at| *at <= now);
         let newest = newest(past());
         let oldest_probed = *newest.first()?;
         let (at, text) = match shape {
-            ProbeShape::None => return None,
+            ProbeShape::Pages => return None,
             ProbeShape::Timestamp => {
                 // A second in which nothing was modified, so that neither `>=` nor dropped fractions matter.
                 let before = oldest_probed.div_euclid(SECOND) - 2;
@@ -83,13 +91,28 @@ impl Probe {
                 (second * SECOND, Timestamp::from_second(second).ok()?.to_string())
             }
             ProbeShape::Date => {
-                let day = newest.last()?.div_euclid(86_400 * SECOND) * 86_400;
-                (day * SECOND, Timestamp::from_second(day).ok()?.strftime("%Y-%m-%d").to_string())
+                // A midnight with nothing modified around it, if there is one: it may be that of another time zone.
+                let last = newest.last()?.div_euclid(DAY);
+                let busy: HashSet<i64> = past().map(|at| at.saturating_add(DAY / 2).div_euclid(DAY)).collect();
+                let day = (last - MOST_DAYS_BACK..=last).rev().find(|day| !busy.contains(day)).unwrap_or(last);
+                (day * DAY, Timestamp::from_second(day * 86_400).ok()?.strftime("%Y-%m-%d").to_string())
             }
         };
         let modified_since = Some(ModifiedSince { text: text.into(), at });
         let query = ListQuery { modified_since, ..ListQuery::largest_pages() };
         Some(Self { path: query.path_and_query(), query })
+    }
+
+    /// A page after the first, another one each `turn`; `None`: there is no other.
+    pub(super) fn page(dataset: &Dataset, turn: u64) -> Option<Self> {
+        let query = ListQuery::largest_pages().with_page(2 + turn.checked_rem(pass::pages_of(dataset) - 1)?);
+        Some(Self { path: query.path_and_query(), query })
+    }
+
+    /// Whether the answer holds what the data set would answer.
+    fn agrees(&self, page: &Page, dataset: &Dataset) -> bool {
+        let is_dated = self.query.modified_since.is_some();
+        if is_dated { selects(page, &self.query, dataset) } else { agrees(page, &self.query, dataset) }
     }
 }
 
@@ -119,14 +142,12 @@ pub(super) enum RefreshVerdict {
     Changed(&'static str),
     /// The probe's answer holds known listings only, but not the expected ones.
     SelectsOthers,
-    /// There was no probe, so nothing is known.
-    Unprobed,
 }
 
 /// The answers to a refresh.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// `None`: there was no probe.
+    /// `None`: the list has one page, or the probe alone was not answered.
     pub probe: Option<(Probe, Copy, Page)>,
     /// The first page.
     pub first: (Copy, Page),
@@ -147,6 +168,28 @@ impl Answers {
     pub(super) fn held_still(&self) -> bool {
         let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.0.since_ms, i64::max);
         since <= self.until_ms()
+    }
+
+    /// The listings of the probe's answer that a data set lacks.
+    pub(super) fn unknown(&self, dataset: &Dataset) -> Vec<ListingId> {
+        let items = self.probe.iter().flat_map(|(_, _, page)| &page.items);
+        items.map(|item| item.id).filter(|id| dataset.summary(*id).is_none()).collect()
+    }
+
+    /// Leaves listings of the probe's answer out that no list shows.
+    pub(super) fn leave_out(&mut self, is_left_out: impl Fn(ListingId) -> bool) {
+        if let Some((_, _, page)) = &mut self.probe {
+            let before = page.items.len();
+            page.items.retain(|item| !is_left_out(item.id));
+            page.total = page.total.saturating_sub((before - page.items.len()) as u64);
+        }
+    }
+
+    /// Hashes of the first page, the taxonomies and the probe's answer.
+    pub(super) fn hashes(&self, volatile: &VolatileKeys) -> Vec<ContentHash> {
+        let probe = self.probe.iter().map(|(_, copy, _)| copy);
+        let copies = [&self.first.0].into_iter().chain(&self.taxonomies).chain(probe);
+        copies.map(|copy| volatile.hash(&String::from_utf8_lossy(&copy.body))).collect()
     }
 
     /// Whether the probe selects fewer listings than the data set holds: some may be gone.
@@ -179,11 +222,10 @@ impl Answers {
             return RefreshVerdict::Changed("the envelope");
         }
         match &self.probe {
-            None if !dataset.is_empty() => RefreshVerdict::Unprobed,
-            Some((probe, copy, page)) if !selects(page, &probe.query, dataset) => match only_known(page, dataset) {
+            Some((probe, copy, page)) if !probe.agrees(page, dataset) => match only_known(page, dataset) {
                 _ if copy.is_before(confirmed_ms) => RefreshVerdict::Older,
-                true => RefreshVerdict::SelectsOthers,
-                false => RefreshVerdict::Changed("the probe"),
+                true if probe.query.modified_since.is_some() => RefreshVerdict::SelectsOthers,
+                _ => RefreshVerdict::Changed(PROBE),
             },
             _ => RefreshVerdict::Unchanged,
         }
@@ -230,11 +272,13 @@ fn only_known(page: &Page, dataset: &Dataset) -> bool {
     page.items.iter().all(|item| dataset.summary(item.id).is_some_and(|known| known.hash == item.hash))
 }
 
-/// Whether the page still has the carried fields of the published envelope. Fields that differ between pages were left
-/// out at publication and are ignored.
-pub(super) fn envelope_agrees(page: &Page, content: &Content, volatile: &VolatileKeys) -> bool {
-    content.envelope.fields.iter().all(|field| match field {
-        EnvelopeField::Carried { key, .. } => volatile.contains(key) || page.envelope.has(field),
-        _ => true,
-    })
+/// Whether the first page still has the size and the carried fields of the published envelope. Fields that differ
+/// between pages were left out at publication and are ignored.
+pub(super) fn envelope_agrees(first: &Page, content: &Content, volatile: &VolatileKeys) -> bool {
+    let has_size = pass::largest_page(first) == content.envelope.largest_page;
+    has_size
+        && content.envelope.fields.iter().all(|field| match field {
+            EnvelopeField::Carried { key, .. } => volatile.contains(key) || first.envelope.has(field),
+            _ => true,
+        })
 }

@@ -75,7 +75,7 @@ impl Sweeper {
         let mut swept = Swept::Agrees;
         for page in 1.. {
             let Some(published) = self.0.newest.get() else { return Swept::InPart };
-            if page > pass::pages(published.dataset.len() as u64) {
+            if page > pass::pages_of(&published.dataset) {
                 break;
             }
             let query = ListQuery::largest_pages().with_page(page);

@@ -17,6 +17,7 @@ mod terms;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::hash::ContentHash;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
@@ -111,6 +112,8 @@ pub struct Mirror {
     learning: Learning,
     schedule: Schedule,
     work: WorkInHand,
+    /// What the answers were that the work in hand follows.
+    followed: Vec<ContentHash>,
     commands: Commands,
     /// Shown in `/status`.
     status: OriginStatus,
@@ -133,6 +136,7 @@ impl Mirror {
             learning: Learning::new(clock.now_mono()),
             schedule: Schedule::new(settings.load().ttl, copies.cache_ttl()),
             work: WorkInHand::default(),
+            followed: Vec::new(),
             snapshots,
             copies,
             commands,
@@ -153,7 +157,12 @@ impl Mirror {
                 .map(|(_, wait)| wait)
                 .filter(|wait| *wait >= schedule::LONG_WAIT && self.work.failures() == 0);
             let copies_until = waits.map(|wait| self.clock.now_wall().plus(wait));
-            self.status.update(|picture| (picture.refresh_due, picture.copies_until) = (Some(due), copies_until));
+            let flips = self.schedule.flips.to_tell(self.clock.now_mono());
+            let flips_until = flips.map(|wait| self.clock.now_wall().plus(wait));
+            self.status.update(|picture| {
+                (picture.refresh_due, picture.copies_until, picture.flips_until) =
+                    (Some(due), copies_until, flips_until);
+            });
             let step = schedule::next(&facts);
             if let MirrorStep::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
@@ -202,13 +211,14 @@ impl Mirror {
         // No better certificate is to be had while the origin's pages contradict each other.
         let contradict = self.newest().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id));
         let at_least = if contradict { self.settings.load().mirror.sweep_every } else { Duration::ZERO };
+        let tried = schedule.tried.map(|tried| now.since(tried));
+        let at_least = at_least.max(tried.unwrap_or_default() + schedule.flips.wait(now));
         ScheduleFacts {
             certificate: self.certificate(),
             refresh_in: schedule.refresh_in(now, self.age()),
-            refresh_asked: schedule.is_refresh_asked,
             begun: self.work.begun(now),
             asked: schedule.is_pass_asked,
-            tried: schedule.tried.map(|tried| now.since(tried)),
+            tried,
             patience: schedule.patience.max(at_least),
             begin_in: schedule.reading.wait(now),
             learn_in: self.learning.due_in(now),
@@ -251,7 +261,7 @@ impl Mirror {
     /// CDN have expired, only so many are sent.
     fn pause_for(&mut self, requests: u64) -> Duration {
         let Some(newest) = self.newest() else { return Duration::ZERO };
-        let most = 2 * pass::pages(newest.dataset.len() as u64) + 20;
+        let most = 2 * pass::pages_of(&newest.dataset) + 20;
         let (now, apart) = (self.clock.now_mono(), self.copies.apart());
         self.schedule.outlay.wait(now, self.copies.sent(), requests, most, apart)
     }

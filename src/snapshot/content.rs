@@ -83,6 +83,9 @@ impl SnapshotId {
         if !empty.are_usual() {
             put(&mut text, ["e", &empty.page, &empty.total_pages]);
         }
+        if let Some(size) = envelope.largest_page {
+            put(&mut text, ["m", &size.to_string(), ""]);
+        }
         part(&text);
         for taxonomy in taxonomies {
             part(taxonomy.as_bytes());

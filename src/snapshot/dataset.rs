@@ -311,11 +311,25 @@ impl Dataset {
             let listed = self.len() as u64;
             let is_explained =
                 (listed..=listed.saturating_add(unknown)).contains(&total) && query.modified_since.is_none();
-            if query.is_filtered() && !is_explained {
+            // An origin that counts only so far counts what is less.
+            let is_counted = total < listed && unknown == 0 && self.find_known(query)?.total < total;
+            if query.is_filtered() && !is_explained && !is_counted {
                 return Err(Doubt::Total);
             }
         }
         self.find_known(query)
+    }
+
+    /// How the total that the origin states differs from what its pages show, for people.
+    pub(crate) fn total_differs(&self) -> Option<String> {
+        let (total, unknown) = self.content.envelope.stated_total()?;
+        let listed = self.len();
+        Some(match unknown {
+            0 => format!("the origin states a total of {total} listings, but its pages show {listed}"),
+            _ => format!(
+                "the origin states a total of {total} listings; {listed} are known, and at least {unknown} are not, or not as they are now"
+            ),
+        })
     }
 
     /// Whether the origin has listings that are not known as they are now.
@@ -326,9 +340,9 @@ impl Dataset {
     /// The same, but `modified_since` leaves out listings with an unreadable `modified`: for comparisons only.
     pub fn find_known(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
         let matches = self.index.matches(&query.slugs)?;
-        let offset = u128::from(query.page - 1) * u128::from(query.per_page);
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        let size = usize::from(query.per_page);
+        let size = query.per_page.min(self.content.envelope.largest_page.unwrap_or(u16::MAX));
+        let offset = u128::from(query.page - 1) * u128::from(size);
+        let (offset, size) = (usize::try_from(offset).unwrap_or(usize::MAX), usize::from(size));
         let since = query.modified_since.as_ref().map(|since| since.at);
         if let (Some(at), Some(unordered)) = (since, &self.since) {
             let positions = match &matches {

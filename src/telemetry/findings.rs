@@ -107,6 +107,12 @@ kinds! {
     CopiesOld "old-copies" No
         "a cache before the origin sends copies older than `origin.cache_ttl`"
         "Set origin.cache_ttl to the time for which that cache keeps its copies, or shorten that time.";
+    AnswersFlip "answers-flip" Old
+        "the origin's answers change back and forth, so that changes are followed seldom"
+        "Nothing, while the origin is being deployed. Otherwise, let all its machines give the same answers.";
+    TotalDiffers "total-differs" No
+        "the origin states another number of listings than its pages show"
+        "Nothing: lists show its total, and what is not known here is forwarded. If you run the origin, let `total` and the counts of the terms be those of its pages.";
     NotStored "not-stored" No
         "the origin forbids a shield to store its answers, several times in a row"
         "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a `max-age`, or run a mirror (mirror.enabled = true).";

@@ -206,6 +206,8 @@ pub struct Picture {
     pub refresh_due: Option<Monotonic>,
     /// When work that waits for old copies of the origin's CDN goes on; `None`: none waits.
     pub copies_until: Option<WallTime>,
+    /// Until when no change is followed, because the answers change back and forth.
+    pub flips_until: Option<WallTime>,
     /// Whole passes that were completed.
     pub passes: u64,
     /// Whether there is no mirror, so that only client reads show the origin's state.
@@ -264,7 +266,12 @@ impl Picture {
             let text = "the bytes of the origin's answers differ at each look, although their values are equal";
             Finding::new(Kind::BytesDiffer, text)
         });
-        [fails, unstored, held, details, old, waits, broken, respelled].into_iter().flatten().collect()
+        let flips = self.flips_until.map(|until| {
+            let text =
+                format!("the answers of the origin change back and forth; changes are followed again after {until}");
+            Finding::new(Kind::AnswersFlip, text)
+        });
+        [fails, unstored, held, details, old, waits, broken, respelled, flips].into_iter().flatten().collect()
     }
 
     /// Notes since when it fails. One failure alone says little.

@@ -88,6 +88,7 @@ mod shrink;
 mod simulation;
 mod snapshots;
 mod stamps;
+mod stated;
 mod terminal;
 mod terms;
 mod tls;

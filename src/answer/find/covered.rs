@@ -49,7 +49,7 @@ impl Finder {
         client: &Caller,
     ) -> Result<Found, Problem> {
         let NamedSnapshot { published, pinned, beside } = named;
-        let key = Key::List(query);
+        let key = Key::List(query.within(published.dataset.content.envelope.largest_page));
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
             Some(reply) if reply.epoch() == published.epoch => {

@@ -145,18 +145,21 @@ struct Hunt {
     seen: BTreeMap<u64, Vec<(ListingId, ContentHash)>>,
     asked: u64,
     most: u64,
+    /// Listings on a page.
+    size: usize,
 }
 
 impl Hunt {
     /// Begins with the known sequence and the changes.
-    fn begin(known: &[Summary], changes: &Changes, rules: &Rules) -> Result<Self, GiveUp> {
-        let pages = pass::pages(known.len() as u64);
+    fn begin(known: &[Summary], changes: &Changes, rules: &Rules, largest: Option<u16>) -> Result<Self, GiveUp> {
+        let pages = pass::pages(known.len() as u64, largest);
+        let size = largest.map_or(PAGE_SIZE as usize, usize::from);
         let halvings = u64::from(pages.max(2).ilog2()) + 2;
         if changes.gone as u64 * halvings > pages / 2 {
             return Err(GiveUp::TooMany);
         }
         let sequence = rules.place(known, &changes.changed)?;
-        Ok(Self { sequence, gone: changes.gone, seen: BTreeMap::new(), asked: 0, most: pages / 2 })
+        Ok(Self { sequence, gone: changes.gone, seen: BTreeMap::new(), asked: 0, most: pages / 2, size })
     }
 
     /// Takes in a page's listings.
@@ -169,7 +172,7 @@ impl Hunt {
     fn question(&mut self) -> Result<Option<u64>, GiveUp> {
         while self.gone > 0 {
             // The last page of the longer sequence must differ, so there is a first wrong page.
-            let mut high = pass::pages(self.sequence.len() as u64);
+            let mut high = self.sequence.len().div_ceil(self.size).max(1) as u64;
             let mut low = 1;
             for page in self.seen.keys().copied() {
                 if page < high && page >= low {
@@ -197,7 +200,7 @@ impl Hunt {
     fn pages_of(&self, changed: &[Summary], most: usize) -> Vec<u64> {
         let ids: HashSet<ListingId> = changed.iter().map(|summary| summary.id).collect();
         let at = self.sequence.iter().enumerate().filter(|(_, summary)| ids.contains(&summary.id));
-        let mut pages: Vec<u64> = at.map(|(at, _)| at as u64 / PAGE_SIZE + 1).collect();
+        let mut pages: Vec<u64> = at.map(|(at, _)| (at / self.size) as u64 + 1).collect();
         pages.dedup();
         pages.retain(|page| !self.seen.contains_key(page));
         pages.truncate(most);
@@ -205,9 +208,8 @@ impl Hunt {
     }
 
     fn expected(&self, page: u64) -> &[Summary] {
-        let start = ((page - 1) * PAGE_SIZE) as usize;
-        let start = start.min(self.sequence.len());
-        &self.sequence[start..(start + PAGE_SIZE as usize).min(self.sequence.len())]
+        let start = ((page - 1) as usize * self.size).min(self.sequence.len());
+        &self.sequence[start..(start + self.size).min(self.sequence.len())]
     }
 
     fn agrees(&self, page: u64) -> bool {
@@ -221,7 +223,7 @@ impl Hunt {
         let seen = self.seen.get(&page)?;
         let expected = self.expected(page);
         let same = seen.iter().zip(expected).take_while(|(seen, own)| **seen == (own.id, own.hash)).count();
-        (same < expected.len()).then_some(((page - 1) * PAGE_SIZE) as usize + same)
+        (same < expected.len()).then_some((page - 1) as usize * self.size + same)
     }
 }
 
@@ -249,16 +251,19 @@ impl Mirror {
         answers: &Answers,
     ) -> Result<Candidate, NotAmended> {
         let volatile = self.copies.volatile();
-        let known = pass::pages(base.len() as u64);
+        let (known, largest) = (pass::pages_of(base), base.content.envelope.largest_page);
         let Some((probe, _, probed)) = &answers.probe else { return Err(doubtful("nothing was probed").into()) };
         let (_, first) = &answers.first;
         if known <= FEW_PAGES {
             return Err(doubtful("the list is short").into());
         }
+        if base.content.envelope.stated_total().is_some() {
+            return Err(doubtful("the total is not the number of listings").into());
+        }
         if !refresh::envelope_agrees(first, &base.content, &volatile) {
             return Err(doubtful("the envelope has changed").into());
         }
-        let probe_pages = pass::pages(probed.total);
+        let probe_pages = pass::pages(probed.total, largest);
         if probe_pages > MOST_PROBED.min(known / 4 + 1) {
             return Err(doubtful(format!("{} listings were modified", probed.total)).into());
         }
@@ -269,7 +274,7 @@ impl Mirror {
         }
         let changes = Changes::of(base, modified.iter().chain(&first.items), first.total)?;
         let rules = self.order.rules(base).await?;
-        let mut hunt = Hunt::begin(&base.content.summaries, &changes, &rules)?;
+        let mut hunt = Hunt::begin(&base.content.summaries, &changes, &rules, largest)?;
         hunt.see(1, &first.items);
         let mut is_unchecked = true;
         loop {
@@ -313,7 +318,7 @@ impl Mirror {
 /// Whether these listings, so many in all, are what the probe selects from the data set, in any order.
 fn selects(dataset: &Dataset, probe: &Probe, probed: &[Summary], total: u64) -> bool {
     let mut own = Vec::with_capacity(probed.len());
-    for page in 1..=pass::pages(total) {
+    for page in 1..=pass::pages(total, dataset.content.envelope.largest_page) {
         let Ok(found) = dataset.find_known(&probe.query.with_page(page)) else { return false };
         if found.total != total {
             return false;
@@ -352,7 +357,7 @@ mod tests {
     /// Hunts against an origin that lists `actual`: the result and the number of questions.
     fn hunt(known: &[Summary], changes: &Changes, actual: &[Summary]) -> Result<(Vec<Summary>, usize), GiveUp> {
         let rules = Rules::learn(known, &BTreeSet::new());
-        let mut hunt = Hunt::begin(known, changes, &rules)?;
+        let mut hunt = Hunt::begin(known, changes, &rules, None)?;
         let mut asked = 0;
         while let Some(page) = hunt.question()? {
             asked += 1;

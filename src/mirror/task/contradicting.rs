@@ -22,7 +22,7 @@ use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
 use super::super::copies::CopyError;
-use super::super::pass::{self, Assembled, Contradiction, Contradictory, PAGE_SIZE, Recurrence, arranged};
+use super::super::pass::{self, Assembled, Contradiction, Contradictory, Recurrence, arranged};
 use super::super::refresh::Probe;
 use super::publish::Proof;
 use super::reading::{BATCH, Reading};
@@ -31,9 +31,6 @@ use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the contradiction that the newest snapshot lives with.
 const STORED: &str = "contradiction";
-
-/// The largest page size of lists whose cuts lie elsewhere.
-const OTHER_SIZE: u16 = 99;
 
 /// What is known of contradictory pages.
 pub(super) struct Contradictions {
@@ -147,6 +144,11 @@ impl Search {
         self.found.total.saturating_sub(here as u64)
     }
 
+    /// The most listings of a page.
+    fn largest_page(&self) -> u16 {
+        self.found.assembled.content.envelope.largest_page.unwrap_or(ListQuery::MAX_PER_PAGE)
+    }
+
     fn holds(&self, id: ListingId) -> bool {
         self.on_pages.contains(&id) || self.elsewhere.contains_key(&id)
     }
@@ -185,7 +187,7 @@ impl Mirror {
         let is_looked_into = known && (is_whole || reading.purpose == Purpose::Follow);
         let mut search = Search {
             purpose: reading.purpose,
-            left: 2 * pass::pages(found.total) + 20,
+            left: 2 * pass::pages(found.total, found.assembled.content.envelope.largest_page) + 20,
             on_pages: found.assembled.content.summaries.iter().map(|summary| summary.id).collect(),
             found,
             until_ms,
@@ -208,7 +210,7 @@ impl Mirror {
     /// long ones of one page first, which have no cuts.
     async fn ask_with_filters(&self, search: &mut Search) -> Result<(), MirrorError> {
         if let Some(newest) = self.newest()
-            && let Some(probe) = Probe::of(&newest.dataset, newest.meta.confirmed_ms, self.questions.shape)
+            && let Some(probe) = Probe::dated(&newest.dataset, newest.meta.confirmed_ms, self.questions.shape)
         {
             search.todo.push_back(SearchQuestion::List(probe.query));
         }
@@ -223,7 +225,7 @@ impl Mirror {
             Ok(dataset.doubtful().iter().map(count).collect())
         });
         let mut terms: Vec<(u64, ListQuery)> = doubtful.await?;
-        terms.sort_by_key(|(count, _)| (*count > PAGE_SIZE, std::cmp::Reverse(*count)));
+        terms.sort_by_key(|(count, _)| (*count > search.largest_page().into(), std::cmp::Reverse(*count)));
         let most = usize::try_from(search.left / 2).unwrap_or(usize::MAX);
         search.todo.extend(terms.into_iter().take(most).map(|(_, query)| SearchQuestion::List(query)));
         Ok(())
@@ -268,10 +270,11 @@ impl Mirror {
         }
         let lost = self.lost(search);
         let next_size = match search.phase {
-            Phase::Filters => OTHER_SIZE,
+            Phase::Filters => search.largest_page() - 1,
             Phase::OtherPages(size) => size - 1,
             Phase::Details => return self.live_with(search).await,
-        };
+        }
+        .max(1);
         let pages = search.found.total.div_ceil(next_size.into());
         let for_details = (lost.len() as u64).min(search.left / 2);
         // What no page shows is on no page of another size, either.
@@ -296,7 +299,8 @@ impl Mirror {
                         search.elsewhere.insert(item.id, item.detached());
                     }
                 }
-                if query.is_filtered() && query.page < query.total_pages(page.total) && search.lacking() > 0 {
+                let pages = pass::pages(page.total, Some(search.largest_page()));
+                if query.is_filtered() && query.page < pages && search.lacking() > 0 {
                     search.todo.push_front(SearchQuestion::List(query.with_page(query.page + 1)));
                 }
             }

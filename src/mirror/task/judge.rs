@@ -20,7 +20,7 @@ use crate::upstream::window::Class;
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
 use super::super::refresh::ProbeShape;
 use super::amend::newly_doubtful;
-use super::publish::{Candidate, Proof};
+use super::publish::{Candidate, List, Proof};
 use super::reading::Reading;
 use super::schedule::{Doing, Next, Purpose, is_settled};
 use super::{Mirror, MirrorError, TRIES, blocking};
@@ -97,8 +97,14 @@ impl Mirror {
             let (pause, now) = (self.copies.apart(), self.clock.now_mono());
             tracing::debug!(seconds = pause.as_secs(), "no page has the change yet; all are read again after a pause");
             reading.read_all_again(self.clock.now_wall().as_millis());
-            (reading.expects_news, reading.began) = (false, now.plus(pause));
+            (reading.expects_news, reading.misses_news, reading.began) = (false, true, now.plus(pause));
             return Ok(Next::Again(pause));
+        }
+        if let Some(newest) = self.newest().filter(|_| reading.misses_news && !is_news) {
+            // There is none: whether the answer still shows it decides.
+            let list = List { dataset: newest.dataset.clone(), beside: assembled.beside };
+            let candidate = Candidate { list, placed_by: Vec::new(), until_ms: pass.until_ms(), tries: 0 };
+            return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), Duration::ZERO));
         }
         // The same content takes nothing back, however old its confirmation is.
         let is_old = pass.until_ms() < reading.floor_ms && is_news;
@@ -188,7 +194,7 @@ impl Mirror {
 
     /// Why a consistent list may still mix several instants.
     fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
-        if self.questions.shape == ProbeShape::None {
+        if self.questions.shape == ProbeShape::Pages {
             return Some("the origin does not answer the probe".to_owned());
         }
         if self.copies.saw_aged() {
@@ -212,7 +218,11 @@ impl Mirror {
         error: Inconsistent,
     ) -> Result<Next, MirrorError> {
         let is_first = self.newest().is_none();
-        let unproven = pass.unproven();
+        let mut unproven = pass.unproven();
+        let lives_with = |newest: &Snapshot| self.contradictions.lives_with(&newest.dataset.id);
+        if unproven.is_empty() && !self.newest().is_some_and(|newest| lives_with(&newest)) {
+            unproven = pass::paths(reading.pages(&self.copies)?).collect();
+        }
         // Where copies in the origin's CDN differ, only time helps.
         let is_moving = !is_first && !unproven.is_empty() && !self.copies.saw_aged();
         let may_be_old = is_moving && reading.round < TRIES;

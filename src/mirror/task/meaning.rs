@@ -193,10 +193,10 @@ impl Mirror {
     /// Whether the origin still has the newest list.
     async fn holds_still(&mut self, newest: &Snapshot) -> Result<bool, MirrorError> {
         let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
-        // Without a probe the visible answers decide.
         let first_page = self.contradictions.first_page(&newest.dataset.id);
         let verdict = answers.judge(&newest.dataset, i64::MIN, &self.copies.volatile(), first_page);
-        Ok(matches!(verdict, RefreshVerdict::Unchanged | RefreshVerdict::Unprobed))
+        // The probe's own meaning is no witness.
+        Ok(matches!(verdict, RefreshVerdict::Unchanged | RefreshVerdict::SelectsOthers))
     }
 
     /// The answer to a question, its instant in milliseconds of the origin's time, and whether it has an `Age`.

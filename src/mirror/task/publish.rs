@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
+use crate::api::hash::ContentHash;
 use crate::api::listing::Venue;
+use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::{Monotonic, WallTime};
 use crate::semantics::excerpt;
 use crate::snapshot::dataset::Dataset;
@@ -15,6 +17,7 @@ use crate::store::{States, Store, StoreError};
 use crate::upstream::status::{Held, OriginStatus, Vanishing};
 
 use super::super::pass::{self, Assembled, Beside};
+use super::schedule::{ChangedPart, ContentPart, Flips};
 use super::{DAY_MS, Mirror, MirrorError, blocking};
 
 /// A list with its indexes: consistent in itself.
@@ -25,6 +28,7 @@ pub(super) struct List {
 }
 
 /// A list that awaits its confirmation.
+#[derive(Clone)]
 pub(super) struct Candidate {
     pub(super) list: List,
     /// The orders by which changed listings were placed; empty: every page was read.
@@ -246,6 +250,11 @@ impl Mirror {
             self.order.compare(&newest.dataset, &list.dataset).await?;
         }
         let next = Prepared { list, meta };
+        if let Some(newest) = newest.as_ref().filter(|newest| newest.dataset.id != next.list.dataset.id) {
+            let (before, after) = (newest.dataset.clone(), next.list.dataset.clone());
+            let changed = blocking(move || Ok(changed(&before, &after))).await?;
+            self.schedule.see_flips(changed, self.clock.now_mono());
+        }
         match self.shrink.judge(newest.as_deref(), &next, (self.clock.now_mono(), self.clock.now_wall()))? {
             Some(sizes) => self.switch_to(next, sizes).await,
             None => Ok(()),
@@ -282,7 +291,7 @@ impl Mirror {
         self.learning.due = Some(self.clock.now_mono());
         // This looked at all that a refresh does.
         self.looked();
-        let pages = pass::pages(dataset.len() as u64);
+        let pages = pass::pages_of(&dataset);
         // No client waits for this.
         let snapshots = self.snapshots.clone();
         let tidy = move || snapshots.tidy().and_then(|()| forget_copies(snapshots.store(), pages, now_ms));
@@ -293,10 +302,24 @@ impl Mirror {
     }
 }
 
-/// Removes unused copies: pages beyond the last, and probes of earlier snapshots.
+/// What differs in both, of some of it.
+fn changed(before: &Dataset, after: &Dataset) -> Vec<ChangedPart> {
+    let listings = before.content.summaries.iter().filter_map(|known| {
+        let next = after.summary(known.id).filter(|next| next.hash != known.hash)?;
+        Some((ContentPart::Listing(known.id), known.hash, next.hash))
+    });
+    let taxonomies = TaxonomyKind::ALL.into_iter().filter_map(|kind| {
+        let [known, next] = [before, after].map(|of| ContentHash::of(of.content.taxonomy(kind).as_bytes()));
+        (known != next).then_some((ContentPart::Taxonomy(kind), known, next))
+    });
+    taxonomies.chain(listings).take(Flips::MOST).collect()
+}
+
+/// Removes unused copies: pages beyond the last but one, and probes of earlier snapshots.
 fn forget_copies(store: &Store, pages: u64, now_ms: i64) -> Result<(), StoreError> {
     let useless = store.copy_metas()?.into_iter().filter(|(path, meta)| {
-        let beyond = pass::page_of(path).is_some_and(|page| page > pages);
+        // The one after the last shows that there is no more.
+        let beyond = pass::page_of(path).is_some_and(|page| page > pages + 1);
         beyond || (path.contains("modified_since=") && now_ms - meta.fetched_ms > DAY_MS)
     });
     store.remove_copies(&useless.map(|(path, _)| path).collect::<Vec<_>>())

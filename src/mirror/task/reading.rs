@@ -4,24 +4,25 @@
 //! rounds the origin's CDN has time to drop old ones. [`super::judge`] judges the result. Callers: [`super`] and its
 //! parts.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use bytes::Bytes;
 
-use crate::api::listing::Summary;
-use crate::api::page::EmptyNumbers;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::page::{EmptyNumbers, Page};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::StoreError;
+use crate::upstream::client::AskError;
 use crate::upstream::status::Progress;
 use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError, Fetched};
 use super::super::pass::{self, Assembled, Inconsistent, Pass, Span};
-use super::MirrorError;
 use super::schedule::Purpose;
+use super::{MirrorError, blocking};
 
 /// Requests before the task looks for other work.
 pub(super) const BATCH: usize = 12;
@@ -47,6 +48,14 @@ pub(super) struct Reading {
     cursor: u64,
     /// Pages beyond this one hold nothing, whatever the total says.
     cut: Option<u64>,
+    /// The last page that holds listings although the total is reached before; 0: none.
+    reach: u64,
+    /// The page after which the origin was asked in vain for more.
+    last: Option<u64>,
+    /// The listings on all pages, once a page beyond the total was looked at.
+    listed: Option<HashSet<ListingId>>,
+    /// How many pages the newest snapshot fills.
+    known: u64,
     pub(super) round: u32,
     done: u64,
     /// The newest snapshot when it began.
@@ -59,6 +68,8 @@ pub(super) struct Reading {
     pub(super) misfits: u32,
     /// An answer has shown a change that the pages must have.
     pub(super) expects_news: bool,
+    /// The pages did not have it, and are read again.
+    pub(super) misses_news: bool,
 }
 
 impl Reading {
@@ -77,6 +88,10 @@ impl Reading {
             failed: Vec::new(),
             cursor: 1,
             cut: None,
+            reach: 0,
+            last: None,
+            listed: None,
+            known: newest.map_or(0, |newest| pass::pages_of(&newest.dataset)),
             round: 0,
             done: 0,
             before: newest.map(|newest| newest.dataset.id.clone()),
@@ -84,12 +99,13 @@ impl Reading {
             began,
             misfits: 0,
             expects_news,
+            misses_news: false,
         }
     }
 
     /// How many pages there are to be read.
     pub(super) fn pages(&self, copies: &Copies) -> Result<u64, MirrorError> {
-        Ok(page_count(copies)?.min(self.cut.unwrap_or(u64::MAX)))
+        Ok(page_count(copies)?.min(self.cut.unwrap_or(u64::MAX)).max(self.reach))
     }
 
     /// How far it is, as far as known.
@@ -99,13 +115,13 @@ impl Reading {
 
     /// Begins a round: these resources, and those missing by then.
     pub(super) fn next_round(&mut self, todo: Vec<String>) {
-        (self.todo, self.failed, self.cursor, self.cut) = (todo.into(), Vec::new(), 1, None);
+        (self.todo, self.failed, self.cursor, self.cut, self.listed) = (todo.into(), Vec::new(), 1, None, None);
         self.round += 1;
     }
 
     /// Begins a pass over all pages.
     pub(super) fn read_all_again(&mut self, now_ms: i64) {
-        (self.round, self.done, self.started_ms) = (0, 0, now_ms);
+        (self.round, self.done, self.started_ms, self.reach, self.last) = (0, 0, now_ms, 0, None);
         self.next_round(Vec::new());
     }
 
@@ -115,13 +131,52 @@ impl Reading {
         self.started_ms = self.started_ms.min(now_ms);
         let batch = self.next_batch(copies)?;
         if batch.is_empty() && self.cursor == u64::MAX {
-            return Ok(None);
+            let has_news = self.look_beyond(copies).await?;
+            return Ok(has_news.then(|| self.progress()));
         }
         let fetched = copies.fetch_some(batch, Class::Crawl).await;
         self.take(copies, fetched)?;
         let Progress { done, of } = self.progress();
         let of = if self.round == 0 { of.max(page_count(copies)? + TaxonomyKind::ALL.len() as u64) } else { of };
         Ok(Some(Progress { done, of }))
+    }
+
+    /// Looks at the page after the last, once: the total may be too low. Returns whether it has new listings.
+    async fn look_beyond(&mut self, copies: &Copies) -> Result<bool, MirrorError> {
+        let pages = self.pages(copies)?;
+        if self.last == Some(pages) || self.cut.is_some() || pages >= pass::MOST_PAGES {
+            return Ok(false);
+        }
+        let page = match copies.fetch(&pass::page_path(pages + 1), Class::Crawl).await {
+            Ok(copy) => copies.page(&copy)?,
+            Err(CopyError::Ask(error)) if self.ends_with(pages, &error) => {
+                self.last = Some(pages);
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.done += 1;
+        if self.listed.is_none() && !page.items.is_empty() {
+            self.listed = Some(listed(copies, pages).await?);
+        }
+        // An origin may show the last page again.
+        let news = page.items.iter().filter(|item| self.listed.as_mut().is_some_and(|listed| listed.insert(item.id)));
+        let has_news = news.count() > 0;
+        if has_news {
+            self.reach = pages + 1;
+        } else {
+            self.last = Some(pages);
+        }
+        Ok(has_news)
+    }
+
+    /// Whether an error says that there is no page after the last. An origin that fails hides no page that is known.
+    const fn ends_with(&self, pages: u64, error: &AskError) -> bool {
+        match error {
+            AskError::Status { status: 400 | 404 | 410 | 416 | 422, .. } => true,
+            AskError::Status { status: 500, .. } => pages >= self.known,
+            error => pages >= self.known && error.is_nonsense(),
+        }
     }
 
     /// What is fetched next; empty: this round has everything.
@@ -245,8 +300,24 @@ impl Reading {
     }
 }
 
+/// The listings on stored pages.
+async fn listed(copies: &Copies, pages: u64) -> Result<HashSet<ListingId>, MirrorError> {
+    let copies = copies.clone();
+    blocking(move || {
+        let (mut listed, volatile) = (HashSet::new(), copies.volatile());
+        for page in 1..=pages {
+            let copy = copies.stored(&pass::page_path(page))?;
+            let page = copy.and_then(|copy| Page::parse(&copy.body, &volatile).ok());
+            listed.extend(page.into_iter().flat_map(|page| page.items).map(|item| item.id));
+        }
+        Ok(listed)
+    })
+    .await
+}
+
 /// How many pages there are, by the first one.
 fn page_count(copies: &Copies) -> Result<u64, MirrorError> {
     let Some(first) = copies.stored(&pass::page_path(1))? else { return Ok(1) };
-    Ok(pass::pages(copies.page(&first)?.total))
+    let first = copies.page(&first)?;
+    Ok(pass::pages(first.total, pass::largest_page(&first)))
 }

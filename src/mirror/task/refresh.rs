@@ -3,9 +3,11 @@
 //!
 //! [`super::super::refresh`] says what is asked, and judges the answers. Callers: [`super`] and its parts.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::listing::ListingId;
 use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
@@ -17,11 +19,11 @@ use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError};
 use super::super::pass::{self, Beside};
-use super::super::refresh::{Answers, Probe, ProbeShape, RefreshVerdict};
+use super::super::refresh::{Answers, PROBE, Probe, ProbeShape, RefreshVerdict};
 use super::amend::NotAmended;
 use super::publish::{Candidate, Prepared, Proof};
 use super::schedule::{Doing, Next, Purpose};
-use super::{Mirror, MirrorError, TRIES};
+use super::{DAY_MS, Mirror, MirrorError, TRIES};
 
 /// Statuses for a question that a server does not understand.
 const REFUSED: [u16; 3] = [400, 414, 422];
@@ -30,18 +32,48 @@ const REFUSED: [u16; 3] = [400, 414, 422];
 pub(super) struct Questions {
     copies: Copies,
     pub(super) shape: ProbeShape,
+    /// When the shape was last changed, in milliseconds of our clock: it is tried again a day later.
+    changed_ms: i64,
     /// How often in a row the probe alone was not answered.
     unprobed: u32,
+    /// Listings that the probe names and no list shows, such as deleted ones.
+    unlisted: HashSet<ListingId>,
+    /// Whether some of them were found by a pass that found nothing.
+    is_excused: bool,
+    /// Counts refreshes: which page is looked at in the place of a probe.
+    turn: u64,
 }
 
 impl Questions {
     pub(super) fn new(copies: Copies) -> Self {
-        Self { copies, shape: ProbeShape::default(), unprobed: 0 }
+        let (shape, unlisted) = (ProbeShape::default(), HashSet::new());
+        Self { copies, shape, changed_ms: 0, unprobed: 0, unlisted, is_excused: false, turn: 0 }
+    }
+
+    /// Keeps in mind that a list does not show these.
+    fn leave_out(&mut self, unlisted: impl IntoIterator<Item = ListingId>) {
+        /// More of them are forgotten.
+        const MOST: usize = 10_000;
+        if self.unlisted.len() > MOST {
+            self.unlisted.clear();
+        }
+        self.unlisted.extend(unlisted);
+    }
+
+    /// A pass has found nothing of the change that the probe shows: perhaps it names listings that no list shows; else
+    /// the origin understands it differently.
+    fn disprove(&mut self, answers: &Answers, dataset: &Dataset) {
+        let unknown = answers.unknown(dataset);
+        self.changed_ms = self.copies.client.now_ms();
+        if unknown.is_empty() || std::mem::replace(&mut self.is_excused, true) {
+            self.probe_otherwise();
+        }
+        self.leave_out(unknown);
     }
 
     /// Falls back to a probe that the origin may understand.
     fn probe_otherwise(&mut self) {
-        self.shape = self.shape.next();
+        (self.shape, self.changed_ms) = (self.shape.next(), self.copies.client.now_ms());
         tracing::warn!(
             shape = self.shape.as_str(),
             "the origin answers the probe differently than expected; probing in another way"
@@ -50,6 +82,10 @@ impl Questions {
 
     /// The five questions about a data set.
     pub(super) async fn ask(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
+        self.turn += 1;
+        if self.copies.client.now_ms().saturating_sub(self.changed_ms) > DAY_MS {
+            (self.shape, self.is_excused) = (ProbeShape::default(), false);
+        }
         // One request first: nothing more is sent to an origin that does not answer it.
         let copies = self.copies.clone();
         let first = copies.fetch(&pass::page_path(1), Class::Refresh).await?;
@@ -61,9 +97,11 @@ impl Questions {
                 self.unprobed = 0;
                 probe
             }
-            // A probe that alone stays unanswered, again and again, is given up for this time.
+            // A probe that alone stays unanswered, again and again, is given up.
             Err(CopyError::Ask(error)) if self.unprobed + 1 >= TRIES => {
-                tracing::warn!(%error, "only the probe fails; every page is read instead");
+                tracing::warn!(%error, "only the probe fails");
+                self.probe_otherwise();
+                self.unprobed = 0;
                 None
             }
             Err(error) => {
@@ -72,12 +110,31 @@ impl Questions {
             }
         };
         let page = copies.page(&first)?;
-        Ok(Answers { probe, first: (first, page), taxonomies })
+        let mut answers = Answers { probe, first: (first, page), taxonomies };
+        answers.leave_out(|id| self.unlisted.contains(&id) && dataset.summary(id).is_none());
+        Ok(answers)
     }
 
-    /// The probe for a data set with its answer; `None`: there is no probe. A refused probe changes its shape.
+    /// The five questions about a data set that follows another one: the probe may name what was removed from it.
+    async fn ask_again(
+        &mut self,
+        dataset: &Dataset,
+        before: Option<&Dataset>,
+        now_ms: i64,
+    ) -> Result<Answers, MirrorError> {
+        let mut answers = self.ask(dataset, now_ms).await?;
+        let mut removed = answers.unknown(dataset);
+        removed.retain(|id| before.is_some_and(|before| before.summary(*id).is_some()));
+        answers.leave_out(|id| removed.contains(&id));
+        self.leave_out(removed);
+        Ok(answers)
+    }
+
+    /// The probe for a data set with its answer; `None`: there is only one page. A refused probe changes its shape.
     async fn probe(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Option<(Probe, Copy, Page)>, CopyError> {
-        while let Some(probe) = Probe::of(dataset, confirmed_ms, self.shape) {
+        let turn = self.turn;
+        let of = |shape| Probe::dated(dataset, confirmed_ms, shape).or_else(|| Probe::page(dataset, turn));
+        while let Some(probe) = of(self.shape) {
             match self.copies.fetch(&probe.path, Class::Refresh).await {
                 Ok(copy) => {
                     let page = self.copies.page(&copy)?;
@@ -98,15 +155,17 @@ impl Mirror {
     pub(super) async fn refresh(&mut self) -> Result<(), MirrorError> {
         self.schedule.is_refresh_asked = false;
         let Some(newest) = self.newest() else { return Ok(()) };
-        // What follows counts from here.
-        self.pause_for(0);
         let started_ms = self.clock.now_wall().as_millis();
         if let Some(held) = self.shrink.held.clone()
             && self.refresh_held(held).await?
         {
             return Ok(());
         }
+        let sent = self.copies.sent();
         let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
+        // What follows counts from here.
+        self.schedule.outlay.spare(self.copies.sent() - sent);
+        self.pause_for(0);
         let confirmed_ms = newest.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
         let first_page = self.contradictions.first_page(&newest.dataset.id);
         match answers.judge(&newest.dataset, confirmed_ms, &self.copies.volatile(), first_page) {
@@ -116,26 +175,54 @@ impl Mirror {
             }
             // The CDN sent copies older than the known data; they confirm nothing.
             RefreshVerdict::Older => self.looked_at(OriginState::Unchanged),
-            RefreshVerdict::SelectsOthers if !answers.lacks(&newest.dataset) => {
+            RefreshVerdict::SelectsOthers
+                if !answers.lacks(&newest.dataset) || self.questions.shape == ProbeShape::Timestamp =>
+            {
                 // The answer has no news: the origin understands the question differently.
                 self.questions.probe_otherwise();
                 self.schedule.is_refresh_asked = true;
             }
-            verdict @ (RefreshVerdict::Changed(_) | RefreshVerdict::SelectsOthers | RefreshVerdict::Unprobed) => {
-                let what = match verdict {
-                    RefreshVerdict::Changed(what) => what,
-                    RefreshVerdict::SelectsOthers => "the probe's selection",
-                    _ => "nothing is probed",
-                };
-                tracing::info!(what, "the origin has changed");
-                self.status.update(|picture| picture.state = OriginState::Changed);
-                let (left_out, volatile_values) = (newest.meta.left_out.clone(), newest.meta.volatile_values.clone());
-                let beside = Beside { left_out, volatile_values };
-                self.follow(&newest.dataset, &beside, &answers, started_ms).await?;
-                self.looked();
+            verdict @ (RefreshVerdict::Changed(_) | RefreshVerdict::SelectsOthers) => {
+                if !self.is_known(&answers).await? {
+                    let what = if let RefreshVerdict::Changed(what) = verdict { what } else { "the probe's selection" };
+                    tracing::info!(what, "the origin has changed");
+                    let (left_out, values) = (newest.meta.left_out.clone(), newest.meta.volatile_values.clone());
+                    let beside = Beside { left_out, volatile_values: values };
+                    self.follow(&newest.dataset, &beside, &answers, started_ms).await?;
+                }
+                self.looked_at(OriginState::Changed);
             }
         }
         Ok(())
+    }
+
+    /// Whether answers that differ from the newest snapshot begin nothing new: what they show is followed already, and
+    /// perhaps they confirm it; or it changes back and forth.
+    async fn is_known(&mut self, answers: &Answers) -> Result<bool, MirrorError> {
+        let hashes = answers.hashes(&self.copies.volatile());
+        let is_followed = self.work.follows();
+        if let Some(candidate) = self.work.candidate()
+            && answers.judge(&candidate.list.dataset, i64::MIN, &self.copies.volatile(), None)
+                == RefreshVerdict::Unchanged
+        {
+            if answers.held_still() {
+                let proof = Proof::of(self.earned(&candidate), answers.until_ms());
+                self.publish_candidate(&candidate, proof).await?;
+                self.work.end();
+            }
+            return Ok(true);
+        }
+        if is_followed && self.followed == hashes {
+            return Ok(true);
+        }
+        // Copies that differ again and again must not cost more and more.
+        let pages = self.newest().map_or(1, |newest| pass::pages_of(&newest.dataset));
+        let is_dear = is_followed && !self.pause_for(pages + 5).is_zero();
+        if is_dear || !self.schedule.flips.wait(self.clock.now_mono()).is_zero() {
+            return Ok(true);
+        }
+        self.followed = hashes;
+        Ok(false)
     }
 
     /// Judges the held list again; `true` if the origin still has it.
@@ -168,7 +255,9 @@ impl Mirror {
     pub(super) async fn confirm(&mut self, newest: &Snapshot, until_ms: i64) -> Result<(), MirrorError> {
         // The origin no longer has the held list.
         self.shrink.forget();
-        self.answers_agree();
+        if !self.work.follows() {
+            self.answers_agree();
+        }
         let mut meta = newest.meta.clone();
         // A stamp from the future is from before the clock was set back: it confirms nothing.
         let unconfirmed = newest.is_unconfirmed(self.clock.now_wall());
@@ -215,9 +304,11 @@ impl Mirror {
         self.schedule.is_refresh_asked = false;
         let started_ms = self.clock.now_wall().as_millis();
         let dataset = candidate.list.dataset.clone();
-        let answers = self.questions.ask(&dataset, started_ms).await?;
+        let newest = self.newest().map(|newest| newest.dataset.clone());
+        let answers = self.questions.ask_again(&dataset, newest.as_deref(), started_ms).await?;
         let is_last_try = self.work.unsettled + 1 >= TRIES;
-        let proof = match answers.judge(&dataset, i64::MIN, &self.copies.volatile(), None) {
+        let volatile = self.copies.volatile();
+        let proof = match answers.judge(&dataset, i64::MIN, &volatile, None) {
             RefreshVerdict::Unchanged if answers.held_still() => Proof::of(self.earned(candidate), answers.until_ms()),
             // The CDN's copies are from different instants; younger ones come.
             RefreshVerdict::Unchanged if candidate.tries + 1 < TRIES => {
@@ -226,6 +317,13 @@ impl Mirror {
             }
             RefreshVerdict::Unchanged => {
                 Proof::open("the origin's answers never agreed on one instant", answers.until_ms())
+            }
+            RefreshVerdict::SelectsOthers | RefreshVerdict::Changed(PROBE)
+                if self.questions.shape != ProbeShape::Pages
+                    && newest.as_ref().is_some_and(|newest| newest.id == dataset.id) =>
+            {
+                self.questions.disprove(&answers, &dataset);
+                return Ok(Next::Again(Duration::ZERO));
             }
             RefreshVerdict::SelectsOthers => {
                 // Perhaps a copy of another instant; if not, the origin understands the question differently.
@@ -237,44 +335,51 @@ impl Mirror {
                 self.questions.probe_otherwise();
                 return Ok(Next::Again(Duration::ZERO));
             }
-            RefreshVerdict::Unprobed if !is_last_try => {
-                // Without a probe only pages that are proven to be of one instant confirm a list.
-                self.work.unsettled += 1;
-                self.begin_reading(Purpose::Follow, Some(started_ms), false)?;
-                return Ok(Next::Done);
-            }
-            RefreshVerdict::Unprobed => {
-                let until_ms = candidate.until_ms.min(answers.until_ms());
-                Proof::open("the origin does not answer the probe", until_ms)
+            // The origin is back at what it had, or some of its machines are. The change may come again.
+            RefreshVerdict::Changed(_)
+                if newest.is_some_and(|newest| {
+                    answers.judge(&newest, i64::MIN, &volatile, None) == RefreshVerdict::Unchanged
+                }) =>
+            {
+                candidate.tries += 1;
+                return Ok(if candidate.tries < TRIES { Next::Again(self.copies.apart()) } else { Next::Done });
             }
             RefreshVerdict::Changed(_) | RefreshVerdict::Older if is_last_try => {
                 Proof::open("the list changed during every pass of a refresh", candidate.until_ms)
             }
             RefreshVerdict::Changed(_) | RefreshVerdict::Older => {
-                let pause = self.pause_for(pass::pages(dataset.len() as u64) + 8);
+                let pause = self.pause_for(pass::pages_of(&dataset) + 5);
                 if !pause.is_zero() {
                     // Asked again by then.
                     return Ok(Next::Again(pause));
                 }
                 tracing::info!("the origin has changed again");
+                self.followed = answers.hashes(&volatile);
                 self.follow(&dataset, &candidate.list.beside, &answers, started_ms).await?;
                 self.work.unsettled += 1;
                 return Ok(Next::Done);
             }
         };
+        self.publish_candidate(candidate, proof).await?;
+        Ok(Next::Done)
+    }
+
+    async fn publish_candidate(&mut self, candidate: &Candidate, proof: Proof) -> Result<(), MirrorError> {
         self.publish(candidate.list.clone(), proof).await?;
         self.order.placed_by.clone_from(&candidate.placed_by);
         self.answers_agree();
         self.status.update(|picture| picture.state = OriginState::Changed);
-        Ok(Next::Done)
+        Ok(())
     }
 
     /// The certificate of a list that held still: it builds on the newest snapshot, and proves no more than that does.
     fn earned(&self, candidate: &Candidate) -> Certificate {
         match self.certificate() {
             Some(Certificate::BestEffort) if !candidate.placed_by.is_empty() => Certificate::BestEffort,
-            Some(Certificate::Full | Certificate::Incremental) => Certificate::Incremental,
-            Some(Certificate::BestEffort | Certificate::Provisional) | None => Certificate::Provisional,
+            Some(Certificate::Full | Certificate::Incremental) if self.questions.shape != ProbeShape::Pages => {
+                Certificate::Incremental
+            }
+            _ => Certificate::Provisional,
         }
     }
 

@@ -2,8 +2,12 @@
 //!
 //! Pure: the time is an argument. Refreshes come first: long work is done in pieces. Callers: [`super`] and its parts.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::clock::backoff::doubled;
 use crate::snapshot::meta::Certificate;
@@ -29,8 +33,6 @@ pub(super) struct ScheduleFacts {
     pub(super) certificate: Option<Certificate>,
     /// When a refresh is due; zero: now.
     pub(super) refresh_in: Duration,
-    /// A command asked for a refresh.
-    pub(super) refresh_asked: bool,
     /// What the active work is for, and when it continues.
     pub(super) begun: Option<(Purpose, Duration)>,
     /// A command asked to read every page.
@@ -79,9 +81,8 @@ pub(super) fn next(facts: &ScheduleFacts) -> MirrorStep {
             Some((_, wait)) => MirrorStep::Wait(wait),
         };
     };
-    // Work that follows a change looks at everything a refresh would; while it waits, whoever asks gets a refresh.
-    let yields = |wait: Duration| facts.refresh_asked && wait >= LONG_WAIT;
-    let follows = matches!(facts.begun, Some((Purpose::Follow, wait)) if !yields(wait));
+    // Work that follows a change looks at everything a refresh would. While it waits, refreshes go on.
+    let follows = matches!(facts.begun, Some((Purpose::Follow, wait)) if wait < LONG_WAIT);
     let asked = facts.asked && facts.begin_in.is_zero();
     if !follows && !asked && facts.refresh_in.is_zero() {
         return MirrorStep::Refresh;
@@ -182,9 +183,65 @@ impl Outlay {
         }
     }
 
+    /// So many requests were sent that do not count.
+    pub(super) const fn spare(&mut self, requests: u64) {
+        if let Some((_, sent)) = &mut self.0 {
+            *sent += requests;
+        }
+    }
+
     /// The answers agree.
     pub(super) const fn ended(&mut self) {
         self.0 = None;
+    }
+}
+
+/// Parts of the content that change back and forth, as while an origin is deployed machine by machine: all changes are
+/// followed more and more seldom.
+#[derive(Debug, Default)]
+pub(super) struct Flips {
+    /// What changed parts were before.
+    before: HashMap<ContentPart, ContentHash>,
+    failures: u32,
+    until: Option<Monotonic>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ContentPart {
+    Listing(ListingId),
+    Taxonomy(TaxonomyKind),
+}
+
+/// A part, as it was and as it is.
+pub(super) type ChangedPart = (ContentPart, ContentHash, ContentHash);
+
+impl Flips {
+    /// The most parts that are remembered.
+    pub(super) const MOST: usize = 10_000;
+
+    const LONGEST: Duration = Duration::from_secs(600);
+
+    /// Takes in what a new snapshot changes; `pause` is doubled after each flip.
+    fn see(&mut self, changed: Vec<ChangedPart>, now: Monotonic, pause: Duration) {
+        if self.before.len() > Self::MOST {
+            self.before.clear();
+        }
+        let mut has_flipped = false;
+        for (part, before, after) in changed {
+            has_flipped |= self.before.insert(part, before) == Some(after);
+        }
+        self.failures = if has_flipped { self.failures + 1 } else { 0 };
+        self.until = has_flipped.then(|| now.plus(doubled(pause, self.failures.min(12), Self::LONGEST)));
+    }
+
+    /// How long no change is followed.
+    pub(super) fn wait(&self, now: Monotonic) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until.since(now))
+    }
+
+    /// How long that is, if it is worth a word.
+    pub(super) fn to_tell(&self, now: Monotonic) -> Option<Duration> {
+        Some(self.wait(now)).filter(|wait| self.failures > 1 && !wait.is_zero())
     }
 }
 
@@ -206,6 +263,7 @@ pub(super) struct Schedule {
     /// When a reading last tried to settle the data.
     pub(super) tried: Option<Monotonic>,
     pub(super) outlay: Outlay,
+    pub(super) flips: Flips,
 }
 
 impl Schedule {
@@ -221,6 +279,7 @@ impl Schedule {
             is_pass_asked: false,
             tried: None,
             outlay: Outlay::default(),
+            flips: Flips::default(),
         }
     }
 
@@ -253,6 +312,11 @@ impl Schedule {
     /// The longest pause after failures.
     pub(super) fn longest_pause(&self) -> Duration {
         self.ttl.min(Duration::from_secs(60))
+    }
+
+    /// Takes in what a new snapshot changes.
+    pub(super) fn see_flips(&mut self, changed: Vec<ChangedPart>, now: Monotonic) {
+        self.flips.see(changed, now, self.pause());
     }
 
     /// Counts as a refresh: the next one is scheduled from here.
@@ -343,6 +407,24 @@ impl WorkInHand {
         self.now.is_some()
     }
 
+    /// Whether the active work follows a change.
+    pub(super) fn follows(&self) -> bool {
+        self.now.as_ref().is_some_and(|work| work.purpose() == Purpose::Follow)
+    }
+
+    /// The list that waits for its confirmation.
+    pub(super) fn candidate(&self) -> Option<Candidate> {
+        match &self.now.as_ref()?.doing {
+            Doing::Confirming(candidate) => Some((**candidate).clone()),
+            Doing::Reading(_) | Doing::Searching(_) => None,
+        }
+    }
+
+    /// The active work is done.
+    pub(super) fn end(&mut self) {
+        self.now = self.parked.take();
+    }
+
     /// Consecutive failures of the active work; without work, 1.
     pub(super) fn failures(&self) -> u32 {
         self.now.as_ref().map_or(1, |work| work.due.failures())
@@ -367,7 +449,7 @@ impl WorkInHand {
     pub(super) fn went(&mut self, work: Work, next: Next, now: Monotonic) {
         match next {
             // Parked work continues, unless other work was begun.
-            Next::Done if self.now.is_none() => self.now = self.parked.take(),
+            Next::Done if self.now.is_none() => self.end(),
             Next::Done => {}
             Next::Again(pause) => self.now = Some(Work { due: Retry::after(now, pause), ..work }),
             Next::Instead(doing, pause) => self.now = Some(Work { doing, due: Retry::after(now, pause), ..work }),
@@ -410,7 +492,6 @@ mod tests {
     const QUIET: ScheduleFacts = ScheduleFacts {
         certificate: Some(Certificate::Full),
         refresh_in: LATER,
-        refresh_asked: false,
         begun: None,
         asked: false,
         tried: None,
@@ -443,7 +524,7 @@ mod tests {
         let following = |wait| ScheduleFacts { begun: Some((Purpose::Follow, wait)), ..due };
         assert_eq!(next(&following(NOW)), MirrorStep::Continue);
         assert_eq!(next(&following(SOON)), MirrorStep::Wait(SOON));
-        assert_eq!(next(&ScheduleFacts { refresh_asked: true, ..following(LATER) }), MirrorStep::Refresh);
+        assert_eq!(next(&following(LATER)), MirrorStep::Refresh, "it waits for old copies");
     }
 
     #[test]
@@ -511,6 +592,23 @@ mod tests {
         assert_eq!(due(&schedule, 1000, 0), 0);
         schedule.is_refresh_asked = false;
         assert_eq!(due(&schedule, 1000, 0), 70);
+    }
+
+    #[test]
+    fn what_changes_back_and_forth_is_followed_more_and_more_seldom() {
+        let mut schedule = Schedule::new(TTL, Duration::ZERO);
+        let [one, other, third] = [b"1", b"2", b"3"].map(|text| ContentHash::of(text));
+        let part = ContentPart::Listing(ListingId(7));
+        for (before, after, seconds) in
+            [(one, other, 0), (other, one, 80), (one, other, 160), (other, third, 0), (third, other, 80)]
+        {
+            schedule.see_flips(vec![(part, before, after)], at(1000));
+            assert_eq!(schedule.flips.wait(at(1000)).as_secs(), seconds);
+        }
+        for _ in 0..9 {
+            schedule.see_flips(vec![(part, third, other), (part, other, third)], at(1000));
+        }
+        assert_eq!((schedule.flips.wait(at(1000)), schedule.flips.wait(at(1600))), (Flips::LONGEST, Duration::ZERO));
     }
 
     #[test]

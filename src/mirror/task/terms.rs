@@ -20,7 +20,7 @@ use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, CopyError};
-use super::super::pass::{Assembled, Beside};
+use super::super::pass::{self, Assembled, Beside};
 use super::meaning::{Asking, DoubtedList};
 use super::publish::List;
 use super::{Mirror, MirrorError, blocking};
@@ -106,12 +106,12 @@ async fn ask(
 ) -> Result<TermAnswer, CopyError> {
     let query = ListQuery::largest_pages().with_term(kind, slug);
     let mut ids = Vec::new();
-    let (mut total, mut page) = (0, 1);
+    let (mut total, mut last, mut page) = (0, 1, 1);
     loop {
         let copy = copies.look(&query.with_page(page).path_and_query(), Asker::mirror(Class::Crawl)).await?;
         let parsed = copies.page(&copy)?;
         if page == 1 {
-            total = parsed.total;
+            (total, last) = (parsed.total, pass::pages(parsed.total, pass::largest_page(&parsed)));
         }
         // An origin that ignores the filter lists everything, which is no evidence.
         let is_everything = total == dataset.len() as u64 && dataset.terms(kind).len() > 1;
@@ -122,7 +122,7 @@ async fn ask(
             return Ok(TermAnswer::Older);
         }
         ids.extend(parsed.items.iter().map(|item| item.id));
-        if page >= query.total_pages(total) {
+        if page >= last {
             break;
         }
         page += 1;

@@ -11,12 +11,20 @@ use super::switches::ModifiedStyle;
 /// Writes the members of a summary.
 pub(super) fn summary(context: &Context<'_>, json: &mut Json, venue: &Venue) {
     json.members(&context.world.members(venue));
+    version(context, json);
     match context.switches.modified {
         ModifiedStyle::Gaps if venue.id.is_multiple_of(7) => {}
         ModifiedStyle::Offset | ModifiedStyle::Gaps => json.field("modified", &venue.modified.text()),
         ModifiedStyle::NoOffset => json.field("modified", &venue.modified.at.strftime("%FT%T%.f").to_string()),
         ModifiedStyle::Fraction => json.field("modified", &venue.modified.at.strftime("%FT%T%.6fZ").to_string()),
         ModifiedStyle::Day => json.field("modified", &venue.modified.at.strftime("%F").to_string()),
+    }
+}
+
+/// Writes what only one of two versions has.
+fn version(context: &Context<'_>, json: &mut Json) {
+    if context.switches.rolling && context.nonce % 2 == 1 {
+        json.field("indoor", "unknown");
     }
 }
 
@@ -31,6 +39,7 @@ pub(super) fn detail(context: &Context<'_>, id: u64) -> Option<Answer> {
         json.field("@type", "SportsActivityLocation");
         json.members(&context.world.members(venue));
         json.members(&context.world.details(venue));
+        version(context, json);
     });
     Some(Answer::json(200, json.finish()))
 }

@@ -81,6 +81,11 @@ fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Ve
     let selected = query.selection(world, switches);
     let mut venues: Vec<&Venue> = order.iter().map(venue).filter(|venue| selected(venue)).collect();
     let total = switches.cached_total.filter(|_| !is_filtered).unwrap_or(venues.len() as u64);
+    let mut total = total;
+    if switches.names_removed && query.filters.iter().any(|(name, _)| *name == "modified_since") {
+        venues.extend(world.removed().iter().filter(|venue| selected(venue)));
+        total = venues.len() as u64;
+    }
     venues.retain(|venue| !switches.hidden.contains(&venue.id));
     if let Some(seed) = switches.ties {
         let filters = query.filters.iter().flat_map(|(name, value)| name.bytes().chain(value.bytes()));

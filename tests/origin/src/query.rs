@@ -2,9 +2,9 @@
 //!
 //! The selection is a predicate on one venue, without an index. Callers: the listing endpoint.
 
-use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, ISOWeekDate};
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use percent_encoding::percent_decode_str;
 use sample::Venue;
 use sample::data::SPORTS;
@@ -226,10 +226,21 @@ fn parse_instant(text: &str, Switches { dates, reading, .. }: &Switches) -> Opti
             return None;
         }
         if text.len() == "2025-01-31".len() {
-            return Some(day(text.parse().ok()?));
+            let day = day(text.parse().ok()?);
+            return if reading.as_text { day.checked_sub(NANOSECOND).ok() } else { Some(day) };
         }
     }
     let text = short_fraction(&text.replace(',', "."));
+    if reading.as_text {
+        // A space is less than `T`: all times of that day are less.
+        return day(text.get(.."2025-01-31".len())?.parse::<Date>().ok()?.tomorrow().ok()?)
+            .checked_sub(NANOSECOND)
+            .ok();
+    }
+    let civil = text.parse::<DateTime>().ok().filter(|_| reading.drops_offset);
+    if let Some(civil) = civil {
+        return Some(at(&reading.times, civil));
+    }
     let instant = match text.parse::<Timestamp>() {
         Ok(instant) => instant,
         Err(_) if text.contains('T') => at(&reading.times, text.parse().ok()?),
@@ -237,6 +248,8 @@ fn parse_instant(text: &str, Switches { dates, reading, .. }: &Switches) -> Opti
     };
     if reading.only_dates { Some(day(text.get(.."2025-01-31".len())?.parse().ok()?)) } else { Some(instant) }
 }
+
+const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 
 /// The same instant with at most nine decimals.
 fn short_fraction(text: &str) -> String {
@@ -308,11 +321,16 @@ mod tests {
     fn an_origin_may_read_instants_in_its_own_way() {
         let chicago = Reading::local("CST6CDT,M3.2.0,M11.1.0").unwrap();
         let days = Reading { only_dates: true, ..Reading::default() };
+        let drops = Reading { drops_offset: true, ..chicago.clone() };
+        let text = Reading { as_text: true, ..Reading::default() };
         for (reading, text, expected) in [
             (&chicago, "2025-01-31", "2025-01-31T06:00:00Z"),
             (&chicago, "2025-07-31", "2025-07-31T05:00:00Z"),
             (&chicago, "2025-01-31T12:00:00", "2025-01-31T18:00:00Z"),
             (&chicago, "2025-01-31T12:00:00Z", "2025-01-31T12:00:00Z"),
+            (&drops, "2025-01-31T12:00:00Z", "2025-01-31T18:00:00Z"),
+            (&text, "2025-01-31T12:00:00Z", "2025-01-31T23:59:59.999999999Z"),
+            (&text, "2025-01-31", "2025-01-30T23:59:59.999999999Z"),
             (&days, "2025-01-31T12:00:00+01:00", "2025-01-31T00:00:00Z"),
         ] {
             let switches = Switches { reading: reading.clone(), ..Switches::default() };

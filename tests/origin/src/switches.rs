@@ -199,19 +199,23 @@ pub struct Reading {
     pub times: TimeZone,
     /// Whether only the date part of a time counts.
     pub only_dates: bool,
+    /// Whether the offset of a time is dropped, and the rest is of the zone of times without one.
+    pub drops_offset: bool,
+    /// Whether it is compared as text with `YYYY-MM-DD HH:MM:SS` in UTC.
+    pub as_text: bool,
 }
 
 impl Reading {
     /// Dates and times without offset are of this zone, written as a POSIX rule such as `CST6CDT,M3.2.0,M11.1.0`.
     pub fn local(rule: &str) -> Result<Self, jiff::Error> {
         let zone = TimeZone::posix(rule)?;
-        Ok(Self { dates: zone.clone(), times: zone, only_dates: false })
+        Ok(Self { dates: zone.clone(), times: zone, ..Self::default() })
     }
 }
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { dates: TimeZone::UTC, times: TimeZone::UTC, only_dates: false }
+        Self { dates: TimeZone::UTC, times: TimeZone::UTC, only_dates: false, drops_offset: false, as_text: false }
     }
 }
 
@@ -342,6 +346,10 @@ pub struct Switches {
     pub since: Since,
     /// How its value is read.
     pub reading: Reading,
+    /// Whether lists with `modified_since` also name listings that were removed since.
+    pub names_removed: bool,
+    /// Whether two versions answer in turns: every second answer shows a field more of each listing.
+    pub rolling: bool,
     /// Filters that a gateway in front drops, by parameter.
     pub dropped: Vec<&'static str>,
     /// How what the documentation leaves open is answered.
@@ -402,6 +410,8 @@ impl Default for Switches {
             combine: Combine::default(),
             since: Since::default(),
             reading: Reading::default(),
+            names_removed: false,
+            rolling: false,
             dropped: Vec::new(),
             edges: Edges::default(),
             request_id: false,

@@ -17,6 +17,8 @@ use super::order::{ItemOrder, Views};
 #[derive(Clone, Debug)]
 pub struct World {
     sample: Sample,
+    /// The removed venues, modified when they were removed.
+    removed: Vec<Venue>,
     /// The largest id ever given; ids are not used twice.
     last_id: u64,
     views: Views,
@@ -37,7 +39,7 @@ impl World {
     pub fn generate(listings: usize, seed: u64) -> Self {
         let sample = Sample::generate(listings, seed);
         let last_id = sample.venues.last().map_or(1_000, |venue| venue.id);
-        Self { sample, last_id, views: Views::default(), clock: Clock::system() }
+        Self { sample, removed: Vec::new(), last_id, views: Views::default(), clock: Clock::system() }
     }
 
     /// The same world, with edits dated by another clock.
@@ -45,6 +47,11 @@ impl World {
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// The removed venues.
+    pub(super) fn removed(&self) -> &[Venue] {
+        &self.removed
     }
 
     /// Number of venues.
@@ -111,7 +118,9 @@ impl World {
     /// Removes a venue; false if there is none.
     pub fn remove(&mut self, id: u64) -> bool {
         let Some(position) = self.position(id) else { return false };
-        self.sample.venues.remove(position);
+        let venue = self.sample.venues.remove(position);
+        let modified = Stamp { at: self.this_second(), zone: Zone::Hours(0) };
+        self.removed.push(Venue { modified, ..venue });
         self.views = Views::default();
         true
     }

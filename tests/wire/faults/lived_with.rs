@@ -127,6 +127,26 @@ async fn a_word_that_is_no_content_coding_means_none() {
     }
 }
 
+/// The pages themselves count.
+#[tokio::test]
+async fn a_total_that_is_too_low_and_a_page_size_that_is_not_true_hide_nothing() {
+    for tamper in [Tamper::Total("129"), Tamper::PerPage("50")] {
+        let origin = origin(130).await;
+        origin.set(|switches| switches.faults = vec![FaultRule::always(LIST, Fault::Tampered(tamper))]);
+        let server = restless(&origin).start().await;
+        complete(&server).await;
+        let shown = [1, 2].map(|page| format!("{LIST}?per_page=100&page={page}"));
+        for target in shown {
+            let ids = server.ok(&target).await.ids();
+            let items = origin.expected(&target).1["items"].clone();
+            assert_eq!(
+                ids,
+                items.as_array().unwrap().iter().map(|item| item["id"].as_u64().unwrap()).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_origin_without_listings_is_mirrored_and_fills_up() {
     let origin = origin_with(0, Switches::default()).await;

@@ -1,0 +1,196 @@
+//! An origin that says something of itself that its own data contradicts: the page size, the total, what a time means,
+//! what has changed. The data counts, and what was said is told.
+
+use std::time::Duration;
+
+use http::Method;
+use sample_origin::{BeyondLast, FaultRule, Origin, Switches, World};
+use tokio::time::{Instant, sleep};
+
+use crate::compare::{detail_is_the_origins, list_is_the_origins, same_list};
+use crate::harness::virtually::origin_with;
+use crate::harness::{Server, Setup, quiet, wait_until};
+use crate::origin_faults::Fault;
+
+const LISTINGS: usize = 230;
+const LIST: &str = "/api/listings.json";
+
+async fn mirrored(switches: Switches) -> (Origin, Server) {
+    let origin = origin_with(LISTINGS, switches).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    (origin, server)
+}
+
+async fn lists_are_the_origins(server: &Server, origin: &Origin) {
+    for query in
+        ["", "?page=3", "?per_page=100", "?per_page=100&page=3", "?per_page=7&page=2", "?sport=golf&per_page=100"]
+    {
+        list_is_the_origins(server, origin, &format!("{LIST}{query}")).await;
+    }
+}
+
+/// Changes a listing far down and waits until it shows.
+async fn a_change_shows(server: &Server, origin: &Origin) {
+    let (id, before) = (origin.world(World::ids)[70], server.snapshot().await);
+    origin.edit(|world| assert!(world.touch(id)));
+    server.refresh().await;
+    wait_until("the change shows", || async { server.snapshot().await != before }).await;
+    server.settled(origin).await;
+    detail_is_the_origins(server, origin, id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_have_as_many_listings_as_the_origin_sends() {
+    let mut switches = Switches::default();
+    switches.edges.largest_page = 50;
+    let (origin, server) = mirrored(switches).await;
+    lists_are_the_origins(&server, &origin).await;
+    a_change_shows(&server, &origin).await;
+    lists_are_the_origins(&server, &origin).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_size_that_changes_is_followed() {
+    let (origin, server) = mirrored(Switches::default()).await;
+    for size in [50, 80, 100] {
+        let before = server.snapshot().await;
+        origin.set(|switches| switches.edges.largest_page = size);
+        server.refresh().await;
+        wait_until("it is followed", || async { server.snapshot().await != before }).await;
+        server.settled(&origin).await;
+        lists_are_the_origins(&server, &origin).await;
+        a_change_shows(&server, &origin).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn listings_after_a_total_that_stops_counting_are_served() {
+    for total in [200, 150, 100, 229] {
+        let (origin, server) = mirrored(Switches { cached_total: Some(total), ..Switches::default() }).await;
+        for id in origin.world(World::ids) {
+            detail_is_the_origins(&server, &origin, id).await;
+        }
+        lists_are_the_origins(&server, &origin).await;
+        list_is_the_origins(&server, &origin, &format!("{LIST}?page=5")).await;
+        let finding = server.finding("total-differs").await.unwrap();
+        assert!(finding.contains(&format!("{total} listings, but its pages show 230")), "{finding}");
+        let all = server.ok("/dumps/listings.ndjson").await;
+        assert_eq!(all.text().lines().count(), LISTINGS, "{total}");
+        a_change_shows(&server, &origin).await;
+        lists_are_the_origins(&server, &origin).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lies_beyond_the_window_of_an_origin_is_forwarded() {
+    for beyond in [BeyondLast::NotFound, BeyondLast::LastPage] {
+        let mut switches = Switches { cached_total: Some(200), ..Switches::default() };
+        switches.edges.beyond = beyond;
+        let (origin, server) = mirrored(switches).await;
+        assert_eq!(server.status().await["listings"], 200);
+        for id in origin.world(World::ids) {
+            detail_is_the_origins(&server, &origin, id).await;
+        }
+        for query in ["", "?page=4", "?sport=golf", "?state=texas&per_page=100", "?modified_since=2020-01-01&page=3"] {
+            let target = format!("{LIST}{query}");
+            same_list(server.ok(&target).await.text(), &origin.expected_text(&target).1, &target);
+        }
+        let finding = server.finding("total-differs").await.unwrap();
+        assert!(finding.contains("at least 30 are not"), "{finding}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_fails_after_the_last_page_hides_no_page_that_is_known() {
+    let (origin, server) = mirrored(Switches { cached_total: Some(200), ..Switches::default() }).await;
+    let third = format!("{LIST}?page=3&per_page=100");
+    for fault in [Fault::Status(500), Fault::Status(503), Fault::Status(403)] {
+        origin.set(|switches| switches.faults = vec![FaultRule::always(&third, fault)]);
+        let id = origin.world(World::ids)[70];
+        origin.edit(|world| assert!(world.touch(id)));
+        server.refresh().await;
+        sleep(Duration::from_secs(50)).await;
+        assert_eq!(server.status().await["listings"], 230);
+        origin.set(|switches| switches.faults.clear());
+        server.settled(&origin).await;
+    }
+    lists_are_the_origins(&server, &origin).await;
+}
+
+/// The change of one listing, at each instant of a refresh: it shows with the next refresh at the latest, which is
+/// neither put off nor asked in vain.
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_refresh_suspends_nothing() {
+    for (nth, like) in (0..8).zip([true, false].into_iter().cycle()) {
+        let origin = origin_with(LISTINGS, Switches::default()).await;
+        origin.set(|switches| switches.latency = Duration::from_millis(100));
+        let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "5m").start().await;
+        server.settled(&origin).await;
+        let ids = origin.world(World::ids);
+        origin.edit(|world| assert!(world.touch(ids[10])));
+        server.refresh().await;
+        sleep(Duration::from_millis(90 * nth)).await;
+        origin.edit(|world| {
+            if like {
+                world.insert_like(ids[70], "A New One").unwrap();
+            } else {
+                assert!(world.remove(ids[70]));
+            }
+        });
+        let total = origin.world(World::len) as u64;
+        let shows = || async { server.ok(LIST).await.total() == total };
+        let began = Instant::now();
+        while !shows().await && began.elapsed() < Duration::from_secs(20) {
+            sleep(Duration::from_secs(1)).await;
+        }
+        let asked = origin.count();
+        server.refresh().await;
+        wait_until("it asks", || async { origin.count() > asked }).await;
+        wait_until("the change shows", shows).await;
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(40), "{nth}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_edits_in_a_row_stop_nothing() {
+    let origin = origin_with(LISTINGS, Switches::default()).await;
+    origin.set(|switches| switches.latency = Duration::from_millis(100));
+    let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "5m").set("ttl", "3s").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    for nth in 0..9 {
+        let id = origin.world(World::ids)[nth * 20];
+        origin.edit(|world| assert!(world.touch(id)));
+        sleep(Duration::from_millis(1300)).await;
+    }
+    let first = || origin.expected(LIST).1["items"][0]["name"].clone();
+    wait_until("all of it shows", || async { server.ok(LIST).await.json()["items"][0]["name"] == first() }).await;
+    list_is_the_origins(&server, &origin, LIST).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_versions_in_turns_are_followed_more_and_more_seldom() {
+    let origin = origin_with(LISTINGS, Switches::default()).await;
+    let server = Setup::mirror_of(&origin).set("ttl", "30s").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    wait_until("every detail is there", || async { server.status().await["details"]["current"] == LISTINGS }).await;
+    origin.set(|switches| switches.rolling = true);
+    origin.clear_log();
+    sleep(Duration::from_secs(25 * 60)).await;
+    let finding = server.finding("answers-flip").await;
+    assert!(finding.is_some_and(|text| text.contains("back and forth")), "{:#}", server.status().await);
+    // Five questions each twelve seconds at most; and a few times every page, and every detail twice, as no cache says its
+    // age.
+    let (refreshes, followed) = (25 * 60 / 12 * 5, 8 * (2 * LISTINGS as u64 + 40));
+    assert!(origin.count() < refreshes + followed, "{} requests", origin.count());
+    assert_eq!(server.admin(Method::GET, "/readyz").await.status, 200);
+    origin.set(|switches| switches.rolling = false);
+    let (began, expected) = (Instant::now(), origin.expected_text(LIST).1);
+    let items = |text: &str| text.split_once("\"items\"").unwrap().1.to_owned();
+    while items(server.ok(LIST).await.text()) != items(&expected) {
+        assert!(began.elapsed() < Duration::from_secs(11 * 60), "it follows again");
+        sleep(Duration::from_secs(5)).await;
+    }
+    quiet(&origin).await;
+}
