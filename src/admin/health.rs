@@ -101,7 +101,9 @@ impl Status {
             all.push(Finding::new(Kind::TermsIncomplete, text));
         }
         let unnamed = TaxonomyKind::ALL.map(|kind| (published.dataset.unnamed(kind), kind.parameter()));
-        if let Some((count, kind)) = unnamed.into_iter().find(|(count, _)| *count > 0).filter(|_| !asks) {
+        if let Some((count, kind)) =
+            unnamed.into_iter().find(|(count, _)| *count > 0).filter(|_| doubtful == 0 || !asks)
+        {
             let text = format!(
                 "the index lacks the {kind} of {}: queries with other slugs are read from the origin",
                 counted(count, "listing")

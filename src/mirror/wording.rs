@@ -40,6 +40,7 @@ pub(super) struct Wording {
     newest: SnapshotPointer,
     /// Listings that the newest snapshot does not have with these values, as they came first.
     news: Mutex<HashMap<ListingId, String>>,
+    looking: tokio::sync::Mutex<()>,
     /// When the fields that seem volatile were looked at.
     looked: Mutex<HashMap<String, Monotonic>>,
 }
@@ -119,8 +120,13 @@ impl Wording {
         (before, first): (&Bytes, &Answer),
         asker: &Asker,
     ) {
-        let began = client.now_mono();
         let mut restless = restless(before, &first.body);
+        if restless.is_empty() {
+            return;
+        }
+        // Who comes meanwhile waits for the verdict.
+        let _looking = self.looking.lock().await;
+        let began = client.now_mono();
         {
             let mut looked = self.looked.lock();
             looked.retain(|_, looked| began.since(*looked) < AGAIN);
@@ -133,8 +139,9 @@ impl Wording {
             if left.is_empty() {
                 break;
             }
-            let answer = client.ask(path, None, asker.clone()).await.ok();
-            let Some(answer) = answer.filter(|_| client.now_mono().since(began) <= LOOKS) else {
+            let asked = tokio::time::timeout(LOOKS, client.ask(path, None, asker.clone())).await;
+            let Some(answer) = asked.ok().and_then(Result::ok).filter(|_| client.now_mono().since(began) <= LOOKS)
+            else {
                 self.looked.lock().retain(|field, _| !restless.contains(field));
                 return;
             };

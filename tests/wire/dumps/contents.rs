@@ -142,7 +142,7 @@ async fn whatever_json_allows_comes_out_as_it_came_in() {
         "id,name,lat,lng,n,tags,\"é\n\"\"x\"\"\",__proto__,state_slug,city_slug",
         "7,\"=HYPERLINK(\"\"http://x\"\")\",31.500,-97.12300000000000000000001,123456789012345678901234567890,,,,,",
         "3,\"two\r\nlines, \"\"quoted\"\"\",,,,\"[  1e3,  {\"\"a\"\": null}  ]\",,,,",
-        "9,\"\"\"S\\u00e3o 🏟 \\u2028 nul\\u0000 tab\\t half \\ud83c\"\"\",31.5,-97,,,,,,",
+        "9,São 🏟 \u{2028} nul\0 tab\t half \u{fffd},31.5,-97,,,,,,",
         "1,last,,5,,,\"\",,,",
         "5,\"\",91,0,-0.0,,,,,",
         "4,,3,2,,,,,,",
