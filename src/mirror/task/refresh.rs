@@ -376,10 +376,8 @@ impl Mirror {
     fn earned(&self, candidate: &Candidate) -> Certificate {
         match self.certificate() {
             Some(Certificate::BestEffort) if !candidate.placed_by.is_empty() => Certificate::BestEffort,
-            Some(Certificate::Full | Certificate::Incremental) if self.questions.shape != ProbeShape::Pages => {
-                Certificate::Incremental
-            }
-            _ => Certificate::Provisional,
+            Some(Certificate::Full | Certificate::Incremental) => Certificate::Incremental,
+            Some(Certificate::BestEffort | Certificate::Provisional) | None => Certificate::Provisional,
         }
     }
 

@@ -291,6 +291,7 @@ pub enum CopyHeader {
 }
 
 /// Everything that can be varied.
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Clone, Debug)]
 pub struct Switches {
     /// Path in front of `/api/`, such as `/v1`; empty for none. Anything outside of it is 404.
