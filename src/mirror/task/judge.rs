@@ -156,7 +156,8 @@ impl Mirror {
             reading.next_round(unproven);
             return Ok(Next::Again(pause));
         }
-        let candidate = Candidate { list, placed_by: Vec::new(), until_ms: pass.until_ms(), tries: 0 };
+        let (placed_by, until_ms) = (Vec::new(), pass.until_ms());
+        let candidate = Candidate { list, placed_by, until_ms, tries: 0, proof: None };
         Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
     }
 

@@ -208,6 +208,9 @@ impl Mirror {
 
     /// Asks once more; publishes if nothing moved.
     pub(super) async fn confirm_candidate(&mut self, candidate: &mut Candidate) -> Result<Next, MirrorError> {
+        if let Some(proof) = candidate.proof.take() {
+            return self.publish_candidate(candidate, proof).await;
+        }
         let pause = self.pause_for(5);
         if !pause.is_zero() {
             return Ok(Next::Again(pause));
@@ -262,7 +265,14 @@ impl Mirror {
                 return Ok(Next::Done);
             }
         };
-        self.publish(candidate.list.clone(), proof).await?;
+        self.publish_candidate(candidate, proof).await
+    }
+
+    /// Publishes it; if the disk does not take it, it is tried again without asking.
+    async fn publish_candidate(&mut self, candidate: &mut Candidate, proof: Proof) -> Result<Next, MirrorError> {
+        let published = self.publish(candidate.list.clone(), proof.clone()).await;
+        candidate.proof = published.as_ref().is_err_and(MirrorError::is_of_store).then_some(proof);
+        published?;
         self.order.placed_by.clone_from(&candidate.placed_by);
         self.answers_agree();
         self.status.update(|picture| picture.state = OriginState::Changed);
