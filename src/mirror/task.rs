@@ -17,7 +17,7 @@ mod terms;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, WallTime};
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::dataset::DatasetError;
@@ -27,7 +27,7 @@ use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::{Snapshots, SnapshotsError};
 use crate::store::{Store, StoreError};
 use crate::tasks;
-use crate::upstream::status::{OriginState, OriginStatus};
+use crate::upstream::status::{CopiesWait, OriginState, OriginStatus};
 
 use super::commands::Commands;
 use super::copies::{Copies, CopyError};
@@ -144,6 +144,7 @@ impl Mirror {
 
     /// Mirrors, for ever.
     pub async fn run(mut self) {
+        let mut announced = None;
         loop {
             self.hear();
             let facts = self.facts();
@@ -152,8 +153,8 @@ impl Mirror {
                 .begun
                 .map(|(_, wait)| wait)
                 .filter(|wait| *wait >= schedule::LONG_WAIT && self.work.failures() == 0);
-            let copies_until = waits.map(|wait| self.clock.now_wall().plus(wait));
-            self.status.update(|picture| (picture.refresh_due, picture.copies_until) = (Some(due), copies_until));
+            let copies = waits.map(|wait| self.announce(wait, &facts, &mut announced));
+            self.status.update(|picture| (picture.refresh_due, picture.copies) = (Some(due), copies));
             let step = schedule::next(&facts);
             if let MirrorStep::Wait(wait) = step {
                 let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
@@ -162,9 +163,24 @@ impl Mirror {
             let result = Box::pin(self.perform(step)).await;
             self.account(step, result);
             if !self.work.is_begun() {
+                announced = None;
                 self.status.update(|picture| picture.pass = None);
             }
         }
+    }
+
+    /// Until when work waits for old copies. `announced`: what was told first of this work.
+    fn announce(&self, wait: Duration, facts: &ScheduleFacts, announced: &mut Option<WallTime>) -> CopiesWait {
+        /// What is told has whole seconds.
+        const GRAIN_SECONDS: i64 = 2;
+        let until = self.clock.now_wall().plus(wait);
+        // The rounds of a first copy: each waits for the copies that the last one may have read.
+        let rounds = TRIES + 1;
+        let is_expected = !facts.certificate.is_some_and(schedule::is_settled)
+            && self.status.picture().passes == 0
+            && facts.tried.is_some_and(|tried| tried + wait <= self.copies.apart() * rounds);
+        let first = (!is_expected).then(|| *announced.get_or_insert(until));
+        CopiesWait { until, first: first.filter(|first| until.seconds_since(*first) >= GRAIN_SECONDS), is_expected }
     }
 
     /// Takes in commands and imports.
@@ -326,7 +342,10 @@ impl Mirror {
         // A disk that fails is no fault of the origin.
         if !error.is_of_store() {
             self.status.update(|picture| picture.state = error.state());
-            self.status.error(&error, self.clock.now_wall());
+            match &error {
+                MirrorError::Copy(CopyError::Ask(error)) => self.status.note(error, self.clock.now_wall()),
+                other => self.status.unusable(other, self.clock.now_wall()),
+            }
         }
     }
 

@@ -202,8 +202,8 @@ table! {
         = at => Samples::Times(at.picture.took.iter().map(|(class, times)| times.histogram(vec![class])).collect());
     Gauge "grandstand_origin_budget_free" [] "" "Requests that may be sent to the origin now; absent without a budget"
         = at => at.facts.origin.budget.as_ref().and_then(|budget| budget.free);
-    Gauge "grandstand_origin_failing_seconds" [] "seconds" "For how long the origin has failed since the start of the process, also between two tries, or sent answers that cannot be used; 0: it answers"
-        = at => at.facts.origin.url.as_ref().map(|_| at.picture.failing_since.map_or(0.0, |since| since.elapsed().as_secs_f64()));
+    Gauge "grandstand_origin_failing_seconds" [] "seconds" "For how long the origin has failed since the start of the process, or sent answers that cannot be used: a mirror counts between two tries, too, a shield until the last failure, which it forgets after ten minutes without another; 0: it answers"
+        = at => at.facts.origin.url.as_ref().map(|_| at.picture.failing().unwrap_or_default().as_secs_f64());
     Gauge "grandstand_origin_paused_seconds" [] "seconds" "Time until requests to the origin resume, after failures or because it asked for a pause"
         = at => at.status.budget.as_ref().map(|budget| budget.view().paused.as_secs_f64());
     Counter "grandstand_audit_samples" ["outcome"] "" "Requests compared with the origin, by outcome"

@@ -229,7 +229,7 @@ impl Mirror {
             return Ok(next);
         }
         self.status.update(|picture| picture.state = OriginState::Nonsense);
-        self.status.error(&text, self.clock.now_wall());
+        self.status.unusable(&text, self.clock.now_wall());
         let now_ms = self.clock.now_wall().as_millis();
         if reading.purpose == Purpose::Certify {
             self.store().put_instant(STARTED, now_ms)?;
