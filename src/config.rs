@@ -17,6 +17,7 @@ mod placeholders;
 mod proxy;
 mod reader;
 mod reload;
+pub(crate) mod rhythm;
 mod secret;
 mod sources;
 mod units;

@@ -59,7 +59,7 @@ mod load;
 mod publish;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use block::BlockKey;
 pub(crate) use copies::CopyMeta;
@@ -143,6 +143,11 @@ impl Store {
     /// How much room is left where the file lies, in bytes; `None`: the system does not say.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         handle::free_bytes(self.path())
+    }
+
+    /// How the disk fails; `None`: it does not.
+    pub(crate) fn disk_error(&self) -> Option<StoreError> {
+        self.handle.trouble().disk()
     }
 
     /// Whether the file can be read and written.

@@ -12,9 +12,29 @@ use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// How long work waits for a thread that may block.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// For how long it is told that work got no thread.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// How much work got no thread lately, and when the last of it gave up. The threads are the process's.
+static REFUSED: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
+
+/// How much work got no thread, until a minute has passed without any; 0: all got one.
+pub(crate) fn refused() -> u64 {
+    let mut refused = REFUSED.lock();
+    refused.take_if(|(_, at)| at.elapsed() >= TOLD);
+    refused.map_or(0, |(count, _)| count)
+}
+
+fn refuse() -> Aborted {
+    let before = refused();
+    *REFUSED.lock() = Some((before + 1, Instant::now()));
+    Aborted::NoThread
+}
 
 /// The work ended without a result.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +77,7 @@ where
     let done = match tokio::time::timeout(PATIENCE, &mut running).await {
         Ok(done) => done,
         // Tokio would hold the work, and all that it has taken, until there is a thread.
-        Err(_elapsed) if waiting.lock().take().is_some() => return Err(Aborted::NoThread.into()),
+        Err(_elapsed) if waiting.lock().take().is_some() => return Err(refuse().into()),
         Err(_elapsed) => running.await,
     };
     done.unwrap_or_else(|lost| Err(Aborted::Lost(lost).into()))
@@ -97,6 +117,9 @@ mod tests {
             let refused = second.await.unwrap().unwrap_err();
             assert!(refused.to_string().contains("no thread was free"), "{refused}");
             assert_eq!(Arc::strong_count(&held), 1, "what it holds is free");
+            assert_eq!(super::refused(), 1);
+            tokio::time::advance(TOLD).await;
+            assert_eq!(super::refused(), 0, "it is over");
             assert!(!first.is_finished());
             go.send(()).unwrap();
             first.await.unwrap().unwrap();

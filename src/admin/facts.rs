@@ -118,8 +118,6 @@ pub(crate) struct AdminFacts {
 pub(crate) struct TlsFacts {
     pub listen: Vec<SocketAddr>,
     pub valid_until: Option<String>,
-    /// What is wrong with the certificate.
-    pub problem: Option<String>,
 }
 
 /// The current snapshot.

@@ -8,11 +8,13 @@ use std::time::Duration;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::config::Use;
+use crate::config::rhythm::too_late;
 use crate::semantics::client_address::ClientIpConfig;
+use crate::tasks;
 use crate::telemetry::findings::{Finding, Kind, Raised, blame};
 use crate::telemetry::lines::standard_error;
 use crate::upstream::budget::Budget;
-use crate::upstream::status::{OriginStatus, Progress};
+use crate::upstream::status::{OriginStatus, Picture, Progress};
 use crate::words::counted;
 
 use super::facts::word;
@@ -22,6 +24,19 @@ use super::status::Status;
 pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Option<Duration> {
     let refreshed_within = usage.is_confirmed().then(|| Duration::from_secs(3 * ttl.as_secs().max(1)));
     refreshed_within.into_iter().chain(max_age).min()
+}
+
+/// That so much work got no thread.
+fn too_few_threads(refused: u64) -> Option<Finding> {
+    (refused > 0).then(|| {
+        let text = format!("{} got no thread within 10 s and was dropped", counted(refused, "task"));
+        Finding::new(Kind::ThreadsFew, text)
+    })
+}
+
+/// Whether an origin that has failed for so long is why data is overdue for so long: a hiccup explains no old data.
+fn is_why(failing: Duration, overdue: Duration, ttl: Duration) -> bool {
+    2 * failing + ttl >= overdue
 }
 
 /// Why an offline server without data has nothing to answer from. A forgotten or misspelt origin makes such a server.
@@ -49,20 +64,23 @@ impl Status {
         let (config, now, instants) = (self.settings.load(), self.clock.now_mono(), self.clock.now());
         let (published, offline) = (self.current.get(), self.usage == Use::Offline);
         let oldest = oldest(self.usage, config.ttl, self.max_age);
-        let mut all = self.origin.as_ref().map_or_else(Vec::new, |origin| origin.picture().findings());
-        for fails in all.iter_mut().filter(|finding| published.is_none() && finding.kind == Kind::OriginFails) {
+        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        let mut all = picture.findings();
+        let is_silent_on_todo = |finding: &&mut Finding| finding.todo == Kind::OriginFails.todo();
+        for fails in all.iter_mut().filter(|_| published.is_none()).filter(is_silent_on_todo) {
             fails.todo = NO_COPY;
         }
         all.extend(self.store.iter().flat_map(|store| store.findings()).map(|finding| match finding.kind {
             Kind::StoreDamaged if offline => finding.todo("Import a bundle: its data repairs the store."),
             _ => finding,
         }));
+        all.extend(too_few_threads(tasks::refused()));
         all.extend(self.budget.as_ref().and_then(Budget::finding));
         all.extend(self.snapshots.as_ref().and_then(|snapshots| Some(snapshots.rolled_back()?.finding())));
         all.extend(
             self.replica
                 .as_ref()
-                .and_then(|replica| replica.lock().finding(instants.wall, oldest.unwrap_or(config.ttl))),
+                .and_then(|replica| replica.lock().finding(now, instants.wall, oldest.unwrap_or(config.ttl))),
         );
         all.extend(self.publish.iter().flat_map(|publish| publish.lock().findings(now)));
         all.extend(self.tls.iter().flat_map(|tls| tls.certificate.findings(instants.wall)));
@@ -83,10 +101,11 @@ impl Status {
                     finding.unhealthy = false;
                 }
             } else {
-                blame(&mut all, self.no_data());
+                blame(&mut all, self.no_data(), None);
             }
             return all;
         };
+        all.extend(oldest.filter(|_| self.usage == Use::Mirror).and_then(|oldest| self.too_late(&picture, oldest)));
         let disproved: Vec<String> = published.meta.disproved.iter().flatten().map(word).collect();
         if !disproved.is_empty() {
             let text = format!("the origin answers these otherwise than this server would: {}", disproved.join(", "));
@@ -124,9 +143,21 @@ impl Status {
                 _ if has_limit => BUDGET,
                 _ => lack.todo,
             };
-            blame(&mut all, lack.todo(todo));
+            let overdue = Duration::from_secs(u64::from(age) - limit).min(now.since(Monotonic::from_seconds(0)));
+            let failing = picture.failing().unwrap_or_default();
+            let innocent = (!is_why(failing, overdue, config.ttl)).then_some(Kind::OriginFails);
+            blame(&mut all, lack.todo(todo), innocent);
         }
         all
+    }
+
+    /// Why data gets too old although the origin answers, as long as the configuration and its caches are such.
+    fn too_late(&self, picture: &Picture, oldest: Duration) -> Option<Finding> {
+        let (config, limit) = (self.settings.load(), self.budget.as_ref()?.view().limit);
+        let copies = picture.copy_age().unwrap_or_default().min(config.origin.cache_ttl);
+        let limit = limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        let (text, todo) = too_late(config.ttl, oldest, copies, limit)?;
+        Some(Finding::new(Kind::TtlShort, text).todo(todo))
     }
 
     fn no_data(&self) -> Finding {
@@ -159,6 +190,36 @@ impl Status {
                 format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))
             }
             (_, None) => "the first crawl has not begun".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_got_no_thread_is_told() {
+        assert_eq!(too_few_threads(0), None);
+        assert_eq!(too_few_threads(3).map(|finding| finding.kind), Some(Kind::ThreadsFew));
+    }
+
+    #[test]
+    fn an_origin_is_why_data_is_old_if_it_has_failed_about_as_long() {
+        const DAY: u64 = 86_400;
+        let ttl = 300;
+        for (failing, overdue, is_its) in [
+            // It failed before the data became old, or since the server started.
+            (600, 1, true),
+            (10, 5, true),
+            (3 * DAY, 3 * DAY, true),
+            // It answered meanwhile.
+            (0, 3600, false),
+            (20, 3 * DAY, false),
+            (2 * DAY, 3 * DAY, true),
+        ] {
+            let [failing, overdue, ttl] = [failing, overdue, ttl].map(Duration::from_secs);
+            assert_eq!(is_why(failing, overdue, ttl), is_its, "{failing:?} {overdue:?}");
         }
     }
 }

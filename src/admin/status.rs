@@ -4,9 +4,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::audit::job::Audits;
 use crate::cache::Cache;
@@ -184,11 +185,10 @@ impl Status {
             listen: self.listen.clone(),
             data_dir: self.data_dir.clone(),
             admin: AdminFacts::of(&config.admin),
-            tls: self.tls.as_ref().map(|tls| TlsFacts {
-                listen: tls.listen.clone(),
-                valid_until: tls.certificate.until().rfc3339(),
-                problem: tls.certificate.problem(instants.wall),
-            }),
+            tls: self
+                .tls
+                .as_ref()
+                .map(|tls| TlsFacts { listen: tls.listen.clone(), valid_until: tls.certificate.until().rfc3339() }),
             snapshot: published.as_ref().map(|published| SnapshotFacts {
                 id: published.dataset.id.to_string(),
                 certificate: published.meta.certificate.as_str().to_owned(),
@@ -251,7 +251,7 @@ impl Status {
             pass: picture.pass,
             passes: picture.passes,
             failures: picture.health.failures(),
-            failing_seconds: picture.failing_since.map(|since| since.elapsed().as_secs()),
+            failing_seconds: picture.failing().map(|failing| failing.as_secs()),
             requests: picture.sent.iter().map(|(class, count)| ((*class).to_owned(), *count)).collect(),
             stamps: picture.stamps.iter().map(texts).collect(),
         }
@@ -279,7 +279,7 @@ impl Status {
         let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
         let fails = fails || self.store.as_ref().is_some_and(|store| !store.works());
         // What waits for a cache before the origin ends when that says so.
-        if stuck || picture.copies_until.is_some() || (fails && (left > 0 || missing > 0)) {
+        if stuck || picture.copies.is_some() || (fails && (left > 0 || missing > 0)) {
             return None;
         }
         let left = if all { left.saturating_add(missing) } else { left };

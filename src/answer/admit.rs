@@ -194,12 +194,7 @@ pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: 
     let limit = decided.unwrap_or_else(|| limiter.map_or(Decision::Unlimited, |limiter| limiter.admit(client, now)));
     if let Decision::Refused { quota, retry_after_seconds } = limit {
         let proxy = if rules.client_ip.trusts(view.peer) { None } else { UntrustedProxy::of(view.peer, view.headers) };
-        if rules.limiter.refused.note(client, proxy, now) {
-            tracing::warn!(
-                peer = %view.peer,
-                "the limit refused a client of a proxy that is not in client_ip.trusted_proxies: all its clients share one limit. Add its address there"
-            );
-        }
+        rules.limiter.refused.note(client, proxy, now);
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         let admission = Admission::Refused(problem);
         let (route, trail) = (RouteLabel::Limit, Trail::NONE);

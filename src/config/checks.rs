@@ -4,6 +4,8 @@
 //! request comes back (`semantics::hops`). Callers: [`super::Config::examine`], [`super::Examined::check_loops`].
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::time::Duration;
 
 use super::address::{BaseUrl, collide};
 use super::declaration::DeclaresKeys as _;
@@ -13,6 +15,7 @@ use super::object_store::{ObjectStoreUrl, StoreKind};
 use super::placeholders::placeholders;
 use super::proxy::ProxyVariables;
 use super::reader::{KeyReader, join};
+use super::rhythm::too_late;
 use super::secret::StoreUrl;
 use super::sources::{Merged, Node, Raw, Table};
 use super::units::duration_text;
@@ -205,7 +208,13 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
         warn("origin.url", &problem);
     }
     let (ttl, copies) = (config.ttl, config.origin.cache_ttl);
-    if ttl < copies && config.usage() == Use::Mirror {
+    let oldest = config.bundle.max_age.unwrap_or(Duration::MAX).min(3 * ttl);
+    let limit = config.origin.requests_per_minute.map(NonZeroU32::get);
+    if config.usage() != Use::Mirror {
+        // Nobody refreshes.
+    } else if let Some((why, todo)) = too_late(ttl, oldest, copies, limit) {
+        warn("ttl", &format!("the server will be unhealthy again and again: {why}. {todo}"));
+    } else if ttl < copies {
         let [ttl, copies, oldest] = [ttl, copies, ttl + copies].map(duration_text);
         let why = format!("{ttl} is shorter than origin.cache_ttl ({copies}), the age of copies in the origin's CDN");
         let todo = format!("set ttl to {copies}, or origin.cache_ttl to how long the CDN keeps copies (0s: no CDN)");

@@ -76,23 +76,14 @@ fn is_inside(address: IpAddr) -> bool {
 }
 
 impl Refusals {
-    /// Notes a refusal. `proxy`: the client is one. Returns whether that is news.
-    pub(crate) fn note(&self, client: IpAddr, proxy: Option<UntrustedProxy>, now: Monotonic) -> bool {
+    /// Notes a refusal. `proxy`: the client is one.
+    pub(crate) fn note(&self, client: IpAddr, proxy: Option<UntrustedProxy>, now: Monotonic) {
         let mut memory = self.0.lock();
         memory.count(client, now);
-        let Some(proxy) = proxy else { return false };
-        let is_fresh = |at: Monotonic| now.since(at) < REMEMBERED;
-        match &mut memory.proxy {
-            Some((known, at)) if is_fresh(*at) => {
-                if *known == proxy {
-                    *at = now;
-                }
-                false
-            }
-            none => {
-                *none = Some((proxy, now));
-                true
-            }
+        let Some(proxy) = proxy else { return };
+        let is_other = |(known, at): &(UntrustedProxy, Monotonic)| *known != proxy && now.since(*at) < REMEMBERED;
+        if !memory.proxy.as_ref().is_some_and(is_other) {
+            memory.proxy = Some((proxy, now));
         }
     }
 
@@ -177,26 +168,29 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_proxy_is_news_once_and_forgotten_after_an_hour() {
+    fn the_first_untrusted_proxy_is_told_until_an_hour_has_passed_without_it() {
         let (refused, first, second) =
             (Refusals::default(), proxy("127.0.0.1", &["x-forwarded-for"]), proxy("10.0.0.1", &["x-forwarded-for"]));
         let note =
             |proxy: &Option<UntrustedProxy>, now| refused.note(proxy.as_ref().unwrap().peer, proxy.clone(), at(now));
-        assert!(note(&first, 0));
-        assert!(!note(&first, 10) && !note(&second, 20) && !note(&first, 30));
+        for (proxy, now) in [(&first, 0), (&first, 10), (&second, 20), (&first, 30)] {
+            note(proxy, now);
+            assert_eq!(refused.found(at(now)).0, first);
+        }
         let kinds = |now, trusted| -> Vec<Kind> {
             refused.findings(at(now), |_| trusted).iter().map(|finding| finding.kind).collect()
         };
         assert_eq!((kinds(3629, false), kinds(3629, true)), (vec![Kind::ProxyUntrusted], vec![]));
         assert_eq!(kinds(3630, false), []);
-        assert!(note(&second, 3630));
+        note(&second, 3630);
+        assert_eq!(refused.found(at(3630)).0, second);
     }
 
     #[test]
     fn one_address_among_many_is_found_once_it_has_many_refusals() {
         let refused = Refusals::default();
         let client = IpAddr::from([192, 0, 2, 7]);
-        let note = |client: IpAddr, now| assert!(!refused.note(client, None, at(now)));
+        let note = |client: IpAddr, now| refused.note(client, None, at(now));
         for number in 0..MANY * 2 {
             note(client, number);
             if number % 2 == 0 {

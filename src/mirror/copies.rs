@@ -14,7 +14,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::api::hash::ContentHash;
 use crate::api::page::{self, Page};
 use crate::api::taxonomy::{self, VolatileKeys};
-use crate::clock::WallTime;
+use crate::clock::backoff::doubled;
+use crate::clock::{Monotonic, WallTime};
 use crate::semantics::freshness;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::store::{CopyMeta, Store, StoreError};
@@ -138,6 +139,8 @@ pub struct Copies {
     aged_ms: Arc<AtomicI64>,
     longest_age: Arc<Mutex<LongestAge>>,
     sent: Arc<AtomicU64>,
+    /// How often the disk that fails was tried, and when it is next; `None`: it works.
+    tries: Arc<Mutex<Option<(u32, Monotonic)>>>,
 }
 
 impl Copies {
@@ -150,8 +153,8 @@ impl Copies {
     ) -> Self {
         let wording = Arc::new(Wording::new(newest));
         let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
-        let (judging, longest_age, sent) = (Arc::default(), Arc::default(), Arc::default());
-        Self { client, store, volatile, wording, judging, aged_ms, longest_age, sent }
+        let (judging, longest_age, sent, tries) = Default::default();
+        Self { client, store, volatile, wording, judging, aged_ms, longest_age, sent, tries }
     }
 
     /// Whether the origin's CDN recently sent copies older than their arrival.
@@ -263,6 +266,7 @@ impl Copies {
         let validators = asked_with
             .as_ref()
             .map(|meta: &CopyMeta| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
+        self.may_ask()?;
         let answer = self.client.ask(path, validators.as_ref(), asker.clone()).await?;
         if let Some(before) = before.filter(|_| answer.status == 200 && Place::of(path) == Place::Lists) {
             self.wording.look_closer(&self.client, &self.volatile, path, (&before, &answer), &asker).await;
@@ -270,6 +274,24 @@ impl Copies {
         let (this, path) = (self.clone(), path.to_owned());
         let taken = blocking(move || this.take(&path, asked_with.as_ref(), &answer)).await;
         taken.map_err(|error: CopyError| error.named(&self.client))
+    }
+
+    /// While nothing can be stored, one answer at a time is asked for, more and more seldom: what is lost would be asked for
+    /// again and again.
+    fn may_ask(&self) -> Result<(), StoreError> {
+        const LONGEST: Duration = Duration::from_secs(15);
+        let (mut tries, now) = (self.tries.lock(), self.client.now_mono());
+        let Some(error) = self.store.disk_error() else {
+            *tries = None;
+            return Ok(());
+        };
+        let (done, next) = tries.get_or_insert((0, now.plus(Duration::from_secs(1))));
+        if *next > now {
+            return Err(error);
+        }
+        *done += 1;
+        *next = now.plus(doubled(Duration::from_secs(1), *done, LONGEST));
+        Ok(())
     }
 
     /// Judges an answer to a request with the validators of a copy, and stores it. Blocks.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::hash::ContentHash;
-use crate::clock::Clock;
+use crate::clock::{Clock, WallTime};
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::dataset::DatasetError;
@@ -28,7 +28,7 @@ use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::{Snapshots, SnapshotsError};
 use crate::store::{Store, StoreError};
 use crate::tasks;
-use crate::upstream::status::{OriginState, OriginStatus};
+use crate::upstream::status::{CopiesWait, OriginState, OriginStatus};
 
 use super::commands::Commands;
 use super::copies::{Copies, CopyError};
@@ -148,6 +148,7 @@ impl Mirror {
 
     /// Mirrors, for ever.
     pub async fn run(mut self) {
+        let mut announced = None;
         loop {
             self.hear();
             let facts = self.facts();
@@ -156,12 +157,11 @@ impl Mirror {
                 .begun
                 .map(|(_, wait)| wait)
                 .filter(|wait| *wait >= schedule::LONG_WAIT && self.work.failures() == 0);
-            let copies_until = waits.map(|wait| self.clock.now_wall().plus(wait));
+            let copies = waits.map(|wait| self.announce(wait, &facts, &mut announced));
             let flips = self.schedule.flips.to_tell(self.clock.now_mono());
             let flips_until = flips.map(|wait| self.clock.now_wall().plus(wait));
             self.status.update(|picture| {
-                (picture.refresh_due, picture.copies_until, picture.flips_until) =
-                    (Some(due), copies_until, flips_until);
+                (picture.refresh_due, picture.copies, picture.flips_until) = (Some(due), copies, flips_until);
             });
             let step = schedule::next(&facts);
             if let MirrorStep::Wait(wait) = step {
@@ -171,9 +171,24 @@ impl Mirror {
             let result = Box::pin(self.perform(step)).await;
             self.account(step, result);
             if !self.work.is_begun() {
+                announced = None;
                 self.status.update(|picture| picture.pass = None);
             }
         }
+    }
+
+    /// Until when work waits for old copies. `announced`: what was told first of this work.
+    fn announce(&self, wait: Duration, facts: &ScheduleFacts, announced: &mut Option<WallTime>) -> CopiesWait {
+        /// What is told has whole seconds.
+        const GRAIN_SECONDS: i64 = 2;
+        let until = self.clock.now_wall().plus(wait);
+        // The rounds of a first copy: each waits for the copies that the last one may have read.
+        let rounds = TRIES + 1;
+        let is_expected = !facts.certificate.is_some_and(schedule::is_settled)
+            && self.status.picture().passes == 0
+            && facts.tried.is_some_and(|tried| tried + wait <= self.copies.apart() * rounds);
+        let first = (!is_expected).then(|| *announced.get_or_insert(until));
+        CopiesWait { until, first: first.filter(|first| until.seconds_since(*first) >= GRAIN_SECONDS), is_expected }
     }
 
     /// Takes in commands and imports.
@@ -336,7 +351,10 @@ impl Mirror {
         // A disk that fails is no fault of the origin.
         if !error.is_of_store() {
             self.status.update(|picture| picture.state = error.state());
-            self.status.error(&error, self.clock.now_wall());
+            match &error {
+                MirrorError::Copy(CopyError::Ask(error)) => self.status.note(error, self.clock.now_wall()),
+                other => self.status.unusable(other, self.clock.now_wall()),
+            }
         }
     }
 

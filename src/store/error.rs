@@ -163,11 +163,25 @@ impl From<Aborted> for StoreError {
 }
 
 impl StoreError {
+    /// The same failure of the disk, for another operation; `None`: it is not the disk.
+    pub(super) fn again(&self) -> Option<Self> {
+        self.finding()?;
+        Some(match self {
+            Self::NoSpace { path, needed } => Self::NoSpace { path: path.clone(), needed: *needed },
+            Self::ReadOnly { path } => Self::ReadOnly { path: path.clone() },
+            Self::Io { path, source } => {
+                Self::Io { path: path.clone(), source: io::Error::new(source.kind(), source.to_string()) }
+            }
+            _ => return None,
+        })
+    }
+
     /// What is wrong with the disk; `None`: it is not the disk.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let kind = match self {
             Self::NoSpace { .. } => Kind::DiskFull,
             Self::ReadOnly { .. } => Kind::DiskReadOnly,
+            Self::Io { source, .. } if matches!(source.get_ref(), Some(lost) if lost.is::<Aborted>()) => return None,
             Self::Io { .. } => Kind::DiskFails,
             _ => return None,
         };

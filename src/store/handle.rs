@@ -339,7 +339,7 @@ struct KnownTrouble {
 
 #[derive(Debug)]
 struct Disk {
-    finding: Finding,
+    error: StoreError,
     needed: u64,
     at: Instant,
 }
@@ -350,13 +350,18 @@ impl Trouble {
         if let StoreError::Damaged(detail) = error {
             self.0.lock().damage.get_or_insert_with(|| detail.clone());
         }
-        let Some(finding) = error.finding() else { return };
-        let needed = if let StoreError::NoSpace { needed, .. } = error { *needed } else { 0 };
+        let Some(mut error) = error.again() else { return };
+        let mut known = 0;
+        if let StoreError::NoSpace { needed, .. } = &mut error {
+            known = *needed;
+            // What is written along with others has no size of its own.
+            *needed = if known == 0 { LITTLE } else { known };
+        }
         let mut inner = self.0.lock();
         // There must be room for the largest write.
         let least = inner.disk.as_ref().map_or(0, |disk| disk.needed);
-        if needed >= least {
-            inner.disk = Some(Disk { finding, needed, at: Instant::now() });
+        if known >= least {
+            inner.disk = Some(Disk { error, needed: known, at: Instant::now() });
         }
     }
 
@@ -365,11 +370,11 @@ impl Trouble {
         let mut inner = self.0.lock();
         // Both are estimates: the same write, tried again, packs another time of day and may be some bytes shorter.
         let is_as_much = |needed: u64| bytes >= needed - needed / 8;
-        let is_right = |disk: &Disk| match disk.finding.kind {
+        let is_right = |disk: &Disk| match disk.error {
             // Nobody knows how much was needed: a little may fit where the next write does not.
-            Kind::DiskFull if disk.needed == 0 => disk.at.elapsed() > UNSURE && has_room(path, LITTLE),
+            StoreError::NoSpace { .. } if disk.needed == 0 => disk.at.elapsed() > UNSURE && has_room(path, LITTLE),
             // Most writes need far less than they may need.
-            Kind::DiskFull if !has_room(path, disk.needed) => disk.at.elapsed() > FORGOTTEN,
+            StoreError::NoSpace { .. } if !has_room(path, disk.needed) => disk.at.elapsed() > FORGOTTEN,
             _ => is_as_much(disk.needed) || disk.at.elapsed() > FORGOTTEN,
         };
         if inner.disk.as_ref().is_some_and(is_right) {
@@ -399,8 +404,13 @@ impl Trouble {
         let repaired = inner.repaired.as_ref().filter(|(_, at)| at.elapsed() < REPAIR_TOLD);
         let damage = damage.map(|text| Finding::new(Kind::StoreDamaged, text));
         let repaired = repaired.map(|(text, _)| Finding::new(Kind::StoreRepaired, text));
-        let disk = inner.disk.as_ref().map(|disk| disk.finding.clone());
+        let disk = inner.disk.as_ref().and_then(|disk| disk.error.finding());
         disk.into_iter().chain(damage).chain(repaired).collect()
+    }
+
+    /// How the disk fails; `None`: it does not.
+    pub(super) fn disk(&self) -> Option<StoreError> {
+        self.0.lock().disk.as_ref()?.error.again()
     }
 
     /// Whether a write of any size shows that all is right again.

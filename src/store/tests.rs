@@ -17,7 +17,7 @@ use crate::snapshot::meta::SnapshotMeta;
 mod crash;
 mod damage;
 mod details;
-mod failure;
+pub(crate) mod failure;
 mod formats;
 mod heal;
 mod soon;

@@ -43,7 +43,7 @@ macro_rules! kinds {
             }
 
             /// What to do, if the place where it arises knows nothing better.
-            const fn todo(self) -> &'static str {
+            pub(crate) const fn todo(self) -> &'static str {
                 match self { $(Self::$kind => $todo,)+ }
             }
 
@@ -65,6 +65,9 @@ kinds! {
     DiskFails "disk-fails" Yes
         "reading or writing the data directory fails in another way"
         "Check that disk (`dmesg`, `smartctl`). Clients get the stored data; the server tries again by itself.";
+    ThreadsFew "no-threads" No
+        "work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped"
+        "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 with Retry-After for what was dropped.";
     StoreDamaged "store-damaged" Yes
         "stored data is damaged and is not repaired yet"
         "Wait: the server repairs the store from all readable data, and fetches the rest again.";
@@ -89,6 +92,9 @@ kinds! {
     NoData "no-data" Yes
         "there is nothing to serve yet, and nothing else says why"
         "Wait until every page of the origin is read. Until then the server forwards requests to the origin.";
+    TtlShort "ttl-too-short" Old
+        "a mirror cannot confirm its data within 3 x `ttl`: copies of caches before the origin are too old, or the budget is too small"
+        "Set ttl to a longer time.";
     Unconfirmed "unconfirmed" Yes
         "the data was not confirmed within 3 x `ttl`, or is older than `bundle.max_age`, and nothing else says why"
         "Wait: a refresh is due or runs.";
@@ -170,18 +176,25 @@ pub(crate) struct Finding {
     pub todo: &'static str,
     /// Whether it makes the server unhealthy.
     pub unhealthy: bool,
+    /// Why, in words that stay while numbers and names in the text change; empty: the kind says it.
+    pub cause: &'static str,
 }
 
 impl Finding {
     #[expect(clippy::needless_pass_by_value, reason = "most make a text for it")]
     pub(crate) fn new(kind: Kind, text: impl ToString) -> Self {
         let unhealthy = kind.weight() == Weight::Yes;
-        Self { kind, text: text.to_string(), todo: kind.todo(), unhealthy }
+        Self { kind, text: text.to_string(), todo: kind.todo(), unhealthy, cause: "" }
     }
 
     /// With something better to do.
     pub(crate) fn todo(self, todo: &'static str) -> Self {
         Self { todo, ..self }
+    }
+
+    /// One cause of several: another one is logged.
+    pub(crate) fn because(self, cause: &'static str) -> Self {
+        Self { cause, ..self }
     }
 }
 
@@ -201,10 +214,11 @@ pub(crate) struct Raised {
 }
 
 /// What the data lacks: `text` says it of data that is too old or not there. The first finding that can be the cause says
-/// it too; without one it is a finding of its own.
-pub(crate) fn blame(all: &mut Vec<Finding>, lack: Finding) {
+/// it too; without one it is a finding of its own. `innocent`: what has not lasted for long enough to be the cause.
+pub(crate) fn blame(all: &mut Vec<Finding>, lack: Finding, innocent: Option<Kind>) {
     all.sort_by_key(|finding| finding.kind);
-    match all.iter_mut().find(|finding| finding.kind.weight() != Weight::No) {
+    let explains = |finding: &&mut Finding| finding.kind.weight() != Weight::No && Some(finding.kind) != innocent;
+    match all.iter_mut().find(explains) {
         Some(cause) if cause.unhealthy => {}
         Some(cause) => {
             cause.text = format!("{}: {}", lack.text, cause.text);
@@ -218,9 +232,36 @@ pub(crate) fn blame(all: &mut Vec<Finding>, lack: Finding) {
 struct Known {
     finding: Finding,
     since: WallTime,
-    /// When it was last there.
-    seen: Monotonic,
+    /// Since when it is not there any more; `None`: it is.
+    over: Option<Monotonic>,
+    /// The causes that were logged, each with whether it made the server unhealthy.
+    logged: Vec<(&'static str, bool)>,
 }
+
+impl Known {
+    /// Takes in what is there now, and logs a cause that is new, or serious now: each once, however often they take turns.
+    fn is_there(&mut self, finding: Finding) {
+        let Finding { cause, unhealthy, .. } = finding;
+        (self.finding, self.over) = (finding, None);
+        let is_logged = |(logged, serious): &(&'static str, bool)| *logged == cause && *serious >= unhealthy;
+        if !self.logged.iter().any(is_logged) {
+            self.logged.push((cause, unhealthy));
+            log(&self.finding);
+        }
+    }
+
+    fn raised(&self) -> Raised {
+        let Self { finding: Finding { kind, text, todo, unhealthy, .. }, since, over, .. } = self;
+        let (name, since, unhealthy) = (kind.name().to_owned(), since.rfc3339(), *unhealthy);
+        match over {
+            None => Raised { name, unhealthy, text: text.clone(), todo: (*todo).to_owned(), since },
+            Some(_) => Raised { name, unhealthy, text: format!("no longer: {text}"), todo: OVER.to_owned(), since },
+        }
+    }
+}
+
+/// What to do about what is not there any more.
+const OVER: &str = "Nothing: it is over, and is shown for a minute.";
 
 /// What is raised; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -234,38 +275,34 @@ impl Findings {
         let (mut now, mono, wall) = (now(), clock.now_mono(), clock.now_wall());
         now.sort_by_key(|finding| finding.kind);
         now.dedup_by_key(|finding| finding.kind);
-        for finding in now {
-            let known = all.iter_mut().find(|known| known.finding.kind == finding.kind);
-            if known.as_ref().is_none_or(|known| finding.unhealthy && !known.finding.unhealthy) {
-                begins(&finding);
+        all.retain_mut(|known| {
+            if now.iter().any(|finding| finding.kind == known.finding.kind) {
+                return true;
             }
-            match known {
-                Some(known) => (known.finding, known.seen) = (finding, mono),
-                None => all.push(Known { finding, since: wall, seen: mono }),
-            }
-        }
-        all.retain(|known| {
-            let stays = known.seen == mono || !known.finding.unhealthy && mono.since(known.seen) < KEPT;
+            let over = *known.over.get_or_insert(mono);
+            let stays = !known.finding.unhealthy && mono.since(over) < KEPT;
             if !stays {
                 tracing::info!(finding = known.finding.kind.name(), "no longer: {}", known.finding.text);
             }
             stays
         });
+        for finding in now {
+            if let Some(known) = all.iter_mut().find(|known| known.finding.kind == finding.kind) {
+                known.is_there(finding);
+            } else {
+                let mut known = Known { finding: finding.clone(), since: wall, over: None, logged: Vec::new() };
+                known.is_there(finding);
+                all.push(known);
+            }
+        }
         all.sort_by_key(|known| (!known.finding.unhealthy, known.finding.kind));
-        let raised = |Known { finding, since, .. }: &Known| Raised {
-            name: finding.kind.name().to_owned(),
-            unhealthy: finding.unhealthy,
-            text: finding.text.clone(),
-            todo: finding.todo.to_owned(),
-            since: since.rfc3339(),
-        };
-        all.iter().map(raised).collect()
+        all.iter().map(Known::raised).collect()
     }
 }
 
-/// Logs that a finding was raised, or has become serious.
-fn begins(finding: &Finding) {
-    let Finding { kind, text, todo, unhealthy } = finding;
+/// Logs that a finding was raised, has another cause, or has become serious.
+fn log(finding: &Finding) {
+    let Finding { kind, text, todo, unhealthy, .. } = finding;
     let finding = kind.name();
     match (kind, unhealthy) {
         // Logged where they happen.

@@ -37,7 +37,8 @@ pub(crate) struct LineQueue {
 
 #[derive(Default)]
 struct QueueState {
-    dropped: AtomicU64,
+    /// Lines of the log, and of the access log.
+    dropped: [AtomicU64; 2],
     /// Bytes of text in the queue.
     text: AtomicUsize,
     /// Lines of the access log in the queue.
@@ -45,6 +46,19 @@ struct QueueState {
     reopens: AtomicBool,
     /// How many dropped lines a look has seen, and when it saw more than before.
     lost: Mutex<(u64, Option<Monotonic>)>,
+}
+
+impl QueueState {
+    fn drop_lines(&self, lines: [u64; 2]) {
+        for (dropped, more) in self.dropped.iter().zip(lines) {
+            dropped.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    /// How many lines were dropped in all.
+    fn dropped(&self) -> u64 {
+        self.dropped.iter().map(|dropped| dropped.load(Ordering::Relaxed)).sum()
+    }
 }
 
 enum Message {
@@ -108,7 +122,7 @@ impl LineQueue {
         let fits = self.shared.text.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUED_TEXT;
         if !fits || !self.send(Message::Text(text)) {
             self.shared.text.fetch_sub(bytes, Ordering::Relaxed);
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.drop_lines([1, 0]);
         }
     }
 
@@ -117,7 +131,7 @@ impl LineQueue {
         let fits = self.shared.requests.fetch_add(1, Ordering::Relaxed) < QUEUED_REQUESTS;
         if !fits || !self.send(Message::Request(line, json)) {
             self.shared.requests.fetch_sub(1, Ordering::Relaxed);
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.drop_lines([0, 1]);
         }
     }
 
@@ -136,7 +150,7 @@ impl LineQueue {
     /// That lines were lost within the last ten minutes.
     pub(crate) fn finding(&self, now: Monotonic) -> Option<Finding> {
         const TOLD: Duration = Duration::from_secs(600);
-        let dropped = self.dropped();
+        let dropped = self.shared.dropped();
         let (seen, at) = &mut *self.shared.lost.lock();
         if std::mem::replace(seen, dropped) < dropped {
             *at = Some(now);
@@ -149,9 +163,9 @@ impl LineQueue {
         Some(Finding::new(Kind::LinesLost, text))
     }
 
-    /// How many lines were dropped.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.shared.dropped.load(Ordering::Relaxed)
+    /// How many lines of the log and of the access log were dropped.
+    pub(crate) fn dropped(&self) -> [u64; 2] {
+        self.shared.dropped.each_ref().map(|dropped| dropped.load(Ordering::Relaxed))
     }
 
     /// Waits until all lines so far are written, at most so long.
@@ -188,18 +202,18 @@ impl LineWriter {
                 messages.recv()
             });
             let Ok(first) = waiting else { return };
-            let (mut lines, mut flushed) = (0, Vec::new());
+            let (mut lines, mut flushed) = ([0, 0], Vec::new());
             for message in std::iter::once(first).chain(messages.try_iter()) {
                 match message {
                     Message::Text(more) => {
                         self.shared.text.fetch_sub(more.len(), Ordering::Relaxed);
                         text.push_str(&more);
-                        lines += 1;
+                        lines[0] += 1;
                     }
                     Message::Request(line, json) => {
                         self.shared.requests.fetch_sub(1, Ordering::Relaxed);
                         line.write(json, &mut text);
-                        lines += 1;
+                        lines[1] += 1;
                     }
                     Message::Look => {}
                     Message::Flush(done) => flushed.push(done),
@@ -232,14 +246,14 @@ impl LineWriter {
         }
     }
 
-    fn write(&mut self, text: &str, lines: u64) {
+    fn write(&mut self, text: &str, lines: [u64; 2]) {
         if text.is_empty() {
             return;
         }
         let written = self.out.write_all(text.as_bytes());
         let failed = written.is_err();
         if failed {
-            self.shared.dropped.fetch_add(lines, Ordering::Relaxed);
+            self.shared.drop_lines(lines);
         }
         if let (Err(error), false) = (written, self.fails) {
             let (file, name) = (&self.file, self.name);
@@ -250,7 +264,7 @@ impl LineWriter {
 
     /// Logs how many lines were dropped, once the queue is empty and lines can be written again.
     fn tell_of_dropped(&mut self) {
-        let dropped = self.shared.dropped.load(Ordering::Relaxed);
+        let dropped = self.shared.dropped();
         let lines = dropped - self.told;
         if lines > 0 && !self.fails {
             self.told = dropped;

@@ -325,10 +325,27 @@ impl AskError {
     pub(super) const fn how(&self) -> &'static str {
         match self {
             Self::Spent(_) => "the origin is not asked",
-            Self::Status { status: 401 | 403 | 407 | 429, .. } => "the origin refuses requests",
+            Self::Status { status: 403, .. } => "the origin refuses requests, as it may do with a blocked address",
+            Self::Status { status: 429, .. } => "the origin refuses requests because they are too many",
+            Self::Status { status: 401 | 407, .. } => "the origin refuses requests",
             Self::Status { .. } => "the origin answers with errors",
             Self::Timeout { .. } | Self::Connection { .. } => "the origin cannot be reached",
             Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. } => UNUSABLE,
+        }
+    }
+
+    /// What to do about it, if that is known.
+    pub(super) const fn todo(&self) -> Option<&'static str> {
+        match self {
+            Self::Status { status: 403, .. } => Some(
+                "Ask the provider of the API whether it blocks the address of this machine. `curl -i` with this URL shows what it \
+                 answers here and on another machine.",
+            ),
+            Self::Status { status: 429, .. } => Some(
+                "Lower origin.requests_per_minute, or find the other program that asks the origin from this address and \
+                 shares its limit.",
+            ),
+            _ => None,
         }
     }
 

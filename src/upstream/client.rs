@@ -426,7 +426,7 @@ impl OriginClient {
 
     /// An answer that came cannot be used.
     pub fn unusable(&self, error: &AskError) {
-        self.status.error(error, self.clock.now_wall());
+        self.status.note(error, self.clock.now_wall());
     }
 
     /// The content of an answer for a client is usable, or not: then why.

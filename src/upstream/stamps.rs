@@ -158,8 +158,6 @@ struct Known {
     pulse: Pulse,
     run: u8,
     reading: Option<StampUse>,
-    /// The readings already logged: each once, or details of many ages would fill the log.
-    told: [bool; StampUse::ALL.len()],
 }
 
 impl Known {
@@ -333,71 +331,34 @@ impl StampWatch {
             self.aged_ms.store(received_ms, Ordering::Relaxed);
         }
         let by_age_ms = answer.stamps.age.map(|age| i64::from(age) * 1000);
-        self.compare_with_ttl(place, by_age_ms.unwrap_or_else(|| by_origin_ms.saturating_sub(claimed_ms)));
-        Dated {
-            until_ms,
-            claimed_ms,
-            since_ms: latest_ms.saturating_add(answer.grain_ms()),
-            is_aged: said_age || is_older || is_late || undated,
+        self.compare_with_ttl(by_age_ms.unwrap_or_else(|| by_origin_ms.saturating_sub(claimed_ms)));
+        let is_aged = said_age || is_older || is_late || undated;
+        if is_aged && place != Place::Details {
+            let age_ms = u64::try_from(by_origin_ms.saturating_sub(until_ms)).unwrap_or(0);
+            self.status.saw_copy(Duration::from_millis(age_ms));
         }
+        Dated { until_ms, claimed_ms, since_ms: latest_ms.saturating_add(answer.grain_ms()), is_aged }
     }
 
-    /// Reads a stamp, and tells people what it is worth.
+    /// Reads a stamp, and shows in `/status` what it is worth.
     fn read(&self, place: Place, stamp: WallTime, answer: &Answer, before: Option<Before>) -> (StampUse, Pulse) {
         let sent = answer.by_header();
         let mut known = self.known.lock();
         let own = &mut known[place.index()];
         let reading = own.see(stamp, [sent, answer.stamps.date.unwrap_or(sent)], before, self.cache_ttl);
-        let news = own.reading.replace(reading) != Some(reading);
-        let unheard = !std::mem::replace(&mut own.told[reading as usize], true);
-        let pulse = own.pulse;
+        let (news, pulse) = (own.reading.replace(reading) != Some(reading), own.pulse);
         drop(known);
         if news {
             self.status.update(|picture| picture.stamps.insert(place.as_str(), reading.as_str()));
         }
-        if unheard {
-            self.tell(place, reading, stamp);
-        }
         (reading, pulse)
     }
 
-    /// Tells people of copies that are far older than they said.
-    fn compare_with_ttl(&self, place: Place, age_ms: i64) {
-        if age_ms <= millis(bound(self.cache_ttl)) {
-            return;
-        }
-        let age_seconds = age_ms.unsigned_abs() / 1000;
-        let cache_ttl_seconds = self.cache_ttl.as_secs();
-        if self.status.saw_old_copy(OldCopy { age_seconds, cache_ttl_seconds }) {
-            tracing::warn!(
-                place = place.as_str(),
-                age_seconds,
-                cache_ttl_seconds,
-                "a cache in front of the origin sends copies that are far older than origin.cache_ttl; raise it, or \
-                 changes are seen late and details may stay old"
-            );
-        }
-    }
-
-    fn tell(&self, place: Place, reading: StampUse, stamp: WallTime) {
-        let (place, stamp) = (place.as_str(), tracing::field::display(stamp));
-        let cache_ttl_seconds = self.cache_ttl.as_secs();
-        match reading {
-            StampUse::Used => tracing::debug!(place, stamp, "generated_at is used as the time of the origin's answers"),
-            StampUse::StandsStill => {
-                tracing::warn!(place, stamp, "generated_at does not change when the content does; it is ignored");
-            }
-            StampUse::TooOld => {
-                tracing::warn!(
-                    place,
-                    stamp,
-                    cache_ttl_seconds,
-                    "generated_at is older than a copy in the CDN can be (origin.cache_ttl); it is ignored"
-                );
-            }
-            StampUse::Ahead => {
-                tracing::warn!(place, stamp, "generated_at is later than the origin's Date; it is ignored");
-            }
+    /// Notes copies that are far older than they said.
+    fn compare_with_ttl(&self, age_ms: i64) {
+        if age_ms > millis(bound(self.cache_ttl)) {
+            let (age_seconds, cache_ttl_seconds) = (age_ms.unsigned_abs() / 1000, self.cache_ttl.as_secs());
+            self.status.saw_old_copy(OldCopy { age_seconds, cache_ttl_seconds });
         }
     }
 }

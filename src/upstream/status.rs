@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::clock::{Monotonic, WallTime};
 use crate::semantics::excerpt::{self, Excerpt};
@@ -151,18 +152,23 @@ pub struct DetailTrouble {
 
 impl DetailTrouble {
     fn finding(&self) -> Option<Finding> {
-        let text = match self {
+        let (text, cause) = match self {
             Self { all: true, error, failing, .. } => {
                 let failed = counted(*failing as u64, "request");
-                format!("no details can be fetched: {failed} failed and none was answered. The last error: {error}")
+                (
+                    format!(
+                        "no details can be fetched: {failed} failed and none was answered. The last error: {error}"
+                    ),
+                    "all",
+                )
             }
             Self { often: often @ 1.., error, .. } => {
                 let many = counted(*often as u64, "detail");
-                format!("{many} cannot be fetched, although others can. The last error: {error}")
+                (format!("{many} cannot be fetched, although others can. The last error: {error}"), "some")
             }
             _ => return None,
         };
-        Some(Finding::new(Kind::DetailsFail, text))
+        Some(Finding::new(Kind::DetailsFail, text).because(cause))
     }
 }
 
@@ -171,6 +177,60 @@ const MANY_UNSTORED: u64 = 3;
 
 /// So many answers in a row with other bytes are no deployment.
 const MANY_RESPELLED: u64 = 6;
+
+/// If the last request of a shield failed, and no other one came for so long, that is what is known of the origin.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// For how long a shield without requests says how the origin failed. Nobody knows how it is by then.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// A wait for old copies of the origin's CDN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiesWait {
+    pub until: WallTime,
+    /// The earlier instant that was told first, if it was put off.
+    pub first: Option<WallTime>,
+    /// Whether it belongs to a first copy, and is no longer than that takes.
+    pub is_expected: bool,
+}
+
+impl CopiesWait {
+    fn finding(self) -> Finding {
+        let Self { until, first, .. } = self;
+        let why = first.map_or_else(String::new, |first| {
+            format!(
+                " (not {first}, as before: the origin was asked again meanwhile, and its answers still disagreed or \
+                 showed another change)"
+            )
+        });
+        let text = format!("until {until}{why} caches before the origin may send old copies; then it is asked again");
+        Finding::new(Kind::CopiesWait, text)
+    }
+}
+
+/// How the last few requests ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    /// One bit each, the last one lowest: whether it failed.
+    failed: u8,
+    seen: u32,
+}
+
+impl Recent {
+    fn ended(&mut self, failed: bool) {
+        self.failed = (self.failed << 1) | u8::from(failed);
+        self.seen = u8::BITS.min(self.seen + 1);
+    }
+
+    /// Whether at least half of them failed, and one of the last two.
+    const fn mostly_failed(self) -> bool {
+        self.failed & 0b11 != 0 && 2 * self.failed.count_ones() >= self.seen
+    }
+
+    const fn last_failed(self) -> bool {
+        self.failed & 1 == 1
+    }
+}
 
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
@@ -184,10 +244,15 @@ pub struct Picture {
     failed_in_row: u32,
     /// Answers in a row that clients could not get because of their content.
     unusable_in_row: u32,
-    /// How the last request failed, for people.
-    how: &'static str,
+    /// How the last request failed, for people, and what to do about it if that is known.
+    how: (&'static str, Option<&'static str>),
+    recent: Recent,
+    /// When a request failed last.
+    failed_at: Option<Instant>,
     /// Since when it fails, also between two tries; `None`: it answers.
-    pub failing_since: Option<Instant>,
+    failing_since: Option<Instant>,
+    /// The same before the last answer, which may turn out to be of no use.
+    failing_before: Option<Instant>,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
     /// Until the head of an answer arrived, by class.
@@ -204,8 +269,8 @@ pub struct Picture {
     pub refreshed_ms: Option<i64>,
     /// When the next refresh is due; `None`: none is planned.
     pub refresh_due: Option<Monotonic>,
-    /// When work that waits for old copies of the origin's CDN goes on; `None`: none waits.
-    pub copies_until: Option<WallTime>,
+    /// The work that waits for old copies of the origin's CDN; `None`: none waits.
+    pub copies: Option<CopiesWait>,
     /// Until when no change is followed, because the answers change back and forth.
     pub flips_until: Option<WallTime>,
     /// Whole passes that were completed.
@@ -224,6 +289,8 @@ pub struct Picture {
     respelled: u64,
     /// How many listings on which pages of the list cannot be read.
     broken: BTreeMap<u64, usize>,
+    /// How long before its arrival the answer was made that came latest of all, and when it came.
+    copy_seen: Option<(Duration, Instant)>,
 }
 
 impl Picture {
@@ -232,16 +299,51 @@ impl Picture {
         matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense) || self.health.failures() > 0
     }
 
+    /// For how long before their arrival the answers of the last hour confirm the data, at worst; `None`: they are no copies.
+    pub fn copy_age(&self) -> Option<Duration> {
+        const HOUR: Duration = Duration::from_secs(3600);
+        self.copy_seen.filter(|(_, at)| at.elapsed() < HOUR).map(|(age, _)| age)
+    }
+
+    /// For how long it has failed; `None`: it answers. A shield counts until the last failure that it saw.
+    pub fn failing(&self) -> Option<Duration> {
+        let until = self.failed_at.filter(|_| self.shield).unwrap_or_else(Instant::now);
+        self.failing_since.map(|since| until.saturating_duration_since(since))
+    }
+
+    /// Why it fails; `None`: it does not, or nobody knows.
+    fn fails(&self) -> Option<Finding> {
+        // What else fails may be details alone.
+        let is_known = self.failing_since.is_some()
+            && (self.stands_still() || self.state == OriginState::Crawling && self.failed_in_row > 1);
+        let is_quiet = self.failed_at.is_some_and(|at| at.elapsed() >= QUIET);
+        let Recent { failed, seen } = self.recent;
+        let of_shield = self.recent.mostly_failed() || self.recent.last_failed() && is_quiet;
+        if !(is_known || self.shield && of_shield) {
+            return None;
+        }
+        let ((how, todo), some, last) = (self.how, failed.count_ones(), counted(seen.into(), "request"));
+        let share = (self.shield && some < seen).then(|| format!(", {some} of the last {last} failed"));
+        let error = self.last_error.as_ref();
+        let why = error.map(|error| format!(": {}", error.message));
+        let at = error.and_then(|error| error.at.as_ref()).filter(|_| self.shield);
+        let asked = at.map(|at| format!("; it was last asked at {at}"));
+        let [share, why, asked] = [share, why, asked].map(Option::unwrap_or_default);
+        let text = format!("{how}{share}{why}{asked}");
+        let fails = Finding::new(Kind::OriginFails, text).because(how);
+        Some(match todo {
+            Some(todo) => fails.todo(todo),
+            None => fails,
+        })
+    }
+
+    const fn stands_still(&self) -> bool {
+        matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense)
+    }
+
     /// Everything that is wrong with the origin.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        let stands_still = matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense);
-        // What else fails may be details alone.
-        let is_told = stands_still || self.state == OriginState::Crawling && self.failed_in_row > 1;
-        let fails = self.failing_since.filter(|_| is_told).map(|_| {
-            let how = if self.state == OriginState::Nonsense { UNUSABLE } else { self.how };
-            let why = self.last_error.as_ref().map_or_else(String::new, |error| format!(": {}", error.message));
-            Finding::new(Kind::OriginFails, format!("{how}{why}"))
-        });
+        let fails = self.fails();
         let unstored = (self.shield && self.unstored >= MANY_UNSTORED).then(|| {
             let text = format!(
                 "nothing can be stored: the last {} answers of the origin forbid it with `Cache-Control: private` or \
@@ -251,12 +353,10 @@ impl Picture {
             Finding::new(Kind::NotStored, text)
         });
         let held = self.held.as_ref().map(Held::finding);
-        let details = self.details.as_ref().filter(|_| !stands_still).and_then(DetailTrouble::finding);
+        let details = self.details.as_ref().filter(|_| !self.stands_still()).and_then(DetailTrouble::finding);
         let old = self.old_copy.map(OldCopy::finding);
-        let waits = self.copies_until.filter(|_| self.failing_since.is_none()).map(|until| {
-            let text = format!("until {until} caches before the origin may send old copies; then it is asked again");
-            Finding::new(Kind::CopiesWait, text)
-        });
+        let waits = self.copies.filter(|wait| self.failing_since.is_none() && !wait.is_expected);
+        let waits = waits.map(CopiesWait::finding);
         let broken = self.broken.first_key_value().map(|(page, _)| {
             let many = counted(self.broken.values().sum::<usize>() as u64, "listing");
             let text = format!("{many} of the origin (page {page}, `per_page=100`) cannot be read and are left out");
@@ -276,9 +376,28 @@ impl Picture {
 
     /// Notes since when it fails. One failure alone says little.
     fn note_failing(&mut self) {
-        let fails = matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense);
-        self.failing_since =
-            (fails || self.health.failures() > 1).then(|| self.failing_since.unwrap_or_else(Instant::now));
+        self.failing_since = (self.stands_still() || self.health.failures() > 1)
+            .then(|| self.failing_since.unwrap_or_else(Instant::now));
+    }
+
+    /// Remembers what is said of a failure. That nothing was asked says nothing new.
+    fn note(&mut self, error: &AskError, now: WallTime) {
+        if self.last_error.is_none() || !matches!(error, AskError::Spent(_)) {
+            self.last_error = Some(LastError::new(error, now));
+            self.how = (error.how(), error.todo());
+        }
+    }
+
+    /// Nobody has asked the origin through this shield for so long that its failure is old news.
+    fn forget(&mut self) {
+        if self.shield && self.failed_at.is_some_and(|at| at.elapsed() >= REMEMBERED) {
+            if self.stands_still() {
+                self.state = OriginState::NotAsked;
+            }
+            self.health.answered();
+            (self.failed_in_row, self.unusable_in_row, self.recent) = (0, 0, Recent::default());
+            (self.failed_at, self.failing_since, self.failing_before) = (None, None, None);
+        }
     }
 }
 
@@ -289,7 +408,9 @@ pub struct OriginStatus(Arc<Mutex<Picture>>);
 impl OriginStatus {
     /// The state now.
     pub fn picture(&self) -> Picture {
-        self.0.lock().clone()
+        let mut picture = self.0.lock();
+        picture.forget();
+        picture.clone()
     }
 
     /// Changes a part of it.
@@ -321,6 +442,8 @@ impl OriginStatus {
         let mut picture = self.0.lock();
         picture.health.answered();
         picture.failed_in_row = 0;
+        picture.recent.ended(false);
+        picture.failing_before = picture.failing_since;
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }
@@ -330,15 +453,18 @@ impl OriginStatus {
     /// A request failed; returns what that says about the origin. `paused`: as in [`Health::failed`].
     pub fn failed(&self, error: &AskError, witness: Witness, paused: bool, now: WallTime) -> Judgement {
         let mut picture = self.0.lock();
-        picture.last_error = Some(LastError::new(error, now));
-        picture.how = error.how();
+        picture.note(error, now);
         let verdict = picture.health.failed(error, witness, paused);
         let only_details = witness.class == Class::Details;
         if (witness.is_ours || verdict.counts) && !only_details {
             picture.failed_in_row = picture.failed_in_row.saturating_add(1);
+            picture.recent.ended(true);
+            picture.failed_at = Some(Instant::now());
         }
-        // One failure alone says little. To tell people of failures takes fewer clients than to pause the origin.
-        let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && picture.failed_in_row >= FEW;
+        // One failure alone says little, unless it is all that is known. To tell people of failures takes fewer clients
+        // than to pause the origin.
+        let of_shield = picture.failed_in_row >= FEW || picture.recent.mostly_failed();
+        let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && of_shield;
         // Whether details alone fail is told by itself.
         if fails && picture.state != OriginState::Crawling && !only_details {
             picture.state = OriginState::CouldNotBeAsked;
@@ -358,10 +484,15 @@ impl OriginStatus {
             }
             return;
         };
-        picture.last_error = Some(LastError::new(error, now));
+        picture.note(error, now);
         picture.unusable_in_row = picture.unusable_in_row.saturating_add(1);
-        if picture.shield && picture.unusable_in_row >= FEW {
+        picture.recent.failed |= 1;
+        picture.failed_at = Some(Instant::now());
+        let fails = picture.unusable_in_row >= FEW || picture.recent.mostly_failed();
+        // What it does changes; that it fails does not.
+        if picture.shield && fails || picture.state == OriginState::CouldNotBeAsked {
             picture.state = OriginState::Nonsense;
+            picture.failing_since = picture.failing_since.or(picture.failing_before);
             picture.note_failing();
         }
     }
@@ -379,9 +510,16 @@ impl OriginStatus {
         picture.broken.extend(Some((page, broken)).filter(|_| broken > 0));
     }
 
-    /// Something else went wrong.
-    pub fn error(&self, message: &impl std::fmt::Display, now: WallTime) {
-        self.0.lock().last_error = Some(LastError::new(message, now));
+    /// A request that the mirror needs failed.
+    pub fn note(&self, error: &AskError, now: WallTime) {
+        self.0.lock().note(error, now);
+    }
+
+    /// The answers cannot be used together.
+    pub fn unusable(&self, message: &impl std::fmt::Display, now: WallTime) {
+        let mut picture = self.0.lock();
+        picture.last_error = Some(LastError::new(message, now));
+        picture.how = (UNUSABLE, None);
     }
 
     /// One more request is done; it may be one of the pass.
@@ -397,12 +535,18 @@ impl OriginStatus {
         picture.unstored = if allowed { 0 } else { picture.unstored.saturating_add(1) };
     }
 
-    /// A copy was far older than `origin.cache_ttl`; `true` if it is the first one.
-    pub fn saw_old_copy(&self, copy: OldCopy) -> bool {
+    /// A copy was far older than `origin.cache_ttl`.
+    pub fn saw_old_copy(&self, copy: OldCopy) {
         let mut picture = self.0.lock();
-        let is_first = picture.old_copy.is_none();
         picture.old_copy = picture.old_copy.filter(|kept| kept.age_seconds >= copy.age_seconds).or(Some(copy));
-        is_first
+    }
+
+    /// An answer confirms the data only for an instant that was so long ago.
+    pub fn saw_copy(&self, age: Duration) {
+        let mut picture = self.0.lock();
+        if picture.copy_age().is_none_or(|oldest| age >= oldest) {
+            picture.copy_seen = Some((age, Instant::now()));
+        }
     }
 }
 
@@ -503,6 +647,8 @@ mod tests {
         let details = |details| Picture { details, ..Picture::default() };
         let unstored = |shield, unstored| Picture { shield, unstored, ..Picture::default() };
         let old_copy = Some(OldCopy { age_seconds: 4000, cache_ttl_seconds: 300 });
+        let wait = |is_expected| CopiesWait { until: WallTime::from_seconds(9), first: None, is_expected };
+        let waits = |is_expected| Picture { copies: Some(wait(is_expected)), ..Picture::default() };
         for (picture, want) in [
             (Picture::default(), &[][..]),
             (fails(), &[Kind::OriginFails]),
@@ -515,10 +661,131 @@ mod tests {
             (unstored(false, 1000), &[]),
             (Picture { held: Some(Held::default()), ..Picture::default() }, &[Kind::HeldBack]),
             (Picture { old_copy, ..Picture::default() }, &[Kind::CopiesOld]),
-            (Picture { copies_until: Some(WallTime::from_seconds(9)), ..Picture::default() }, &[Kind::CopiesWait]),
+            (waits(false), &[Kind::CopiesWait]),
+            (waits(true), &[]),
         ] {
             let kinds: Vec<Kind> = picture.findings().iter().map(|finding| finding.kind).collect();
             assert_eq!(kinds, want, "{picture:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_that_ends_later_than_it_said_says_why() {
+        let at = WallTime::from_seconds;
+        let told = |first| CopiesWait { until: at(600), first, is_expected: false }.finding().text;
+        assert!(!told(None).contains("as before"), "{}", told(None));
+        let put_off = told(Some(at(300)));
+        for named in [at(300), at(600)] {
+            assert!(put_off.contains(&named.to_string()) && put_off.contains("was asked again"), "{put_off}");
+        }
+    }
+
+    /// The origin of a shield, as the shield sees it.
+    struct Shielded(OriginStatus);
+
+    impl Shielded {
+        fn new() -> Self {
+            let status = OriginStatus::default();
+            status.update(|picture| picture.shield = true);
+            Self(status)
+        }
+
+        fn fails(&self, error: &AskError) {
+            let household = Some([192, 0, 2, 1].into());
+            let witness = Witness { class: Class::Client, household, is_ours: true };
+            self.0.failed(error, witness, false, WallTime::from_seconds(0));
+        }
+
+        /// An answer, with this content.
+        fn answers(&self, unusable: Option<&AskError>) {
+            self.0.succeeded();
+            self.0.judged(unusable, WallTime::from_seconds(0));
+        }
+
+        fn told(&self) -> Option<String> {
+            self.0.picture().findings().into_iter().next().map(|finding| finding.text)
+        }
+
+        fn state(&self) -> OriginState {
+            self.0.picture().state
+        }
+    }
+
+    fn status(status: u16) -> AskError {
+        AskError::Status { status, path: "/a".to_owned(), retry_after: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shield_tells_of_what_it_saw_and_forgets_it_when_nobody_asks() {
+        let (shield, seconds) = (Shielded::new(), Duration::from_secs);
+        shield.fails(&status(500));
+        let told = shield.told().unwrap();
+        assert!(told.starts_with("the origin answers with errors: ") && told.contains("last asked at 1970-"), "{told}");
+        assert_eq!(shield.state(), OriginState::CouldNotBeAsked, "it was asked");
+        tokio::time::advance(seconds(30)).await;
+        shield.fails(&status(500));
+        // Nobody knows how it was after that.
+        tokio::time::advance(seconds(599)).await;
+        assert_eq!(shield.0.picture().failing(), Some(seconds(30)));
+        assert!(shield.told().is_some());
+        tokio::time::advance(seconds(1)).await;
+        assert_eq!((shield.0.picture().failing(), shield.told(), shield.state()), (None, None, OriginState::NotAsked));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_second_failure_is_told_and_a_rare_one_if_it_is_the_last_thing_known() {
+        let shield = Shielded::new();
+        for _ in 0..8 {
+            shield.answers(None);
+            shield.fails(&status(500));
+        }
+        for _ in 0..2 {
+            let told = shield.told().unwrap();
+            assert!(told.contains("4 of the last 8 requests failed"), "{told}");
+            shield.answers(None);
+        }
+        assert_eq!(shield.told(), None, "two answers in a row");
+        (0..8).for_each(|_| shield.answers(None));
+        shield.fails(&status(500));
+        assert_eq!((shield.told(), shield.state()), (None, OriginState::Answering), "one says little");
+        tokio::time::advance(QUIET).await;
+        assert!(shield.told().unwrap().contains("1 of the last 8 requests failed"));
+        shield.answers(None);
+        assert_eq!(shield.told(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_is_how_the_last_answer_was() {
+        let shield = Shielded::new();
+        let html = AskError::nonsense("/a", "it is HTML");
+        let unreachable = AskError::Connection { path: "/a".to_owned(), reason: "refused".into(), reached: false };
+        (0..8).for_each(|_| shield.fails(&unreachable));
+        let since = shield.0.picture().failing_since;
+        assert!(shield.told().unwrap().starts_with("the origin cannot be reached: "));
+        shield.answers(Some(&html));
+        let told = shield.told().unwrap();
+        assert!(told.starts_with(UNUSABLE) && told.contains("it is HTML"), "{told}");
+        assert_eq!((shield.state(), shield.0.picture().failing_since), (OriginState::Nonsense, since));
+        // A mirror: how and why are of one failure.
+        let mirror = OriginStatus::default();
+        mirror.failed(&unreachable, Witness::mirror(Class::Refresh), false, WallTime::from_seconds(0));
+        mirror.update(|picture| picture.state = OriginState::CouldNotBeAsked);
+        mirror.note(&html, WallTime::from_seconds(0));
+        let told = mirror.picture().findings().remove(0).text;
+        assert!(told.starts_with(UNUSABLE) && told.contains("it is HTML"), "{told}");
+    }
+
+    #[test]
+    fn what_a_refusal_means_and_what_to_do_is_said() {
+        for (code, means, todo) in [
+            (403, "as it may do with a blocked address", "Ask the provider"),
+            (429, "because they are too many", "Lower origin.requests_per_minute"),
+            (401, "the origin refuses requests: ", Kind::OriginFails.todo()),
+        ] {
+            let shield = Shielded::new();
+            shield.fails(&status(code));
+            let finding = shield.0.picture().findings().remove(0);
+            assert!(finding.text.contains(means) && finding.todo.starts_with(todo), "{finding:?}");
         }
     }
 

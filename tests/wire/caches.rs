@@ -76,6 +76,12 @@ async fn changed_details_follow_behind_a_cache_that_sends_no_age() {
 async fn what_waits_for_old_copies_says_until_when_and_a_refresh_asks_at_once() {
     let origin = origin_with(230, behind(CopyHeader::Silent { updating: false, says_so: false }, 20)).await;
     let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "20s").set("ttl", "10s").start().await;
+    wait_until("the first copy is certified", || async {
+        assert_eq!(server.finding("waits-for-copies").await, None, "a first copy takes that long");
+        let certificate = server.status().await["snapshot"]["certificate"].clone();
+        ["full", "incremental"].contains(&certificate.as_str().unwrap_or_default())
+    })
+    .await;
     server.settled(&origin).await;
     origin.edit(|world| assert!(world.ids().iter().step_by(3).all(|id| world.touch(*id))));
     let told = until("it is told", || server.finding("waits-for-copies")).await;
@@ -88,6 +94,32 @@ async fn what_waits_for_old_copies_says_until_when_and_a_refresh_asks_at_once() 
     server.settled(&origin).await;
     tokio::time::sleep(Duration::from_secs(150)).await;
     assert_eq!(server.finding("waits-for-copies").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_that_is_too_short_for_the_cache_before_the_origin_is_told_as_that_and_steadily() {
+    // Data is too old now and then, or always.
+    each([CopyHeader::OwnDate, CopyHeader::Silent { updating: false, says_so: true }], async |header| {
+        let origin = origin_with(60, behind(header, 60)).await;
+        let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "60s").set("ttl", "20s").start().await;
+        server.ready().await;
+        tokio::time::sleep(Duration::from_secs(150)).await;
+        let told = server.finding("ttl-too-short").await.unwrap_or_default();
+        assert!(told.contains("ttl is 20s") && told.contains("caches before the origin"), "{header:?}: {told}");
+        let mut is_unhealthy = false;
+        for _ in 0..300 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let status = server.admin(Method::GET, "/status").await;
+            let findings = status.json()["findings"].clone();
+            let names: Vec<_> = findings.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+            assert!(names.contains(&"ttl-too-short") && !names.contains(&"unconfirmed"), "{header:?}: {findings:#}");
+            let todo = findings.to_string();
+            assert!(todo.contains("Set ttl to origin.cache_ttl or more."), "{header:?}: {findings:#}");
+            is_unhealthy |= status.status == 503;
+        }
+        assert!(is_unhealthy, "{header:?}");
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

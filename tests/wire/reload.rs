@@ -121,6 +121,8 @@ async fn a_configuration_with_mistakes_changes_nothing_and_every_mistake_is_list
         "neither hides the other: {finding}"
     );
     assert!(started.reload(OPEN).await["applied"].as_array().unwrap().is_empty());
+    let finding = started.finding().await;
+    assert!(finding.starts_with("no longer: ") && finding.matches("no longer: ").count() == 2, "{finding}");
 }
 
 #[tokio::test]

@@ -220,9 +220,10 @@ async fn a_shield_with_one_client_says_how_its_origin_fails() {
         let server = Setup::shield_of_url(&origin.url()).start().await;
         for id in 1..5 {
             assert!(server.get(&format!("/api/listings/{id}.json")).await.status >= 500);
+            let told = server.finding("origin-fails").await.unwrap_or_default();
+            assert!(told.starts_with(how) && told.contains(&origin.url()), "{status} {id}: {told}");
+            assert!(told.contains("; it was last asked at "), "{told}");
         }
-        let told = server.finding("origin-fails").await.unwrap_or_default();
-        assert!(told.starts_with(how) && told.contains(&origin.url()), "{status}: {told}");
         let reply = server.admin(Method::GET, "/status").await;
         assert!(reply.status == 200 && reply.json()["origin"]["failing_seconds"].is_u64(), "{}", reply.text());
         origin.answers(|_| Script::new(200, "{}"));

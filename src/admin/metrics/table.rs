@@ -12,7 +12,7 @@ use crate::fleet::publisher::status::{ObjectKind, PublishState};
 use crate::fleet::replica::status::{PollOutcome, ReplicaState};
 use crate::serve::connections::Full;
 use crate::telemetry::findings;
-use crate::telemetry::lines::{LineQueue, standard_error};
+use crate::telemetry::lines::standard_error;
 use crate::telemetry::timing::Histogram;
 use crate::upstream::status::{OriginStatus, Picture};
 use crate::upstream::window::Class;
@@ -180,9 +180,9 @@ table! {
     Counter "grandstand_body_bytes" [] "bytes" "Body bytes sent on the public listener"
         = at => at.status.telemetry.body_bytes();
     Counter "grandstand_access_log_dropped" [] "" "Lines of the access log that were dropped because its file, the disk or the reader was too slow or failed"
-        = at => at.status.access.load().as_ref().map(|log| log.lines.dropped());
+        = at => at.status.access.load().as_ref().map(|log| log.lines.dropped()[1]);
     Counter "grandstand_log_dropped" [] "" "Lines of the log that were dropped because nobody read standard error in time"
-        = _at => standard_error().map_or(0, LineQueue::dropped);
+        = _at => standard_error().map_or(0, |lines| lines.dropped()[0]);
     Gauge "grandstand_connections" [] "" "Open client connections"
         = at => at.facts.connections.open;
     Counter "grandstand_connections_evicted" [] "" "Idle client connections that were closed to make room"
@@ -202,8 +202,8 @@ table! {
         = at => Samples::Times(at.picture.took.iter().map(|(class, times)| times.histogram(vec![class])).collect());
     Gauge "grandstand_origin_budget_free" [] "" "Requests that may be sent to the origin now; absent without a budget"
         = at => at.facts.origin.budget.as_ref().and_then(|budget| budget.free);
-    Gauge "grandstand_origin_failing_seconds" [] "seconds" "For how long the origin has failed since the start of the process, also between two tries, or sent answers that cannot be used; 0: it answers"
-        = at => at.facts.origin.url.as_ref().map(|_| at.picture.failing_since.map_or(0.0, |since| since.elapsed().as_secs_f64()));
+    Gauge "grandstand_origin_failing_seconds" [] "seconds" "For how long the origin has failed since the start of the process, or sent answers that cannot be used: a mirror counts between two tries, too, a shield until the last failure, which it forgets after ten minutes without another; 0: it answers"
+        = at => at.facts.origin.url.as_ref().map(|_| at.picture.failing().unwrap_or_default().as_secs_f64());
     Gauge "grandstand_origin_paused_seconds" [] "seconds" "Time until requests to the origin resume, after failures or because it asked for a pause"
         = at => at.status.budget.as_ref().map(|budget| budget.view().paused.as_secs_f64());
     Counter "grandstand_audit_samples" ["outcome"] "" "Requests compared with the origin, by outcome"

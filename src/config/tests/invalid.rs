@@ -130,6 +130,23 @@ fn what_was_a_key_is_a_warning_that_names_the_constant() {
 }
 
 #[test]
+fn a_ttl_that_will_make_the_server_unhealthy_is_a_warning_that_says_why() {
+    for (ttl, cache_ttl, told) in [
+        ("1m", "5m", "unhealthy again and again: ttl is 1m, so the data is too old after 3m, but caches before"),
+        (
+            "5s",
+            "0s",
+            "unhealthy again and again: ttl is 5s, so the data is too old after 15s, but a refresh takes 5 requests",
+        ),
+        ("4m", "5m", "4m is shorter than origin.cache_ttl (5m)"),
+    ] {
+        let text = format!("ttl = \"{ttl}\"\norigin = {{ url = \"http://a\", cache_ttl = \"{cache_ttl}\" }}");
+        let warnings = Config::from_text(&text).unwrap().warnings;
+        assert!(warnings.len() == 1 && warnings[0].to_string().contains(told), "{warnings:?}");
+    }
+}
+
+#[test]
 fn unknown_keys_come_with_a_suggestion() {
     let cases = [
         ("tttl = 1", "tttl: is not a known key, did you mean `ttl`?"),
@@ -234,6 +251,8 @@ fn what_is_probably_not_meant_is_a_warning() {
         ("origin.url = \"http://a/apis\"", vec![]),
         ("ttl = \"1m\"\norigin.url = \"http://a\"", vec!["ttl"]),
         ("ttl = \"1m\"\norigin = { url = \"http://a\", cache_ttl = \"1m\" }", vec![]),
+        ("ttl = \"5s\"\norigin = { url = \"http://a\", cache_ttl = \"0s\" }", vec!["ttl"]),
+        ("ttl = \"5s\"\norigin = { url = \"http://a\", cache_ttl = \"0s\", requests_per_minute = 0 }", vec![]),
         ("ttl = \"1m\"\nmirror.enabled = false\norigin.url = \"http://a\"", vec![]),
         ("ttl = \"1m\"", vec![]),
         ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),

@@ -200,7 +200,10 @@ impl PublishError {
             Self::File(error) => StoreError::of_io(std::io::Error::from(error.kind()), TEMPORARY.as_ref(), 0).finding(),
             _ => None,
         };
-        let fails = || Finding::new(Kind::PublishFails, Excerpt(format!("publishing to {url} fails: {self}")));
+        let fails = || {
+            Finding::new(Kind::PublishFails, Excerpt(format!("publishing to {url} fails: {self}")))
+                .because(self.as_str())
+        };
         disk.unwrap_or_else(fails)
     }
 

@@ -177,7 +177,7 @@ impl FollowError {
         } else {
             Kind::ReplicaFails
         };
-        disk.unwrap_or_else(|| Finding::new(kind, Excerpt(self)))
+        disk.unwrap_or_else(|| Finding::new(kind, Excerpt(self)).because(self.outcome().as_str()))
     }
 
     /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an

@@ -139,14 +139,18 @@ impl ReplicaState {
     /// The facts at this instant. `oldest`: how old a head and its data may be.
     pub(crate) fn facts(&self, mono: Monotonic, now: WallTime, oldest: Duration) -> ReplicaFacts {
         let behind_seconds = self.behind(mono).map(|behind| behind.as_secs());
-        let why = self.finding(now, oldest).map(|finding| finding.text);
+        let why = self.finding(mono, now, oldest).map(|finding| finding.text);
         ReplicaFacts { behind_seconds, why, ..self.facts.clone() }
     }
 
     /// Why the data here is not the newest, or old; `None`: nothing is wrong. `oldest` as in [`Self::facts`].
-    pub(crate) fn finding(&self, now: WallTime, oldest: Duration) -> Option<Finding> {
+    pub(crate) fn finding(&self, mono: Monotonic, now: WallTime, oldest: Duration) -> Option<Finding> {
+        let failing = i64::try_from(self.behind(mono).unwrap_or_default().as_secs()).unwrap_or(i64::MAX);
+        // A poll that fails now is not why the head was old before.
+        let was_late = || self.late(now.plus_seconds(failing.saturating_neg()), oldest).is_some();
+        let failure = self.failure.as_ref().filter(|failure| failure.kind != Kind::ReplicaFails || !was_late());
         let late = || self.late(now, oldest).map(|text| Finding::new(Kind::ReplicaFails, text));
-        self.failure.clone().or_else(late)
+        failure.cloned().or_else(late)
     }
 
     fn late(&self, now: WallTime, oldest: Duration) -> Option<String> {
@@ -214,7 +218,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_plain_words() {
         let mut state = ReplicaState::default();
-        let why = |state: &ReplicaState, now| state.finding(now, TTL).map(|finding| finding.text);
+        let mono = Monotonic::from_seconds;
+        let why = |state: &ReplicaState, now| state.finding(mono(60), now, TTL).map(|finding| finding.text);
         assert_eq!(why(&state, at(0)), None);
         for (written, confirmed, said) in [
             (at(-3), at(-9), None),
@@ -237,8 +242,12 @@ mod tests {
             }
         }
         let unreadable = Finding::new(Kind::ReplicaFails, "the store cannot be read");
-        state.failed(unreadable, PollOutcome::Failed, Monotonic::from_seconds(0));
-        assert_eq!(why(&state, at(0)).as_deref(), Some("the store cannot be read"));
+        state.failed(unreadable.clone(), PollOutcome::Failed, mono(0));
+        assert_eq!(why(&state, at(0)).as_deref(), Some("the store cannot be read"), "it was not late before");
+        let mut state = ReplicaState { head: Some(Stamps { written: at(-3), confirmed: at(-3000) }), ..state };
+        state.is_level(1, PollOutcome::Unchanged, mono(59));
+        state.failed(unreadable, PollOutcome::Failed, mono(60));
+        assert!(why(&state, at(0)).is_some_and(|why| why.starts_with("the publisher itself")), "one poll is not why");
     }
 
     #[test]

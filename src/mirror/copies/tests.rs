@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::{Clock, FakeClock};
 use crate::config::Proxy;
 use crate::store::DataDir;
+use crate::store::tests::failure::failing;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::ClientConfig;
 use crate::upstream::status::OriginStatus;
@@ -81,11 +82,13 @@ async fn an_answer_to_an_older_question_never_takes_a_newer_copy_back() {
 }
 
 /// An origin behind a CDN that never sends `Age`: it answers every request with the body that the test sets.
-struct Silent(Mutex<String>);
+#[derive(Default)]
+struct Silent(Mutex<String>, AtomicU64);
 
 #[async_trait::async_trait]
 impl Transport for Silent {
     async fn fetch(&self, _: &http::Method, _: url::Url, _: http::HeaderMap) -> Result<Arrival, TransportError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         let body = Bytes::from(self.0.lock().clone());
         let body = Box::pin(futures_util::stream::once(std::future::ready(Ok(body))));
         Ok(Arrival { status: 200, headers: http::HeaderMap::new(), body })
@@ -94,21 +97,65 @@ impl Transport for Silent {
 
 /// Copies of such an origin, with a clock that the test moves.
 fn silent() -> (Arc<Silent>, FakeClock, Copies, tempfile::TempDir) {
+    silent_in(stored())
+}
+
+fn stored() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&DataDir::open(dir.path()).unwrap()).unwrap();
+    (dir, store)
+}
+
+fn silent_in(stored: (tempfile::TempDir, Store)) -> (Arc<Silent>, FakeClock, Copies, tempfile::TempDir) {
     let hand = Clock::fake(WallTime::from_seconds(NOW));
-    let (transport, copies, dir) = copies_of(Silent(Mutex::default()), hand.clock());
+    let (transport, copies, dir) = copies_of(Silent::default(), hand.clock(), stored);
     (transport, hand, copies, dir)
 }
 
-fn copies_of<T: Transport + 'static>(origin: T, clock: Clock) -> (Arc<T>, Copies, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
+fn copies_of<T: Transport + 'static>(
+    origin: T,
+    clock: Clock,
+    (dir, store): (tempfile::TempDir, Store),
+) -> (Arc<T>, Copies, tempfile::TempDir) {
     let second = Duration::from_secs(1);
     let base = "http://origin.test".parse().unwrap();
     let config = ClientConfig { base, timeout: second, max_body: 1 << 20, longest_pause: second };
     let budget = Budget::open(None, None, clock.clone());
     let transport = Arc::new(origin);
     let client = OriginClient::over(transport.clone(), config, budget, OriginStatus::default(), clock);
-    (transport, Copies::new(client, store, Arc::default(), SnapshotPointer::default()), dir)
+    (transport, Copies::new(client, Arc::new(store), Arc::default(), SnapshotPointer::default()), dir)
+}
+
+#[tokio::test]
+async fn while_nothing_can_be_stored_the_origin_is_asked_more_and_more_seldom() {
+    let (dir, store, fails) = failing(std::io::ErrorKind::ReadOnlyFilesystem);
+    let (origin, hand, copies, _dir) = silent_in((dir, store));
+    let asked = || origin.1.load(Ordering::Relaxed);
+    let looks = async || {
+        let looks = (0..12).map(|_| copies.look("/api/sports.json", Asker::mirror(Class::Crawl)));
+        futures_util::future::join_all(looks).await
+    };
+    *origin.0.lock() = body(NOW, 1);
+    assert!(looks().await.iter().all(Result::is_ok));
+    fails.store(true, Ordering::Relaxed);
+    let before = asked();
+    for second in 0..210 {
+        *origin.0.lock() = body(NOW, second);
+        // What does not become durable is lost.
+        assert!(copies.store.sync().is_err() || second > 0);
+        let refused = looks().await.into_iter().filter_map(Result::err).collect::<Vec<_>>();
+        assert!(refused.len() >= 11, "{refused:?}");
+        assert!(refused.iter().all(|error| matches!(error, CopyError::Store(StoreError::ReadOnly { .. }))));
+        hand.advance(Duration::from_secs(1));
+    }
+    let tries = asked() - before;
+    assert!((10..=20).contains(&tries), "{tries}");
+    // It is noticed that it can be written again.
+    fails.store(false, Ordering::Relaxed);
+    copies.store.try_writing().unwrap();
+    let before = asked();
+    assert!(looks().await.iter().all(Result::is_ok));
+    assert_eq!(asked() - before, 12);
 }
 
 const NOW: i64 = 1_795_176_000;
@@ -146,7 +193,7 @@ async fn a_date_that_may_stand_for_two_bodies_validates_nothing() {
     let clock = hand.clock();
     let content = Mutex::new((NOW, "[1]".to_owned()));
     let origin = Dated { clock: clock.clone(), content, always_in_full: AtomicBool::new(false), confirmed: 0.into() };
-    let (origin, copies, _dir) = copies_of(origin, clock);
+    let (origin, copies, _dir) = copies_of(origin, clock, stored());
     let look = async |content: &str, confirmed| {
         content.clone_into(&mut origin.content.lock().1);
         let copy = copies.look("/api/sports.json", Asker::mirror(Class::Crawl)).await.unwrap();

@@ -305,7 +305,7 @@ impl Mirror {
         tracing::debug!(changed, gone, rules = placed_by.join(", "), "the list is updated");
         // The rules found all places, and a sequence still obeys them after deletions: nothing to learn.
         self.order.rules = Some((list.dataset.id.clone(), rules));
-        Ok(Candidate { list, placed_by, until_ms: answers.until_ms(), tries: 0 })
+        Ok(Candidate { list, placed_by, until_ms: answers.until_ms(), tries: 0, proof: None })
     }
 
     /// The listings of a page, if it states this total.

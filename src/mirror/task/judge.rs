@@ -162,7 +162,8 @@ impl Mirror {
             reading.next_round(unproven);
             return Ok(Next::Again(pause));
         }
-        let candidate = Candidate { list, placed_by: Vec::new(), until_ms: pass.until_ms(), tries: 0 };
+        let (placed_by, until_ms) = (Vec::new(), pass.until_ms());
+        let candidate = Candidate { list, placed_by, until_ms, tries: 0, proof: None };
         Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
     }
 
@@ -238,7 +239,7 @@ impl Mirror {
             return Ok(next);
         }
         self.status.update(|picture| picture.state = OriginState::Nonsense);
-        self.status.error(&text, self.clock.now_wall());
+        self.status.unusable(&text, self.clock.now_wall());
         let now_ms = self.clock.now_wall().as_millis();
         if reading.purpose == Purpose::Certify {
             self.store().put_instant(STARTED, now_ms)?;

@@ -37,6 +37,8 @@ pub(super) struct Candidate {
     pub(super) until_ms: i64,
     /// How often it could not be confirmed, because copies were of different instants.
     pub(super) tries: u32,
+    /// What was proved of it when the disk did not take it: then it is published without another question.
+    pub(super) proof: Option<Proof>,
 }
 
 /// A list with everything that its publication takes.
@@ -47,6 +49,7 @@ pub(super) struct Prepared {
 }
 
 /// How sure we are of a list.
+#[derive(Clone)]
 pub(super) struct Proof {
     pub(super) certificate: Certificate,
     /// The latest instant for which it is confirmed, in milliseconds of the origin's time.

@@ -201,13 +201,13 @@ impl Mirror {
     async fn is_known(&mut self, answers: &Answers) -> Result<bool, MirrorError> {
         let hashes = answers.hashes(&self.copies.volatile());
         let is_followed = self.work.follows();
-        if let Some(candidate) = self.work.candidate()
+        if let Some(mut candidate) = self.work.candidate()
             && answers.judge(&candidate.list.dataset, i64::MIN, &self.copies.volatile(), None)
                 == RefreshVerdict::Unchanged
         {
             if answers.held_still() {
                 let proof = Proof::of(self.earned(&candidate), answers.until_ms());
-                self.publish_candidate(&candidate, proof).await?;
+                self.publish_candidate(&mut candidate, proof).await?;
                 self.work.end();
             }
             return Ok(true);
@@ -297,6 +297,9 @@ impl Mirror {
 
     /// Asks once more; publishes if nothing moved.
     pub(super) async fn confirm_candidate(&mut self, candidate: &mut Candidate) -> Result<Next, MirrorError> {
+        if let Some(proof) = candidate.proof.take() {
+            return self.publish_candidate(candidate, proof).await;
+        }
         let pause = self.pause_for(5);
         if !pause.is_zero() {
             return Ok(Next::Again(pause));
@@ -360,16 +363,18 @@ impl Mirror {
                 return Ok(Next::Done);
             }
         };
-        self.publish_candidate(candidate, proof).await?;
-        Ok(Next::Done)
+        self.publish_candidate(candidate, proof).await
     }
 
-    async fn publish_candidate(&mut self, candidate: &Candidate, proof: Proof) -> Result<(), MirrorError> {
-        self.publish(candidate.list.clone(), proof).await?;
+    /// Publishes it; if the disk does not take it, it is tried again without asking.
+    async fn publish_candidate(&mut self, candidate: &mut Candidate, proof: Proof) -> Result<Next, MirrorError> {
+        let published = self.publish(candidate.list.clone(), proof.clone()).await;
+        candidate.proof = published.as_ref().is_err_and(MirrorError::is_of_store).then_some(proof);
+        published?;
         self.order.placed_by.clone_from(&candidate.placed_by);
         self.answers_agree();
         self.status.update(|picture| picture.state = OriginState::Changed);
-        Ok(())
+        Ok(Next::Done)
     }
 
     /// The certificate of a list that held still: it builds on the newest snapshot, and proves no more than that does.

@@ -228,11 +228,6 @@ impl Current {
         self.certificate.load().until
     }
 
-    /// The problem at `now`, with the files or the certificate in use.
-    pub(crate) fn problem(&self, now: WallTime) -> Option<String> {
-        self.problem.lock().clone().or_else(|| self.certificate.load().concern(now))
-    }
-
     /// Everything that is wrong at `now`: with new files, and that the certificate has ended or ends soon.
     pub(crate) fn findings(&self, now: WallTime) -> Vec<Finding> {
         const WEEK: i64 = 7 * 86_400;

@@ -51,7 +51,7 @@ impl StorageBackend for Faulty {
     }
 }
 
-fn failing(kind: ErrorKind) -> (tempfile::TempDir, Store, Arc<AtomicBool>) {
+pub(crate) fn failing(kind: ErrorKind) -> (tempfile::TempDir, Store, Arc<AtomicBool>) {
     let temp = tempfile::tempdir().unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&fails);

@@ -12,7 +12,8 @@ const INTRODUCTION: &str = "\
 
 Everything that can be wrong has one name. `/status`, the [console](operate.md#the-admin-listener), `grandstand status` and the
 log name what is raised, with what to do; `grandstand_finding{name}` in [the metrics](metrics.md) is 1 while it is. A finding that
-makes the server unhealthy ends as soon as it is right again, any other one a minute later.
+makes the server unhealthy ends as soon as it is right again. Any other one is shown for a minute more, and says `no longer`.
+The log has one line for each cause, and one for the end.
 
 *Unhealthy*: `yes`, `no`, or `old`: once the data is too old, or there is none, and this is why.
 
@@ -74,6 +75,7 @@ fn each_is_raised_at_once_and_none_flaps() {
         let again = findings.look(&clock, || vec![Finding::new(*kind, "worse")]);
         assert_eq!((again[0].since.clone(), &*again[0].text), (first[0].since.clone(), "worse"), "{kind:?}");
         let stays = if is_unhealthy { vec![] } else { vec![(name.clone(), false)] };
+        assert_eq!(raised(&findings, &clock, &[]), stays, "{kind:?}");
         hands.advance(Duration::from_secs(59));
         assert_eq!(raised(&findings, &clock, &[]), stays, "{kind:?}");
         hands.advance(Duration::from_secs(1));
@@ -102,11 +104,82 @@ fn old_data_is_said_by_its_cause() {
         (vec![], vec![("data not confirmed for 9 s", true)]),
         (vec![alone.clone()], vec![("alone", false), ("data not confirmed for 9 s", true)]),
         (vec![alone, fails.clone()], vec![("data not confirmed for 9 s: the origin fails", true), ("alone", false)]),
-        (vec![fails, full], vec![("no room", true), ("the origin fails", false)]),
+        (vec![fails.clone(), full], vec![("no room", true), ("the origin fails", false)]),
     ] {
         let mut all = there;
-        blame(&mut all, lack());
+        blame(&mut all, lack(), None);
         let told: Vec<(&str, bool)> = all.iter().map(|one| (&*one.text, one.unhealthy)).collect();
         assert_eq!(told, want);
+    }
+    // What has just begun is not why.
+    let mut all = vec![fails];
+    blame(&mut all, lack(), Some(Kind::OriginFails));
+    let told: Vec<(&str, bool)> = all.iter().map(|one| (&*one.text, one.unhealthy)).collect();
+    assert_eq!(told, [("the origin fails", false), ("data not confirmed for 9 s", true)]);
+}
+
+#[test]
+fn what_is_over_says_so_until_it_is_gone() {
+    let (findings, hands) = (Findings::default(), Clock::fake(WallTime::from_seconds(1_000)));
+    let clock = hands.clock();
+    let failed = || vec![Finding::new(Kind::ReloadFailed, "the reload failed")];
+    let told = |now: Vec<Finding>| {
+        let all = findings.look(&clock, || now);
+        all.into_iter().map(|one| (one.text, one.todo)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(failed())[0].0, "the reload failed");
+    for _ in 0..2 {
+        assert_eq!(told(vec![]), [("no longer: the reload failed".to_owned(), OVER.to_owned())]);
+        hands.advance(Duration::from_secs(30));
+    }
+    assert_eq!(told(vec![]), []);
+    told(failed());
+    told(vec![]);
+    assert_eq!(told(failed()), [("the reload failed".to_owned(), Kind::ReloadFailed.todo().to_owned())]);
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn each_cause_is_logged_once_and_so_is_the_end() {
+    let (written, findings, hands) =
+        (Written::default(), Findings::default(), Clock::fake(WallTime::from_seconds(1_000)));
+    let (writer, clock) = (written.clone(), hands.clock());
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(log, || {
+        let fails = |text: &str, cause| Finding::new(Kind::OriginFails, text).because(cause);
+        let serious = |finding| Finding { unhealthy: true, ..finding };
+        for round in 0..20 {
+            for now in [
+                vec![fails(&format!("status 500 for {round} s"), "status")],
+                vec![fails(&format!("timeout for {round} s"), "timeout")],
+                vec![serious(fails("old data: timeout", "timeout"))],
+            ] {
+                findings.look(&clock, || now);
+                hands.advance(Duration::from_secs(1));
+            }
+        }
+        findings.look(&clock, Vec::new);
+    });
+    let text = String::from_utf8(written.0.lock().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("origin-fails")).collect();
+    let wanted =
+        [("WARN", "status 500 for 0 s"), ("WARN", "timeout for 0 s"), ("ERROR", "old data"), ("INFO", "no longer: ")];
+    assert_eq!(lines.len(), wanted.len(), "{text}");
+    for (line, (level, said)) in lines.iter().zip(wanted) {
+        assert!(line.contains(level) && line.contains(said), "{line}");
     }
 }

@@ -256,7 +256,7 @@ pub const ALARMS: &[Alarm] = &[
         ("grandstand_certificate_seconds < 7 * 86400", 60),
         (
             "has a TLS certificate that expires in {{ $value | humanizeDuration }}",
-            "A new file is loaded within seconds. `tls.problem` in `/status` says what is wrong with it. If a proxy does TLS, \
+            "A new file is loaded within seconds. `findings` in `/status` say what is wrong with it. If a proxy does TLS, \
              watch its certificate there.",
         ),
         &[("grandstand_certificate_seconds", "86400", "2592000")],
