@@ -103,7 +103,7 @@ impl Mirror {
         if let Some(newest) = self.newest().filter(|_| reading.misses_news && !is_news) {
             // There is none: whether the answer still shows it decides.
             let list = List { dataset: newest.dataset.clone(), beside: assembled.beside };
-            let candidate = Candidate { list, placed_by: Vec::new(), until_ms: pass.until_ms(), tries: 0 };
+            let candidate = Candidate { list, placed_by: Vec::new(), until_ms: pass.until_ms(), tries: 0, proof: None };
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), Duration::ZERO));
         }
         // The same content takes nothing back, however old its confirmation is.
