@@ -75,9 +75,9 @@ fn end(out: &mut Vec<u8>, ended: Option<Open>) {
         let mut places: Vec<usize> = (0..members.len()).collect();
         // Stable: repeated keys keep their order.
         places.sort_by_key(|place| &inside[members[*place].0 - first..members[*place].1 - first]);
-        places
-            .iter()
-            .for_each(|place| out.extend_from_slice(&inside[starts[*place] - first..starts[place + 1] - first]));
+        for place in places {
+            out.extend_from_slice(&inside[starts[place] - first..starts[place + 1] - first]);
+        }
     }
     out.push(if is_object { b'}' } else { b']' });
 }

@@ -269,7 +269,7 @@ impl Copies {
         self.may_ask()?;
         let answer = self.client.ask(path, validators.as_ref(), asker.clone()).await?;
         if let Some(before) = before.filter(|_| answer.status == 200 && Place::of(path) == Place::Lists) {
-            self.wording.look_closer(&self.client, &self.volatile, path, (&before, &answer), &asker).await;
+            Box::pin(self.wording.look_closer(&self.client, &self.volatile, path, (&before, &answer), &asker)).await;
         }
         let (this, path) = (self.clone(), path.to_owned());
         let taken = blocking(move || this.take(&path, asked_with.as_ref(), &answer)).await;
@@ -378,9 +378,7 @@ impl Copies {
         let volatile = self.volatile.read();
         let settled =
             [published.as_deref(), known].into_iter().flatten().find_map(|stored| volatile.settle(stored, text));
-        let worded = settled.or(page).map_or_else(|| body.clone(), Bytes::from);
-        self.client.status().respelled(worded != body);
-        worded
+        settled.or(page).map_or_else(|| body.clone(), Bytes::from)
     }
 
     /// Remembers newly found volatile fields.

@@ -289,7 +289,7 @@ impl Mirror {
 
     async fn perform(&mut self, step: MirrorStep) -> Result<(), MirrorError> {
         match step {
-            MirrorStep::Refresh => self.refresh().await,
+            MirrorStep::Refresh => Box::pin(self.refresh()).await,
             MirrorStep::Begin => self.begin_reading(Purpose::Certify, None, false),
             MirrorStep::Continue => self.go_on().await,
             MirrorStep::Learn => {

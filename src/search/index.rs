@@ -12,7 +12,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::excerpt;
 use crate::snapshot::dataset::{Dataset, Unselected};
 
-use super::order::{self, Orders, Rank};
+use super::order::{self, OrderCollector, Orders, Rank};
 use super::places::{Center, NO_MATCH, Places, around};
 use super::states;
 use super::words::{Allowance, Field, Match, Matching, TooManyWords, WordCollector, Words};
@@ -72,7 +72,7 @@ impl SearchIndex {
         let sports: HashMap<&str, &str> =
             sports.map(|sport| (sport.slug.as_str(), dataset.label(TaxonomyKind::Sports, sport))).collect();
         let mut collector = WordCollector::default();
-        let (mut points, mut orders) = (Vec::with_capacity(dataset.len()), Orders::default());
+        let (mut points, mut orders) = (Vec::with_capacity(dataset.len()), OrderCollector::default());
         for summary in &dataset.content.summaries {
             let venue = Venue::read(&summary.raw);
             orders.add(&venue, collect_name(&mut collector, venue.name.as_deref().unwrap_or_default()));
@@ -87,7 +87,7 @@ impl SearchIndex {
             points.push(venue.lat.zip(venue.lng).and_then(|(lat, lng)| Point::of(lat, lng)));
         }
         let places = Places::of(points.into_iter());
-        Ok(Self { words: collector.finish()?, places, orders, len: dataset.len() })
+        Ok(Self { words: collector.finish()?, places, orders: orders.finish(), len: dataset.len() })
     }
 
     /// Memory in bytes.
@@ -107,7 +107,7 @@ impl SearchIndex {
             |near: &Near| 2 * self.len + 60 * self.len * (near.radius as usize / 1000).pow(2).min(1 << 20) / (1 << 20);
         let places = query.near.as_ref().map_or(0, circle) + if query.bounds.is_some() { 2 * self.len } else { 0 };
         let filters = if query.list.is_filtered() { 2 * self.len } else { 0 };
-        let order = if query.order == Order::Usual { 0 } else { 2 * self.len + self.orders.work(query.order) };
+        let order = if query.order == Order::Usual { 0 } else { 2 * self.len };
         places + filters + order + self.len / 8 * (1 + query.words.len())
     }
 
@@ -178,17 +178,14 @@ impl SearchIndex {
                 *rank |= if metres(position) <= Some(f64::from(near.radius)) { 0 } else { NO_MATCH };
             });
         }
-        let (total, positions) = match query.order {
+        let (total, positions) = match self.orders.places(query.order) {
+            Some(places) => part.of(&ranks, |position, _| places[position as usize]),
             // Without a sign, the bits of numbers have their order.
-            Order::Usual | Order::Distance if center.is_some() => {
+            None if center.is_some() && query.order != Order::Best => {
                 part.of(&ranks, |position, _| metres(position).unwrap_or_default().to_bits())
             }
-            Order::Usual | Order::Best | Order::Distance if plan.words.is_empty() => part.of(&ranks, |_, _| ()),
-            Order::Usual | Order::Best | Order::Distance => self.best(&ranks, plan.words.len(), part),
-            Order::Name | Order::Rating | Order::Reviews => {
-                let places = self.orders.places(query.order, dataset);
-                part.of(&ranks, |position, _| places[position as usize])
-            }
+            None if plan.words.is_empty() => part.of(&ranks, |_, _| ()),
+            None => self.best(&ranks, plan.words.len(), part),
         };
         let hit = |position| Hit { position, metres: metres(position).map(|metres| metres.round() as u32) };
         Ok(Hits { total: total as u64, page: positions.into_iter().map(hit).collect(), ignored: plan.ignored })

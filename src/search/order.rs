@@ -4,12 +4,10 @@
 //! error; among these, the larger share of the name, then more reviews. Callers: [`super::index`].
 
 use std::cmp::Reverse;
-use std::sync::OnceLock;
 
 use crate::api::listing::Venue;
 use crate::api::query::search::Order;
 use crate::semantics::excerpt;
-use crate::snapshot::dataset::Dataset;
 
 use super::words::{Field, Match};
 
@@ -45,26 +43,47 @@ pub(super) const fn rank(kind: Match, field: Field, is_first: bool) -> Rank {
     place + if is_first && !matches!(field, Field::NameStart) { NOT_FIRST } else { 0 }
 }
 
-/// What orders need of each listing, by position.
+/// Collects what orders need of listings.
 #[derive(Default)]
+pub(super) struct OrderCollector {
+    lengths: Vec<u8>,
+    names: Vec<Option<Box<str>>>,
+    rated: Vec<(Option<f64>, u64)>,
+}
+
+impl OrderCollector {
+    /// Adds the listing that comes next, whose name has so many words.
+    pub(super) fn add(&mut self, venue: &Venue<'_>, length: u8) {
+        self.lengths.push(length);
+        let name = venue.name.as_deref().map(|name| excerpt::start(name, MOST_OF_A_NAME).to_lowercase());
+        self.names.push(name.map(String::into_boxed_str));
+        self.rated.push((venue.rating, venue.review_count.unwrap_or(0)));
+    }
+
+    pub(super) fn finish(self) -> Orders {
+        let reviews = |(_, count): &(_, u64)| u32::try_from(*count).unwrap_or(u32::MAX);
+        let reviews: Box<[u32]> = self.rated.iter().map(reviews).collect();
+        let by_rating = places_of(by_rating(&self.rated));
+        let by_reviews = places_of(reviews.iter().map(|count| Reverse(*count)));
+        let by_name = places_of(self.names.into_iter().map(|name| (name.is_none(), name)));
+        Orders { lengths: self.lengths.into(), reviews, by_name, by_rating, by_reviews }
+    }
+}
+
+/// What orders need of each listing, by position, and its places in them.
 pub(super) struct Orders {
     /// Words of the name.
-    lengths: Vec<u8>,
-    reviews: Vec<u32>,
-    /// Each listing's place by name, rating and reviews, once somebody wants it.
-    places: [OnceLock<Box<[u32]>>; Order::ALL.len()],
+    lengths: Box<[u8]>,
+    reviews: Box<[u32]>,
+    by_name: Box<[u32]>,
+    by_rating: Box<[u32]>,
+    by_reviews: Box<[u32]>,
 }
 
 impl Orders {
-    pub(super) fn add(&mut self, venue: &Venue<'_>, length: u8) {
-        self.lengths.push(length);
-        self.reviews.push(venue.review_count.map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX)));
-    }
-
     /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let places: usize = self.places.iter().filter_map(OnceLock::get).map(|places| size_of_val(&**places)).sum();
-        self.lengths.len() + size_of_val(&*self.reviews) + places
+        self.lengths.len() * (size_of::<u8>() + 4 * size_of::<u32>())
     }
 
     /// More reviews are less.
@@ -75,7 +94,7 @@ impl Orders {
     /// How well a listing matches so many words; 0 is best.
     pub(super) fn grade(&self, position: u32, rank: Rank, words: usize) -> usize {
         let length = usize::from(self.lengths[position as usize]);
-        let count = |unit: Rank| usize::from(rank / unit & 0xf);
+        let count = |unit: Rank| usize::from((rank / unit) & 0xf);
         let (beginnings, elsewhere, errors) = (count(BEGINNING), count(ELSEWHERE), count(ERROR));
         let is_first = rank & NOT_FIRST == 0;
         let kind = match (errors, elsewhere) {
@@ -91,28 +110,14 @@ impl Orders {
         kind * (STEPS + 1) + STEPS - share.min(STEPS)
     }
 
-    /// About how long [`Self::places`] takes, in nanoseconds.
-    pub(super) fn work(&self, order: Order) -> usize {
-        let is_there = matches!(order, Order::Best | Order::Distance) || self.places[order as usize].get().is_some();
-        if is_there { 0 } else { 2000 * self.lengths.len() }
-    }
-
-    /// The place of each listing in an order; equal ones have one place.
-    pub(super) fn places(&self, order: Order, dataset: &Dataset) -> &[u32] {
-        self.places[order as usize].get_or_init(|| {
-            let venues = dataset.content.summaries.iter().map(|summary| Venue::read(&summary.raw));
-            match order {
-                Order::Rating => {
-                    let rated: Vec<_> = venues.map(|venue| (venue.rating, venue.review_count.unwrap_or(0))).collect();
-                    places_of(by_rating(&rated))
-                }
-                Order::Reviews => places_of(venues.map(|venue| Reverse(venue.review_count))),
-                Order::Usual | Order::Best | Order::Distance | Order::Name => places_of(venues.map(|venue| {
-                    let name = venue.name.map(|name| excerpt::start(&name, MOST_OF_A_NAME).to_lowercase());
-                    (name.is_none(), name)
-                })),
-            }
-        })
+    /// The place of each listing by name, rating or reviews; equal ones have one place. `None`: that order has none.
+    pub(super) const fn places(&self, order: Order) -> Option<&[u32]> {
+        match order {
+            Order::Name => Some(&self.by_name),
+            Order::Rating => Some(&self.by_rating),
+            Order::Reviews => Some(&self.by_reviews),
+            Order::Usual | Order::Best | Order::Distance => None,
+        }
     }
 }
 

@@ -104,9 +104,6 @@ kinds! {
     ListingsBroken "listings-broken" No
         "single listings in the origin's list are no JSON, or have no valid id, and are left out"
         "Tell the provider: the rest is served, and the listings come back once they can be read.";
-    BytesDiffer "bytes-differ" No
-        "the origin's answers differ in bytes at each look, although their values are equal"
-        "Nothing: equal values are no change. Each look costs the origin a whole answer; it could send an `ETag` of the values.";
     CopiesWait "waits-for-copies" No
         "a change is read again once old copies in caches before the origin have expired"
         "Nothing. `POST /refresh` asks at once.";

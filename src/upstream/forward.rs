@@ -162,7 +162,7 @@ impl Forwarder {
     }
 
     fn arrived(&self, answered: Answered<Response<Incoming>>) -> Arrived {
-        let Answered { answer, asked, received, place: _place } = answered;
+        let Answered { answer, asked, received, place } = answered;
         let (parts, incoming) = answer.into_parts();
         let mut headers = parts.headers;
         match parts.status {
@@ -175,7 +175,7 @@ impl Forwarder {
         }
         let step = self.origin.config().timeout;
         let deadline = self.clock.now_mono().plus(step.saturating_mul(MOST_STEPS));
-        let body = Pieces { incoming, step, deadline, clock: self.clock.clone(), _place };
+        let body = Pieces { incoming, step, deadline, clock: self.clock.clone(), _place: place };
         if !headers.contains_key(DATE) {
             // RFC 9110 §6.6.1.
             if let Some(Ok(date)) = received.http_date().as_deref().map(HeaderValue::from_str) {

@@ -175,9 +175,6 @@ impl DetailTrouble {
 /// So many answers in a row that may not be stored are no accident.
 const MANY_UNSTORED: u64 = 3;
 
-/// So many answers in a row with other bytes are no deployment.
-const MANY_RESPELLED: u64 = 6;
-
 /// If the last request of a shield failed, and no other one came for so long, that is what is known of the origin.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -285,8 +282,6 @@ pub struct Picture {
     pub stamps: BTreeMap<&'static str, &'static str>,
     /// The oldest copy of a cache that was too old.
     pub old_copy: Option<OldCopy>,
-    /// How many answers in a row had other bytes for equal values.
-    respelled: u64,
     /// How many listings on which pages of the list cannot be read.
     broken: BTreeMap<u64, usize>,
     /// How long before its arrival the answer was made that came latest of all, and when it came.
@@ -362,16 +357,12 @@ impl Picture {
             let text = format!("{many} of the origin (page {page}, `per_page=100`) cannot be read and are left out");
             Finding::new(Kind::ListingsBroken, text)
         });
-        let respelled = (self.respelled >= MANY_RESPELLED).then(|| {
-            let text = "the bytes of the origin's answers differ at each look, although their values are equal";
-            Finding::new(Kind::BytesDiffer, text)
-        });
         let flips = self.flips_until.map(|until| {
             let text =
                 format!("the answers of the origin change back and forth; changes are followed again after {until}");
             Finding::new(Kind::AnswersFlip, text)
         });
-        [fails, unstored, held, details, old, waits, broken, respelled, flips].into_iter().flatten().collect()
+        [fails, unstored, held, details, old, waits, broken, flips].into_iter().flatten().collect()
     }
 
     /// Notes since when it fails. One failure alone says little.
@@ -495,12 +486,6 @@ impl OriginStatus {
             picture.failing_since = picture.failing_since.or(picture.failing_before);
             picture.note_failing();
         }
-    }
-
-    /// An answer had other bytes than the stored one where the values are equal, or it had not.
-    pub fn respelled(&self, is_so: bool) {
-        let mut picture = self.0.lock();
-        picture.respelled = if is_so { picture.respelled.saturating_add(1) } else { 0 };
     }
 
     /// So many listings on a page of the list cannot be read, and are left out.

@@ -115,7 +115,7 @@ impl SearchQuery {
         let [q, near, radius, bbox, sport, state, city, since, page, per_page, sort] = values;
         let (list, _) = list_of([page, per_page, sport, state, city, since])?;
         let text = boxed(q);
-        let (words, beyond) = text.as_deref().map(words).transpose()?.unwrap_or_default();
+        let [words, beyond] = text.as_deref().map(words).transpose()?.unwrap_or_default();
         let bounds = bbox.as_deref().map(bounds).transpose()?;
         let near = match (boxed(near), boxed(radius)) {
             (Some(text), radius_text) => Some(Near {
@@ -190,7 +190,7 @@ fn order(name: &str, is_near: bool) -> Result<Order, QueryError> {
 }
 
 /// The words that are looked for, and the rest.
-fn words(text: &str) -> Result<(Vec<Box<str>>, Vec<Box<str>>), QueryError> {
+fn words(text: &str) -> Result<[Vec<Box<str>>; 2], QueryError> {
     let mut words: Vec<Box<str>> = Vec::new();
     if text.chars().count() <= MOST_CHARACTERS {
         each_word(&folded(text), false, |word| words.push(word.into()));
@@ -202,7 +202,7 @@ fn words(text: &str) -> Result<(Vec<Box<str>>, Vec<Box<str>>), QueryError> {
         words.retain(|word| !is_filler(word));
     }
     let beyond = words.split_off(words.len().min(MOST_WORDS));
-    Ok((words, beyond))
+    Ok([words, beyond])
 }
 
 /// Numbers with commas between them, in degrees or kilometres.

@@ -212,10 +212,10 @@ proptest! {
                 expected.push((metres, position));
             } else {
                 let length = folded(listing["name"].as_str().unwrap_or_default());
-                let (mut words, mut orders) = (0, Orders::default());
+                let (mut words, mut orders) = (0, OrderCollector::default());
                 each_word(&length, false, |_| words += 1);
                 orders.add(&Venue::read(listing.to_string().as_bytes()), words);
-                let grade = orders.grade(0, ranks.iter().sum(), ranks.len());
+                let grade = orders.finish().grade(0, ranks.iter().sum(), ranks.len());
                 expected.push((if ranks.is_empty() { 0.0 } else { grade as f64 }, position));
             }
         }

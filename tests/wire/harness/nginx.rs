@@ -121,15 +121,20 @@ impl OnPort {
     async fn try_start(global: &str, location: &str) -> Option<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut running = Own::start(&format!("{global}server {{\nlisten 127.0.0.1:{port};\n{location}}}\n"));
-        // Somebody may have taken the port.
-        let ended = super::until("nginx listens or ends", || {
-            let ended = running.child.0.try_wait().unwrap().is_some();
-            async move {
-                let listens = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok();
-                (ended || listens).then_some(ended)
+        // In real time, whatever the test's clock does: a blocking task stops it.
+        let waits = tokio::task::spawn_blocking(move || {
+            let start = std::time::Instant::now();
+            loop {
+                // Somebody may have taken the port.
+                let ended = running.child.0.try_wait().unwrap().is_some();
+                if ended || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return (running, ended);
+                }
+                assert!(start.elapsed() < super::PATIENCE, "nginx neither listens nor ends");
+                std::thread::sleep(std::time::Duration::from_millis(10));
             }
-        })
-        .await;
+        });
+        let (running, ended) = waits.await.unwrap();
         (!ended).then_some(Self { running, port })
     }
 

@@ -32,6 +32,11 @@ impl Spelling {
         switches.faults = vec![FaultRule::always("", self)];
     }
 
+    /// Whether this origin spells so.
+    pub fn is_of(self, switches: &Switches) -> bool {
+        format!("{:?}", switches.faults).contains(&format!("{self:?}"))
+    }
+
     fn write(self, value: &Value, dice: &mut Dice, out: &mut String) {
         let pad = " ".repeat(if self == Self::Padded { dice.below(4) as usize } else { 0 });
         out.push_str(&pad);
