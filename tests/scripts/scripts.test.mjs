@@ -26,9 +26,11 @@ test("a query and a wish are the same thing", () => {
   for (const page of ["0", "-1", "x", "1e3", ""]) assert.equal(wishOf(`?page=${page}`).page, 1, page);
 });
 
-test("words and places are searched, filters alone are a list; no request has the order", () => {
-  assert.equal(requestOf(wishOf("?state=texas&sort=rating&page=2")), "api/listings.json?state=texas&page=2");
-  assert.equal(requestOf(wishOf("?state=texas&q=golf&sort=rating")), "search.json?q=golf&state=texas");
+test("words, places and orders are searched, filters alone are a list, and so is everything in any order", () => {
+  assert.equal(requestOf(wishOf("?state=texas&page=2")), "api/listings.json?state=texas&page=2");
+  assert.equal(requestOf(wishOf("?state=texas&sort=rating&page=2")), "search.json?state=texas&sort=rating&page=2");
+  assert.equal(requestOf(wishOf("?sort=rating&page=2")), "api/listings.json?page=2");
+  assert.equal(requestOf(wishOf("?state=texas&q=golf&sort=rating")), "search.json?q=golf&state=texas&sort=rating");
   assert.equal(requestOf(wishOf("?near=30.2,-97.7")), "search.json?near=30.2%2C-97.7");
 });
 
