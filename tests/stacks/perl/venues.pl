@@ -2,7 +2,7 @@
 # The API as a CGI: a process for each request, so that each answer has another order of keys. No entity tags.
 use strict;
 use warnings;
-use JSON::PP;
+use JSON::XS;
 use POSIX qw(ceil strftime);
 
 my ($base, $rows) = @ENV{qw(BASE ROWS)};
@@ -69,4 +69,4 @@ if ($path =~ m{^/api/(\w+)\.json$} and my $term = $terms{$1}) {
     }
     send_json(200, {$kind => [map { $found{$_} } sort keys %found]});
 }
-send_json(404, {error => 'not found'});
+send_json(404, {error => 'no such listing'});
