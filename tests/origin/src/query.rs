@@ -237,7 +237,7 @@ fn parse_instant(text: &str, Switches { dates, reading, .. }: &Switches) -> Opti
             .checked_sub(NANOSECOND)
             .ok();
     }
-    let civil = text.parse::<DateTime>().ok().filter(|_| reading.drops_offset);
+    let civil = text.trim_end_matches('Z').parse::<DateTime>().ok().filter(|_| reading.drops_offset);
     if let Some(civil) = civil {
         return Some(at(&reading.times, civil));
     }
