@@ -135,7 +135,8 @@ impl Status {
     /// Every fact of `/status` at this instant.
     pub(crate) fn facts(&self) -> StatusFacts {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
-        let (facts, findings) = (self.measured(&picture), self.look());
+        // What is published meanwhile must not be healthy without its data.
+        let (findings, facts) = (self.look(), self.measured(&picture));
         let reasons: Vec<String> = findings.iter().filter(|one| one.unhealthy).map(|one| one.text.clone()).collect();
         let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
         StatusFacts { state: state.to_owned(), reasons, findings, ..facts }
