@@ -26,7 +26,7 @@ pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Op
     refreshed_within.into_iter().chain(max_age).min()
 }
 
-/// That so much work got no thread.
+/// What is told where so much work got no thread.
 fn too_few_threads(refused: u64) -> Option<Finding> {
     (refused > 0).then(|| {
         let text = format!("{} got no thread within 10 s and was dropped", counted(refused, "task"));
@@ -66,8 +66,9 @@ impl Status {
         let oldest = oldest(self.usage, config.ttl, self.max_age);
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let mut all = picture.findings();
-        let is_silent_on_todo = |finding: &&mut Finding| finding.todo == Kind::OriginFails.todo();
-        for fails in all.iter_mut().filter(|_| published.is_none()).filter(is_silent_on_todo) {
+        // A refusal has its own remedy, with data and without.
+        let is_usual = |finding: &&mut Finding| finding.todo == Kind::OriginFails.todo();
+        for fails in all.iter_mut().filter(|_| published.is_none()).filter(is_usual) {
             fails.todo = NO_COPY;
         }
         all.extend(self.store.iter().flat_map(|store| store.findings()).map(|finding| match finding.kind {

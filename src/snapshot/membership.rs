@@ -2,8 +2,8 @@
 //!
 //! Filters take slugs while listings carry display names, so membership needs evidence: a name that one term alone has,
 //! and its count, else the ids in the origin's list for the term. Counts never tell terms with one name apart. Unknown
-//! slugs match no listing, unless the index lacks terms. Without evidence the term is in doubt, and the origin answers. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`]
-//! collects evidence.
+//! slugs match no listing, unless the index lacks terms. Without evidence the term is in doubt, and the origin answers.
+//! Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`] collects evidence.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

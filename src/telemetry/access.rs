@@ -193,7 +193,7 @@ mod tests {
         log.log(line("/three"));
         log.lines.flush(PATIENCE);
         assert_eq!((read(&old).lines().count(), read(&path).lines().count()), (2, 1));
-        assert!(read(&path).contains("GET /three ") && log.lines.dropped() == [0, 0]);
+        assert!(read(&path).contains("GET /three ") && log.lines.dropped_requests() == 0);
         // The directory is gone: the file that is open stays in use.
         std::fs::rename(dir.path().join("access.log"), &old).unwrap();
         std::fs::create_dir(&path).unwrap();
@@ -214,13 +214,13 @@ mod tests {
         let log = AccessLog::open(Some(&pipe), true).unwrap();
         let wanted = 20_000;
         (0..wanted).for_each(|_| log.log(line("/of a slow disk")));
-        assert!(log.lines.dropped()[1] > 0, "the queue and the pipe are bounded");
+        assert!(log.lines.dropped_requests() > 0, "the queue and the pipe are bounded");
         log.lines.flush(Duration::from_millis(10));
         drop(held);
         let full = AccessLog::open(Some(Path::new("/dev/full")), false).unwrap();
         full.log(line("/of a full disk"));
         full.lines.flush(PATIENCE);
-        assert_eq!(full.lines.dropped(), [0, 1]);
+        assert_eq!((full.lines.dropped_text(), full.lines.dropped_requests()), (0, 1));
     }
 
     /// A hit, for this target.

@@ -163,9 +163,14 @@ impl LineQueue {
         Some(Finding::new(Kind::LinesLost, text))
     }
 
-    /// How many lines of the log and of the access log were dropped.
-    pub(crate) fn dropped(&self) -> [u64; 2] {
-        self.shared.dropped.each_ref().map(|dropped| dropped.load(Ordering::Relaxed))
+    /// How many lines of the log were dropped.
+    pub(crate) fn dropped_text(&self) -> u64 {
+        self.shared.dropped[0].load(Ordering::Relaxed)
+    }
+
+    /// How many lines of the access log were dropped.
+    pub(crate) fn dropped_requests(&self) -> u64 {
+        self.shared.dropped[1].load(Ordering::Relaxed)
     }
 
     /// Waits until all lines so far are written, at most so long.

@@ -2,6 +2,8 @@
 //!
 //! It decides nothing. Callers: [`super`] writes, [`crate::admin`] reads.
 
+mod trouble;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +13,12 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::clock::{Monotonic, WallTime};
-use crate::semantics::excerpt::{self, Excerpt};
+use crate::semantics::excerpt::Excerpt;
 use crate::telemetry::findings::{Finding, Kind};
 use crate::telemetry::timing::Times;
 use crate::words::{counted, named};
+
+pub use trouble::{CopiesWait, DetailTrouble, Held, OldCopy, Vanishing};
 
 use super::ask::{AskError, UNUSABLE};
 use super::health::{FEW, Health, Judgement, Witness};
@@ -70,108 +74,6 @@ pub struct Progress {
     pub of: u64,
 }
 
-/// A snapshot that is not published because it lost too much.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Held {
-    /// Its id.
-    pub snapshot: String,
-    /// Its listings.
-    pub listings: u64,
-    /// The listings of the newest snapshot.
-    pub serving: u64,
-    /// Why.
-    pub reason: String,
-    /// How many listings of the newest snapshot it lacks, by sport and by state.
-    pub sports: BTreeMap<String, u64>,
-    pub states: BTreeMap<String, u64>,
-    /// The first of them.
-    pub vanishing: Vec<Vanishing>,
-}
-
-/// A listing that would vanish.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Vanishing {
-    pub id: u64,
-    pub name: String,
-}
-
-impl Held {
-    fn finding(&self) -> Finding {
-        let most = |of: &BTreeMap<String, u64>| {
-            let mut all: Vec<_> = of.iter().collect();
-            all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-            let more = if all.len() > MOST_TOLD { ", ..." } else { "" };
-            let told = all
-                .iter()
-                .take(MOST_TOLD)
-                .map(|(name, count)| format!("{} {count}", excerpt::escaped(name)))
-                .collect::<Vec<_>>();
-            told.join(", ") + more
-        };
-        let Self { reason, sports, states, .. } = self;
-        let whose = format!("by sport: {}; by state: {}", most(sports), most(states));
-        Finding::new(Kind::HeldBack, format!("a snapshot is held back: {reason} ({whose})"))
-    }
-}
-
-/// How many sports and states a sentence names.
-const MOST_TOLD: usize = 5;
-
-/// A copy of a cache in front of the origin that is far older than `origin.cache_ttl`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OldCopy {
-    pub age_seconds: u64,
-    pub cache_ttl_seconds: u64,
-}
-
-impl OldCopy {
-    fn finding(self) -> Finding {
-        let Self { age_seconds, cache_ttl_seconds } = self;
-        let text = format!(
-            "a cache in front of the origin sent a copy {age_seconds} s old, but origin.cache_ttl is \
-             {cache_ttl_seconds} s: changes are seen late"
-        );
-        Finding::new(Kind::CopiesOld, text)
-    }
-}
-
-/// Details that cannot be fetched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DetailTrouble {
-    /// How many wait for another try.
-    pub failing: usize,
-    /// How many of them have failed several times in a row.
-    pub often: usize,
-    /// Whether many have failed since the last one was answered: all of them rest.
-    pub all: bool,
-    /// Why the last one failed.
-    pub error: String,
-}
-
-impl DetailTrouble {
-    fn finding(&self) -> Option<Finding> {
-        let (text, cause) = match self {
-            Self { all: true, error, failing, .. } => {
-                let failed = counted(*failing as u64, "request");
-                (
-                    format!(
-                        "no details can be fetched: {failed} failed and none was answered. The last error: {error}"
-                    ),
-                    "all",
-                )
-            }
-            Self { often: often @ 1.., error, .. } => {
-                let many = counted(*often as u64, "detail");
-                (format!("{many} cannot be fetched, although others can. The last error: {error}"), "some")
-            }
-            _ => return None,
-        };
-        Some(Finding::new(Kind::DetailsFail, text).because(cause))
-    }
-}
-
 /// So many answers in a row that may not be stored are no accident.
 const MANY_UNSTORED: u64 = 3;
 
@@ -180,30 +82,6 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// For how long a shield without requests says how the origin failed. Nobody knows how it is by then.
 const REMEMBERED: Duration = Duration::from_secs(600);
-
-/// A wait for old copies of the origin's CDN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopiesWait {
-    pub until: WallTime,
-    /// The earlier instant that was told first, if it was put off.
-    pub first: Option<WallTime>,
-    /// Whether it belongs to a first copy, and is no longer than that takes.
-    pub is_expected: bool,
-}
-
-impl CopiesWait {
-    fn finding(self) -> Finding {
-        let Self { until, first, .. } = self;
-        let why = first.map_or_else(String::new, |first| {
-            format!(
-                " (not {first}, as before: the origin was asked again meanwhile, and its answers still disagreed or \
-                 showed another change)"
-            )
-        });
-        let text = format!("until {until}{why} caches before the origin may send old copies; then it is asked again");
-        Finding::new(Kind::CopiesWait, text)
-    }
-}
 
 /// How the last few requests ended.
 #[derive(Clone, Copy, Debug, Default)]

@@ -12,7 +12,7 @@ use crate::fleet::publisher::status::{ObjectKind, PublishState};
 use crate::fleet::replica::status::{PollOutcome, ReplicaState};
 use crate::serve::connections::Full;
 use crate::telemetry::findings;
-use crate::telemetry::lines::standard_error;
+use crate::telemetry::lines::{LineQueue, standard_error};
 use crate::telemetry::timing::Histogram;
 use crate::upstream::status::{OriginStatus, Picture};
 use crate::upstream::window::Class;
@@ -180,9 +180,9 @@ table! {
     Counter "grandstand_body_bytes" [] "bytes" "Body bytes sent on the public listener"
         = at => at.status.telemetry.body_bytes();
     Counter "grandstand_access_log_dropped" [] "" "Lines of the access log that were dropped because its file, the disk or the reader was too slow or failed"
-        = at => at.status.access.load().as_ref().map(|log| log.lines.dropped()[1]);
+        = at => at.status.access.load().as_ref().map(|log| log.lines.dropped_requests());
     Counter "grandstand_log_dropped" [] "" "Lines of the log that were dropped because nobody read standard error in time"
-        = _at => standard_error().map_or(0, |lines| lines.dropped()[0]);
+        = _at => standard_error().map_or(0, LineQueue::dropped_text);
     Gauge "grandstand_connections" [] "" "Open client connections"
         = at => at.facts.connections.open;
     Counter "grandstand_connections_evicted" [] "" "Idle client connections that were closed to make room"
