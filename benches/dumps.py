@@ -21,7 +21,7 @@ from million import head, line
 
 DUMPS = ["listings.ndjson", "listings.csv", "listings.geojson", "details.ndjson"]
 CODINGS = ["identity", "gzip", "zstd"]
-SETS = ["mirror.audit_per_hour=0", 'ttl="10h"']
+SETS = ["mirror.examine_per_hour=0", 'ttl="10h"']
 
 
 def download(port, dump, coding):

@@ -153,7 +153,7 @@ def main():
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         url, store = origin.stdout.readline().strip(), f"file://{directory}/store"
-        source = [f"origin.url={url}", "origin.requests_per_minute=0", "origin.cache_ttl=1s", "mirror.audit_per_hour=0"]
+        source = [f"origin.url={url}", "origin.requests_per_minute=0", "origin.cache_ttl=1s", "mirror.examine_per_hour=0"]
         publisher = Server(options.program, f"{directory}/publisher", [*source, f"publish.url={store}"])
         replica = Server(options.program, f"{directory}/replica", [f"replica.url={store}", "replica.poll=100ms"])
         try:

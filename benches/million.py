@@ -28,7 +28,7 @@ from measure.row import spread
 from measure.starts import starts
 from measure.web import LIST, get, timeless
 
-SETS = ['mirror.details="on-demand"', "mirror.audit_per_hour=0", 'ttl="1h"']
+SETS = ['mirror.details="on-demand"', "mirror.examine_per_hour=0", 'ttl="1h"']
 REFRESHES = [("nothing new", None), ("5 changed", "touch 5"), ("5 more", "touch 5"), ("1 gone", "remove 1")]
 CRAWL = {
     "seconds": "s",

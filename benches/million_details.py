@@ -28,7 +28,7 @@ from measure.starts import starts
 from measure.web import LIST, get, timeless
 from million import crawl, head, line, refresh, settle, written
 
-SETS = ["mirror.audit_per_hour=0", 'ttl="10h"']
+SETS = ["mirror.examine_per_hour=0", 'ttl="10h"']
 DUMPS = [("listings.ndjson", "zstd"), ("details.ndjson", "identity"), ("details.ndjson", "zstd")]
 
 

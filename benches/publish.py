@@ -35,7 +35,7 @@ CONNECTIONS = 16
 GOAL = 1.2
 # The swap comes after a closing pass: of a window, this much has to be left for it, and for what it sets going.
 SHORTEST, BEGIN, END = 6, 0.2, 0.8
-SETS = ['ttl="1h"', "mirror.audit_per_hour=0"]
+SETS = ['ttl="1h"', "mirror.examine_per_hour=0"]
 
 
 def hot_targets(port):

@@ -73,7 +73,7 @@ def main():
     ping = ["redis-cli", "-p", str(redis_port), "ping"]
     wait_for("Redis", 30, lambda: subprocess.run(ping, capture_output=True).stdout == b"PONG\n")
     origin_port, _origin = start_origin(binary, load_core, directory, 200)
-    common = ['client_ip.trusted_proxies=["127.0.0.0/8"]', 'ttl="1h"', "mirror.audit_per_hour=0"]
+    common = ['client_ip.trusted_proxies=["127.0.0.0/8"]', 'ttl="1h"', "mirror.examine_per_hour=0"]
     alone = Grandstand(binary, server_core, directory / "alone", origin_port, *common)
     shared = Grandstand(
         binary, server_core, directory / "shared", origin_port, *common, f'rate_limit.store="redis://127.0.0.1:{redis_port}/0"'

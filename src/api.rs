@@ -14,5 +14,6 @@ pub mod query;
 pub mod render;
 pub mod route;
 pub mod schema;
+pub(crate) mod shape;
 pub mod taxonomy;
 pub(crate) mod values;

@@ -79,7 +79,7 @@ impl Auditor {
 
     /// The time to the next background sample: even over the hour, with jitter.
     async fn gap(&self) {
-        let per_hour = self.shared.settings.load().mirror.audit_per_hour;
+        let per_hour = self.shared.settings.load().mirror.examine_per_hour;
         match per_hour {
             0 => std::future::pending().await,
             per_hour => {

@@ -39,9 +39,12 @@ use part::{PartKind, PartPosition};
 pub(crate) use parts::check_beginning;
 pub(crate) use write::{Export, Written, write};
 
-/// The newest format that is read: a delta in it may have the evidence of its base. The lowest format is written that
-/// holds what there is.
-pub(crate) const FORMAT: u16 = 4;
+/// The newest format that is read, which has verdicts on shapes of queries. The lowest format is written that holds what
+/// there is.
+pub(crate) const FORMAT: u16 = 5;
+
+/// The format of a delta that may have the evidence of its base.
+const WITH_KEPT_EVIDENCE: u16 = 4;
 
 /// The format of a bundle with names that older programs do not know.
 const WITH_NEW_NAMES: u16 = 3;

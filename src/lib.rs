@@ -93,7 +93,7 @@
 //! other tasks what to fetch again.
 //!
 //! Every inference - what a filter means, which listings a slug has, that nothing changed - rests on evidence, and
-//! outside of it the origin is asked: [`snapshot::membership`], `mirror::assumptions`, [`mirror::edges`]. All of it
+//! outside of it the origin is asked: [`snapshot::membership`], [`mirror::examiner`], [`mirror::edges`]. All of it
 //! counts in the origin's time, not in the time of arrival ([`mirror::copies`]): an old copy of a CDN replaces no newer
 //! data. `tests/wire/simulation` checks this under edits, faults, aborts and jumping clocks, in virtual time. It enters
 //! through [`upstream::wire::Transport`] and [`clock::Clock::of_runtime`]. [`app::in_memory`] is a whole server in virtual

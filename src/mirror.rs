@@ -8,13 +8,13 @@
 //! | the paths of a pass; whether the answers are one state of the origin, or contradict each other | [`pass`] |
 //! | what a refresh asks, and what the answers say | [`refresh`] |
 //! | where a changed listing stands | [`order`] |
-//! | what the origin's filters mean | [`assumptions`] |
+//! | what queries mean at the origin | [`examiner`] |
 //! | details: what is stored, what is due, what an answer changes | [`details`] |
 //! | reading every page now and then | [`sweep`] |
 //! | how the origin answers odd requests | [`edges`] |
 //! | commands to the mirror | [`commands`] |
 //!
-//! Pure are `pass`, `refresh`, `order`, `assumptions`, `task::schedule` and `edges::plan`.
+//! Pure are `pass`, `refresh`, `order`, `task::schedule`, `edges::plan`, and the examiner but for its first page.
 //!
 //! # The life of a refresh
 //!
@@ -51,9 +51,9 @@
 //! origin's, regularly or on request, and only tells the other tasks what to fetch again.
 //!
 //! Which listings belong to a slug is known only from evidence ([`crate::snapshot::membership`]): `task::terms` asks
-//! for the origin's own lists. What filters mean is asked once and then weekly ([`assumptions`]): any answer other than
-//! the expected one, repeated, disproves what the question uses. A difference that an audit finds is asked with them.
-//! [`crate::snapshot::meta`] says which queries are then forwarded.
+//! for the origin's own lists. What queries mean is asked by examples ([`examiner`]): an answer other than ours, repeated,
+//! disproves the shape of the query. A difference that an audit finds is asked with them. [`crate::snapshot::verdicts`]
+//! says which queries are then forwarded.
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`crate::api::edges`],
 //! [`crate::snapshot::edges`]): [`edges`] sends the origin two test requests for each case. It also tests whether two
@@ -72,11 +72,11 @@
 //! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads
 //! details.
 
-mod assumptions;
 pub mod commands;
 pub mod copies;
 pub mod details;
 pub mod edges;
+pub mod examiner;
 mod order;
 pub(crate) mod pass;
 mod refresh;
@@ -90,6 +90,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::pointer::SnapshotPointer;
+use crate::snapshot::verdicts::Verdicts;
 use crate::store::Store;
 
 use commands::Commands;
@@ -109,6 +110,8 @@ pub struct MirrorContext {
     pub details: Details,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
+    /// What queries mean at the origin.
+    pub verdicts: Verdicts,
     /// Commands to the mirror.
     pub commands: Commands,
     /// The configuration in effect.

@@ -11,3 +11,4 @@ pub mod journal;
 pub mod membership;
 pub mod meta;
 pub mod pointer;
+pub mod verdicts;

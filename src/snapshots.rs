@@ -55,6 +55,7 @@ use crate::snapshot::journal::Journal;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshot::verdicts::Verdicts;
 use crate::store::{States, Store, StoreError, WrittenAlong};
 use crate::telemetry::findings::{Finding, Kind};
 use crate::words::short;
@@ -115,6 +116,8 @@ struct SnapshotsState {
     earlier: EarlierSnapshots,
     /// What was learned of the origin's answers to odd requests.
     edges: Edges,
+    /// What queries mean at the origin.
+    verdicts: Verdicts,
     /// Whether a rollback is in effect. A field of its own, so that readers need not wait for the lock of a switch.
     is_rolled_back: AtomicBool,
     /// The snapshots that are being exported: they are kept meanwhile.
@@ -271,6 +274,11 @@ impl Snapshots {
     /// What was learned of the origin's answers to odd requests.
     pub fn edges(&self) -> &Edges {
         &self.0.edges
+    }
+
+    /// What queries mean at the origin.
+    pub fn verdicts(&self) -> &Verdicts {
+        &self.0.verdicts
     }
 
     /// The journal of changes.

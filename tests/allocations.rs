@@ -175,7 +175,7 @@ fn start() -> (SocketAddr, SocketAddr, tempfile::TempDir) {
         format!("origin.url={origin:?}"),
         "origin.requests_per_minute=0".to_owned(),
         "origin.cache_ttl=\"100ms\"".to_owned(),
-        "mirror.audit_per_hour=0".to_owned(),
+        "mirror.examine_per_hour=0".to_owned(),
         "rate_limit.requests_per_minute=100000000".to_owned(),
     ];
     let config = Config::load(None, std::iter::empty(), &sets).unwrap().config;

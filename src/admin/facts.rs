@@ -83,9 +83,11 @@ pub(crate) struct StatusFacts {
     pub volatile: Option<Vec<String>>,
     /// Fields of the envelope that differed between pages.
     pub left_out: Option<Vec<String>>,
-    /// What the origin was found not to do; `None`: not checked.
+    /// Shapes of queries that the origin answers as this server does; `None`: not all were asked yet.
+    pub confirmed: Option<Vec<String>>,
+    /// Those that it answers otherwise.
     pub disproved: Option<Vec<String>>,
-    /// What the data does not show the origin to do.
+    /// Those of which neither is known.
     pub unproved: Option<Vec<String>>,
     /// A snapshot that is not published because it lost too much.
     pub held: Option<Held>,

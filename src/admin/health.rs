@@ -10,6 +10,7 @@ use crate::clock::Monotonic;
 use crate::config::Use;
 use crate::config::rhythm::too_late;
 use crate::semantics::client_address::ClientIpConfig;
+use crate::snapshot::verdicts::table::State;
 use crate::tasks;
 use crate::telemetry::findings::{Finding, Kind, Raised, blame};
 use crate::telemetry::lines::standard_error;
@@ -17,7 +18,6 @@ use crate::upstream::budget::Budget;
 use crate::upstream::status::{OriginStatus, Picture, Progress};
 use crate::words::counted;
 
-use super::facts::word;
 use super::status::Status;
 
 /// The age from which on data is not healthy; `None`: at any age it is.
@@ -107,7 +107,7 @@ impl Status {
             return all;
         };
         all.extend(oldest.filter(|_| self.usage == Use::Mirror).and_then(|oldest| self.too_late(&picture, oldest)));
-        let disproved: Vec<String> = published.meta.disproved.iter().flatten().map(word).collect();
+        let disproved = self.shapes(State::Disproved).unwrap_or_default();
         if !disproved.is_empty() {
             let text = format!("the origin answers these otherwise than this server would: {}", disproved.join(", "));
             all.push(Finding::new(Kind::ShapeDisproved, text));

@@ -23,6 +23,7 @@ use crate::serve::tls::certificate::Current;
 use crate::shared_limit::SharedLimit;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::SnapshotPointer;
+use crate::snapshot::verdicts::table::State;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
 use crate::telemetry::access::InEffect;
@@ -36,7 +37,7 @@ use crate::words::counted;
 use super::eta::Promise;
 use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
-    RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts, word,
+    RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts,
 };
 use super::health;
 use super::process::Process;
@@ -211,8 +212,9 @@ impl Status {
             terms: dataset.map(|dataset| TermFacts::of(dataset)),
             volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
             left_out: meta.map(|meta| meta.left_out.clone()),
-            disproved: meta.and_then(|meta| meta.disproved.as_ref()).map(|all| all.iter().map(word).collect()),
-            unproved: meta.map(|meta| meta.unproved().map(word).collect()),
+            confirmed: self.shapes(State::Confirmed),
+            disproved: self.shapes(State::Disproved),
+            unproved: self.shapes(State::Unproved),
             held: picture.held.clone(),
             parity: self.audits.as_ref().and_then(|audits| ParityFacts::of(&audits.score())),
             rate_limit: LimitFacts::of(&config.rate_limit, &self.limiter, self.shared.as_deref()),
@@ -235,6 +237,12 @@ impl Status {
             details,
             ..StatusFacts::default()
         }
+    }
+
+    /// The shapes of queries in this state; `None`: there is no data, or not all were asked yet.
+    pub(super) fn shapes(&self, state: State) -> Option<Vec<String>> {
+        self.current.load().as_ref()?;
+        self.snapshots.as_ref()?.verdicts().names(state)
     }
 
     fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {

@@ -27,6 +27,7 @@ use crate::semantics::problem::Problem;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
+use crate::snapshot::verdicts::Verdicts;
 use crate::snapshots::earlier::EarlierSnapshots;
 use crate::tasks::Aborted;
 use crate::upstream::client::AskError;
@@ -99,6 +100,8 @@ pub(crate) struct Finder {
     pub absent: Absent,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
+    /// What queries mean at the origin.
+    pub verdicts: Verdicts,
     /// `drain`, for the connections.
     pub settings: Settings,
     /// Whether a rollback hides newer data. Then the origin's answers do not fit the current snapshot.

@@ -23,6 +23,7 @@ use crate::mirror::copies::Copies;
 use crate::mirror::details::Details;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::edges::EdgeLearner;
+use crate::mirror::examiner::Examiner;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task;
 use crate::proxy::{Proxy, ProxyConfig};
@@ -85,6 +86,8 @@ pub(crate) struct Mirror {
     pub worker: DetailWorker,
     /// Learns how the origin answers odd requests, if that is used.
     pub learner: Option<EdgeLearner>,
+    /// Finds out what queries mean at the origin.
+    pub examiner: Examiner,
     pub auditor: Auditor,
     /// Takes requests for audits.
     pub audits: Audits,
@@ -273,6 +276,7 @@ impl Mirror {
             newest,
             details: details.clone(),
             edges: snapshots.edges().clone(),
+            verdicts: snapshots.verdicts().clone(),
             commands: commands.clone(),
             settings: settings.clone(),
             clock: clock.clone(),
@@ -282,6 +286,7 @@ impl Mirror {
             seed: fleet::follower(config, &data, data_dir, clock)?,
             sweeper: Sweeper(shared.clone()),
             learner: (config.mirror.edges == EdgesMode::Origin).then(|| EdgeLearner(shared.clone())),
+            examiner: Examiner::new(shared.clone()),
             auditor: Auditor::new(shared.clone(), rewrite.clone(), audits.clone()),
             worker: DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All },
             lists: task::Mirror::new(shared, snapshots.clone(), evidence),

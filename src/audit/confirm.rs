@@ -1,29 +1,23 @@
 //! Whether a difference lasts: it is compared again once the mirror is confirmed for a later instant. One in what a filter
-//! selects is told to the mirror, which asks the origin again what its filters mean.
+//! selects is told to the examiner, which asks the origin again.
 //!
 //! Nothing here draws samples or repairs. Callers: [`super::Auditor`].
 
-use std::time::Duration;
-
 use bytes::Bytes;
 
-use crate::api::listing::ListingId;
 use crate::api::page::Page;
 use crate::api::taxonomy::VolatileKeys;
-use crate::clock::Monotonic;
-use crate::snapshot::meta::{Agreement, agreement, relies_on_disproved};
+use crate::mirror::examiner::compare::{Agreement, agreement};
+use crate::mirror::examiner::confirmed_since;
 use crate::snapshot::pointer::Snapshot;
 
 use super::job::Outcome;
 use super::sample::{Request, Sample, SampleKind};
 use super::verdict::Theirs;
-use super::{Auditor, Look, MOST_FAILURES};
+use super::{Auditor, Look};
 
 /// How often a difference is compared again while the origin keeps changing.
 const ROUNDS: usize = 3;
-/// How much later an instant of the origin must be to be surely later, in milliseconds: `Date` and `Age` count whole
-/// seconds, so that each of two instants is known to a second only.
-const SURELY_LATER: i64 = 2000;
 
 /// A differing sample; perhaps the origin has changed since the last refresh.
 pub(super) struct Suspect {
@@ -45,7 +39,7 @@ impl Auditor {
         let mut outcomes = Vec::with_capacity(suspects.len());
         for _ in 0..ROUNDS {
             let at_ms = suspects.iter().map(|suspect| suspect.theirs.at_ms).max().unwrap_or(0);
-            if !self.refreshed_since(at_ms).await {
+            if !confirmed_since(&self.shared, at_ms).await {
                 let reason = "the mirror could not be refreshed to compare again";
                 let undecided = suspects.into_iter();
                 outcomes.extend(undecided.map(|s| (s.sample, Outcome::Undecided(reason.to_owned()))));
@@ -75,54 +69,25 @@ impl Auditor {
         outcomes.extend(suspects.into_iter().map(|s| (s.sample, Outcome::Undecided(reason.to_owned()))));
         outcomes
     }
-
-    /// Waits until the mirror is confirmed for a later instant, or holds a snapshot back; `false`: it took too long.
-    async fn refreshed_since(&self, at_ms: i64) -> bool {
-        let patience = self.shared.copies.client.stamps().cache_ttl() + Duration::from_secs(60);
-        // An old copy of the origin's CDN confirms nothing; then it asks again a little later.
-        let again = (self.shared.copies.client.stamps().cache_ttl() / 4)
-            .clamp(Duration::from_millis(1100), Duration::from_secs(30));
-        let began = self.shared.clock.now_mono();
-        let mut asked: Option<Monotonic> = None;
-        loop {
-            let is_later = |published: &Snapshot| published.meta.confirmed_ms >= at_ms + SURELY_LATER;
-            if self.shared.newest.get().as_deref().is_some_and(is_later) {
-                return true;
-            }
-            let (now, picture) = (self.shared.clock.now_mono(), self.shared.copies.client.status().picture());
-            if picture.held.is_some() {
-                return true;
-            }
-            if picture.health.failures() >= MOST_FAILURES || now.since(began) >= patience {
-                return false;
-            }
-            if asked.is_none_or(|last| now.since(last) >= again) {
-                asked = Some(now);
-                self.shared.commands.refresh();
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
 }
 
 impl Auditor {
-    /// Tells the mirror of a confirmed difference in what a filter selects.
+    /// Tells the examiner of a confirmed difference in what a filter selects.
     pub(super) fn doubt(&self, published: &Snapshot, sample: &Sample, kind: SampleKind, theirs: &Theirs) {
         let Request::List(query) = &sample.request else { return };
         let is_ours =
             matches!(kind, SampleKind::BeyondLast | SampleKind::UnknownSlug | SampleKind::Elsewhere | SampleKind::Odd);
-        if is_ours || !query.is_filtered() || theirs.status != 200 || relies_on_disproved(&published.meta, query) {
+        if is_ours || !query.is_filtered() || theirs.status != 200 || self.shared.verdicts.doubts(query).is_some() {
             return;
         }
         let page = Page::parse(&Bytes::copy_from_slice(theirs.text.as_bytes()), &VolatileKeys::default());
         let differs = page.is_ok_and(|page| {
-            let ids: Vec<ListingId> = page.items.iter().map(|item| item.id).collect();
-            agreement(&published.dataset, query, page.total, &ids)
-                .is_some_and(|agreement| agreement != Agreement::Whole)
+            let agreement = agreement(&published.dataset, query, page.total, &page.items);
+            agreement.is_some_and(|agreement| matches!(agreement, Agreement::ButOrder | Agreement::None))
         });
         if differs {
             tracing::warn!(request = %sample.request, "the origin's filters select other listings than the mirror's");
-            self.shared.commands.doubt(query.clone());
+            self.shared.verdicts.doubt(query, self.shared.clock.now_wall().as_millis());
         }
     }
 }

@@ -18,7 +18,6 @@ use crate::semantics::caching::ResponseDirectives;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::edges::{self, Decision};
-use crate::snapshot::meta::relies_on_disproved;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{DetailState, StoreError};
 use crate::upstream::client::{Answer, AskError, Asker};
@@ -105,7 +104,7 @@ impl Auditor {
             Ours::Body { text, links, at_ms }
         };
         Ok(match request {
-            Request::List(query) if relies_on_disproved(meta, query) => Ours::ReadThrough,
+            Request::List(query) if self.shared.verdicts.doubts(query).is_some() => Ours::ReadThrough,
             Request::List(query) => match dataset.find(query) {
                 Err(_doubt) => Ours::ReadThrough,
                 Ok(found) => {
@@ -173,7 +172,7 @@ impl Auditor {
             Decision::List(applied) => applied,
         };
         match applied.find(dataset) {
-            Ok((total, items)) if !relies_on_disproved(&published.meta, &applied.query) => {
+            Ok((total, items)) if self.shared.verdicts.doubts(&applied.query).is_none() => {
                 // The links around an odd page are ours by contract.
                 Some(page(published, &applied.query, total, items, applied.shown(), Links::default()))
             }

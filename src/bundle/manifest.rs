@@ -10,7 +10,8 @@ use crate::api::json;
 use crate::api::listing::DetailState;
 use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::{Content, SnapshotId};
-use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
+use crate::snapshot::meta::{Certificate, SnapshotMeta};
+use crate::snapshot::verdicts::table::Told;
 
 /// A number of details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,8 +87,12 @@ pub struct Manifest {
     pub left_out: Vec<String>,
     /// As [`SnapshotMeta::open_points`].
     pub open_points: Vec<String>,
-    /// As [`SnapshotMeta::disproved`].
-    pub disproved: Option<Vec<Assumption>>,
+    /// What formats before 5 say of the origin's filters.
+    #[serde(default, skip_serializing)]
+    pub disproved: Option<Vec<String>>,
+    /// What queries mean at the origin; from format 5 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdicts: Option<Told>,
     /// Whether the evidence is that of the base, and not in the file; from format 4 on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_evidence: bool,
@@ -105,13 +110,14 @@ impl Manifest {
             volatile_values: self.volatile_values.clone(),
             left_out: self.left_out.clone(),
             open_points: self.open_points.clone(),
-            disproved: self.disproved.clone(),
-            // The evidence stays with its owner, and so does the time.
-            proved: Vec::new(),
-            suspected: Vec::new(),
-            asked_ms: 0,
             origin: self.origin.clone(),
         }
+    }
+
+    /// What queries mean at the origin.
+    pub(crate) fn told(&self) -> Told {
+        let formerly = || Told::of_assumptions(self.disproved.iter().flatten().map(String::as_str));
+        self.verdicts.clone().unwrap_or_else(formerly)
     }
 
     /// The word for full or delta.
@@ -137,6 +143,7 @@ impl Manifest {
         if !self.volatile.contains("generated_at") || self.volatile.iter().count() > MOST_VOLATILE {
             return Err("the volatile fields are not those of a snapshot".to_owned());
         }
+        self.verdicts.as_ref().map_or(Ok(()), Told::check)?;
         for (name, value) in &self.volatile_values {
             json::check(value).map_err(|error| format!("the value of {name:?} is not JSON: {error}"))?;
         }

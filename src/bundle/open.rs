@@ -14,7 +14,7 @@ use super::manifest::{Counts, Manifest};
 use super::part::PartKind;
 use super::parts::{self, PartReader, PartSeal, UnpackedPart};
 use super::records::Records;
-use super::{BundleError, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITHOUT_LESSONS};
+use super::{BundleError, FORMAT, MAX_TEXT, Progress, WITH_KEPT_EVIDENCE, WITH_LESSONS, WITHOUT_LESSONS};
 use crate::api::edges::lesson::Learned;
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::{DetailState, ListingId, Summary};
@@ -88,8 +88,11 @@ impl Bundle {
         let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file), progress)?;
         let part = parts.one(PartKind::Manifest)?;
         let manifest = Manifest::read(&part.raw).map_err(|wrong| part.malformed(wrong))?;
-        if manifest.keeps_evidence && parts.format < FORMAT {
+        if manifest.keeps_evidence && parts.format < WITH_KEPT_EVIDENCE {
             return Err(part.malformed(format!("bundles of format {} have their own evidence", parts.format)));
+        }
+        if manifest.verdicts.is_some() && parts.format < FORMAT {
+            return Err(part.malformed(format!("bundles of format {} have no verdicts", parts.format)));
         }
         parts.is_full = manifest.base.is_none();
         let envelope = parsed(&parts.one(PartKind::Envelope)?, Envelope::check)?;

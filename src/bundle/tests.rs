@@ -23,7 +23,8 @@ use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::{Evidence, ListedTerm};
-use crate::snapshot::meta::{Assumption, Certificate, SnapshotMeta};
+use crate::snapshot::meta::{Certificate, SnapshotMeta};
+use crate::snapshot::verdicts::table::Told;
 
 /// What is bundled.
 #[derive(Clone, Debug)]
@@ -32,6 +33,7 @@ struct World {
     meta: SnapshotMeta,
     evidence: Evidence,
     learned: Option<Learned>,
+    verdicts: Option<Told>,
     details: BTreeMap<ListingId, Detail>,
 }
 
@@ -70,14 +72,11 @@ impl World {
                 volatile_values: BTreeMap::from([("list request_id".to_owned(), "\"x\"".to_owned())]),
                 left_out: vec!["next".to_owned()],
                 open_points: vec!["page 3".to_owned()],
-                disproved: Some(vec![Assumption::Strict]),
-                proved: Vec::new(),
-                suspected: Vec::new(),
-                asked_ms: 0,
                 origin: Some("https://venues.example".to_owned()),
             },
             evidence: BTreeMap::from([((TaxonomyKind::Cities, "springfield".to_owned()), evidence)]),
             learned: None,
+            verdicts: None,
             details,
         }
     }
@@ -93,6 +92,7 @@ impl World {
             meta: &self.meta,
             evidence: Some(&self.evidence),
             learned: self.learned.as_ref(),
+            verdicts: self.verdicts.as_ref(),
             base: base.map(|base| &base.content),
             coverage: Self::counts(&self.details),
             details: Self::counts(details),

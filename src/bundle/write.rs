@@ -10,7 +10,8 @@ use super::part::{PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
 use super::{
-    Detail, FORMAT, MAX_TEXT, Progress, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, unwritable,
+    Detail, FORMAT, MAX_TEXT, Progress, WITH_KEPT_EVIDENCE, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError,
+    delta, unwritable,
 };
 use crate::api::edges::Case;
 use crate::api::edges::lesson::Learned;
@@ -19,6 +20,7 @@ use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
+use crate::snapshot::verdicts::table::Told;
 
 /// The content to write, without the details.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Export<'a> {
     pub evidence: Option<&'a Evidence>,
     /// What was learned of the origin's answers to odd requests; `None`: nothing.
     pub learned: Option<&'a Learned>,
+    /// What queries mean at the origin; `None`: nothing is known.
+    pub verdicts: Option<&'a Told>,
     /// The base of a delta; `None`: a full bundle.
     pub base: Option<&'a Content>,
     /// Number of stored details of the snapshot's listings.
@@ -95,7 +99,6 @@ pub(crate) fn write<W: Write, E>(
 
 /// The lowest format that holds what there is.
 fn lowest_format(export: &Export<'_>) -> u16 {
-    let mut disproved = export.meta.disproved.iter().flatten();
     let envelope = &export.content.envelope;
     let has_new_number = !envelope.empty_numbers.are_usual() || envelope.largest_page.is_some();
     let has_new_field = envelope.stated_total().is_some() || has_new_number;
@@ -103,8 +106,9 @@ fn lowest_format(export: &Export<'_>) -> u16 {
     let has_new_case =
         |learned: &Learned| learned.lessons.contains_key(&new_case) || learned.own.contains_key(&new_case);
     match export.learned {
-        _ if export.evidence.is_none() => FORMAT,
-        _ if has_new_field || disproved.any(|one| !one.is_in_first_formats()) => WITH_NEW_NAMES,
+        _ if export.verdicts.is_some() => FORMAT,
+        _ if export.evidence.is_none() => WITH_KEPT_EVIDENCE,
+        _ if has_new_field => WITH_NEW_NAMES,
         Some(learned) if has_new_case(learned) => WITH_NEW_NAMES,
         Some(_) => WITH_LESSONS,
         None => WITHOUT_LESSONS,
@@ -141,7 +145,8 @@ fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
         volatile_values: meta.volatile_values.clone(),
         left_out: meta.left_out.clone(),
         open_points: meta.open_points.clone(),
-        disproved: meta.disproved.clone(),
+        disproved: None,
+        verdicts: export.verdicts.cloned(),
         keeps_evidence: export.evidence.is_none(),
     }
 }

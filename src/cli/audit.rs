@@ -54,7 +54,7 @@ impl Audit {
             Ok(expect_data(config)?)
         })?;
         // No background samples.
-        config.mirror.audit_per_hour = 0;
+        config.mirror.examine_per_hour = 0;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
         let job = match self.server.holder(&config, Core::open)? {
             Holder::Here(core) => self.alone(core, &config.data_dir.display().to_string())?,

@@ -45,7 +45,8 @@ const WITH_STORE: Reload = If(|old, new| old.rate_limit.store == new.rate_limit.
 const WITH_PROXIES: Reload = If(|old, new| !old.client_ip.proxy_protocol || !new.client_ip.trusted_proxies.is_empty());
 
 /// What was a key, and what is constant now. From 1.0 on these are unknown keys.
-pub(super) const CONSTANTS: [(&str, &str); 4] = [
+pub(super) const CONSTANTS: [(&str, &str); 5] = [
+    ("mirror.audit_per_hour", "mirror.examine_per_hour takes its place"),
     ("mirror.changes_for", "/changes.json and /changes.ndjson go back 30 days"),
     ("rate_limit.max_clients", "200,000 clients are remembered"),
     ("limits.head", "a request line, and the headers of a request, may have 48 KiB"),
@@ -202,8 +203,10 @@ keys! {
         /// open. `"origin"`: as the origin answers them, once a mirror has learned it. `"own"`: as [HTTP
         /// behaviour](http.md#odd-requests) says.
         edges: Edges = Edges::Origin, word(Edges::ALL, Edges::as_str), KEPT, Restart;
-        /// How many requests per hour are compared with the origin in the background. 0: none.
-        audit_per_hour: u32 = 6, whole("samples", 0..=3600), MIRROR, Live;
+        /// How many examples an hour are asked of the origin, to find out whether it answers as this server does. When the
+        /// first list is there, one of each kind of query is asked at once, at most 108 in all. 0: none, and every query is
+        /// answered as documented.
+        examine_per_hour: u32 = 6, whole("examples", 0..=3600), MIRROR, Live;
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
         /// makes it current.
         max_shrink: f64 = 0.2, share(), MIRROR, Restart;

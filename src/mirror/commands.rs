@@ -7,8 +7,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::api::query::ListQuery;
-
 /// Commands to the running mirror; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Commands(Arc<CommandState>);
@@ -31,14 +29,9 @@ pub(crate) struct PendingCommands {
     pub pass: bool,
     /// Publish the held list.
     pub accept: bool,
-    /// Lists that the origin answered to an audit in another way.
-    pub doubted: Vec<ListQuery>,
 }
 
 impl Commands {
-    /// The next audit finds the others again.
-    pub(super) const MOST_DOUBTED: usize = 16;
-
     fn ask(&self, change: impl FnOnce(&mut PendingCommands)) {
         change(&mut self.0.asked.lock());
         self.0.wake.notify_one();
@@ -62,15 +55,6 @@ impl Commands {
     /// Publish the held list, once.
     pub fn accept(&self) {
         self.ask(|asked| asked.accept = true);
-    }
-
-    /// Ask the origin again what its filters mean, with this query.
-    pub(crate) fn doubt(&self, query: ListQuery) {
-        self.ask(|asked| {
-            if asked.doubted.len() < Self::MOST_DOUBTED && !asked.doubted.contains(&query) {
-                asked.doubted.push(query);
-            }
-        });
     }
 
     /// Takes the commands since the last call.

@@ -227,6 +227,15 @@ impl Copies {
         Ok(page.map_err(|error| self.client.named(error))?)
     }
 
+    /// The page of a list in an answer that is not kept, in the stored wording. `None`: it is no list, or has listings that
+    /// cannot be read.
+    pub(super) fn page_in(&self, path: &str, body: &Bytes) -> Option<Page> {
+        let (body, broken) = readable(path, body).ok()?;
+        let volatile = self.volatile();
+        let worded = self.wording.page(std::str::from_utf8(&body).ok()?, None, &volatile);
+        read_page(path, &worded.map_or(body, Bytes::from), &volatile).ok().filter(|_| broken == 0)
+    }
+
     /// As [`Copies::look`], for a step of the mirror: it counts.
     pub(super) async fn fetch(&self, path: &str, class: Class) -> Result<Copy, CopyError> {
         self.sent.fetch_add(1, Ordering::Relaxed);

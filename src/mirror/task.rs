@@ -7,7 +7,6 @@
 mod amend;
 mod contradicting;
 mod judge;
-mod meaning;
 mod publish;
 mod reading;
 mod refresh;
@@ -36,7 +35,6 @@ use super::{MirrorContext, pass};
 
 use amend::KnownOrder;
 use contradicting::Contradictions;
-use meaning::Asking;
 use publish::ShrinkGuard;
 use refresh::Questions;
 use schedule::{Doing, MirrorStep, Purpose, Retry, Schedule, ScheduleFacts, WorkInHand};
@@ -202,9 +200,6 @@ impl Mirror {
         let is_accepted = asked.accept && self.shrink.accept();
         self.schedule.is_refresh_asked |= asked.refresh || is_accepted;
         self.schedule.is_pass_asked |= asked.pass;
-        if !asked.doubted.is_empty() {
-            self.doubt(asked.doubted);
-        }
     }
 
     /// Drops work about another snapshot.
@@ -217,7 +212,6 @@ impl Mirror {
             self.copies.set_volatile(newest.meta.volatile.clone());
         }
         self.learning.due = Some(self.clock.now_mono());
-        self.learning.asking = Asking::default();
         self.schedule.begin_anew();
     }
 

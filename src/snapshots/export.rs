@@ -18,6 +18,7 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::Snapshot;
+use crate::snapshot::verdicts::table::Told;
 use crate::store::{DetailMeta, DetailRecord, EpochPlace, ExportedDetail, StoreError};
 
 /// Tries of an export while details change.
@@ -156,6 +157,7 @@ impl Snapshots {
         select: &dyn Fn(&Lost) -> Result<Selection, ExportError>,
         progress: Progress<'_>,
     ) -> Result<Written, ExportError> {
+        let told = self.verdicts().table().told();
         let learned = self.edges().known().filter(|learned| !learned.lessons.is_empty());
         let lost = RefCell::new(Lost::new());
         let mut tries = 0;
@@ -166,6 +168,7 @@ impl Snapshots {
                 meta: &served.meta,
                 evidence,
                 learned: learned.as_deref(),
+                verdicts: Some(&told).filter(|told| **told != Told::default()),
                 base: base.map(|base| &base.content),
                 coverage,
                 details: counts(&wanted),

@@ -32,8 +32,10 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
+use crate::snapshot::verdicts::table::{Table, Told};
 use crate::store::{
-    Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, LEARNED, MarkAt, States, StoreError, WrittenAlong,
+    Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, LEARNED, MarkAt, States, StoreError, VERDICTS,
+    WrittenAlong,
 };
 
 /// Why a bundle is not imported.
@@ -247,6 +249,7 @@ impl Snapshots {
             meta,
             evidence,
             learned: last.learned().cloned(),
+            told: last.manifest().told(),
             along: WrittenAlong {
                 // A full bundle repairs; a delta builds on what was verified when it came.
                 rewrites: first.base().is_none(),
@@ -338,6 +341,8 @@ pub(super) struct Import<'a> {
     pub evidence: Evidence,
     /// What was learned of the origin's answers to odd requests; `None`: what is known stays.
     pub learned: Option<Learned>,
+    /// What queries mean at the origin.
+    pub told: Told,
     /// The details, and what is written with them.
     pub along: WrittenAlong<'a>,
     /// Whether it may be older than earlier imports.
@@ -373,7 +378,7 @@ impl Snapshots {
     /// Makes a bundle's snapshot the newest one, with its details, and current unless a rollback is in effect.
     /// The snapshot before is kept.
     pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
-        let Import { content, meta, evidence, learned, mut along, committed, followed, feed, .. } = import;
+        let Import { content, meta, evidence, learned, told, mut along, committed, followed, feed, .. } = import;
         let mut notes = self.0.notes.lock();
         // Nobody else has imported since it was decided what to fetch.
         if let Some(followed) = followed
@@ -410,6 +415,11 @@ impl Snapshots {
         if let Some(learned) = &learned {
             along.states.put_json(LEARNED, learned)?;
         }
+        let table = Table::of_told(&told, !self.0.policy.has_origin);
+        let table = Some(table).filter(|_| !self.0.policy.has_origin || !self.0.verdicts.table().is_opened);
+        if let Some(table) = &table {
+            along.states.put_json(VERDICTS, table)?;
+        }
         // Earlier sizes say nothing about the imported list.
         along.states.remove(SIZES);
         if followed.is_none() {
@@ -418,6 +428,9 @@ impl Snapshots {
         self.put(&mut notes, &dataset, meta, along, feed, committed)?;
         if let Some(learned) = learned {
             self.0.edges.set(Some(Arc::new(learned)));
+        }
+        if let Some(table) = table {
+            self.0.verdicts.change(|known| *known = table);
         }
         let imported = Imported {
             snapshot: dataset.id.clone(),

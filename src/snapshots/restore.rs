@@ -19,7 +19,9 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
-use crate::store::{LEARNED, SnapshotRecord, States, Store, StoreError, Verification};
+use crate::snapshot::verdicts::Verdicts;
+use crate::snapshot::verdicts::table::Table;
+use crate::store::{LEARNED, SnapshotRecord, States, Store, StoreError, VERDICTS, Verification};
 
 impl Snapshots {
     /// The snapshots of a store. Nothing is served before [`Snapshots::restore`].
@@ -27,6 +29,7 @@ impl Snapshots {
         Self(Arc::new(SnapshotsState {
             earlier: EarlierSnapshots::default(),
             edges: Edges::default(),
+            verdicts: Verdicts::default(),
             is_rolled_back: AtomicBool::default(),
             exporting: Mutex::default(),
             chained: Mutex::default(),
@@ -43,7 +46,7 @@ impl Snapshots {
         }))
     }
 
-    /// Reads back what was learned of the origin's answers to odd requests.
+    /// Reads back what was learned of the origin's answers.
     fn read_learned(&self) {
         let learned = self.0.store.state_json::<Learned>(LEARNED).unwrap_or_else(|error| {
             tracing::warn!(%error, "what was learned of odd requests cannot be read");
@@ -54,6 +57,11 @@ impl Snapshots {
             checked.inspect_err(|why| tracing::warn!(why, "what was learned of odd requests cannot be used")).is_ok()
         };
         self.0.edges.set(learned.filter(is_usable).map(Arc::new));
+        let verdicts = self.0.store.state_json::<Table>(VERDICTS).unwrap_or_else(|error| {
+            tracing::warn!(%error, "what queries mean at the origin cannot be read");
+            None
+        });
+        self.0.verdicts.change(|table| *table = verdicts.unwrap_or_default());
     }
 
     /// Restores the snapshot that was current, and the newest one. Fails if the current snapshot cannot be read; other

@@ -41,6 +41,8 @@ pub struct Asker {
     /// Whether the client chose the bytes of the request: it is sent only if that costs others nothing, and its failure
     /// says nothing about the origin.
     pub spare: bool,
+    /// Whether it only finds out what a query means: then an error of the origin is about this query alone.
+    pub is_example: bool,
     /// The processes of this program that the client's request passed.
     pub trail: Trail,
 }
@@ -48,13 +50,14 @@ pub struct Asker {
 impl Asker {
     /// The mirror itself, with unlimited patience.
     pub const fn mirror(class: Class) -> Self {
-        Self { class, client: None, patience: None, demand: None, was_well: false, spare: false, trail: Trail::NONE }
+        let (patience, demand, trail) = (None, None, Trail::NONE);
+        Self { class, client: None, patience, demand, was_well: false, spare: false, is_example: false, trail }
     }
 
     /// A client that waits no longer than this.
     pub const fn client(client: Option<IpAddr>, patience: Duration) -> Self {
-        let (class, patience) = (Class::Client, Some(patience));
-        Self { class, client, patience, demand: None, was_well: false, spare: false, trail: Trail::NONE }
+        let (class, patience, demand, trail) = (Class::Client, Some(patience), None, Trail::NONE);
+        Self { class, client, patience, demand, was_well: false, spare: false, is_example: false, trail }
     }
 
     /// Whether a client without a stale answer waits for it, as far as known.

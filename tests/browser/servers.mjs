@@ -128,7 +128,7 @@ export class Mirror extends Process {
     const settings = [
       `origin.url="${origin.url}"`, "origin.requests_per_minute=0", 'origin.cache_ttl="1s"', 'ttl="10s"',
       'listen=["127.0.0.1:0"]', 'admin.listen="127.0.0.1:0"', `data_dir="${home}/data"`, 'log.format="json"',
-      "rate_limit.requests_per_minute=0", "mirror.audit_per_hour=0", ...sets,
+      "rate_limit.requests_per_minute=0", "mirror.examine_per_hour=0", ...sets,
     ];
     const mirror = new Mirror(["serve", ...settings.flatMap((setting) => ["--set", setting])]);
     mirror.home = home;

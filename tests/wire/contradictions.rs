@@ -107,7 +107,7 @@ async fn filters_agree(server: &Server, origin: &Origin) {
 async fn a_first_copy_of_pages_that_repeat_listings_is_published_and_complete() {
     let origin = with_ties().await;
     assert!(contradicts_itself(&origin));
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = Setup::examining(&origin).start().await;
     wait_until("there is a copy", || async { server.get(LIST).await.header("mirror-snapshot").is_some() }).await;
     assert_eq!(certificate(&server).await, "best-effort");
     let all: BTreeSet<u64> = origin.world(World::ids).into_iter().collect();
@@ -133,7 +133,7 @@ async fn a_search_that_the_origin_does_not_answer_ends_and_what_is_missing_is_fo
     let refused = ["sport=", "state=", "city=", "per_page=9"].map(str::to_owned).into_iter().chain(pages);
     let refused = refused.map(|query| FaultRule::always(&format!("{LIST}?{query}"), Fault::Status(400)));
     origin.set(|switches| switches.faults = refused.collect());
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = Setup::examining(&origin).start().await;
     copied(&server, &origin).await;
     assert_eq!(certificate(&server).await, "best-effort");
     let (total, found) = mirrored(&server).await;
@@ -150,7 +150,7 @@ async fn a_search_that_the_origin_does_not_answer_ends_and_what_is_missing_is_fo
 #[tokio::test(start_paused = true)]
 async fn another_order_of_equal_listings_publishes_nothing() {
     let origin = with_ties().await;
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = Setup::examining(&origin).start().await;
     copied(&server, &origin).await;
     let served = server.snapshot().await;
     for seed in 2..4 {
@@ -171,7 +171,7 @@ async fn another_order_of_equal_listings_publishes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_bulk_change_that_makes_pages_contradict_each_other_reaches_the_mirror() {
     let origin = origin_with(LISTINGS, Switches { ties: Some(1), ..Switches::default() }).await;
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = Setup::examining(&origin).start().await;
     server.settled(&origin).await;
     let before = server.snapshot().await;
     origin.edit(|world| bulk(world, BULK));
@@ -195,7 +195,7 @@ async fn a_total_that_counts_what_no_list_shows_is_served_as_it_is() {
     let origin = origin_with(LISTINGS, Switches::default()).await;
     let hidden: Vec<u64> = origin.world(World::ids).into_iter().step_by(90).collect();
     origin.set(|switches| switches.hidden = hidden.clone());
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = Setup::examining(&origin).start().await;
     wait_until("there is a copy", || async { server.get(LIST).await.header("mirror-snapshot").is_some() }).await;
     let shown: BTreeSet<u64> = origin.world(World::ids).into_iter().filter(|id| !hidden.contains(id)).collect();
     assert_eq!(mirrored(&server).await, (LISTINGS as u64, shown));
@@ -229,7 +229,7 @@ async fn a_total_that_counts_what_no_list_shows_is_served_as_it_is() {
 #[tokio::test(start_paused = true)]
 async fn a_total_that_lags_behind_delays_nothing_for_ever() {
     let origin = origin_with(LISTINGS, Switches::default()).await;
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = Setup::examining(&origin).start().await;
     server.settled(&origin).await;
     let before = server.snapshot().await;
     origin.set(|switches| switches.cached_total = Some(LISTINGS as u64));
@@ -251,7 +251,7 @@ async fn copies_that_disagree_are_not_asked_for_again_and_again() {
     let origin = origin_with(listings, Switches { cache_control: None, ..Switches::default() }).await;
     let seconds = TTL.as_secs();
     let cache = OnPort::cache_of(origin.addr(), &format!("proxy_cache_valid 200 {seconds}s;")).await;
-    let setup = Setup::mirror_of(&origin).set("origin.url", &cache.url());
+    let setup = Setup::examining(&origin).set("origin.url", &cache.url());
     let server = setup.set("origin.cache_ttl", &format!("{seconds}s")).start().await;
     copied(&server, &origin).await;
     wait_until("the copy is proven", || async { certificate(&server).await == "full" }).await;

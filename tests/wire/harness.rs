@@ -225,7 +225,7 @@ impl Setup {
         Self::offline()
             .set("origin.url", url)
             .set("origin.requests_per_minute", "0")
-            .set("mirror.audit_per_hour", "0")
+            .set("mirror.examine_per_hour", "0")
             .set("mirror.enabled", "false")
     }
 
@@ -236,7 +236,12 @@ impl Setup {
             .set("origin.requests_per_minute", "0")
             .set("origin.cache_ttl", "1s")
             .set("mirror.edges", "own")
-            .set("mirror.audit_per_hour", "0")
+            .set("mirror.examine_per_hour", "0")
+    }
+
+    /// The same, examined.
+    pub fn examining(origin: &Origin) -> Self {
+        Self::mirror_of(origin).without("mirror.examine_per_hour")
     }
 
     /// A shield without an origin budget.
@@ -433,6 +438,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// Waits until every shape of a query was asked, and returns the names of those that the origin answers otherwise.
+    pub async fn disproved(&self) -> Value {
+        wait_until("the origin is examined", || async { self.status().await["disproved"].is_array() }).await;
+        self.status().await["disproved"].clone()
+    }
+
     async fn start(setup: Setup, dir: TempDir) -> Self {
         let dir = Arc::new(dir);
         let client = plain_client();

@@ -21,8 +21,8 @@ use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::snapshot::dataset::Unselected;
-use crate::snapshot::meta::disproved_for;
 use crate::snapshot::pointer::Snapshot;
+use crate::snapshot::verdicts::Doubtful;
 use crate::store::{DetailRecord, DetailState};
 use crate::tasks::blocking;
 
@@ -48,8 +48,49 @@ impl Finder {
         was_asked: bool,
         client: &Caller,
     ) -> Result<Found, Problem> {
+        let query = query.within(named.published.dataset.content.envelope.largest_page);
+        match self.verdicts.doubts(&query) {
+            None => self.covered_list(named, query, raw, was_asked, client).await,
+            Some(doubt) => Box::pin(self.doubtful_list(named, query, doubt, client)).await,
+        }
+    }
+
+    /// A list of a shape that the origin answers otherwise.
+    async fn doubtful_list(
+        &self,
+        named: NamedSnapshot,
+        query: ListQuery,
+        doubt: Doubtful,
+        client: &Caller,
+    ) -> Result<Found, Problem> {
+        if !doubt.only_order || self.proxy.is_some() {
+            let past = named.beside.is_some() || (self.is_behind)();
+            match self.ask(&named.published, past, &query, client).await {
+                Err(problem) if problem.status() != StatusCode::SERVICE_UNAVAILABLE => return Err(problem),
+                // The right listings in our order are better than none.
+                Err(_) if doubt.only_order => {}
+                Err(problem) => {
+                    let shape = doubt.shape.name();
+                    return Err(problem.because(&format!(
+                        "This server cannot answer for the origin, which answers queries with these filters otherwise ({shape})"
+                    )));
+                }
+                found => return found,
+            }
+        }
+        Ok(self.covered_list(named, query, None, false, client).await?.provisional())
+    }
+
+    async fn covered_list(
+        &self,
+        named: NamedSnapshot,
+        query: ListQuery,
+        raw: Option<&str>,
+        was_asked: bool,
+        client: &Caller,
+    ) -> Result<Found, Problem> {
         let NamedSnapshot { published, pinned, beside } = named;
-        let key = Key::List(query.within(published.dataset.content.envelope.largest_page));
+        let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
             Some(reply) if reply.epoch() == published.epoch => {
@@ -58,19 +99,7 @@ impl Finder {
             kept => kept,
         };
         let Key::List(query) = &key else { return Err(Problem::internal()) };
-        let disproved = |by: &Snapshot| disproved_for(&by.meta, query);
         let past = || beside.is_some() || (self.is_behind)();
-        if let Some(assumption) = disproved(&published).or_else(|| beside.as_deref().and_then(disproved)) {
-            let found = self.ask(&published, past(), query, client).await;
-            return found.map_err(|problem| match problem.status() {
-                StatusCode::SERVICE_UNAVAILABLE => problem.because(&format!(
-                    "This server cannot answer for the origin, because it is not true there that {} ({})",
-                    assumption.says(),
-                    assumption.as_str()
-                )),
-                _ => problem,
-            });
-        }
         // An index that lacks terms cannot say that a slug is unknown.
         let is_unnamed = published.dataset.may_lack_a_term(&query.slugs);
         if is_unnamed && !pinned && !past() && self.proxy.is_some() {

@@ -18,7 +18,6 @@ use crate::semantics::problem::Problem;
 use crate::snapshot::edges;
 use crate::snapshot::edges::Decision;
 use crate::snapshot::edges::apply::Applied;
-use crate::snapshot::meta::relies_on_disproved;
 use crate::snapshot::pointer::Snapshot;
 
 use super::{Finder, Found, NamedSnapshot};
@@ -112,7 +111,7 @@ impl Finder {
             OddFound::Through(path) if allowed => self.while_it_answers(&path, false, client).await,
             OddFound::Spare(path) if allowed => self.while_it_answers(&path, true, client).await,
             OddFound::Ours | OddFound::Through(_) | OddFound::Spare(_) => None,
-            OddFound::List(applied) if relies_on_disproved(&published.meta, &applied.query) => None,
+            OddFound::List(applied) if self.verdicts.doubts(&applied.query).is_some() => None,
             OddFound::List(applied) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let reply = render::odd_list(published, &applied, &self.public_url, pin).ok()?;

@@ -18,7 +18,8 @@ use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::{Assumption, SnapshotMeta};
+use crate::snapshot::meta::SnapshotMeta;
+use crate::snapshot::verdicts::table::{Table, Told};
 
 const PUBLIC: &str = "http://mirror.test";
 
@@ -97,6 +98,7 @@ impl Rig {
             absent: Absent::OFFLINE,
             settings: Settings::new(Config::default()),
             edges: Edges::default(),
+            verdicts: Verdicts::default(),
             clock: Clock::system(),
         };
         Self { finder: Arc::new(finder), old, journal }
@@ -198,17 +200,29 @@ async fn a_snapshot_that_is_not_in_memory_is_gone() {
 
 #[tokio::test]
 async fn what_only_the_origin_can_tell_is_not_asked_for_the_past() {
-    // What the origin disproved of late was as wrong then, and what it disproved then says nothing of today.
-    let of_the_past = Rig::with(|old| old.disproved = Some(vec![Assumption::Order]));
-    let of_today = Rig::new();
-    let served = of_today.finder.current.get().unwrap();
-    let disproved = SnapshotMeta { disproved: Some(vec![Assumption::Order]), ..served.meta.clone() };
-    of_today.finder.current.swap(served.dataset.clone(), disproved, 2);
-    for rig in [of_the_past, of_today] {
-        let (status, detail, retry_after) = refused(rig.list(&format!("state=texas&snapshot={}", rig.id())).await);
-        assert!(status == 503 && detail.contains("in doubt") && retry_after.is_some(), "{status} {detail}");
-        shown(rig.list(&format!("snapshot={}", rig.id())).await);
+    // What the origin answers otherwise today, it answered otherwise then.
+    let rig = Rig::new();
+    rig.finder.verdicts.doubt(&Parameters::parse("state=texas").unwrap().list, 1);
+    let (status, detail, retry_after) = refused(rig.list(&format!("state=texas&snapshot={}", rig.id())).await);
+    assert!(status == 503 && detail.contains("(state)") && retry_after.is_some(), "{status} {detail}");
+    shown(rig.list(&format!("snapshot={}", rig.id())).await);
+}
+
+#[tokio::test]
+async fn what_is_found_to_differ_is_not_answered_from_the_cache_either() {
+    let rig = Rig::new();
+    let states = "state=nowhere";
+    for _ in 0..3 {
+        shown(rig.list(states).await);
     }
+    rig.finder.verdicts.doubt(&Parameters::parse(states).unwrap().list, 1);
+    assert_eq!(refused(rig.list(states).await).0, 503);
+    rig.finder.verdicts.change(|table| *table = Table::default());
+    shown(rig.list(states).await);
+    // The right listings in another order are better than none, but nobody keeps them.
+    let told = Told::of_assumptions(["order"]);
+    rig.finder.verdicts.change(|table| *table = Table::of_told(&told, true));
+    assert!(matches!(rig.list(states).await, Found::Provisional(_)));
 }
 
 #[tokio::test]

@@ -45,8 +45,8 @@ fn what_is_no_bundle_is_named() {
     assert_eq!(message(b""), "the file is empty");
     assert_eq!(message(b"PK\x03\x04 and so on"), "not a bundle: `grandstand bundle export` writes bundles");
     let mut newer = bytes.clone();
-    newer[8] = 5;
-    assert_eq!(message(&newer), "bundle format 5, but this program reads formats 1 to 4; use a newer grandstand");
+    newer[8] = 6;
+    assert_eq!(message(&newer), "bundle format 6, but this program reads formats 1 to 5; use a newer grandstand");
     newer[8] = 0;
     assert!(message(&newer).starts_with("bundle format 0"));
 }

@@ -264,21 +264,19 @@ fn a_delta_has_evidence_of_its_own_or_that_of_its_base() {
 #[test]
 fn what_older_programs_do_not_know_raises_the_format_and_travels() {
     let mut world = World::of(1..20);
-    for (assumption, lessons, format) in [
-        (Assumption::Midnight, None, 1),
-        (Assumption::Midnight, Some(lessons()), 2),
-        (Assumption::CityHeeded, None, 3),
-        (Assumption::CityHeeded, Some(lessons()), 3),
-    ] {
-        (world.meta.disproved, world.learned) = (Some(vec![assumption]), lessons);
+    let city = || Some(Told::of_assumptions(["city-heeded"]));
+    for (verdicts, lessons, format) in
+        [(None, None, 1), (None, Some(lessons()), 2), (city(), None, 5), (city(), Some(lessons()), 5)]
+    {
+        (world.verdicts, world.learned) = (verdicts, lessons);
         let bytes = world.full();
-        assert_eq!(bytes[8..10], [format, 0], "{assumption:?}");
+        assert_eq!(bytes[8..10], [format, 0]);
         let bundle = open(&bytes).unwrap();
-        assert_eq!(bundle.manifest().disproved, world.meta.disproved);
+        assert_eq!(bundle.manifest().told(), world.verdicts.clone().unwrap_or_default());
         assert_eq!(bundle.learned(), world.learned.as_ref());
         assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
     }
-    (world.meta.disproved, world.learned) = (None, None);
+    (world.verdicts, world.learned) = (None, None);
     world.content.envelope.fields.push(EnvelopeField::Total);
     let before = world.content.id();
     world.content.envelope.state_total(21, 1);

@@ -14,6 +14,7 @@ use crate::snapshot::journal::codec;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
+use crate::snapshot::verdicts::table::Told;
 use crate::snapshots::Snapshots;
 use crate::snapshots::export::Unsent;
 use crate::store::EpochPlace;
@@ -51,7 +52,7 @@ impl Offer {
         let evidence = evidence_hash(&served.dataset.evidence());
         let offer = Self {
             snapshot,
-            content: content(served, &evidence),
+            content: content(served, &evidence, &snapshots.verdicts().table().told()),
             evidence,
             certificate: served.meta.certificate,
             confirmed_ms: served.meta.confirmed_ms,
@@ -78,9 +79,9 @@ impl Offer {
 
 /// A hash of what a bundle of this snapshot carries: not details, which are compared one by one; not the confirmation,
 /// which the head carries; not the last values of volatile fields, which go along with the next bundle.
-fn content(served: &Snapshot, evidence: &Digest) -> Digest {
+fn content(served: &Snapshot, evidence: &Digest, told: &Told) -> Digest {
     let meta = &served.meta;
-    let told = (&meta.volatile, &meta.left_out, &meta.open_points, &meta.disproved, &meta.origin);
+    let told = (&meta.volatile, &meta.left_out, &meta.open_points, told, &meta.origin);
     // Texts always have a JSON form.
     let told = serde_json::to_vec(&told).unwrap_or_default();
     hash_of([served.dataset.id.as_str().as_bytes(), &told, &evidence.0])

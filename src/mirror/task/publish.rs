@@ -233,7 +233,6 @@ impl Mirror {
         let before = confirmed.map_or(i64::MIN, |newest| newest.meta.confirmed_ms).min(now_ms);
         // A later refresh proves less of its instant than the pass of its own.
         let is_later = certificate == Certificate::Full && before > until_ms;
-        let known = newest.as_ref().map(|newest| &newest.meta);
         let meta = SnapshotMeta {
             certificate: if is_later { Certificate::Incremental } else { certificate },
             confirmed_ms: until_ms.max(before),
@@ -243,10 +242,6 @@ impl Mirror {
             volatile_values: list.beside.volatile_values.clone(),
             left_out: list.beside.left_out.clone(),
             open_points,
-            disproved: known.and_then(|known| known.disproved.clone()),
-            proved: known.map(|known| known.proved.clone()).unwrap_or_default(),
-            suspected: known.map(|known| known.suspected.clone()).unwrap_or_default(),
-            asked_ms: known.map_or(0, |known| known.asked_ms),
             origin: Some(self.copies.client.base().as_str().to_owned()),
         };
         if let Some(newest) = &newest {

@@ -21,7 +21,6 @@ use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, CopyError};
 use super::super::pass::{self, Assembled, Beside};
-use super::meaning::{Asking, DoubtedList};
 use super::publish::List;
 use super::{Mirror, MirrorError, blocking};
 
@@ -61,21 +60,17 @@ impl TermEvidence {
     }
 }
 
-/// When to ask about terms and filters, and which were asked.
+/// When to ask about terms, and which were asked.
 pub(super) struct Learning {
     /// When questions may be asked; `None`: none is left.
     pub(super) due: Option<Monotonic>,
     /// A snapshot, and the terms of it that were asked.
     asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
-    /// The questions about the meaning of filters.
-    pub(super) asking: Asking,
-    /// What an audit doubts.
-    pub(super) doubts: Vec<DoubtedList>,
 }
 
 impl Learning {
     pub(super) fn new(now: Monotonic) -> Self {
-        Self { due: Some(now), asked: None, asking: Asking::default(), doubts: Vec::new() }
+        Self { due: Some(now), asked: None }
     }
 
     /// How long until something is asked; `None`: nothing is left.
@@ -137,7 +132,7 @@ async fn ask(
 }
 
 impl Mirror {
-    /// Asks the open questions: about terms in doubt, then about the meaning of filters ([`super::meaning`]).
+    /// Asks about terms in doubt.
     pub(super) async fn learn(&mut self) {
         self.learning.due = None;
         let later = self.clock.now_mono().plus(self.schedule.pause());
@@ -145,16 +140,6 @@ impl Mirror {
             tracing::warn!(%error, "some terms stay in doubt");
             Some(later)
         });
-        if self.learning.due_in(self.clock.now_mono()).is_none_or(|wait| wait > Duration::from_secs(1)) {
-            let again = match self.ask_meaning().await {
-                Ok(again) => again.map(|wait| self.clock.now_mono().plus(wait)),
-                Err(error) => {
-                    tracing::warn!(%error, "the meaning of filters could not be checked");
-                    Some(later)
-                }
-            };
-            self.learning.due = [self.learning.due, again].into_iter().flatten().min();
-        }
     }
 
     /// Whether something more urgent than questions is due.

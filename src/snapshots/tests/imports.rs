@@ -1,6 +1,7 @@
 //! Imports: what is newer, whose data it is, and what an import that breaks off leaves.
 
 use super::*;
+use crate::snapshot::verdicts::table::Told;
 use crate::snapshots::import::Import;
 
 pub(super) fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
@@ -46,6 +47,7 @@ fn import_with(
         meta,
         evidence: Evidence::new(),
         learned: None,
+        told: Told::default(),
         along: along(&Arriving { stream: &stream, stays: &|_, _, _| false }),
         allow_older,
         committed: &|| {},
@@ -183,6 +185,7 @@ fn an_import_that_breaks_off_changes_nothing() {
         meta: meta(2),
         evidence: Evidence::new(),
         learned: None,
+        told: Told::default(),
         along: along(&details),
         allow_older: false,
         committed: &|| {},

@@ -48,7 +48,7 @@ pub(super) fn answers(listings: Vec<Texts>, details: Vec<Texts>) -> impl Fn(&See
 /// A mirror of it, once it knows every detail.
 pub async fn mirror_of(origin: &Upstream) -> Server {
     let setup = Setup::offline().set("origin.url", &origin.url()).set("origin.requests_per_minute", "0");
-    let server = setup.set("origin.cache_ttl", "1s").set("mirror.audit_per_hour", "0").start().await;
+    let server = setup.set("origin.cache_ttl", "1s").set("mirror.examine_per_hour", "0").start().await;
     wait_until("every detail was asked for", || async {
         let details = server.status().await["details"].clone();
         details["of"].as_u64().is_some_and(|of| of > 0) && details["mirrored"] == details["of"]

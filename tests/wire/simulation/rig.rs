@@ -19,6 +19,7 @@ use grandstand::mirror::copies::Copies;
 use grandstand::mirror::details::Details;
 use grandstand::mirror::details::worker::DetailWorker;
 use grandstand::mirror::edges::EdgeLearner;
+use grandstand::mirror::examiner::Examiner;
 use grandstand::mirror::sweep::Sweeper;
 use grandstand::mirror::task::Mirror;
 use grandstand::snapshot::edges::Edges;
@@ -155,19 +156,21 @@ impl Rig {
             newest: snapshots.newest().clone(),
             details: details.clone(),
             edges: edges.clone(),
+            verdicts: snapshots.verdicts().clone(),
             commands: commands.clone(),
             settings,
             clock: clock.clone(),
         };
         let sweeper = Sweeper(shared.clone());
         let worker = DetailWorker { shared: shared.clone(), all: true };
-        let learner = EdgeLearner(shared.clone());
+        let (learner, examiner) = (EdgeLearner(shared.clone()), Examiner::new(shared.clone()));
         let mirror = Mirror::new(shared, snapshots, evidence);
         let tasks = vec![
             tokio::spawn(mirror.run()),
             tokio::spawn(sweeper.run()),
             tokio::spawn(worker.run()),
             tokio::spawn(learner.run()),
+            tokio::spawn(examiner.run()),
         ];
         Self { newest, commands, details, edges, tasks }
     }

@@ -1,0 +1,182 @@
+//! The shape of a list query: the set of its filters and the form of its `modified_since`. What queries of one shape mean
+//! at the origin is found out by examples.
+//!
+//! Callers: [`crate::snapshot::verdicts`] keeps a verdict for each, `mirror::examiner` asks.
+
+use serde::{Deserialize, Serialize};
+
+use super::query::ListQuery;
+use super::taxonomy::TaxonomyKind;
+
+/// The set of filters of a query: a bit for each taxonomy, then the form of `modified_since`. 0 has no filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Shape(u8);
+
+/// How a `modified_since` is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `2026-01-31`
+    Date,
+    /// With `Z` or an offset.
+    Zoned,
+    /// A time without offset.
+    Local,
+}
+
+impl Form {
+    const ALL: [Self; 3] = [Self::Date, Self::Zoned, Self::Local];
+
+    fn of(text: &str) -> Self {
+        // The date has hyphens, too. A space after the time is the `+` of an offset.
+        match text.trim().split_once(['T', 't', ' ']) {
+            None => Self::Date,
+            Some((_, time)) if time.contains(['Z', 'z', '+', '-', ' ']) => Self::Zoned,
+            Some(_) => Self::Local,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Date => "modified_since(date)",
+            Self::Zoned => "modified_since(zoned)",
+            Self::Local => "modified_since(local)",
+        }
+    }
+}
+
+impl Shape {
+    /// Where the form begins.
+    const FORM: u8 = 3;
+    /// How many there are, with the one without filters.
+    const COUNT: u8 = 32;
+
+    /// Every set of filters, those with few filters first.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all: Vec<Self> = (1..Self::COUNT).map(Self).collect();
+        all.sort_by_key(|shape| shape.filters());
+        all
+    }
+
+    pub(crate) fn of(query: &ListQuery) -> Self {
+        let slugs = TaxonomyKind::ALL.map(|kind| u8::from(query.slug(kind).is_some()) << kind.index());
+        let form = query.modified_since.as_ref().map_or(0, |since| Form::of(&since.text) as u8 + 1);
+        Self(slugs.iter().sum::<u8>() | form << Self::FORM)
+    }
+
+    /// Its bit among those of all shapes.
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self.0
+    }
+
+    pub(crate) const fn has(self, kind: TaxonomyKind) -> bool {
+        self.0 & (1 << kind.index()) != 0
+    }
+
+    /// `None`: without `modified_since`.
+    pub(crate) fn form(self) -> Option<Form> {
+        Form::ALL.get(usize::from(self.0 >> Self::FORM).checked_sub(1)?).copied()
+    }
+
+    /// How many filters it has.
+    pub(crate) fn filters(self) -> u32 {
+        TaxonomyKind::ALL.iter().map(|kind| u32::from(self.has(*kind))).sum::<u32>() + u32::from(self.form().is_some())
+    }
+
+    /// Its name: `sport+modified_since(date)`.
+    pub(crate) fn name(self) -> String {
+        let slugs = TaxonomyKind::ALL.into_iter().filter(|kind| self.has(*kind)).map(TaxonomyKind::parameter);
+        slugs.chain(self.form().map(Form::name)).collect::<Vec<_>>().join("+")
+    }
+
+    /// The shapes with some of its filters, but not all.
+    pub(crate) fn parts(self) -> impl Iterator<Item = Self> {
+        let is_part = move |part: &Self| {
+            let form = part.form().is_none() || part.form() == self.form();
+            form && *part != self && TaxonomyKind::ALL.iter().all(|kind| self.has(*kind) || !part.has(*kind))
+        };
+        (1..Self::COUNT).map(Self).filter(is_part)
+    }
+
+    /// What former versions of this program assumed, and the shapes that depended on it; the order of lists is one of
+    /// the second kind.
+    pub(crate) fn of_assumption(word: &str) -> (Vec<Self>, bool) {
+        let has = |shape: &Self| match word {
+            "sport-heeded" => shape.has(TaxonomyKind::Sports),
+            "state-heeded" => shape.has(TaxonomyKind::States),
+            "city-heeded" => shape.has(TaxonomyKind::Cities),
+            "since-heeded" | "strict" => shape.form().is_some(),
+            "midnight" => shape.form() == Some(Form::Date),
+            "offset" => shape.form() == Some(Form::Local),
+            "time" => matches!(shape.form(), Some(Form::Zoned | Form::Local)),
+            "order" => true,
+            _ => false,
+        };
+        let filters = if word == "and" { 2 } else { 1 };
+        let shapes = Self::all().into_iter().filter(|shape| shape.filters() == filters);
+        (shapes.filter(|shape| word == "and" || has(shape)).collect(), word == "order")
+    }
+}
+
+impl From<Shape> for String {
+    fn from(shape: Shape) -> Self {
+        shape.name()
+    }
+}
+
+/// No shape has this name.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no set of filters")]
+pub struct UnknownShape(String);
+
+impl TryFrom<String> for Shape {
+    type Error = UnknownShape;
+
+    fn try_from(name: String) -> Result<Self, UnknownShape> {
+        Self::all().into_iter().find(|shape| shape.name() == name).ok_or(UnknownShape(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::query::Parameters;
+
+    fn shape(raw: &str) -> Shape {
+        Shape::of(&Parameters::parse(raw).unwrap().list)
+    }
+
+    #[test]
+    fn a_shape_is_its_filters_and_the_form_of_its_time() {
+        for (raw, name, parts) in [
+            ("page=3", "", 0),
+            ("sport=golf&page=2&per_page=7", "sport", 0),
+            ("city=miami&state=florida", "state+city", 2),
+            ("modified_since=2026-01-31", "modified_since(date)", 0),
+            ("modified_since=2026-01-31T12:00:00Z&sport=golf", "sport+modified_since(zoned)", 2),
+            ("modified_since=2026-01-31T12:00:00%2B01:00", "modified_since(zoned)", 0),
+            ("modified_since=2026-01-31T12:00:00+01:00", "modified_since(zoned)", 0),
+            ("modified_since=2026-01-31t12:00:00z", "modified_since(zoned)", 0),
+            ("modified_since=2026-01-31T12:00:00", "modified_since(local)", 0),
+            ("sport=a&state=b&city=c&modified_since=2026-01-31", "sport+state+city+modified_since(date)", 14),
+        ] {
+            let shape = shape(raw);
+            assert_eq!((shape.name().as_str(), shape.parts().count()), (name, parts), "{raw}");
+            assert_eq!(Shape::try_from(shape.name()).ok(), Some(shape).filter(|_| !name.is_empty()));
+        }
+        let all = Shape::all();
+        assert_eq!((all.len(), all.iter().fold(0, |bits, shape| bits | shape.bit())), (31, u32::MAX - 1));
+        assert!(all.is_sorted_by_key(|shape| shape.filters()));
+    }
+
+    #[test]
+    fn former_words_name_the_shapes_that_depended_on_them() {
+        let names = |word| Shape::of_assumption(word).0.into_iter().map(Shape::name).collect::<Vec<_>>();
+        assert_eq!(names("city-heeded"), ["city"]);
+        assert_eq!(names("midnight"), ["modified_since(date)"]);
+        assert_eq!(names("and").len(), 12);
+        assert_eq!(names("strict").len(), 3);
+        assert_eq!((names("order").len(), Shape::of_assumption("order").1), (6, true));
+        assert!(names("another").is_empty());
+    }
+}

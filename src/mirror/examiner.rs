@@ -1,0 +1,298 @@
+//! Finds out whether we may answer for the origin: it asks one example of each shape of a query, and compares.
+//!
+//! We answer for the origin what it answered an example of as we would; what it has not been asked yet we answer as
+//! documented. The shape of a query is the set of its filters and the form of its time. An example is made of the data so
+//! that each of its filters excludes something ([`mod@example`]). In an answer the rows come first: one that is not as
+//! ours says that a copy is too old, and the example is asked again. If all rows are ours, listings, order and total
+//! decide ([`mod@compare`]). A difference counts if it comes again and the mirror was confirmed for a later instant with the
+//! same data, so that no edit explains it. From the first difference on, the shape is read through, and so is every shape
+//! that has its filters and more, until it is confirmed itself. The verdicts ([`crate::snapshot::verdicts`]) are the
+//! origin's, so they outlive snapshots and travel in bundles. All shapes are asked after the first list, before the
+//! details; then a few examples an hour ([`mod@schedule`]). Callers: [`crate::app`] runs it, [`crate::audit`] compares.
+
+pub(crate) mod compare;
+mod example;
+mod schedule;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+
+use crate::api::query::{ListQuery, Parameters};
+use crate::api::shape::Shape;
+use crate::clock::Monotonic;
+use crate::snapshot::content::SnapshotId;
+use crate::snapshot::meta::Certificate;
+use crate::snapshot::pointer::Snapshot;
+use crate::snapshot::verdicts::table::{Heard, Moment, State};
+use crate::store::VERDICTS;
+use crate::tasks::{Aborted, blocking};
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::stamps::{DATE_GRAIN_MS, Place};
+use crate::upstream::window::Class;
+
+use super::MirrorContext;
+use compare::{Agreement, agreement};
+use example::Example;
+use schedule::{AT_ONCE, Step};
+
+/// The longest sleep: the wall clock may jump meanwhile, and something may be published.
+const TICK: Duration = Duration::from_secs(5);
+
+/// How often is looked whether there is a list.
+const A_SECOND: Duration = Duration::from_secs(1);
+
+/// The shortest pause between two passes because of rows that differ.
+const PASS_PAUSE: Duration = Duration::from_secs(600);
+
+/// How much later an instant of the origin must be to be surely later, in milliseconds: `Date` and `Age` count whole
+/// seconds, so that each of two instants is known to a second only.
+const SURELY_LATER: i64 = 2000;
+
+/// After so many failures in a row the origin is taken to be down.
+const MOST_FAILURES: u32 = 3;
+
+/// The examiner.
+pub struct Examiner {
+    shared: MirrorContext,
+    /// When an example of the hour was asked, in milliseconds of our clock.
+    last_ms: i64,
+    /// When a row that differed asked for a whole pass.
+    passed: Option<Monotonic>,
+}
+
+/// An answer that was compared.
+struct Compared {
+    shape: Shape,
+    path: String,
+    heard: Heard,
+    /// The data that it was compared with.
+    of: SnapshotId,
+    /// For which instant of the origin's time it is sure.
+    at_ms: i64,
+    /// Whether it came without `Age`, so that it may be an old copy of a CDN.
+    may_be_old: bool,
+}
+
+impl Examiner {
+    /// An examiner of the origin.
+    pub fn new(shared: MirrorContext) -> Self {
+        let last_ms = shared.clock.now_wall().as_millis();
+        Self { shared, last_ms, passed: None }
+    }
+
+    /// Asks until the process ends.
+    pub async fn run(mut self) {
+        let base = self.shared.copies.client.base().to_string();
+        self.shared.verdicts.change(|table| table.begin(&base));
+        loop {
+            let wait = self.step().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the origin could not be examined");
+                Some(TICK)
+            });
+            if let Some(wait) = wait {
+                let _ = tokio::time::timeout(wait.min(TICK), self.shared.verdicts.wait()).await;
+            }
+        }
+    }
+
+    /// Does what is due; returns how long nothing is.
+    async fn step(&mut self) -> Result<Option<Duration>, Aborted> {
+        let per_hour = self.shared.settings.load().mirror.examine_per_hour;
+        self.shared.verdicts.ignore(per_hour == 0);
+        let Some(newest) = self.shared.newest.get().filter(|_| per_hour > 0) else { return Ok(Some(A_SECOND)) };
+        // A better list follows soon, or the origin has another list by now.
+        let is_held = self.shared.copies.client.status().picture().held.is_some();
+        if newest.meta.certificate == Certificate::Provisional || is_held {
+            return Ok(Some(A_SECOND));
+        }
+        let now_ms = self.shared.clock.now_wall().as_millis();
+        match schedule::next(&self.shared.verdicts.table(), now_ms, self.last_ms, per_hour) {
+            Step::Ask { shapes, first } => {
+                if !first {
+                    self.last_ms = now_ms;
+                }
+                self.ask(&newest, shapes, first).await?;
+                Ok(None)
+            }
+            Step::Opened => {
+                self.shared.verdicts.change(|table| table.is_opened = true);
+                self.keep().await?;
+                Ok(None)
+            }
+            Step::Wait(wait) => Ok(Some(wait)),
+        }
+    }
+
+    /// Asks an example of each shape, and takes in what the answers say.
+    async fn ask(&mut self, newest: &Arc<Snapshot>, shapes: Vec<Shape>, first: bool) -> Result<(), Aborted> {
+        let table = self.shared.verdicts.table();
+        let mut examples = Vec::new();
+        for shape in shapes {
+            let (entry, dataset) = (table.entry(shape), newest.dataset.clone());
+            let make = move || {
+                let again = entry.again.as_deref().and_then(query_of);
+                again.map(|query| Example::again(&dataset, query)).or_else(|| Example::of(&dataset, shape, entry.turn))
+            };
+            match blocking(move || Ok::<_, Aborted>(make())).await? {
+                Some(example) => examples.push((shape, example)),
+                None => {
+                    let (turns, now_ms) = (example::turns(shape), self.shared.clock.now_wall().as_millis());
+                    self.shared.verdicts.change(|table| table.pass_over(shape, turns, now_ms));
+                }
+            }
+        }
+        // Kept before they are sent: whatever happens then, they count.
+        self.shared.verdicts.change(|table| table.asked = table.asked.saturating_add(examples.len() as u32));
+        self.keep().await?;
+        let class = if first { Class::Crawl } else { Class::Background };
+        let work = first.then(|| self.shared.copies.client.budget().crawl_work());
+        let asked = futures_util::stream::iter(examples).map(|(shape, example)| self.compared(shape, example, class));
+        let compared: Vec<Compared> = asked.buffer_unordered(AT_ONCE).filter_map(async |one| one).collect().await;
+        drop(work);
+        let is_repeated = |one: &&Compared| {
+            matches!(one.heard, Heard::Differs { .. }) && table.entry(one.shape).state == State::Suspected
+        };
+        let still_since = compared.iter().filter(is_repeated).map(|one| one.at_ms).max();
+        let still = match still_since {
+            Some(at_ms) if confirmed_since(&self.shared, at_ms).await => self.shared.newest.get(),
+            _ => None,
+        };
+        for one in compared {
+            let is_still = still.as_ref().is_some_and(|still| still.dataset.id == one.of);
+            self.hear(one, is_still);
+        }
+        self.keep().await
+    }
+
+    /// Asks an example, and compares the answer with the newest snapshot.
+    async fn compared(&self, shape: Shape, example: Example, class: Class) -> Option<Compared> {
+        let (client, path) = (&self.shared.copies.client, example.query.path_and_query());
+        let answer = match client.ask(&path, None, Asker { is_example: true, ..Asker::mirror(class) }).await {
+            Ok(answer) => Some(answer),
+            Err(error) if error.is_nonsense() && !says_nothing(&error) => None,
+            Err(error) => {
+                tracing::debug!(path, %error, "an example was not answered");
+                let (of, at_ms) = (self.shared.newest.get()?.dataset.id.clone(), i64::MIN);
+                return Some(Compared { shape, path, heard: Heard::Nothing, of, at_ms, may_be_old: false });
+            }
+        };
+        let now_ms = self.shared.clock.now_wall().as_millis();
+        let text = answer.as_ref().and_then(|answer| std::str::from_utf8(&answer.body).ok());
+        let dated = answer.as_ref().map(|answer| client.stamps().date(Place::of(&path), answer, text, None).until_ms);
+        let (at_ms, may_be_old) =
+            (dated.unwrap_or(now_ms), answer.as_ref().is_none_or(|answer| answer.stamps.age.is_none()));
+        // Compared with the present snapshot, not with that at the time of the request.
+        let (newest, copies, query) = (self.shared.newest.get()?, self.shared.copies.clone(), example.query);
+        let (of, of_path) = (newest.clone(), path.clone());
+        let compare = move || {
+            let Some(answer) = answer else { return Some(Agreement::None) };
+            // A list with a listing that cannot be read says nothing.
+            let page = copies.page_in(&of_path, &answer.body);
+            page.map_or_else(|| Some(Agreement::None), |page| agreement(&of.dataset, &query, page.total, &page.items))
+        };
+        let agreement = blocking(move || Ok::<_, Aborted>(compare())).await.ok()?;
+        let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
+        let heard = match agreement {
+            Some(Agreement::Whole) => Heard::Equal { tells: example.tells },
+            Some(Agreement::Aged) => Heard::Aged,
+            Some(Agreement::ButOrder | Agreement::None) if is_old => Heard::Aged,
+            Some(Agreement::ButOrder) => Heard::Differs { only_order: true },
+            Some(Agreement::None) => Heard::Differs { only_order: false },
+            None => Heard::Nothing,
+        };
+        tracing::debug!(path, ?heard, "asked an example");
+        Some(Compared { shape, path, heard, of: newest.dataset.id.clone(), at_ms, may_be_old })
+    }
+
+    /// Takes in what an answer says.
+    fn hear(&mut self, one: Compared, is_still: bool) {
+        let Compared { shape, path, heard, may_be_old, .. } = one;
+        let copies = &self.shared.copies;
+        let apart = copies.lag().max(if may_be_old { copies.cache_ttl() } else { Duration::ZERO });
+        let apart_ms = i64::try_from(apart.as_millis()).unwrap_or(i64::MAX);
+        let at = Moment { now_ms: self.shared.clock.now_wall().as_millis(), apart_ms, is_still };
+        let (before, after) = self.shared.verdicts.change(|table| {
+            let before = table.entry(shape);
+            table.heard(shape, &path, heard, at);
+            (before, table.entry(shape))
+        });
+        let shape = shape.name();
+        match (before.state, after.state) {
+            (before, after) if before == after => {}
+            (_, State::Disproved) => {
+                tracing::warn!(
+                    shape,
+                    path,
+                    "the origin answers such queries otherwise: they are read through from now on"
+                );
+            }
+            (State::Disproved, _) => tracing::info!(shape, "the origin answers such queries as we do again"),
+            (_, State::Suspected) => {
+                tracing::info!(shape, path, "the origin answered an example otherwise; it is asked again");
+            }
+            _ => {}
+        }
+        if heard == Heard::Aged {
+            let now = self.shared.clock.now_mono();
+            // What a refresh does not show, a pass does.
+            if after.is_aged_again() && self.passed.is_none_or(|last| now.since(last) >= PASS_PAUSE) {
+                self.passed = Some(now);
+                self.shared.commands.pass();
+            } else {
+                self.shared.commands.refresh();
+            }
+        }
+    }
+
+    async fn keep(&self) -> Result<(), Aborted> {
+        let (store, table) = (self.shared.store.clone(), self.shared.verdicts.table());
+        if let Err(error) = blocking(move || store.put_json(VERDICTS, &table)).await {
+            tracing::warn!(%error, "what the origin answers could not be stored");
+        }
+        Ok(())
+    }
+}
+
+/// Whether a refusal is about something else than the query.
+const fn says_nothing(error: &AskError) -> bool {
+    matches!(error, AskError::Status { status: 401 | 403 | 407 | 408 | 421 | 425 | 429 | 451, .. })
+}
+
+/// The query of a path.
+fn query_of(path: &str) -> Option<ListQuery> {
+    Some(Parameters::parse(path.split_once('?')?.1).ok()?.list)
+}
+
+/// Waits until the mirror is confirmed for a later instant than `at_ms`, or holds a snapshot back; `false`: it took too
+/// long.
+pub(crate) async fn confirmed_since(shared: &MirrorContext, at_ms: i64) -> bool {
+    let cache_ttl = shared.copies.client.stamps().cache_ttl();
+    let patience = cache_ttl + Duration::from_secs(60);
+    // An old copy of the origin's CDN confirms nothing; then it asks again a little later.
+    let again = (cache_ttl / 4).clamp(Duration::from_millis(1100), Duration::from_secs(30));
+    let began = shared.clock.now_mono();
+    let mut asked: Option<Monotonic> = None;
+    loop {
+        let is_later = |published: &Snapshot| published.meta.confirmed_ms >= at_ms + SURELY_LATER;
+        if shared.newest.get().as_deref().is_some_and(is_later) {
+            return true;
+        }
+        let (now, picture) = (shared.clock.now_mono(), shared.copies.client.status().picture());
+        if picture.held.is_some() {
+            return true;
+        }
+        if picture.health.failures() >= MOST_FAILURES || now.since(began) >= patience {
+            return false;
+        }
+        if asked.is_none_or(|last| now.since(last) >= again) {
+            asked = Some(now);
+            shared.commands.refresh();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

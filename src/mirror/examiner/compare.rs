@@ -1,0 +1,43 @@
+//! Compares an answer of the origin with ours: first the rows, then the meaning of the query.
+//!
+//! Pure. Callers: [`super`]; [`crate::audit`] asks whether a difference is one of meaning.
+
+use std::collections::HashSet;
+
+use crate::api::listing::{ListingId, Summary};
+use crate::api::query::ListQuery;
+use crate::snapshot::dataset::Dataset;
+
+/// How an answer agrees with the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    /// Same total, same ids, same order.
+    Whole,
+    /// The same listings, as far as one page shows, in another order.
+    ButOrder,
+    /// Another total, or other listings.
+    None,
+    /// A row that is not as ours.
+    Aged,
+}
+
+/// Compares total and items of an answer's page with the snapshot's; `None`: the snapshot cannot answer the query.
+pub(crate) fn agreement(dataset: &Dataset, query: &ListQuery, total: u64, items: &[Summary]) -> Option<Agreement> {
+    let is_ours = |item: &Summary| dataset.summary(item.id).is_some_and(|ours| ours.hash == item.hash);
+    let found = dataset.find(query).ok()?;
+    if !items.iter().all(is_ours) {
+        return Some(Agreement::Aged);
+    }
+    let ids = || items.iter().map(|item| item.id);
+    if found.total != total || found.items.len() != items.len() {
+        return Some(Agreement::None);
+    }
+    if found.items.iter().map(|item| item.id).eq(ids()) {
+        return Some(Agreement::Whole);
+    }
+    let since = query.modified_since.as_ref().map(|since| since.at);
+    let selected: HashSet<u32> = dataset.select(&query.slugs, since).ok()?.into_iter().collect();
+    let is_selected = |id: ListingId| dataset.position(id).is_some_and(|position| selected.contains(&position));
+    let is_each_once = ids().collect::<HashSet<_>>().len() == items.len();
+    Some(if is_each_once && ids().all(is_selected) { Agreement::ButOrder } else { Agreement::None })
+}

@@ -1,0 +1,311 @@
+//! Examples of a shape: queries whose answer would be another one if a filter meant something else, as far as the data
+//! shows it.
+//!
+//! Which other meanings an example shows is found out by answering it from the snapshot under those meanings; the origin's
+//! answer is judged without them. Pure. Callers: [`super`].
+
+use std::cmp::Reverse;
+
+use jiff::Timestamp;
+use jiff::tz::{Offset, TimeZone};
+
+use crate::api::query::{ListQuery, ModifiedSince};
+use crate::api::shape::{Form, Shape};
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::Positions;
+
+const SECOND: i64 = 1_000_000_000;
+const HOUR: i64 = 3600 * SECOND;
+const DAY: i64 = 24 * HOUR;
+
+/// Offsets of time zones are multiples of this.
+const ZONE_STEP: i64 = HOUR / 4;
+/// How much later and earlier than UTC the day begins anywhere.
+const ZONES: [i64; 2] = [12 * HOUR, -14 * HOUR];
+/// An offset that no zone has, in seconds: a server that leaves it out, or puts its own in its place, is found out.
+const ODD_OFFSET: i32 = 75 * 60;
+
+/// So many terms of a kind are tried.
+const MOST_TERMS: usize = 4;
+
+/// So many of the largest terms may be part of another one's slug.
+const MOST_PARTS: usize = 64;
+
+/// A query to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Example {
+    pub(super) query: ListQuery,
+    /// Whether without any of its filters the answer would be another one. The state of a city may exclude nothing.
+    pub(super) tells: bool,
+}
+
+/// How many examples of a shape are asked at first, at most.
+pub(super) fn turns(shape: Shape) -> u16 {
+    match (shape.filters(), shape.form()) {
+        (1, Some(form)) => TIMES[form as usize],
+        _ => 1,
+    }
+}
+
+/// How many times [`times`] finds, by form.
+const TIMES: [u16; 3] = [6, 2, 3];
+
+impl Example {
+    /// The example of this turn; `None`: the data has none that is not one of an earlier turn.
+    pub(super) fn of(dataset: &Dataset, shape: Shape, turn: u16) -> Option<Self> {
+        let chosen = chosen(dataset, shape, turn);
+        let Some(form) = shape.form() else {
+            return best(dataset, chosen.into_iter().map(|(query, _)| query), shape, turn);
+        };
+        if shape.filters() == 1 {
+            let modified = sorted(dataset.modified().collect());
+            let all = times(&modified, form, modified.last().copied()?);
+            // Later examples are those of the first turns, which the data may have changed.
+            let query = if turn < turns(shape) {
+                all.get(usize::from(turn))?
+            } else {
+                &all[usize::from(turn) % all.len().max(1)]
+            };
+            return best(dataset, [query.clone()], shape, turn);
+        }
+        let of_members = |(query, members): (ListQuery, Positions)| {
+            let modified = sorted(members.iter().filter_map(|position| dataset.modified_at(position)).collect());
+            let mut all = times(&modified, form, *modified.last()?);
+            let most = all.len();
+            all.rotate_left((usize::from(turn) + query.slugs.iter().flatten().count()).checked_rem(most)?);
+            let with = move |since: ListQuery| ListQuery { modified_since: since.modified_since, ..query.clone() };
+            Some(all.into_iter().map(with).collect::<Vec<_>>())
+        };
+        best(dataset, chosen.into_iter().take(2 * MOST_TERMS).filter_map(of_members).flatten(), shape, turn)
+    }
+
+    /// A query once more.
+    pub(super) fn again(dataset: &Dataset, query: ListQuery) -> Self {
+        let tells = Self::about(dataset, query.clone()).is_some_and(|(_, example)| example.tells);
+        Self { query, tells }
+    }
+
+    /// `None`: the data set cannot answer it, or selects nothing, which the origin may treat in its own way.
+    fn about(dataset: &Dataset, query: ListQuery) -> Option<(usize, Self)> {
+        let expected = answer(dataset, &query).filter(|(total, _)| *total > 0)?;
+        let differs = |other: &ListQuery| answer(dataset, other).is_some_and(|answer| answer != expected);
+        let told = |kind: &TaxonomyKind| differs(&without(&query, *kind));
+        let used: Vec<TaxonomyKind> =
+            TaxonomyKind::ALL.into_iter().filter(|kind| query.slug(*kind).is_some()).collect();
+        let count = used.iter().filter(|kind| told(kind)).count();
+        let is_free = |kind: &TaxonomyKind| *kind == TaxonomyKind::States && query.slug(TaxonomyKind::Cities).is_some();
+        let mut tells = used.iter().all(|kind| is_free(kind) || told(kind));
+        let mut score = count;
+        if let Some(since) = &query.modified_since {
+            let moved = |at: i64| {
+                let since = ModifiedSince { at, text: since.text.clone() };
+                differs(&ListQuery { modified_since: Some(since), ..query.clone() })
+            };
+            let is_heeded = differs(&ListQuery { modified_since: None, ..query.clone() });
+            let by_zone = ZONES.iter().filter(|zone| moved(since.at.saturating_add(**zone))).count();
+            tells &= is_heeded;
+            score += usize::from(is_heeded) + by_zone + usize::from(moved(since.at.saturating_sub(1)));
+        }
+        Some((score, Self { query, tells }))
+    }
+}
+
+/// The example that shows most, on one of its pages; the first of equals.
+fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: Shape, turn: u16) -> Option<Example> {
+    let examples = queries.into_iter().filter_map(|query| Example::about(dataset, query));
+    let (_, example) = examples.min_by_key(|(score, example)| (!example.tells, Reverse(*score)))?;
+    let Example { query, tells } = example;
+    let (total, _) = answer(dataset, &query)?;
+    let chance = u32::from(turn) + shape.bit().trailing_zeros();
+    let query = ListQuery { per_page: if chance % 2 == 0 { ListQuery::MAX_PER_PAGE } else { 7 }, ..query };
+    let last = query.total_pages(total);
+    let page = [1, last.div_ceil(2), last][chance as usize % 3];
+    Some(Example { query: query.with_page(page.max(1)), tells })
+}
+
+/// Total and ids of the page.
+fn answer(dataset: &Dataset, query: &ListQuery) -> Option<(u64, Vec<u64>)> {
+    let found = dataset.find(query).ok()?;
+    Some((found.total, found.items.iter().map(|item| item.id.0).collect()))
+}
+
+fn without(query: &ListQuery, kind: TaxonomyKind) -> ListQuery {
+    let mut query = query.clone();
+    query.slugs[kind.index()] = None;
+    query
+}
+
+/// Queries with the slugs of a shape, which select something together, and what they select; other ones in each turn.
+fn chosen(dataset: &Dataset, shape: Shape, turn: u16) -> Vec<(ListQuery, Positions)> {
+    use TaxonomyKind::{Cities, Sports, States};
+    let mut chosen: Vec<(ListQuery, Positions)> = Vec::new();
+    for kind in [Cities, Sports, States].into_iter().filter(|kind| shape.has(*kind)) {
+        let with = |query: &ListQuery, slug: &str| query.clone().with_term(kind, slug);
+        if chosen.is_empty() {
+            let mut terms = telling(dataset, kind);
+            let most = terms.len();
+            terms.rotate_left(usize::from(turn).checked_rem(most).unwrap_or(0));
+            let terms = terms.into_iter().take(MOST_TERMS);
+            chosen = terms.map(|(slug, of)| (with(&ListQuery::largest_pages(), slug), of.clone())).collect();
+            continue;
+        }
+        let narrowed = |(query, members): &(ListQuery, Positions)| {
+            let both = dataset.known_terms(kind).map(|(slug, of)| (Reverse(of.intersection_len(members)), slug, of));
+            let mut both: Vec<_> = both.filter(|(shared, ..)| shared.0 > 0).collect();
+            both.sort_unstable_by_key(|(shared, slug, _)| (*shared, *slug));
+            let both = both.into_iter().take(MOST_TERMS);
+            both.map(|(_, slug, of)| (with(query, slug), of & members)).collect::<Vec<_>>()
+        };
+        chosen = chosen.iter().flat_map(narrowed).collect();
+    }
+    chosen
+}
+
+/// The terms with the most listings: first those whose slug is a part of another one, last one that leaves nothing out.
+fn telling(dataset: &Dataset, kind: TaxonomyKind) -> Vec<(&str, &Positions)> {
+    let mut known: Vec<_> = dataset.known_terms(kind).collect();
+    let all = dataset.len() as u64;
+    known.sort_unstable_by_key(|(slug, positions)| (positions.len() == all, Reverse(positions.len()), *slug));
+    let slugs = dataset.memberships(kind).map(|(slug, _)| slug).collect::<Vec<_>>().join("\n");
+    known.truncate(MOST_PARTS);
+    known.sort_by_cached_key(|(slug, _)| slugs.matches(slug).nth(1).is_none());
+    known
+}
+
+fn sorted(mut modified: Vec<i64>) -> Vec<i64> {
+    modified.sort_unstable();
+    modified
+}
+
+/// Queries for what was modified after an instant, written in a form, each once: the most telling instants among these,
+/// which are in ascending order.
+fn times(modified: &[i64], form: Form, last: i64) -> Vec<ListQuery> {
+    let any = |_: i64| true;
+    let (summer, winter) = (|at| Season::Summer.is_at(at), |at| Season::Winter.is_at(at));
+    let at_a_listing = || exactly(modified, last);
+    let found = match form {
+        Form::Date => [
+            day(modified, Edge::After, any),
+            day(modified, Edge::Before, any),
+            old_day(modified, last),
+            midnight(modified, last),
+            day(modified, Edge::Before, summer),
+            day(modified, Edge::After, winter),
+        ]
+        .to_vec(),
+        Form::Zoned => {
+            let odd = between(modified, None, any);
+            let odd = odd.and_then(|at| Some(since(written(at, "%Y-%m-%dT%H:%M:%S%:z", ODD_OFFSET)?, at)));
+            [at_a_listing().and_then(|at| Some(since(written(at, "%Y-%m-%dT%H:%M:%SZ", 0)?, at))), odd].to_vec()
+        }
+        Form::Local => {
+            let seasons =
+                [between(modified, Some(Season::Summer), summer), between(modified, Some(Season::Winter), winter)];
+            let instants = seasons.into_iter().chain([at_a_listing().or_else(|| between(modified, None, any))]);
+            instants.map(|at| Some(since(written(at?, "%Y-%m-%dT%H:%M:%S", 0)?, at?))).collect()
+        }
+    };
+    let mut queries: Vec<ListQuery> = Vec::new();
+    for query in found.into_iter().flatten() {
+        if !queries.contains(&query) {
+            queries.push(query);
+        }
+    }
+    queries
+}
+
+/// The instant of one of these listings, on a whole second and rather within a minute than at its beginning.
+fn exactly(modified: &[i64], last: i64) -> Option<i64> {
+    let whole: Vec<i64> = modified.iter().copied().filter(|at| at % SECOND == 0 && *at < last).collect();
+    let within: Vec<i64> = whole.iter().copied().filter(|at| at % (60 * SECOND) != 0).collect();
+    let of = if within.is_empty() { whole } else { within };
+    of.get(of.len() / 2).copied()
+}
+
+/// The day after the first listing.
+fn old_day(modified: &[i64], last: i64) -> Option<ListQuery> {
+    let day = (modified.first()?.div_euclid(DAY) + 1) * DAY;
+    if day < last { Some(since(written(day, "%Y-%m-%d", 0)?, day)) } else { None }
+}
+
+/// A day with a listing at its very beginning.
+fn midnight(modified: &[i64], last: i64) -> Option<ListQuery> {
+    let day = *modified.iter().find(|at| at.rem_euclid(DAY) == 0 && **at < last)?;
+    Some(since(written(day, "%Y-%m-%d", 0)?, day))
+}
+
+fn since(text: String, at: i64) -> ListQuery {
+    ListQuery { modified_since: Some(ModifiedSince { text: text.into(), at }), ..ListQuery::largest_pages() }
+}
+
+/// An instant as the clocks with this offset show it.
+fn written(at: i64, format: &str, offset: i32) -> Option<String> {
+    let zone = Offset::from_seconds(offset).ok()?.to_time_zone();
+    Some(Timestamp::from_second(at.div_euclid(SECOND)).ok()?.to_zoned(zone).strftime(format).to_string())
+}
+
+/// Zones that are UTC in one half of the year only are told apart in the other half.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Season {
+    /// Of the northern hemisphere: London is ahead of UTC.
+    Summer,
+    /// The Azores are behind UTC.
+    Winter,
+}
+
+impl Season {
+    fn is_at(self, at: i64) -> bool {
+        let month = Timestamp::from_second(at.div_euclid(SECOND)).map_or(1, |at| at.to_zoned(TimeZone::UTC).month());
+        match self {
+            Self::Summer => (4..=9).contains(&month),
+            Self::Winter => matches!(month, 1 | 2 | 11 | 12),
+        }
+    }
+}
+
+/// How little a gap of time tells: less than a step of the zones tells everything, and then the season counts first.
+fn poorness(gap: i64, season: Option<Season>, at: i64) -> (bool, bool, i64) {
+    let wide = gap > ZONE_STEP;
+    (wide, !wide && season.is_some_and(|season| !season.is_at(at)), gap)
+}
+
+/// Which listing shows when a day begins.
+#[derive(Clone, Copy)]
+enum Edge {
+    /// One soon after midnight: a day that begins later would leave it out.
+    After,
+    /// One soon before: a day that begins earlier would have it, too.
+    Before,
+}
+
+/// A day with a listing as close to its beginning as there is, among those that are wanted.
+fn day(modified: &[i64], edge: Edge, is_wanted: impl Fn(i64) -> bool) -> Option<ListQuery> {
+    let last = *modified.last()?;
+    let days = modified.iter().map(|at| match edge {
+        Edge::After => (at.div_euclid(DAY) * DAY, at.rem_euclid(DAY)),
+        Edge::Before => (at.div_euclid(DAY) * DAY + DAY, DAY - at.rem_euclid(DAY)),
+    });
+    let season = match edge {
+        Edge::After => Season::Winter,
+        Edge::Before => Season::Summer,
+    };
+    let some = days.filter(|(day, gap)| *gap > 0 && *day < last && is_wanted(*day));
+    let (day, _) = some.min_by_key(|(day, gap)| poorness(*gap, Some(season), *day))?;
+    Some(since(written(day, "%Y-%m-%d", 0)?, day))
+}
+
+/// A whole second in which nothing was modified, with listings soon before and soon after it, rather on one day: what
+/// reads the time as an earlier or a later one is found out.
+fn between(modified: &[i64], season: Option<Season>, is_wanted: impl Fn(i64) -> bool) -> Option<i64> {
+    let pairs = modified.windows(2).filter_map(|pair| {
+        let (before, after) = (pair[0], pair[1]);
+        let second = (after - 1).div_euclid(SECOND) * SECOND;
+        (second > before && is_wanted(second)).then_some((before, after, second))
+    });
+    let best = pairs.min_by_key(|(before, after, second)| {
+        let (wide, off, gap) = poorness(after - before, season, *second);
+        (before.div_euclid(DAY) != after.div_euclid(DAY), wide, off, gap)
+    });
+    best.map(|(_, _, second)| second)
+}

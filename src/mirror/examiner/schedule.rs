@@ -1,0 +1,75 @@
+//! What the examiner asks next, and when. Pure: the time is an argument. Callers: [`super`].
+
+use std::time::Duration;
+
+use crate::api::shape::Shape;
+use crate::snapshot::verdicts::table::{State, Table};
+
+use super::example::turns;
+
+/// So many requests are on the wire at once.
+pub(super) const AT_ONCE: usize = 6;
+
+/// So many requests the first examples may take. The rest is asked later.
+const MOST_OPENING: u32 = 108;
+
+const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Examples of these shapes. `first`: before the details.
+    Ask { shapes: Vec<Shape>, first: bool },
+    /// The first examples are done with.
+    Opened,
+    /// Nothing for so long.
+    Wait(Duration),
+}
+
+/// `last_ms`: when the last example of the hour was asked.
+pub(super) fn next(table: &Table, now_ms: i64, last_ms: i64, per_hour: u32) -> Step {
+    let all = Shape::all();
+    let entry = |shape: &Shape| table.entry(*shape);
+    let first = !table.is_opened;
+    // An instant far ahead is from before the clock was set back.
+    let is_due = |shape: &Shape| {
+        let due_ms = entry(shape).due_ms;
+        due_ms > 0 && !(now_ms + 1..now_ms + DAY_MS).contains(&due_ms)
+    };
+    let due: Vec<Shape> = all.iter().copied().filter(is_due).collect();
+    if !due.is_empty() {
+        return Step::Ask { shapes: due.into_iter().take(AT_ONCE).collect(), first };
+    }
+    let pending = || all.iter().map(entry).filter(|entry| entry.due_ms > 0);
+    if first {
+        let is_open = |shape: &Shape| {
+            let entry = entry(shape);
+            let is_new = if entry.is_in_doubt() { entry.asked_ms == 0 } else { entry.turn < turns(*shape) };
+            is_new && entry.due_ms == 0 && !table.has_doubtful_part(*shape)
+        };
+        let open = |shape: &&Shape| is_open(shape) && table.asked < MOST_OPENING;
+        if let Some(least) = all.iter().find(open).map(|shape| shape.filters()) {
+            // What has more filters may not be asked at all.
+            let shapes = all.iter().filter(open).copied().filter(|shape| shape.filters() == least);
+            return Step::Ask { shapes: shapes.take(AT_ONCE).collect(), first };
+        }
+        match pending().filter(|entry| entry.is_awaited()).map(|entry| entry.due_ms).min() {
+            Some(due_ms) if table.asked < MOST_OPENING => return Step::Wait(until(due_ms, now_ms)),
+            _ => return Step::Opened,
+        }
+    }
+    let hourly_ms = last_ms.min(now_ms) + HOUR_MS / i64::from(per_hour.max(1));
+    if hourly_ms <= now_ms {
+        let is_stale =
+            |shape: &&Shape| entry(shape).state == State::Disproved && entry(shape).asked_ms + DAY_MS <= now_ms;
+        let oldest = || all.iter().min_by_key(|shape| entry(shape).asked_ms);
+        let shapes = all.iter().find(is_stale).or_else(oldest).copied().into_iter().collect();
+        return Step::Ask { shapes, first };
+    }
+    Step::Wait(until(pending().map(|entry| entry.due_ms).fold(hourly_ms, i64::min), now_ms))
+}
+
+fn until(at_ms: i64, now_ms: i64) -> Duration {
+    Duration::from_millis((at_ms - now_ms).max(1).unsigned_abs())
+}

@@ -1,0 +1,327 @@
+//! Origins whose filters mean something else, examined in the schedule of the examiner, against data that shows it or does
+//! not.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::*;
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::api::listing::Summary;
+use crate::api::modified;
+use crate::api::page::Envelope;
+use crate::api::query::Parameters;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::verdicts::Verdicts;
+use crate::snapshot::verdicts::table::{Table, Told};
+
+const HOUR: i64 = 3600;
+
+/// A listing: its sport, state and city by number, and when it was modified, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Row([u64; 3], i64);
+
+/// Listings modified over three years.
+fn rows(count: u64) -> Vec<Row> {
+    let dice = |n: u64, of: u64| xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), of);
+    let row = |n| {
+        Row(
+            [dice(n, 1) % 3, dice(n, 2) % 4, dice(n, 2) % 12],
+            1_690_000_000 + (dice(n, 3) % (3 * 365 * 86_400)).cast_signed(),
+        )
+    };
+    let mut rows: Vec<Row> = (0..count).map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+    rows
+}
+
+fn dataset(rows: &[Row]) -> Dataset {
+    let summary = |(id, Row([sport, state, city], at)): (usize, &Row)| {
+        let at = Timestamp::from_second(*at).unwrap();
+        let raw = format!(
+            r#"{{"id":{id},"sport":"sport-{sport}","state":"State {state}","city":"City {city}","modified":"{at}"}}"#
+        );
+        Summary { id: ListingId(id as u64), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from(raw) }
+    };
+    let taxonomy = |kind: usize, slug: &str, name: &str| -> Arc<str> {
+        let count = |term| rows.iter().filter(|row| row.0[kind] == term).count();
+        let terms = (0..12).filter(|term| count(*term) > 0);
+        let terms: Vec<String> =
+            terms.map(|n| format!(r#"{{"slug":"{slug}-{n}","name":"{name} {n}","count":{}}}"#, count(n))).collect();
+        format!("[{}]", terms.join(",")).into()
+    };
+    let taxonomies = [taxonomy(0, "sport", "Sport"), taxonomy(1, "state", "State"), taxonomy(2, "city", "City")];
+    let envelope = Envelope::default();
+    let content = Content { envelope, taxonomies, summaries: rows.iter().enumerate().map(summary).collect() };
+    Dataset::build(content, &Evidence::new()).unwrap()
+}
+
+/// What an origin's filters mean.
+#[derive(Clone, Copy, Default)]
+struct Origin {
+    /// By taxonomy, then `modified_since`: whether it is ignored beside these others, as bits; 0: it never is.
+    ignored: [Option<u8>; 4],
+    any: bool,
+    at_or_after: bool,
+    /// Where dates begin, and what times without offset are: seconds ahead of UTC.
+    dates: i64,
+    times: i64,
+    only_dates: bool,
+    /// Which filtered lists have another order, by the bits of their filters.
+    backwards: Option<fn(u8) -> bool>,
+    /// Every filtered list is refused.
+    refuses: bool,
+    /// A slug selects what has it in its own.
+    parts: bool,
+}
+
+impl Origin {
+    /// An origin that ignores a filter beside others, by their bits.
+    fn ignoring(filter: usize, beside: u8) -> Self {
+        let mut origin = Self::default();
+        origin.ignored[filter] = Some(beside);
+        origin
+    }
+
+    fn answer(&self, rows: &[Row], dataset: &Dataset, query: &ListQuery) -> Heard {
+        if self.refuses {
+            return Heard::Differs { only_order: false };
+        }
+        let has = |filter: usize| match filter {
+            3 => query.modified_since.is_some(),
+            kind => query.slug(TaxonomyKind::ALL[kind]).is_some(),
+        };
+        let filters: u8 = (0..4).map(|filter| u8::from(has(filter)) << filter).sum();
+        let heeds = |filter: usize| self.ignored[filter].is_none_or(|beside| beside & filters != beside);
+        let since = query.modified_since.as_ref().filter(|_| heeds(3)).map(|since| {
+            let at = modified::parse(&since.text).unwrap() / 1_000_000_000;
+            let at = if since.text.len() == 19 { at - self.times } else { at };
+            if since.text.len() == 10 || self.only_dates { at.div_euclid(86_400) * 86_400 - self.dates } else { at }
+        });
+        let verdicts = |row: &Row| {
+            let slugs = TaxonomyKind::ALL.into_iter().filter(|kind| heeds(kind.index()));
+            let slugs = slugs.filter_map(|kind| {
+                let (slug, own) = (query.slug(kind)?, format!("-{}", row.0[kind.index()]));
+                Some(slug.ends_with(&own) || (self.parts && slug == "sport-1" && own == "-2"))
+            });
+            let since = since.map(|at| row.1 > at || (self.at_or_after && row.1 == at));
+            slugs.chain(since).collect::<Vec<bool>>()
+        };
+        let passes = |row: &Row| {
+            let verdicts = verdicts(row);
+            if self.any { verdicts.is_empty() || verdicts.contains(&true) } else { !verdicts.contains(&false) }
+        };
+        let found = rows.iter().enumerate().filter(|(_, row)| passes(row));
+        let mut items: Vec<Summary> =
+            found.map(|(id, _)| dataset.summary(ListingId(id as u64)).unwrap().clone()).collect();
+        let total = items.len() as u64;
+        if self.backwards.is_some_and(|is_backwards| is_backwards(filters)) {
+            items.reverse();
+        }
+        let first = (query.page - 1) as usize * usize::from(query.per_page);
+        let items: Vec<Summary> = items.into_iter().skip(first).take(query.per_page.into()).collect();
+        match agreement(dataset, query, total, &items).unwrap() {
+            Agreement::Whole => Heard::Equal { tells: Example::again(dataset, query.clone()).tells },
+            Agreement::ButOrder => Heard::Differs { only_order: true },
+            Agreement::None => Heard::Differs { only_order: false },
+            Agreement::Aged => unreachable!("all rows are known"),
+        }
+    }
+
+    /// Asks the first examples; what differs is asked again.
+    fn examined(&self, rows: &[Row]) -> Verdicts {
+        let (dataset, verdicts) = (dataset(rows), Verdicts::default());
+        let mut now_ms = 1_000_000;
+        loop {
+            match schedule::next(&verdicts.table(), now_ms, now_ms, 6) {
+                Step::Opened => break,
+                Step::Wait(wait) => now_ms += i64::try_from(wait.as_millis()).unwrap(),
+                Step::Ask { shapes, first } => {
+                    assert!(first && shapes.len() <= AT_ONCE);
+                    for shape in shapes {
+                        self.ask(rows, &dataset, &verdicts, shape, now_ms);
+                    }
+                    now_ms += 100;
+                }
+            }
+        }
+        verdicts.change(|table| table.is_opened = true);
+        verdicts
+    }
+
+    fn ask(&self, rows: &[Row], dataset: &Dataset, verdicts: &Verdicts, shape: Shape, now_ms: i64) {
+        let entry = verdicts.table().entry(shape);
+        let again = entry.again.as_deref().and_then(query_of).map(|query| Example::again(dataset, query));
+        let Some(example) = again.or_else(|| Example::of(dataset, shape, entry.turn)) else {
+            return verdicts.change(|table| table.pass_over(shape, example::turns(shape), now_ms));
+        };
+        assert_eq!(Shape::of(&example.query), shape);
+        let (heard, path) = (self.answer(rows, dataset, &example.query), example.query.path_and_query());
+        let at = Moment { now_ms, apart_ms: 1000, is_still: true };
+        verdicts.change(|table| {
+            table.asked += 1;
+            table.heard(shape, &path, heard, at)
+        });
+    }
+
+    fn disproved(&self, rows: &[Row]) -> Vec<String> {
+        let verdicts = self.examined(rows);
+        assert!(verdicts.table().asked <= 108, "{}", verdicts.table().asked);
+        verdicts.names(State::Disproved).unwrap()
+    }
+}
+
+/// Names of shapes with these filters; each form of the time is one.
+fn shapes(filters: u8) -> Vec<String> {
+    let bits = |shape: &Shape| {
+        let slugs = TaxonomyKind::ALL.map(|kind| u8::from(shape.has(kind)) << kind.index());
+        slugs.iter().sum::<u8>() | u8::from(shape.form().is_some()) << 3
+    };
+    Shape::all().into_iter().filter(|shape| bits(shape) == filters).map(Shape::name).collect()
+}
+
+#[test]
+fn an_origin_as_documented_confirms_every_shape_that_its_data_shows() {
+    for count in [300, 3_000] {
+        let verdicts = Origin::default().examined(&rows(count));
+        assert_eq!(
+            verdicts.names(State::Confirmed).unwrap().len(),
+            31,
+            "{count}: {:?}",
+            verdicts.names(State::Unproved)
+        );
+        assert!((31..=40).contains(&verdicts.table().asked), "{}", verdicts.table().asked);
+    }
+    for few in [rows(1), Vec::new()] {
+        let verdicts = Origin::default().examined(&few);
+        assert_eq!(verdicts.names(State::Unproved).unwrap().len(), 31);
+    }
+}
+
+#[test]
+fn every_zone_is_told_apart() {
+    let rows = rows(3_000);
+    for quarter in -48..=56 {
+        let seconds = quarter * HOUR / 4;
+        let expected = |name: &str| if seconds == 0 { Vec::new() } else { vec![name.to_owned()] };
+        let dates = Origin { dates: seconds, ..Origin::default() }.disproved(&rows);
+        assert_eq!(dates, expected("modified_since(date)"), "{seconds}");
+        let times = Origin { times: seconds, ..Origin::default() }.disproved(&rows);
+        assert_eq!(times, expected("modified_since(local)"), "{seconds}");
+    }
+}
+
+#[test]
+fn each_filter_that_is_ignored_alone_or_beside_others_disproves_its_own_shapes() {
+    let rows = rows(3_000);
+    for filter in 0..4_usize {
+        let others: Vec<u8> = (0..4_u8).filter(|other| usize::from(*other) != filter).map(|other| 1 << other).collect();
+        let pairs = [others[0] | others[1], others[0] | others[2], others[1] | others[2]];
+        for beside in [0].into_iter().chain(others.clone()).chain(pairs) {
+            let whole = beside | 1 << filter;
+            // A state excludes nothing beside its city.
+            let is_free = filter == 1 && beside & 4 != 0;
+            let expected = if is_free { Vec::new() } else { shapes(whole) };
+            assert_eq!(Origin::ignoring(filter, beside).disproved(&rows), expected, "{filter} beside {beside:b}");
+        }
+    }
+}
+
+#[test]
+fn other_meanings_disprove_what_they_show_in_and_nothing_else() {
+    let (rows, singles) = (rows(3_000), [1, 2, 4, 8].map(shapes).concat());
+    let any = Origin { any: true, ..Origin::default() }.disproved(&rows);
+    let pairs = Shape::all().into_iter().filter(|shape| shape.filters() == 2).map(Shape::name);
+    assert_eq!(any, pairs.collect::<Vec<_>>());
+    // Local times are asked at the instant of a listing, too.
+    let strict = Origin { at_or_after: true, ..Origin::default() }.disproved(&rows);
+    assert_eq!(strict, ["modified_since(zoned)", "modified_since(local)"]);
+    let days = Origin { only_dates: true, ..Origin::default() }.disproved(&rows);
+    assert_eq!(days, ["modified_since(zoned)", "modified_since(local)"]);
+    let refused = Origin { refuses: true, ..Origin::default() }.disproved(&rows);
+    let order = Origin { backwards: Some(|_| true), ..Origin::default() }.examined(&rows);
+    assert_eq!((refused.len(), order.names(State::Disproved).unwrap().len()), (singles.len(), singles.len()));
+    let query = Parameters::parse("sport=sport-1&state=state-1").unwrap().list;
+    assert!(order.doubts(&query).unwrap().only_order, "a part's order is the whole's");
+    let only_states = Origin { backwards: Some(|filters| filters == 2), ..Origin::default() }.examined(&rows);
+    assert_eq!(only_states.names(State::Disproved).unwrap(), ["state"]);
+}
+
+#[test]
+fn a_list_that_was_suspected_is_answered_again_once_it_is_as_ours() {
+    let rows = rows(300);
+    let (dataset, query) = (dataset(&rows), Parameters::parse("state=state-1").unwrap().list);
+    let verdicts = Origin::default().examined(&rows);
+    let ask = |origin: Origin, now_ms| origin.ask(&rows, &dataset, &verdicts, Shape::of(&query), now_ms);
+    verdicts.doubt(&query, 5_000_000);
+    let wider = Parameters::parse("state=state-1&sport=sport-1").unwrap().list;
+    assert!(verdicts.doubts(&query).is_some() && verdicts.doubts(&wider).is_some(), "confirmed before, but not since");
+    ask(Origin::default(), 5_000_100);
+    assert_eq!((verdicts.doubts(&query), verdicts.doubts(&wider)), (None, None));
+    verdicts.doubt(&query, 6_000_000);
+    ask(Origin::ignoring(1, 0), 6_000_100);
+    assert_eq!(verdicts.names(State::Disproved).unwrap(), ["state"]);
+    // The whole is asked itself, and is as ours.
+    Origin::default().ask(&rows, &dataset, &verdicts, Shape::of(&wider), 6_000_200);
+    assert!(verdicts.doubts(&query).is_some() && verdicts.doubts(&wider).is_none());
+    // Two answers, so far apart that none is an old copy.
+    ask(Origin::default(), 7_000_000);
+    ask(Origin::default(), 7_000_500);
+    assert!(verdicts.doubts(&query).is_some());
+    ask(Origin::default(), 7_001_100);
+    assert_eq!((verdicts.doubts(&query), verdicts.names(State::Disproved)), (None, Some(Vec::new())));
+}
+
+#[test]
+fn what_moves_or_is_not_answered_is_asked_again_and_ends() {
+    let shape = Shape::all()[0];
+    let differs = Heard::Differs { only_order: false };
+    for (heard, is_still, tries, expected) in [
+        (differs, true, 2, State::Disproved),
+        (differs, false, 12, State::Disproved),
+        (Heard::Aged, true, 6, State::Disproved),
+        (Heard::Nothing, true, 20, State::Unproved),
+    ] {
+        let verdicts = Verdicts::default();
+        let mut now_ms = 1_000_000;
+        let mut state = State::Unproved;
+        for _ in 0..tries {
+            let at = Moment { now_ms, apart_ms: 1000, is_still };
+            state = verdicts.change(|table| table.heard(shape, "/api/listings.json?sport=a", heard, at));
+            now_ms = verdicts.table().entry(shape).due_ms.max(now_ms);
+        }
+        assert_eq!(state, expected, "{heard:?}");
+        assert!(verdicts.table().entry(shape).due_ms <= now_ms + 600_000);
+    }
+}
+
+#[test]
+fn what_a_bundle_tells_is_what_was_known() {
+    let origin = Origin { backwards: Some(|filters| filters == 1), ..Origin::ignoring(2, 0) };
+    let verdicts = origin.examined(&rows(300));
+    let told = verdicts.table().told();
+    let other = Verdicts::default();
+    other.change(|table| *table = Table::of_told(&told, true));
+    for state in [State::Confirmed, State::Disproved, State::Unproved] {
+        assert_eq!(other.names(state), verdicts.names(state));
+    }
+    assert_eq!((other.table().told(), other.names(State::Disproved).unwrap().len()), (told, 2));
+    let sport = Parameters::parse("sport=sport-1").unwrap().list;
+    assert_eq!(other.doubts(&sport), verdicts.doubts(&sport));
+    assert!(other.doubts(&sport).unwrap().only_order);
+    // Another origin is asked anew; the same one of what was imported, too, but what a bundle said counts meanwhile.
+    other.change(|table| table.begin("http://origin.test/"));
+    assert!(!other.table().is_opened && other.doubts(&sport).is_some());
+    other.change(|table| table.begin("http://other.test/"));
+    assert_eq!(other.doubts(&sport), None);
+    other.change(|table| *table = Table::of_told(&Told::of_assumptions(["order", "city-heeded", "unheard-of"]), true));
+    let [city, date] = ["city=a", "modified_since=2026-01-01"].map(|raw| Parameters::parse(raw).unwrap().list);
+    assert!(!other.doubts(&city).unwrap().only_order && other.doubts(&date).unwrap().only_order);
+    other.ignore(true);
+    assert_eq!(other.doubts(&city), None);
+}

@@ -1,0 +1,92 @@
+//! Whether we may answer for the origin: a verdict on each shape of a query, found by examples.
+//!
+//! What a query means is the origin's, not a snapshot's, so one table holds for all of them. Answers test one number,
+//! before the cache. Callers: [`crate::answer`] asks, `mirror::examiner` and [`crate::audit`] tell, [`crate::snapshots`]
+//! imports.
+
+pub(crate) mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::api::query::ListQuery;
+use crate::api::shape::Shape;
+
+use table::{State, Table};
+
+/// The verdicts on one origin, shared by all who use them; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Verdicts(Arc<VerdictState>);
+
+#[derive(Default)]
+struct VerdictState {
+    table: Mutex<Table>,
+    /// The shapes that are read through; in the upper half those of them that differ in order alone.
+    mask: AtomicU64,
+    /// Whether an operator wants everything answered as documented.
+    ignored: AtomicBool,
+    wake: Notify,
+}
+
+/// A shape that the snapshot may not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Doubtful {
+    pub(crate) shape: Shape,
+    /// Whether the origin has the same listings in another order.
+    pub(crate) only_order: bool,
+}
+
+impl Verdicts {
+    /// Whether the answer to a query is the origin's. `None`: the snapshot may answer.
+    pub(crate) fn doubts(&self, query: &ListQuery) -> Option<Doubtful> {
+        match self.0.mask.load(Ordering::Relaxed) {
+            0 => None,
+            mask => {
+                let shape = Shape::of(query);
+                let bit = u64::from(shape.bit());
+                (mask & bit != 0).then(|| Doubtful { shape, only_order: mask & (bit << 32) != 0 })
+            }
+        }
+    }
+
+    /// What is known.
+    pub(crate) fn table(&self) -> Table {
+        self.0.table.lock().clone()
+    }
+
+    /// Changes what is known, and what is answered by it.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.0.table.lock();
+        let changed = change(&mut table);
+        let mask = if self.0.ignored.load(Ordering::Relaxed) { 0 } else { table.mask() };
+        self.0.mask.store(mask, Ordering::Relaxed);
+        changed
+    }
+
+    /// Whether verdicts count.
+    pub(crate) fn ignore(&self, ignored: bool) {
+        if self.0.ignored.swap(ignored, Ordering::Relaxed) != ignored {
+            self.change(|_| ());
+        }
+    }
+
+    /// An answer of the origin to this query differs: it is read through until it was asked again.
+    pub(crate) fn doubt(&self, query: &ListQuery, now_ms: i64) {
+        self.change(|table| table.suspect(Shape::of(query), query.path_and_query(), false, now_ms));
+        self.0.wake.notify_one();
+    }
+
+    /// Waits for a doubt.
+    pub(crate) async fn wait(&self) {
+        self.0.wake.notified().await;
+    }
+
+    /// The names of the shapes in this state; `None`: not all were asked yet.
+    pub(crate) fn names(&self, state: State) -> Option<Vec<String>> {
+        let table = self.0.table.lock();
+        table.is_opened.then(|| table.names(state))
+    }
+}

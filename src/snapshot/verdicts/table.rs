@@ -1,0 +1,318 @@
+//! The verdicts, and how answers to examples change them. Pure: the time is an argument.
+//!
+//! Callers: [`super`]; `mirror::examiner` tells what it heard.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::shape::Shape;
+
+/// A difference counts after so many tries in a row, even if the origin's list never held still.
+const MOST_TRIES: u8 = 10;
+
+/// After so many tries in a row without an answer, a shape has to wait for its turn.
+const MOST_UNANSWERED: u8 = 3;
+
+/// Rows that differ from ours for so many tries in a row are no copy of ours that is too old.
+const MOST_AGED: u8 = 3;
+
+/// The longest pause before a difference is asked again, in milliseconds.
+const LONGEST_PAUSE: i64 = 600_000;
+
+/// What is known of one shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum State {
+    /// Answered as documented.
+    #[default]
+    Unproved,
+    /// The origin answered an example as we would.
+    Confirmed,
+    /// It answered otherwise, once.
+    Suspected,
+    /// It answered otherwise again, while its list held still.
+    Disproved,
+}
+
+/// One shape.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Entry {
+    pub(crate) state: State,
+    /// Whether all differences are of order.
+    only_order: bool,
+    /// How many examples are done with; it chooses the next one.
+    pub(crate) turn: u16,
+    pub(crate) asked_ms: i64,
+    confirmed_ms: i64,
+    /// When it differed first.
+    differed_ms: i64,
+    /// The path and query whose answer differed.
+    pub(crate) again: Option<String>,
+    /// When it is asked again; 0: in its turn.
+    pub(crate) due_ms: i64,
+    /// How often in a row the list moved, or no answer came.
+    tries: u8,
+    /// How often in a row a row differed from ours.
+    aged: u8,
+    /// When a disproved shape was answered as expected, once.
+    equal_ms: Option<i64>,
+}
+
+/// What an answer to an example says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It is ours. `tells`: with another meaning of the filters it would be another one.
+    Equal { tells: bool },
+    /// Another total, other listings, or another order of them.
+    Differs { only_order: bool },
+    /// It has a row that is not as ours: our copy, or theirs, is too old to tell anything.
+    Aged,
+    /// Nothing.
+    Nothing,
+}
+
+/// When something was heard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now_ms: i64,
+    /// After so many milliseconds an answer is not the same old copy.
+    pub(crate) apart_ms: i64,
+    /// Whether the origin's list was the same before and after.
+    pub(crate) is_still: bool,
+}
+
+/// What travels in bundles: names of shapes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Told {
+    confirmed: Vec<String>,
+    disproved: Vec<String>,
+    /// Those of `disproved` that differ in order alone.
+    by_order: Vec<String>,
+}
+
+impl Told {
+    /// More names than there are shapes.
+    const MOST: usize = 256;
+
+    /// The same in the words of formats before 5.
+    pub(crate) fn of_assumptions<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut told = Self::default();
+        for word in words {
+            let (shapes, only_order) = Shape::of_assumption(word);
+            let names = shapes.into_iter().map(Shape::name);
+            if only_order { told.by_order.extend(names) } else { told.disproved.extend(names) }
+        }
+        let others = std::mem::take(&mut told.by_order);
+        told.by_order = others.into_iter().filter(|name| !told.disproved.contains(name)).collect();
+        told.disproved.extend(told.by_order.iter().cloned());
+        told
+    }
+
+    /// Whether it is as small as it can be.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let most = [&self.confirmed, &self.disproved, &self.by_order].map(Vec::len).into_iter().max();
+        if most > Some(Self::MOST) { Err("there are too many verdicts".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// All verdicts on one origin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Table {
+    /// The origin's address; `None`: they came in a bundle.
+    pub(crate) origin: Option<String>,
+    /// How many requests the first examples took.
+    pub(crate) asked: u32,
+    /// Whether the first examples are done with.
+    pub(crate) is_opened: bool,
+    entries: BTreeMap<Shape, Entry>,
+}
+
+impl Table {
+    /// What a bundle tells. `is_opened`: nobody asks more.
+    pub(crate) fn of_told(told: &Told, is_opened: bool) -> Self {
+        let mut table = Self { is_opened, ..Self::default() };
+        let entry = |state, only_order| Entry { state, only_order, confirmed_ms: 1, ..Entry::default() };
+        for shape in Shape::all() {
+            let name = shape.name();
+            if told.disproved.contains(&name) {
+                table.entries.insert(shape, entry(State::Disproved, told.by_order.contains(&name)));
+            } else if told.confirmed.contains(&name) {
+                table.entries.insert(shape, entry(State::Confirmed, false));
+            }
+        }
+        table
+    }
+
+    /// What a bundle tells of it: what is only suspected, too.
+    pub(crate) fn told(&self) -> Told {
+        let in_doubt = |shape: &Shape| self.entry(*shape).is_in_doubt();
+        let names =
+            |is_told: &dyn Fn(&Shape) -> bool| Shape::all().into_iter().filter(is_told).map(Shape::name).collect();
+        Told {
+            confirmed: names(&|shape| self.is_confirmed(*shape)),
+            disproved: names(&in_doubt),
+            by_order: names(&|shape| in_doubt(shape) && self.entry(*shape).only_order),
+        }
+    }
+
+    /// Begins anew for this origin, unless it is about it.
+    pub(crate) fn begin(&mut self, origin: &str) {
+        match &self.origin {
+            Some(known) if known == origin => {}
+            Some(_) => *self = Self { origin: Some(origin.to_owned()), ..Self::default() },
+            // What a bundle said counts until the origin itself is asked.
+            None => (self.origin, self.is_opened) = (Some(origin.to_owned()), false),
+        }
+    }
+
+    pub(crate) fn entry(&self, shape: Shape) -> Entry {
+        self.entries.get(&shape).cloned().unwrap_or_default()
+    }
+
+    /// Whether a shape has parts that differ.
+    pub(crate) fn has_doubtful_part(&self, shape: Shape) -> bool {
+        shape.parts().any(|part| self.entry(part).is_in_doubt())
+    }
+
+    /// Whether a shape is confirmed, and was when each part that differs did so already.
+    fn is_confirmed(&self, shape: Shape) -> bool {
+        let entry = self.entry(shape);
+        entry.state == State::Confirmed && self.doubtful_parts(shape, &entry).next().is_none()
+    }
+
+    fn doubtful_parts(&self, shape: Shape, entry: &Entry) -> impl Iterator<Item = Entry> {
+        let known = (entry.state == State::Confirmed).then_some(entry.confirmed_ms);
+        let parts = shape.parts().map(|part| self.entry(part)).filter(Entry::is_in_doubt);
+        parts.filter(move |part| known.is_none_or(|known| known <= part.differed_ms))
+    }
+
+    /// Whether a shape is read through, and whether that is for its order alone.
+    fn doubt(&self, shape: Shape) -> Option<bool> {
+        let entry = self.entry(shape);
+        if entry.is_in_doubt() {
+            return Some(entry.only_order);
+        }
+        self.doubtful_parts(shape, &entry).map(|part| part.only_order).reduce(|one, other| one && other)
+    }
+
+    /// The bits of the shapes that are read through, and above them of those whose order alone differs.
+    pub(super) fn mask(&self) -> u64 {
+        let bits = Shape::all().into_iter().filter_map(|shape| {
+            let bit = u64::from(shape.bit());
+            self.doubt(shape).map(|only_order| bit | if only_order { bit << 32 } else { 0 })
+        });
+        bits.fold(0, |mask, bits| mask | bits)
+    }
+
+    /// The names of the shapes in this state. What is suspected is not proved either.
+    pub(super) fn names(&self, state: State) -> Vec<String> {
+        let is_it = |shape: &Shape| {
+            let is_confirmed = self.is_confirmed(*shape);
+            match state {
+                State::Confirmed => is_confirmed,
+                State::Unproved => !is_confirmed && self.entry(*shape).state != State::Disproved,
+                _ => self.entry(*shape).state == state,
+            }
+        };
+        Shape::all().into_iter().filter(is_it).map(Shape::name).collect()
+    }
+
+    /// Suspects a shape by the answer to this path, and has it asked again.
+    pub(super) fn suspect(&mut self, shape: Shape, path: String, only_order: bool, due_ms: i64) {
+        let entry = self.entries.entry(shape).or_default();
+        if !entry.is_in_doubt() {
+            let differed_ms = due_ms.max(1);
+            *entry =
+                Entry { state: State::Suspected, only_order, differed_ms, due_ms, again: Some(path), ..entry.clone() };
+            (entry.tries, entry.aged) = (0, 0);
+        }
+    }
+
+    /// No example can be made of the data: the shape is done with for now.
+    pub(crate) fn pass_over(&mut self, shape: Shape, turns: u16, now_ms: i64) {
+        let entry = self.entries.entry(shape).or_default();
+        (entry.turn, entry.asked_ms, entry.due_ms) = (entry.turn.max(turns), now_ms, 0);
+    }
+
+    /// Takes in what the answer to `path` says of a shape; returns its state.
+    pub(crate) fn heard(&mut self, shape: Shape, path: &str, heard: Heard, at: Moment) -> State {
+        let Moment { now_ms, apart_ms, is_still } = at;
+        let entry = self.entries.entry(shape).or_default();
+        let later = |tries: u8| now_ms + (apart_ms << tries.min(8)).min(LONGEST_PAUSE.max(apart_ms));
+        let heard = match heard {
+            Heard::Aged if entry.aged + 1 >= MOST_AGED => Heard::Differs { only_order: false },
+            heard => heard,
+        };
+        match heard {
+            // The others go on without it.
+            Heard::Nothing if entry.tries + 1 >= MOST_UNANSWERED && !entry.is_in_doubt() => {
+                (entry.turn, entry.due_ms) = (entry.turn.saturating_add(1), 0);
+            }
+            Heard::Nothing => {
+                (entry.tries, entry.due_ms) = (entry.tries.saturating_add(1).min(MOST_TRIES), later(entry.tries));
+                return entry.state;
+            }
+            Heard::Aged => {
+                (entry.aged, entry.due_ms) = (entry.aged + 1, later(entry.aged));
+                return entry.state;
+            }
+            Heard::Equal { tells } => {
+                let before = entry.equal_ms.filter(|_| tells);
+                let is_over = entry.state != State::Disproved || before.is_some_and(|at| now_ms - at >= apart_ms);
+                let state = match (is_over, tells, entry.state) {
+                    (false, ..) => State::Disproved,
+                    (true, false, State::Suspected) => State::Unproved,
+                    (true, false, state) => state,
+                    (true, true, _) => State::Confirmed,
+                };
+                entry.equal_ms = (!is_over && tells).then(|| before.unwrap_or(now_ms));
+                entry.due_ms = if entry.equal_ms.is_some() { now_ms + apart_ms } else { 0 };
+                entry.confirmed_ms = if state == State::Confirmed { now_ms } else { entry.confirmed_ms };
+                if is_over {
+                    (entry.again, entry.turn) = (None, entry.turn.saturating_add(1));
+                }
+                entry.state = state;
+            }
+            Heard::Differs { only_order } => match entry.state {
+                State::Unproved | State::Confirmed => {
+                    self.suspect(shape, path.to_owned(), only_order, now_ms + apart_ms);
+                    let entry = self.entries.entry(shape).or_default();
+                    entry.asked_ms = now_ms;
+                    return State::Suspected;
+                }
+                State::Suspected if !is_still && entry.tries < MOST_TRIES => {
+                    (entry.tries, entry.due_ms) = (entry.tries + 1, later(entry.tries));
+                    return State::Suspected;
+                }
+                State::Suspected | State::Disproved => {
+                    entry.only_order &= only_order;
+                    (entry.state, entry.due_ms, entry.equal_ms) = (State::Disproved, 0, None);
+                    entry.again = Some(path.to_owned());
+                }
+            },
+        }
+        (entry.asked_ms, entry.tries, entry.aged) = (now_ms, 0, 0);
+        entry.state
+    }
+}
+
+impl Entry {
+    /// Whether it is read through for its own answers.
+    pub(crate) const fn is_in_doubt(&self) -> bool {
+        matches!(self.state, State::Suspected | State::Disproved)
+    }
+
+    /// Whether the first examples wait for its repetition: not where the origin gives no answer.
+    pub(crate) const fn is_awaited(&self) -> bool {
+        self.tries < MOST_TRIES
+    }
+
+    /// Whether a row of the last answer differed from ours, and of the one before, too.
+    pub(crate) const fn is_aged_again(&self) -> bool {
+        self.aged > 1
+    }
+}
