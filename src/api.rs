@@ -4,6 +4,7 @@
 
 pub(crate) mod edges;
 pub mod folding;
+pub mod form;
 pub mod hash;
 pub mod json;
 pub mod links;

@@ -112,6 +112,7 @@ impl Status {
             let text = format!("the origin answers these otherwise than this server would: {}", disproved.join(", "));
             all.push(Finding::new(Kind::ShapeDisproved, text));
         }
+        all.extend(published.meta.form.told().map(|text| Finding::new(Kind::FormDiffers, text)));
         all.extend(published.dataset.total_differs().map(|text| Finding::new(Kind::TotalDiffers, text)));
         let doubtful = published.dataset.doubtful().len() as u64;
         // A mirror asks the origin, and a replica its publisher, which takes some minutes.

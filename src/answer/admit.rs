@@ -87,6 +87,8 @@ pub enum Target {
         query: ListQuery,
         /// `snapshot=`: the id of a kept snapshot.
         pin: Option<Box<str>>,
+        /// Whether the page size is the client's.
+        has_size: bool,
         /// The raw query, if it may spell a slug otherwise than the canonical query; `None`: it does not.
         raw: Option<Box<str>>,
     },
@@ -340,9 +342,9 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     check_body(view, noted)?;
     match routed.route {
         Route::List => match Parameters::parse(routed.query) {
-            Ok(Parameters { list: query, snapshot: pin, is_odd: false, has_escapes }) => {
+            Ok(Parameters { list: query, snapshot: pin, is_odd: false, has_size, has_escapes }) => {
                 let raw = (has_escapes && rules.edges).then(|| routed.query.into());
-                Ok(Target::List { query, pin, raw })
+                Ok(Target::List { query, pin, has_size, raw })
             }
             parsed => odd_target(routed.query, parsed, rules),
         },
@@ -417,7 +419,9 @@ fn odd_target(raw: &str, parsed: Result<Parameters, QueryError>, rules: &Rules) 
             let ours = parsed.map(|parsed| parsed.list).map_err(refusal);
             Ok(Target::OddList(Box::new(OddRequest { odd, ours })))
         }
-        (None, Ok(Parameters { list: query, snapshot: pin, .. })) => Ok(Target::List { query, pin, raw: None }),
+        (None, Ok(Parameters { list: query, snapshot: pin, has_size, .. })) => {
+            Ok(Target::List { query, pin, has_size, raw: None })
+        }
         (None, Err(error)) => Err(refusal(error)),
     }
 }

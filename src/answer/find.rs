@@ -138,8 +138,11 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin, raw } => {
+            Target::List { mut query, pin, has_size, raw } => {
                 let named = self.named(published, pin.as_deref())?;
+                if !has_size {
+                    query.per_page = named.published.meta.form.page_size;
+                }
                 self.list(named, query, raw.as_deref(), false, client).await
             }
             Target::Taxonomy { kind, pin } => self.taxonomy(self.named(published, pin.as_deref())?, kind).await,

@@ -31,7 +31,7 @@ pub(crate) fn list(
     let dataset = &published.dataset;
     let total = found.total;
     let page = ListPage {
-        frame: &published.frame,
+        frame: published.frame_of(query),
         envelope_hash: dataset.envelope_hash,
         query,
         total,
@@ -52,7 +52,8 @@ pub(crate) fn odd_list(
     let dataset = &published.dataset;
     let (total, items) = applied.find(dataset)?;
     let (query, shown) = (&applied.query, applied.shown());
-    let page = ListPage { frame: &published.frame, envelope_hash: dataset.envelope_hash, query, total, items, shown };
+    let frame = published.frame_of(query);
+    let page = ListPage { frame, envelope_hash: dataset.envelope_hash, query, total, items, shown };
     let link = links::list(published.license.as_deref(), query, total, public_url, pin);
     Ok(Reply::new(page.body(), tag(page.tag()), link, published.epoch))
 }

@@ -57,6 +57,8 @@ pub struct Parameters {
     /// Whether a value is empty, `per_page` above the maximum, or `modified_since` spelled in an unusual way: the origin
     /// may treat it in another way.
     pub is_odd: bool,
+    /// Whether `per_page` is given.
+    pub has_size: bool,
     /// Whether a slug has an escape: then the same slug can be spelled in other bytes.
     pub has_escapes: bool,
 }
@@ -98,8 +100,9 @@ impl Parameters {
         let (values, is_empty) = values(raw, &KNOWN)?;
         let [page, per_page, sport, state, city, modified_since, snapshot] = values;
         let has_escapes = [&sport, &state, &city].iter().any(|slug| matches!(slug, Some(Cow::Owned(_))));
+        let has_size = per_page.is_some();
         let (list, is_odd) = list_of([page, per_page, sport, state, city, modified_since])?;
-        Ok(Self { list, snapshot: boxed(snapshot), is_odd: is_odd || is_empty, has_escapes })
+        Ok(Self { list, snapshot: boxed(snapshot), is_odd: is_odd || is_empty, has_size, has_escapes })
     }
 }
 

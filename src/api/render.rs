@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
+use super::form::{ListForm, PageCount};
 use super::hash::ContentHash;
 use super::json;
 use super::listing::{ListingId, Summary};
@@ -39,17 +40,24 @@ pub struct Frame {
     slots: Vec<(usize, Slot)>,
     empty_filters: String,
     empty_numbers: EmptyNumbers,
+    form: ListForm,
 }
 
 impl Frame {
-    /// Writes an envelope out. `generated_at` is JSON text, quotes included.
-    pub fn new(envelope: &Envelope, generated_at: &str, volatile: &VolatileValues) -> Self {
+    /// Writes an envelope out. `generated_at` is JSON text, quotes included. `form`: its fields are left out.
+    pub fn new(envelope: &Envelope, generated_at: &str, volatile: &VolatileValues, form: ListForm) -> Self {
         let mut frame = Self {
             empty_filters: envelope.empty_filters.clone(),
             empty_numbers: envelope.empty_numbers.clone(),
+            form,
             ..Self::default()
         };
         for field in &envelope.fields {
+            match field {
+                EnvelopeField::TotalPages if frame.form.pages == PageCount::LeftOut => continue,
+                EnvelopeField::Carried { key, .. } if frame.form.without.contains(key) => continue,
+                _ => {}
+            }
             let (key, value) = match field {
                 EnvelopeField::GeneratedAt => ("generated_at", Ok(generated_at)),
                 EnvelopeField::Page => ("page", Err(Slot::Page)),
@@ -147,7 +155,7 @@ impl ListPage<'_> {
         let per_page = self.shown.and_then(|shown| shown.per_page.as_deref()).unwrap_or(per_page);
         let total_pages = match empty {
             Some(empty) => &empty.total_pages,
-            None => total_pages.format(self.query.total_pages(self.total)),
+            None => total_pages.format(self.frame.form.total_pages(self.query, self.total)),
         };
         let total = total.format(self.total);
         let items = self.items.iter().map(|item| item.raw.len() + beside + 1).sum::<usize>();
@@ -216,6 +224,10 @@ impl ListPage<'_> {
         let empty = &self.frame.empty_numbers;
         if self.total == 0 && !empty.are_usual() {
             text.extend_from_slice([" empty", &empty.page, &empty.total_pages].join(" ").as_bytes());
+        }
+        let form = &self.frame.form;
+        if form.pages != PageCount::Full || !form.without.is_empty() {
+            text.extend_from_slice(format!(" form {} {:?}", form.pages.as_str(), form.without).as_bytes());
         }
         if let Some(shown) = self.shown {
             // Not as long as any sequence of hashes: nothing else ends like this.
@@ -404,7 +416,7 @@ mod tests {
     fn a_page_is_the_origins_envelope_around_the_origins_bytes() {
         let (envelope, one) = (envelope(), summary(r#"{"id":1,"lat":-97.1230}"#));
         let query = ListQuery { page: 2, per_page: 1, ..ListQuery::default() };
-        let frame = Frame::new(&envelope, "\"now\"", &VolatileValues::new());
+        let frame = Frame::new(&envelope, "\"now\"", &VolatileValues::new(), ListForm::default());
         let envelope_hash = ContentHash::default();
         let page = ListPage { frame: &frame, envelope_hash, query: &query, total: 3, items: vec![&one], shown: None };
         let body = page.body();
@@ -421,7 +433,7 @@ mod tests {
         let one = summary(r#"{"id":1}"#);
         let empty_numbers = EmptyNumbers { page: "0".to_owned(), total_pages: "1".to_owned() };
         let [usual, other] = [envelope(), Envelope { empty_numbers, ..envelope() }]
-            .map(|envelope| Frame::new(&envelope, "\"now\"", &VolatileValues::new()));
+            .map(|envelope| Frame::new(&envelope, "\"now\"", &VolatileValues::new(), ListForm::default()));
         let page = |frame, page, items: &[&'static str]| {
             let query = ListQuery { page, ..ListQuery::default() };
             let (envelope_hash, total) = (ContentHash::default(), items.len() as u64);
@@ -439,7 +451,7 @@ mod tests {
 
     #[test]
     fn the_tag_changes_with_whatever_shows_and_with_nothing_else() {
-        let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new());
+        let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new(), ListForm::default());
         let (one, two) = (summary(r#"{"id":1}"#), summary(r#"{"id":1,"x":2}"#));
         let tag = |query: &ListQuery, total, item| {
             ListPage {
@@ -467,7 +479,7 @@ mod tests {
 
     #[test]
     fn the_tag_is_the_hash_that_it_always_was() {
-        let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new());
+        let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new(), ListForm::default());
         let one = summary(r#"{"id":1}"#);
         let mut query = ListQuery { page: 3, per_page: 7, ..ListQuery::default() };
         query.slugs = [Some("golf".into()), None, Some("a \"b\"".into())];

@@ -51,6 +51,9 @@ impl Shape {
     /// How many there are, with the one without filters.
     const COUNT: u8 = 32;
 
+    /// Without filters.
+    pub(crate) const LIST: Self = Self(0);
+
     /// Every set of filters, those with few filters first.
     pub(crate) fn all() -> Vec<Self> {
         let mut all: Vec<Self> = (1..Self::COUNT).map(Self).collect();
@@ -85,6 +88,9 @@ impl Shape {
 
     /// Its name: `sport+modified_since(date)`.
     pub(crate) fn name(self) -> String {
+        if self == Self::LIST {
+            return "list".to_owned();
+        }
         let slugs = TaxonomyKind::ALL.into_iter().filter(|kind| self.has(*kind)).map(TaxonomyKind::parameter);
         slugs.chain(self.form().map(Form::name)).collect::<Vec<_>>().join("+")
     }
@@ -133,7 +139,8 @@ impl TryFrom<String> for Shape {
     type Error = UnknownShape;
 
     fn try_from(name: String) -> Result<Self, UnknownShape> {
-        Self::all().into_iter().find(|shape| shape.name() == name).ok_or(UnknownShape(name))
+        let mut all = Self::all().into_iter().chain([Self::LIST]);
+        all.find(|shape| shape.name() == name).ok_or(UnknownShape(name))
     }
 }
 
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn a_shape_is_its_filters_and_the_form_of_its_time() {
         for (raw, name, parts) in [
-            ("page=3", "", 0),
+            ("page=3", "list", 0),
             ("sport=golf&page=2&per_page=7", "sport", 0),
             ("city=miami&state=florida", "state+city", 2),
             ("modified_since=2026-01-31", "modified_since(date)", 0),
@@ -162,7 +169,7 @@ mod tests {
         ] {
             let shape = shape(raw);
             assert_eq!((shape.name().as_str(), shape.parts().count()), (name, parts), "{raw}");
-            assert_eq!(Shape::try_from(shape.name()).ok(), Some(shape).filter(|_| !name.is_empty()));
+            assert_eq!(Shape::try_from(shape.name()).ok(), Some(shape));
         }
         let all = Shape::all();
         assert_eq!((all.len(), all.iter().fold(0, |bits, shape| bits | shape.bit())), (31, u32::MAX - 1));

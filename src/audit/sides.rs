@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 use url::Url;
 
 use crate::api::edges::{Case, OddQuery, lesson};
+use crate::api::form::{ListForm, PageCount};
 use crate::api::links;
 use crate::api::listing::Summary;
 use crate::api::query::{ListQuery, Parameters};
@@ -183,7 +184,12 @@ impl Auditor {
     /// Fields that are not compared: volatile ones, and those omitted because they differ between pages.
     pub(super) fn ignored(&self, published: &Snapshot) -> VolatileKeys {
         let mut ignored = self.shared.copies.volatile();
-        for key in published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)) {
+        let form = &published.meta.form;
+        let pages = (form.pages == PageCount::LeftOut).then_some("total_pages");
+        let of_form = form.without.iter().map(String::as_str).chain(pages);
+        for key in
+            published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)).chain(of_form)
+        {
             ignored.insert(key);
         }
         ignored
@@ -200,7 +206,9 @@ fn page(
     links: Links,
 ) -> Ours {
     let dataset = &published.dataset;
-    let frame = Frame::new(&dataset.content.envelope, &published.generated_at, &VolatileValues::new());
+    let form = if query.is_filtered() { published.meta.form.clone() } else { ListForm::default() };
+    let form = ListForm { pages: published.meta.form.pages, ..form };
+    let frame = Frame::new(&dataset.content.envelope, &published.generated_at, &VolatileValues::new(), form);
     let query = &query.clone().within(dataset.content.envelope.largest_page);
     let page = ListPage { frame: &frame, envelope_hash: dataset.envelope_hash, query, total, items, shown };
     let text = String::from_utf8_lossy(&page.body()).into_owned();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::form::ListForm;
 use crate::api::json;
 use crate::api::listing::DetailState;
 use crate::api::taxonomy::VolatileKeys;
@@ -93,6 +94,9 @@ pub struct Manifest {
     /// What queries mean at the origin; from format 5 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<Told>,
+    /// As [`SnapshotMeta::form`]; from format 5 on, if it is not as documented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<ListForm>,
     /// Whether the evidence is that of the base, and not in the file; from format 4 on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_evidence: bool,
@@ -110,6 +114,7 @@ impl Manifest {
             volatile_values: self.volatile_values.clone(),
             left_out: self.left_out.clone(),
             open_points: self.open_points.clone(),
+            form: self.form.clone().unwrap_or_default(),
             origin: self.origin.clone(),
         }
     }
@@ -144,6 +149,7 @@ impl Manifest {
             return Err("the volatile fields are not those of a snapshot".to_owned());
         }
         self.verdicts.as_ref().map_or(Ok(()), Told::check)?;
+        self.form.as_ref().map_or(Ok(()), ListForm::check)?;
         for (name, value) in &self.volatile_values {
             json::check(value).map_err(|error| format!("the value of {name:?} is not JSON: {error}"))?;
         }

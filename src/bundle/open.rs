@@ -91,7 +91,7 @@ impl Bundle {
         if manifest.keeps_evidence && parts.format < WITH_KEPT_EVIDENCE {
             return Err(part.malformed(format!("bundles of format {} have their own evidence", parts.format)));
         }
-        if manifest.verdicts.is_some() && parts.format < FORMAT {
+        if (manifest.verdicts.is_some() || manifest.form.is_some()) && parts.format < FORMAT {
             return Err(part.malformed(format!("bundles of format {} have no verdicts", parts.format)));
         }
         parts.is_full = manifest.base.is_none();

@@ -16,6 +16,7 @@ use super::manifest::Base;
 use super::{Bundle, BundleError, Counts, Detail, Export, LEVEL, WriteError, Written, write};
 use crate::api::edges::Case;
 use crate::api::edges::lesson::{Effect, Learned, LearnedAnswer, Lesson, Template};
+use crate::api::form::ListForm;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::api::page::{Envelope, EnvelopeField};
@@ -72,6 +73,7 @@ impl World {
                 volatile_values: BTreeMap::from([("list request_id".to_owned(), "\"x\"".to_owned())]),
                 left_out: vec!["next".to_owned()],
                 open_points: vec!["page 3".to_owned()],
+                form: ListForm::default(),
                 origin: Some("https://venues.example".to_owned()),
             },
             evidence: BTreeMap::from([((TaxonomyKind::Cities, "springfield".to_owned()), evidence)]),

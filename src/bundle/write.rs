@@ -15,6 +15,7 @@ use super::{
 };
 use crate::api::edges::Case;
 use crate::api::edges::lesson::Learned;
+use crate::api::form::ListForm;
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
@@ -106,13 +107,18 @@ fn lowest_format(export: &Export<'_>) -> u16 {
     let has_new_case =
         |learned: &Learned| learned.lessons.contains_key(&new_case) || learned.own.contains_key(&new_case);
     match export.learned {
-        _ if export.verdicts.is_some() => FORMAT,
+        _ if export.verdicts.is_some() || form_of(export.meta).is_some() => FORMAT,
         _ if export.evidence.is_none() => WITH_KEPT_EVIDENCE,
         _ if has_new_field => WITH_NEW_NAMES,
         Some(learned) if has_new_case(learned) => WITH_NEW_NAMES,
         Some(_) => WITH_LESSONS,
         None => WITHOUT_LESSONS,
     }
+}
+
+/// The form of lists, if it is not as documented.
+fn form_of(meta: &SnapshotMeta) -> Option<&ListForm> {
+    Some(&meta.form).filter(|form| **form != ListForm::default())
 }
 
 fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
@@ -147,6 +153,7 @@ fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
         open_points: meta.open_points.clone(),
         disproved: None,
         verdicts: export.verdicts.cloned(),
+        form: form_of(meta).cloned(),
         keeps_evidence: export.evidence.is_none(),
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::api::form::ListForm;
+
 /// Commands to the running mirror; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Commands(Arc<CommandState>);
@@ -29,6 +31,8 @@ pub(crate) struct PendingCommands {
     pub pass: bool,
     /// Publish the held list.
     pub accept: bool,
+    /// The form of the origin's lists is this one.
+    pub form: Option<ListForm>,
 }
 
 impl Commands {
@@ -50,6 +54,11 @@ impl Commands {
     /// Read every page now.
     pub fn pass(&self) {
         self.ask(|asked| asked.pass = true);
+    }
+
+    /// Answer in this form.
+    pub(crate) fn form(&self, form: ListForm) {
+        self.ask(|asked| asked.form = Some(form));
     }
 
     /// Publish the held list, once.

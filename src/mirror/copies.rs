@@ -229,11 +229,13 @@ impl Copies {
 
     /// The page of a list in an answer that is not kept, in the stored wording. `None`: it is no list, or has listings that
     /// cannot be read.
-    pub(super) fn page_in(&self, path: &str, body: &Bytes) -> Option<Page> {
+    pub(super) fn page_in(&self, path: &str, body: &Bytes) -> Option<(String, Page)> {
         let (body, broken) = readable(path, body).ok()?;
         let volatile = self.volatile();
         let worded = self.wording.page(std::str::from_utf8(&body).ok()?, None, &volatile);
-        read_page(path, &worded.map_or(body, Bytes::from), &volatile).ok().filter(|_| broken == 0)
+        let body = worded.map_or(body, Bytes::from);
+        let page = read_page(path, &body, &volatile).ok().filter(|_| broken == 0)?;
+        Some((String::from_utf8(body.into()).ok()?, page))
     }
 
     /// As [`Copies::look`], for a step of the mirror: it counts.

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 
+use crate::api::form::FormSeen;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::Shape;
 use crate::clock::Monotonic;
@@ -73,6 +74,8 @@ struct Compared {
     at_ms: i64,
     /// Whether it came without `Age`, so that it may be an old copy of a CDN.
     may_be_old: bool,
+    /// What it shows of the form of lists.
+    form: FormSeen,
 }
 
 impl Examiner {
@@ -154,11 +157,24 @@ impl Examiner {
         let is_repeated = |one: &&Compared| {
             matches!(one.heard, Heard::Differs { .. }) && table.entry(one.shape).state == State::Suspected
         };
-        let still_since = compared.iter().filter(is_repeated).map(|one| one.at_ms).max();
+        let mut form = newest.meta.form.clone();
+        let has_form = compared.iter().filter(|one| form.learn(&one.form)).map(|one| one.at_ms).max();
+        let still_since = compared.iter().filter(is_repeated).map(|one| one.at_ms).max().max(has_form);
         let still = match still_since {
             Some(at_ms) if confirmed_since(&self.shared, at_ms).await => self.shared.newest.get(),
             _ => None,
         };
+        // Where a refresh finds the same data, the field differs under a filter, and not since a moment ago.
+        if has_form.is_some() && still.as_ref().is_some_and(|still| still.dataset.id == newest.dataset.id) {
+            self.shared.commands.form(form.clone());
+            // What comes next is learned beside it.
+            let is_taken = async || {
+                while self.shared.newest.get().is_some_and(|newest| newest.meta.form != form) {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            let _ = tokio::time::timeout(TICK, is_taken()).await;
+        }
         for one in compared {
             let is_still = still.as_ref().is_some_and(|still| still.dataset.id == one.of);
             self.hear(one, is_still);
@@ -174,8 +190,8 @@ impl Examiner {
             Err(error) if error.is_nonsense() && !says_nothing(&error) => None,
             Err(error) => {
                 tracing::debug!(path, %error, "an example was not answered");
-                let (of, at_ms) = (self.shared.newest.get()?.dataset.id.clone(), i64::MIN);
-                return Some(Compared { shape, path, heard: Heard::Nothing, of, at_ms, may_be_old: false });
+                let (of, at_ms, form) = (self.shared.newest.get()?.dataset.id.clone(), i64::MIN, FormSeen::default());
+                return Some(Compared { shape, path, heard: Heard::Nothing, of, at_ms, may_be_old: false, form });
             }
         };
         let now_ms = self.shared.clock.now_wall().as_millis();
@@ -187,12 +203,22 @@ impl Examiner {
         let (newest, copies, query) = (self.shared.newest.get()?, self.shared.copies.clone(), example.query);
         let (of, of_path) = (newest.clone(), path.clone());
         let compare = move || {
-            let Some(answer) = answer else { return Some(Agreement::None) };
-            // A list with a listing that cannot be read says nothing.
-            let page = copies.page_in(&of_path, &answer.body);
-            page.map_or_else(|| Some(Agreement::None), |page| agreement(&of.dataset, &query, page.total, &page.items))
+            let read = answer.as_ref().and_then(|answer| copies.page_in(&of_path, &answer.body));
+            let Some((text, page)) = read else { return (Some(Agreement::None), FormSeen::default()) };
+            let is_bare = !of_path.contains("per_page=");
+            let size = page.per_page.unwrap_or(page.items.len() as u64);
+            let size = u16::try_from(size).ok().filter(|size| is_bare && *size > 0);
+            let query = ListQuery { per_page: size.unwrap_or(query.per_page), ..query }
+                .within(of.dataset.content.envelope.largest_page);
+            let agreement = agreement(&of.dataset, &query, page.total, &page.items);
+            let is_ours = matches!(agreement, Some(Agreement::Whole | Agreement::ButOrder));
+            let form = is_ours.then(|| {
+                let ours = &of.dataset.content.envelope;
+                FormSeen::of(&text, &page, (&query, is_bare), ours, &copies.volatile())
+            });
+            (agreement, form.unwrap_or_default())
         };
-        let agreement = blocking(move || Ok::<_, Aborted>(compare())).await.ok()?;
+        let (agreement, form) = blocking(move || Ok::<_, Aborted>(compare())).await.ok()?;
         let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
         let heard = match agreement {
             Some(Agreement::Whole) => Heard::Equal { tells: example.tells },
@@ -202,8 +228,10 @@ impl Examiner {
             Some(Agreement::None) => Heard::Differs { only_order: false },
             None => Heard::Nothing,
         };
+        // Its listings are what the mirror copies.
+        let heard = if shape == Shape::LIST && matches!(heard, Heard::Differs { .. }) { Heard::Nothing } else { heard };
         tracing::debug!(path, ?heard, "asked an example");
-        Some(Compared { shape, path, heard, of: newest.dataset.id.clone(), at_ms, may_be_old })
+        Some(Compared { shape, path, heard, of: newest.dataset.id.clone(), at_ms, may_be_old, form })
     }
 
     /// Takes in what an answer says.

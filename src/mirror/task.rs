@@ -148,7 +148,7 @@ impl Mirror {
     pub async fn run(mut self) {
         let mut announced = None;
         loop {
-            self.hear();
+            self.hear().await;
             let facts = self.facts();
             let due = self.clock.now_mono().plus(facts.refresh_in);
             let waits = facts
@@ -190,7 +190,7 @@ impl Mirror {
     }
 
     /// Takes in commands and imports.
-    fn hear(&mut self) {
+    async fn hear(&mut self) {
         self.schedule.set_ttl(self.settings.load().ttl, self.copies.cache_ttl());
         let asked = self.commands.take();
         let epoch = self.snapshots.newest().epoch();
@@ -200,6 +200,11 @@ impl Mirror {
         let is_accepted = asked.accept && self.shrink.accept();
         self.schedule.is_refresh_asked |= asked.refresh || is_accepted;
         self.schedule.is_pass_asked |= asked.pass;
+        if let (Some(form), Some(newest)) = (asked.form, self.newest())
+            && let Err(error) = self.renew(&newest, SnapshotMeta { form, ..newest.meta.clone() }).await
+        {
+            tracing::warn!(%error, "the form of the origin's lists could not be stored");
+        }
     }
 
     /// Drops work about another snapshot.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::form::ListForm;
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::VolatileKeys;
 use crate::words::named;
@@ -50,6 +51,9 @@ pub struct SnapshotMeta {
     pub left_out: Vec<String>,
     /// What is not proven, in words.
     pub open_points: Vec<String>,
+    /// The form of the origin's lists.
+    #[serde(default)]
+    pub form: ListForm,
     /// The address of the data's origin, with which its `api_url`s begin; `None`: not recorded.
     #[serde(default)]
     pub origin: Option<String>,
@@ -79,6 +83,7 @@ impl SnapshotMeta {
             volatile_values: BTreeMap::new(),
             left_out: Vec::new(),
             open_points: Vec::new(),
+            form: ListForm::default(),
             origin: None,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Callers: [`crate::snapshots`] swaps, [`crate::answer`] and [`crate::admin`] load.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,8 @@ use arc_swap::{ArcSwapOption, Guard};
 use http::HeaderValue;
 use tokio::sync::watch;
 
+use crate::api::form::ListForm;
+use crate::api::query::ListQuery;
 use crate::api::render::Frame;
 use crate::api::{json, links};
 use crate::clock::{Now, WallTime};
@@ -33,13 +36,20 @@ pub struct Snapshot {
     pub confirmed_header: Option<HeaderValue>,
     /// `generated_at` of lists: JSON text, quotes included; `null` for an instant beyond the calendar.
     pub generated_at: String,
-    /// The envelope around the items of every list.
+    /// The envelope around the items of unfiltered lists.
     pub frame: Frame,
+    /// That of filtered ones, if it is another one.
+    filtered: Option<Frame>,
     /// The license as a `Link` target, when it is an http(s) URI.
     pub license: Option<String>,
 }
 
 impl Snapshot {
+    /// The envelope around the items of the answer to a query.
+    pub fn frame_of(&self, query: &ListQuery) -> &Frame {
+        self.filtered.as_ref().filter(|_| query.is_filtered()).unwrap_or(&self.frame)
+    }
+
     /// The instant for which the data is confirmed.
     pub fn confirmed(&self) -> WallTime {
         WallTime::from_millis(self.meta.confirmed_ms)
@@ -114,8 +124,11 @@ impl Snapshot {
         let license = dataset.content.envelope.carried("license").and_then(json::string);
         let license = license.and_then(|license| links::license_target(&license));
         let generated_at = whole_seconds(confirmed).map_or_else(|| "null".to_owned(), |at| json::quote(&at));
+        let frame = |form| Frame::new(&dataset.content.envelope, &generated_at, &meta.volatile_of("list"), form);
+        let filtered = (!meta.form.without.is_empty()).then(|| frame(meta.form.clone()));
         Self {
-            frame: Frame::new(&dataset.content.envelope, &generated_at, &meta.volatile_of("list")),
+            frame: frame(ListForm { without: BTreeSet::new(), ..meta.form.clone() }),
+            filtered,
             epoch,
             snapshot_header: header(dataset.id.as_str()),
             // Shown only while the stamp is believed.

@@ -155,6 +155,9 @@ kinds! {
     ShapeDisproved "shape-disproved" No
         "the origin answers a kind of query otherwise than this server would"
         "Nothing: such queries are forwarded to the origin.";
+    FormDiffers "form-differs" No
+        "the origin's lists have another form than is documented"
+        "Nothing: this server's lists have that form, too. Fields that depend on the filters are missing in filtered lists.";
     StoreRepaired "store-repaired" No
         "the store was damaged and was repaired within the last day"
         "Check the disk (`dmesg`, `smartctl`) and the memory: files do not break by themselves. What was lost is fetched again.";

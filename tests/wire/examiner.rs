@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sample_origin::{Cdn, Combine, ItemOrder, Origin, Reading, Since, Switches, World};
+use sample_origin::{Cdn, Combine, ItemOrder, ListStyle, Origin, Reading, Since, Switches, World};
 use serde_json::json;
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
@@ -206,6 +206,81 @@ async fn an_edit_or_an_old_copy_between_question_and_answer_disproves_nothing() 
         server.settled(&origin).await;
         assert_eq!(server.disproved().await, json!([]), "{cdn:?}");
     }
+}
+
+/// Beside another filter, one is ignored: each such pair is a shape of its own.
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_is_ignored_beside_another_disproves_that_pair_and_nothing_else() {
+    let times = [DATE, ZONED, LOCAL];
+    let with_times = |name: &str| times.map(|form| format!("{name}+{form}")).to_vec();
+    let pairs = [
+        (("sport", "state"), vec!["sport+state".to_owned()]),
+        (("state", "sport"), vec!["sport+state".to_owned()]),
+        (("sport", "city"), vec!["sport+city".to_owned()]),
+        (("city", "sport"), vec!["sport+city".to_owned()]),
+        (("city", "state"), vec!["state+city".to_owned()]),
+        (("sport", "modified_since"), with_times("sport")),
+        (("modified_since", "sport"), with_times("sport")),
+        (("state", "modified_since"), with_times("state")),
+        (("modified_since", "state"), with_times("state")),
+        (("city", "modified_since"), with_times("city")),
+        (("modified_since", "city"), with_times("city")),
+    ];
+    each(pairs, async |(pair, mut expected)| {
+        let origin = origin_with(400, Switches { dropped_beside: vec![pair], ..Switches::default() }).await;
+        let server = Setup::examining(&origin).start().await;
+        server.settled(&origin).await;
+        let mut found: Vec<String> = serde_json::from_value(server.disproved().await).unwrap();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{pair:?}");
+        is_the_origins(&server, &origin, &format!("{pair:?}")).await;
+    })
+    .await;
+}
+
+/// What lists look like disproves nothing, and is followed.
+#[tokio::test(start_paused = true)]
+async fn another_form_of_lists_is_followed_and_told() {
+    let documented = ListStyle::default();
+    let styles = [
+        (ListStyle { page_size: 20, ..documented }, "20 listings"),
+        (ListStyle { page_size: 100, ..documented }, "100 listings"),
+        (ListStyle { one_more: true, ..documented }, "one more"),
+        (ListStyle { facets: true, ..documented }, "facets"),
+        (ListStyle { page_size: 25, one_more: true, facets: true, echoes_all: true }, "facets"),
+    ];
+    each(styles, async |(style, word)| {
+        let origin = origin_with(300, Switches { style, ..Switches::default() }).await;
+        let mut server = Setup::examining(&origin).start().await;
+        server.settled(&origin).await;
+        assert_eq!(server.disproved().await, json!([]), "{style:?}");
+        wait_until("the form is known", || async {
+            server.finding("form-differs").await.is_some_and(|finding| finding.contains(word))
+        })
+        .await;
+        for restarted in [false, true] {
+            if restarted {
+                server.restart().await;
+            }
+            is_the_origins(&server, &origin, word).await;
+            for query in
+                ["", "?page=2", "?per_page=50", "?per_page=30", "?sport=golf", "?page=2&per_page=10&state=texas"]
+            {
+                let target = format!("{LIST}{query}");
+                let (mut ours, mut origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
+                let is_filtered = query.contains("sport") || query.contains("state");
+                for volatile in ["generated_at", if is_filtered { "facets" } else { "" }, "filters"] {
+                    for document in [&mut ours, &mut origins] {
+                        document.as_object_mut().unwrap().remove(volatile);
+                    }
+                }
+                assert_eq!(ours, origins, "{style:?} {target}");
+            }
+            assert!(server.ok(&format!("{LIST}?sport=golf")).await.json()["facets"].is_null());
+        }
+    })
+    .await;
 }
 
 /// Each probe is answered unfiltered, so that no answer of a refresh tells a change.

@@ -114,7 +114,7 @@ impl Rig {
 
     async fn list(&self, query: &str) -> Found {
         let Parameters { list, snapshot, .. } = Parameters::parse(query).unwrap();
-        self.find(Target::List { query: list, pin: snapshot, raw: None }).await
+        self.find(Target::List { query: list, pin: snapshot, has_size: true, raw: None }).await
     }
 
     async fn sports(&self, pin: Option<&str>) -> String {

@@ -81,7 +81,7 @@ impl Offer {
 /// which the head carries; not the last values of volatile fields, which go along with the next bundle.
 fn content(served: &Snapshot, evidence: &Digest, told: &Told) -> Digest {
     let meta = &served.meta;
-    let told = (&meta.volatile, &meta.left_out, &meta.open_points, told, &meta.origin);
+    let told = (&meta.volatile, &meta.left_out, &meta.open_points, told, &meta.form, &meta.origin);
     // Texts always have a JSON form.
     let told = serde_json::to_vec(&told).unwrap_or_default();
     hash_of([served.dataset.id.as_str().as_bytes(), &told, &evidence.0])

@@ -43,6 +43,8 @@ pub(super) struct Example {
 /// How many examples of a shape are asked at first, at most.
 pub(super) fn turns(shape: Shape) -> u16 {
     match (shape.filters(), shape.form()) {
+        // Without a page size, and so that the last page is full.
+        (0, _) => 2,
         (1, Some(form)) => TIMES[form as usize],
         _ => 1,
     }
@@ -54,6 +56,9 @@ const TIMES: [u16; 3] = [6, 2, 3];
 impl Example {
     /// The example of this turn; `None`: the data has none that is not one of an earlier turn.
     pub(super) fn of(dataset: &Dataset, shape: Shape, turn: u16) -> Option<Self> {
+        if shape == Shape::LIST {
+            return Self::of_list(dataset, turn);
+        }
         let chosen = chosen(dataset, shape, turn);
         let Some(form) = shape.form() else {
             return best(dataset, chosen.into_iter().map(|(query, _)| query), shape, turn);
@@ -78,6 +83,15 @@ impl Example {
             Some(all.into_iter().map(with).collect::<Vec<_>>())
         };
         best(dataset, chosen.into_iter().take(2 * MOST_TERMS).filter_map(of_members).flatten(), shape, turn)
+    }
+
+    /// The list itself shows its form.
+    fn of_list(dataset: &Dataset, turn: u16) -> Option<Self> {
+        let (bare, total) = (ListQuery::default(), dataset.len() as u64);
+        let fills = |size: &u16| *size != bare.per_page && total.is_multiple_of((*size).into());
+        let per_page =
+            if turn.is_multiple_of(2) { bare.per_page } else { (1..=ListQuery::MAX_PER_PAGE).rev().find(fills)? };
+        (total > 0).then_some(Self { query: ListQuery { per_page, ..bare }, tells: false })
     }
 
     /// A query once more.

@@ -29,7 +29,7 @@ pub(super) enum Step {
 
 /// `last_ms`: when the last example of the hour was asked.
 pub(super) fn next(table: &Table, now_ms: i64, last_ms: i64, per_hour: u32) -> Step {
-    let all = Shape::all();
+    let all: Vec<Shape> = [Shape::LIST].into_iter().chain(Shape::all()).collect();
     let entry = |shape: &Shape| table.entry(*shape);
     let first = !table.is_opened;
     // An instant far ahead is from before the clock was set back.

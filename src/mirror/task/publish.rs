@@ -242,6 +242,7 @@ impl Mirror {
             volatile_values: list.beside.volatile_values.clone(),
             left_out: list.beside.left_out.clone(),
             open_points,
+            form: newest.as_ref().map(|newest| newest.meta.form.clone()).unwrap_or_default(),
             origin: Some(self.copies.client.base().as_str().to_owned()),
         };
         if let Some(newest) = &newest {

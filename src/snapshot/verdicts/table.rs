@@ -242,6 +242,7 @@ impl Table {
     pub(crate) fn heard(&mut self, shape: Shape, path: &str, heard: Heard, at: Moment) -> State {
         let Moment { now_ms, apart_ms, is_still } = at;
         let entry = self.entries.entry(shape).or_default();
+        let before = entry.state;
         let later = |tries: u8| now_ms + (apart_ms << tries.min(8)).min(LONGEST_PAUSE.max(apart_ms));
         let heard = match heard {
             Heard::Aged if entry.aged + 1 >= MOST_AGED => Heard::Differs { only_order: false },
@@ -296,7 +297,21 @@ impl Table {
             },
         }
         (entry.asked_ms, entry.tries, entry.aged) = (now_ms, 0, 0);
-        entry.state
+        let state = entry.state;
+        if state == State::Disproved && before != state && self.is_opened {
+            self.ask_parts(shape, now_ms);
+        }
+        state
+    }
+
+    /// Has the parts of a shape asked now: one of them may be what has changed.
+    fn ask_parts(&mut self, shape: Shape, now_ms: i64) {
+        for part in shape.parts() {
+            let entry = self.entries.entry(part).or_default();
+            if !entry.is_in_doubt() && entry.due_ms == 0 {
+                entry.due_ms = now_ms;
+            }
+        }
     }
 }
 

@@ -49,7 +49,8 @@ pub use origin::{Origin, Reach};
 pub use sample::{Decimal, Digits, Stamp, Venue, Zone};
 pub use switches::{
     ApiUrlStyle, Cdn, Combine, CopyHeader, CountStyle, Dates, EmptyFilters, EmptyPages, EtagStyle, Generated,
-    GeneratedAt, ModifiedStyle, Numbers, Reading, Since, Slugs, Switches, TaxonomyShape, TermFields, TermNames,
+    GeneratedAt, ListStyle, ModifiedStyle, Numbers, Reading, Since, Slugs, Switches, TaxonomyShape, TermFields,
+    TermNames,
 };
 pub use wire::Body;
 pub use world::World;

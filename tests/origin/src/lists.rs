@@ -11,11 +11,8 @@ use super::answer::{Answer, Context};
 use super::edges::{BeyondLast, Elsewhere};
 use super::json::Json;
 use super::query::Query;
-use super::switches::{EmptyFilters, EmptyPages};
+use super::switches::{EmptyFilters, EmptyPages, Switches};
 use super::{links, listing};
-
-/// Page size by default.
-const DEFAULT_PAGE: u64 = 50;
 
 /// Answers with one page.
 pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
@@ -30,7 +27,7 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
         return context.error(404, &format!("{city} is not in {state}"));
     }
     let mut page = query.page.unwrap_or(1);
-    let per_page = query.per_page.unwrap_or(DEFAULT_PAGE);
+    let per_page = query.per_page.unwrap_or(context.switches.style.page_size);
     let (mut venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
     let last = total.div_ceil(per_page).max(1);
     if page > last {
@@ -49,9 +46,19 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
         json.key("page").raw(page);
         json.key("per_page").raw(per_page);
         json.key("total").raw(total);
-        json.key("total_pages").raw(pages(total, per_page, context.switches.empty_pages));
+        json.key("total_pages").raw(pages(total, per_page, context.switches));
         json.key("filters");
-        echo(json, &query.filters, context.switches.empty_filters);
+        echo(json, &query.filters, context.switches);
+        if context.switches.style.facets {
+            let all = select(context, &query, 0, u64::MAX).0;
+            let mut sports: Vec<u8> = all.iter().map(|venue| venue.sport).collect();
+            sports.sort_unstable();
+            json.key("facets").object(|json| {
+                for of_sport in sports.chunk_by(|one, other| one == other) {
+                    json.key(&of_sport[0].to_string()).raw(of_sport.len());
+                }
+            });
+        }
         json.key("items").array(|json| {
             for venue in venues {
                 json.object(|json| listing::summary(context, json, venue));
@@ -62,8 +69,9 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     Answer { link, ..Answer::json(200, json.finish()) }
 }
 
-fn pages(total: u64, per_page: u64, empty: EmptyPages) -> u64 {
-    total.div_ceil(per_page).max(u64::from(empty == EmptyPages::One))
+fn pages(total: u64, per_page: u64, switches: &Switches) -> u64 {
+    let more = u64::from(switches.style.one_more && total > 0 && total.is_multiple_of(per_page));
+    (total.div_ceil(per_page) + more).max(u64::from(switches.empty_pages == EmptyPages::One))
 }
 
 /// The venues of a page, and how many the query selects in all.
@@ -98,13 +106,18 @@ fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Ve
     (venues[from..].iter().copied().take(take as usize).collect(), total)
 }
 
-fn echo(json: &mut Json, filters: &[(&str, String)], empty: EmptyFilters) {
-    if filters.is_empty() && empty == EmptyFilters::Array {
+fn echo(json: &mut Json, filters: &[(&str, String)], switches: &Switches) {
+    if filters.is_empty() && switches.empty_filters == EmptyFilters::Array {
         return json.array(|_| {});
     }
+    let is_absent = |name: &&str| !filters.iter().any(|(known, _)| known == name);
     json.object(|json| {
         for (name, value) in filters {
             json.field(name, value);
+        }
+        let all = ["sport", "state", "city", "modified_since"];
+        for name in all.into_iter().filter(is_absent).filter(|_| switches.style.echoes_all && !filters.is_empty()) {
+            json.key(name).raw("null");
         }
     });
 }

@@ -70,6 +70,10 @@ impl Query {
         let is_several = |name: &str| edges.commas == Commas::Either || is_repeated(name);
         let (mut filters, mut several, mut since) = (Vec::new(), Vec::new(), None);
         for name in FILTERS.into_iter().filter(|name| !switches.dropped.contains(name)) {
+            let is_beside = |pair: &(&str, &str)| pair.0 == name && value_of(pair.1).is_ok_and(|value| value.is_some());
+            if switches.dropped_beside.iter().any(is_beside) {
+                continue;
+            }
             let Some(value) = value_of(name)? else { continue };
             if name == "modified_since" {
                 match parse_instant(&value, switches) {

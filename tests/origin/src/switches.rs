@@ -168,6 +168,25 @@ pub enum EmptyPages {
     One,
 }
 
+/// What lists look like beside the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListStyle {
+    /// The page size where none is asked for.
+    pub page_size: u64,
+    /// Whether `total_pages` counts one more where the last page is full.
+    pub one_more: bool,
+    /// Whether there is a field that counts what the filters select, by sport.
+    pub facets: bool,
+    /// Whether `filters` names every parameter, with null where it is absent.
+    pub echoes_all: bool,
+}
+
+impl Default for ListStyle {
+    fn default() -> Self {
+        Self { page_size: 50, one_more: false, facets: false, echoes_all: false }
+    }
+}
+
 /// How several filters combine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Combine {
@@ -341,6 +360,8 @@ pub struct Switches {
     pub slugs: Slugs,
     /// Which spellings of instants are read.
     pub dates: Dates,
+    /// What lists look like beside the documentation.
+    pub style: ListStyle,
     /// How filters combine.
     pub combine: Combine,
     /// What `modified_since` means.
@@ -353,6 +374,8 @@ pub struct Switches {
     pub rolling: bool,
     /// Filters that a gateway in front drops, by parameter.
     pub dropped: Vec<&'static str>,
+    /// Filters that are dropped beside another one: both parameters.
+    pub dropped_beside: Vec<(&'static str, &'static str)>,
     /// How what the documentation leaves open is answered.
     pub edges: Edges,
     /// A top-level `request_id` that differs in every answer (not in bare arrays).
@@ -408,12 +431,14 @@ impl Default for Switches {
             numbers: Numbers::default(),
             slugs: Slugs::default(),
             dates: Dates::default(),
+            style: ListStyle::default(),
             combine: Combine::default(),
             since: Since::default(),
             reading: Reading::default(),
             names_removed: false,
             rolling: false,
             dropped: Vec::new(),
+            dropped_beside: Vec::new(),
             edges: Edges::default(),
             request_id: false,
             gzip: true,

@@ -76,7 +76,7 @@ async fn what_is_too_large_or_no_bundle_is_refused_before_it_is_there() {
         (&b"P"[..], "not a bundle"),
         (b"PK\x03\x04 and so on", "not a bundle"),
         (b"\x89GSB\n\x1a\n and so on", "text mode"),
-        (b"\x89GSB\r\n\x1a\n\x05\0", "bundle format 5"),
+        (b"\x89GSB\r\n\x1a\n\x06\0", "bundle format 6"),
     ] {
         refused(admin, "Content-Length: 1000\r\n", body, 422, named).await;
         let piece = [format!("{:x}\r\n", body.len()).as_bytes(), body, b"\r\n"].concat();

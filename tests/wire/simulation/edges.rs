@@ -27,7 +27,7 @@ fn mirror(personality: &str, dir: &std::path::Path) -> (Arc<Origin>, Ground, Sce
     scene.switches = Switches { latency, edges, refuse_61st: Some(60), ..Switches::default() };
     (scene.ttl, scene.budget, scene.cache_ttl, scene.listings) = (TTL, Some(60), SECOND, 100);
     // What else is in the background would take its slots.
-    (scene.sweep_every, scene.verify_every) = (1_000_000 * SECOND, 1_000_000 * SECOND);
+    (scene.sweep_every, scene.verify_every, scene.examples) = (1_000_000 * SECOND, 1_000_000 * SECOND, 0);
     let world = World::generate(scene.listings, 1);
     let origin = Arc::new(Origin::within(
         world,

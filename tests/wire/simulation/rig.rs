@@ -137,6 +137,7 @@ impl Rig {
         let evidence = store.evidence().unwrap();
         let mut config = Config { ttl: scene.ttl, ..Config::default() };
         (config.mirror.keep, config.mirror.keep_daily) = (3, 0);
+        config.mirror.examine_per_hour = scene.examples;
         (config.mirror.sweep_every, config.mirror.verify_details_every) = (scene.sweep_every, scene.verify_every);
         // Everything may vanish here: holding back has tests of its own.
         config.mirror.max_shrink = 1.0;

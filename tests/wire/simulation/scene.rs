@@ -36,6 +36,8 @@ pub struct Scene {
     pub verify_every: Duration,
     /// Whether the mirror's wall clock may jump.
     pub jumps: bool,
+    /// Examples of queries that are asked, an hour.
+    pub examples: u32,
 }
 
 impl Scene {
@@ -90,6 +92,7 @@ impl Scene {
             sweep_every: Duration::from_secs(dice.random_range(20..=60) * 60),
             verify_every: Duration::from_secs(2 * 3600),
             jumps: dice.random_bool(0.25),
+            examples: 6,
         };
         (scene, dice)
     }
