@@ -283,11 +283,11 @@ pub(super) fn raise_descriptors() -> Option<u64> {
 
 /// Each side's share of `files`, if clients shall have `wanted` connections, and one client `each` of them.
 pub(super) fn share_descriptors(files: Option<u64>, wanted: usize, each: usize) -> ConnectionShares {
-    let Some(files) = files else { return ConnectionShares { clients: wanted, each, operators: 256, origin: 512 } };
+    let files = files.unwrap_or(u64::MAX);
     let reserve = (files / 2).clamp(*RESERVE.start(), *RESERVE.end());
     let clients = usize::try_from(files.saturating_sub(reserve).max(1)).unwrap_or(usize::MAX).min(wanted);
     // Of few connections, one client must not have all.
-    let each = if clients < wanted { each.min((clients / 4).max(1)) } else { each };
+    let each = each.min((clients / 4).max(1));
     ConnectionShares { clients, each, operators: (reserve / 4) as usize, origin: (reserve / 2) as usize }
 }
 
@@ -303,7 +303,7 @@ mod tests {
             (Some(20_000), 20_000, 18_976, 512, 256, 512),
             (Some(4096), 20_000, 3072, 512, 256, 512),
             (Some(1024), 20_000, 512, 128, 128, 256),
-            (Some(1024), 100, 100, 512, 128, 256),
+            (Some(1024), 100, 100, 25, 128, 256),
             (Some(256), 20_000, 128, 32, 32, 64),
             (Some(10), 20_000, 1, 1, 16, 32),
         ] {

@@ -385,9 +385,9 @@ keys! {
         /// Client connections in total. When all are taken, the connection that has been idle longest is closed. If the
         /// limit on open files is too low, fewer connections are accepted.
         connections: u32 = 20_000, whole("connections", 1..=1_000_000), ALL, Live;
-        /// Connections of one client. Further ones get 503 or are closed. Peers in `client_ip.trusted_proxies` are
-        /// exempt; with `client_ip.proxy_protocol`, the connections of the announced client are counted. If the limit on
-        /// open files is too low, one client gets a quarter of the connections at most.
+        /// Connections of one client, at most a quarter of all. Further ones get 503 or are closed. Peers in
+        /// `client_ip.trusted_proxies` are exempt; with `client_ip.proxy_protocol`, the connections of the announced
+        /// client are counted.
         connections_per_client: u32 = 512, whole("connections", 1..=1_000_000), ALL, Live;
         /// Memory for all bodies from the origin that are being received, decoded or checked.
         origin_bytes: u64 = 128 * MIB, size(MIB..=TIB), ONLINE, Live;

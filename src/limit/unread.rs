@@ -1,10 +1,11 @@
 //! What is held for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
-//! connection and for each household, and in time.
+//! connection, for each household and for all households together, and in time.
 //!
 //! An answer is made only while there is room for it beside other answers. What is there is counted as it is, beyond the
 //! bounds, too: then requests wait until the client has read enough. A request that waits counts with its head and little
-//! more, and takes no room from answers: it has none yet. At twice the bounds, of both together, streams are refused. A trusted proxy has many clients, and no bounds in bytes. Callers: [`crate::serve`],
-//! [`crate::answer`].
+//! more, and takes no room from answers: it has none yet. At twice the bounds, of both together, streams are refused.
+//! When all households together reach their bound, each may hold one [`EXPECTED`] answer: nobody is shut out by others.
+//! A trusted proxy has many clients, and no bounds in bytes. Callers: [`crate::serve`], [`crate::answer`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;
 pub(crate) const OF_CONNECTION: usize = STREAMS as usize * PIECE;
 /// For all connections of one household.
 const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
+/// For all households, in times of [`EXPECTED`]: 512 MiB.
+const OF_ALL: usize = 16 * OF_HOUSEHOLD / EXPECTED;
 /// An answer is begun if there is room for so much: nearly every answer is shorter.
 const EXPECTED: usize = 256 << 10;
 
@@ -59,29 +62,59 @@ pub(crate) struct Room {
     waiting: AtomicUsize,
     most: usize,
     freed: Notify,
+    /// `None` for a connection.
+    all: Option<AllRooms>,
 }
+
+/// What all households hold, in times of [`EXPECTED`]: of each household only whole ones count, so that clients that
+/// read never touch it.
+pub(crate) type AllRooms = Arc<AtomicUsize>;
 
 impl Room {
     /// Of a household.
-    pub(crate) fn of_household() -> Self {
-        Self::new(OF_HOUSEHOLD)
+    pub(crate) fn of_household(all: &AllRooms) -> Self {
+        Self::new(OF_HOUSEHOLD, Some(all.clone()))
     }
 
-    fn new(most: usize) -> Self {
-        Self { held: AtomicUsize::new(0), waiting: AtomicUsize::new(0), most, freed: Notify::new() }
+    fn new(most: usize, all: Option<AllRooms>) -> Self {
+        Self { held: AtomicUsize::new(0), waiting: AtomicUsize::new(0), most, freed: Notify::new(), all }
     }
 
     fn fits(&self, held: usize) -> bool {
-        held + EXPECTED <= self.most
+        held + EXPECTED <= self.most && !self.is_too_much(held)
+    }
+
+    /// Whether so much is too much because of what other households hold.
+    fn is_too_much(&self, held: usize) -> bool {
+        held >= EXPECTED && self.all.as_ref().is_some_and(|all| all.load(Ordering::Relaxed) >= OF_ALL)
+    }
+
+    fn is_overdrawn(&self) -> bool {
+        let both = self.held.load(Ordering::Acquire) + self.waiting.load(Ordering::Acquire);
+        both >= 2 * self.most || self.is_too_much(both)
+    }
+
+    fn add(&self, bytes: usize, waits: bool) {
+        let before = (if waits { &self.waiting } else { &self.held }).fetch_add(bytes, Ordering::AcqRel);
+        self.tell_all(before, before.wrapping_add(bytes));
+    }
+
+    /// Counts a change for all households. Whether there was one.
+    fn tell_all(&self, before: usize, after: usize) -> bool {
+        let (before, after) = (before / EXPECTED, after / EXPECTED);
+        let all = self.all.as_ref().filter(|_| before != after);
+        all.map(|all| all.fetch_add(after.wrapping_sub(before), Ordering::Relaxed)).is_some()
     }
 
     fn is_free(&self) -> bool {
         self.fits(self.held.load(Ordering::Acquire))
     }
 
-    fn give_back(&self, bytes: usize) {
-        let before = self.held.fetch_sub(bytes, Ordering::AcqRel);
-        if !self.fits(before) && self.fits(before - bytes) {
+    fn give_back(&self, bytes: usize, waits: bool) {
+        let before = (if waits { &self.waiting } else { &self.held }).fetch_sub(bytes, Ordering::AcqRel);
+        let after = before.wrapping_sub(bytes);
+        let may_fit = self.tell_all(before, after) || before + EXPECTED > self.most;
+        if !waits && may_fit && self.fits(after) {
             self.freed.notify_one();
         }
     }
@@ -113,7 +146,7 @@ impl Unread {
     /// Nothing, for a connection of this household; `None`: of a proxy.
     pub(crate) fn of(household: Option<Arc<Room>>) -> Self {
         let frames = Arc::new(Semaphore::new(FRAMES));
-        Self { connection: Room::new(OF_CONNECTION), household, taken: AtomicU64::new(0), frames }
+        Self { connection: Room::new(OF_CONNECTION, None), household, taken: AtomicU64::new(0), frames }
     }
 
     /// How many bytes of answers are held for the connection; 0 for a proxy.
@@ -128,9 +161,7 @@ impl Unread {
 
     /// Whether so much waits that nothing more may.
     pub(crate) fn is_overdrawn(&self) -> bool {
-        let overdrawn =
-            |room: &Room| room.held.load(Ordering::Acquire) + room.waiting.load(Ordering::Acquire) >= 2 * room.most;
-        overdrawn(&self.connection) || self.household.as_deref().is_some_and(overdrawn)
+        self.connection.is_overdrawn() || self.household.as_deref().is_some_and(Room::is_overdrawn)
     }
 
     /// Waits until there is room for one more answer, as long as the client reads others.
@@ -158,7 +189,7 @@ impl Unread {
     fn count(self: &Arc<Self>, bytes: usize, waits: bool) -> Option<Held> {
         let household = self.household.as_ref()?;
         for room in [&self.connection, household] {
-            (if waits { &room.waiting } else { &room.held }).fetch_add(bytes, Ordering::AcqRel);
+            room.add(bytes, waits);
         }
         Some(Held { unread: self.clone(), bytes, waits })
     }
@@ -232,11 +263,7 @@ pub(crate) struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         for room in [Some(&self.unread.connection), self.unread.household.as_deref()].into_iter().flatten() {
-            if self.waits {
-                room.waiting.fetch_sub(self.bytes, Ordering::AcqRel);
-            } else {
-                room.give_back(self.bytes);
-            }
+            room.give_back(self.bytes, self.waits);
         }
     }
 }
@@ -260,7 +287,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_goes_on_one_after_the_other_when_there_is_room() {
-        let household = Arc::new(Room::of_household());
+        let household = Arc::new(Room::of_household(&AllRooms::default()));
         let [one, other] = [(); 2].map(|()| Arc::new(Unread::of(Some(household.clone()))));
         let large = one.hold(OF_HOUSEHOLD);
         assert!(!other.has_room() && !other.is_overdrawn(), "because of the household");
@@ -273,7 +300,7 @@ mod tests {
 
     #[test]
     fn requests_that_wait_take_no_room_from_answers_and_are_bounded_with_them() {
-        let household = Arc::new(Room::of_household());
+        let household = Arc::new(Room::of_household(&AllRooms::default()));
         let open: Vec<_> = (0..8).map(|_| Arc::new(Unread::of(Some(household.clone())))).collect();
         let mut waiting: Vec<_> = open.iter().map(|unread| unread.wait(OF_CONNECTION)).collect();
         assert!(open.iter().all(|unread| unread.has_room() && unread.is_overdrawn() && unread.held() == 0));
@@ -287,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_is_there_counts_beyond_the_bounds_and_until_its_last_part_is_gone() {
-        let unread = Arc::new(Unread::of(Some(Arc::new(Room::of_household()))));
+        let unread = Arc::new(Unread::of(Some(Arc::new(Room::of_household(&AllRooms::default())))));
         let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_CONNECTION]));
         assert!(!unread.has_room() && unread.is_overdrawn());
         assert_eq!(unread.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");

@@ -31,15 +31,40 @@ const AGAIN: Duration = Duration::from_secs(86_400);
 /// So many fields are looked at within that time.
 const MOST_LOOKED_AT: usize = 16;
 
-/// So many listings that are not in the newest snapshot are remembered.
-const MOST_NEWS: usize = 10_000;
+/// How much of listings that are not in the newest snapshot is remembered, in bytes.
+const MOST_NEWS: usize = 16 << 20;
+
+/// Texts of listings, as they came first.
+#[derive(Default)]
+struct News {
+    texts: HashMap<ListingId, String>,
+    bytes: usize,
+}
+
+impl News {
+    fn get(&self, id: ListingId) -> Option<&str> {
+        self.texts.get(&id).map(String::as_str)
+    }
+
+    fn remember(&mut self, id: ListingId, text: &str) {
+        let forgotten = self.texts.remove(&id).map_or(0, |before| before.len());
+        self.bytes -= forgotten;
+        if self.bytes + text.len() > MOST_NEWS {
+            *self = Self::default();
+        }
+        if text.len() <= MOST_NEWS {
+            self.bytes += text.len();
+            self.texts.insert(id, text.to_owned());
+        }
+    }
+}
 
 /// What the texts of listings are compared with.
 #[derive(Default)]
 pub(super) struct Wording {
     newest: SnapshotPointer,
     /// Listings that the newest snapshot does not have with these values, as they came first.
-    news: Mutex<HashMap<ListingId, String>>,
+    news: Mutex<News>,
     looking: tokio::sync::Mutex<()>,
     /// When the fields that seem volatile were looked at.
     looked: Mutex<HashMap<String, Monotonic>>,
@@ -69,16 +94,13 @@ impl Wording {
         let mut stored_text = |(id, raw): (ListingId, &str)| {
             let published = newest.as_ref().and_then(|newest| newest.dataset.summary(id));
             let published = published.and_then(|summary| std::str::from_utf8(&summary.raw).ok());
-            let stored = [published, news.get(&id).map(String::as_str), on_page.get(&id).copied()];
+            let stored = [published, news.get(id), on_page.get(&id).copied()];
             let is_same = |stored: &&str| values::same_but_for(stored, raw, |key| volatile.contains_in_items(key));
             if let Some(stored) = stored.into_iter().flatten().find(is_same) {
                 return (stored != raw).then(|| stored.to_owned());
             }
             if newest.is_some() {
-                if news.len() >= MOST_NEWS {
-                    news.clear();
-                }
-                news.insert(id, raw.to_owned());
+                news.remember(id, raw);
             }
             None
         };
@@ -174,9 +196,8 @@ fn restless(before: &[u8], after: &[u8]) -> Vec<String> {
     if before == after {
         return Vec::new();
     }
-    let [before, after] =
-        [before, after].map(|body| std::str::from_utf8(body).ok().and_then(|text| json::fields(text).ok()));
-    let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
+    let fields = |body| std::str::from_utf8(body).ok().and_then(|text| json::fields(text).ok()).unwrap_or_default();
+    let (before, after) = (fields(before), fields(after));
     let before: HashMap<ListingId, &str> = items(&before).collect();
     let (mut standing, mut differ) = (0, BTreeMap::<String, usize>::new());
     for (id, raw) in items(&after) {
@@ -200,4 +221,25 @@ fn restless(before: &[u8], after: &[u8]) -> Vec<String> {
     let is_restless =
         |(field, times): (String, usize)| (standing >= FEWEST && times * 10 >= standing * 9).then_some(field);
     differ.into_iter().filter_map(is_restless).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded_in_bytes() {
+        let (mut news, text) = (News::default(), "x".repeat(1 << 20));
+        let id = |id: u64| ListingId::parse(&id.to_string()).unwrap();
+        for nth in 0..40 {
+            news.remember(id(nth % 20), &text);
+            let bytes: usize = news.texts.values().map(String::len).sum();
+            assert!(bytes == news.bytes && bytes <= MOST_NEWS, "{bytes}");
+            assert_eq!(news.get(id(nth % 20)), Some(&*text), "the last one is there");
+        }
+        news.remember(id(1), "short");
+        assert_eq!(news.get(id(1)), Some("short"));
+        news.remember(id(2), &text.repeat(17));
+        assert_eq!((news.get(id(2)), news.bytes), (None, 0));
+    }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use bytes::BytesMut;
-use futures_util::StreamExt as _;
 use http::Version;
 use pingora::ErrorType;
 use pingora::protocols::Stream;
@@ -33,7 +32,7 @@ use crate::tasks::at_once;
 
 use super::connections::Connection;
 use super::request_head::Unread;
-use super::write::Broken;
+use super::write::{Ahead, Broken};
 use super::{Incoming, Public, request_head, view, write};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
@@ -261,19 +260,18 @@ impl Http1<'_, '_> {
     }
 
     /// Sends the head in the buffer, and a body in pieces. Returns how many bytes of the body there were.
-    async fn send_rest(&mut self, stream: &mut Stream, mut rest: Rest, in_chunks: bool) -> (usize, Result<(), Broken>) {
-        let mut bytes = 0;
+    async fn send_rest(&mut self, stream: &mut Stream, rest: Rest, in_chunks: bool) -> (usize, Result<(), Broken>) {
+        let (mut bytes, mut rest) = (0, Ahead::of(rest, self.connection.unread()));
         let sent = async {
             let mut head = &self.buffer[..];
             loop {
-                let mut next = rest.next();
-                let piece = if let Some(piece) = at_once(&mut next).await {
+                let piece = if let Some(piece) = at_once(&mut pin!(rest.next())).await {
                     piece
                 } else {
                     // The head does not wait for the body.
                     send(self.timer.as_mut(), stream, &mut [IoSlice::new(head)]).await?;
                     head = &[];
-                    next.await
+                    rest.next().await
                 };
                 let piece = match piece {
                     Some(Ok(piece)) if piece.is_empty() => continue,
@@ -293,7 +291,7 @@ impl Http1<'_, '_> {
                     (String::new(), &b""[..])
                 };
                 let mut parts = [head, size.as_bytes(), &piece, end].map(IoSlice::new);
-                send(self.timer.as_mut(), stream, &mut parts).await?;
+                rest.during(send(self.timer.as_mut(), stream, &mut parts)).await?;
                 head = &[];
             }
             let last = if in_chunks { &b"0\r\n\r\n"[..] } else { b"" };

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout};
 
-use crate::limit::unread::{Room, Unread};
+use crate::limit::unread::{AllRooms, Room, Unread};
 use crate::semantics::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
 
@@ -91,6 +91,7 @@ struct SeatTable {
     seats: Vec<Option<Arc<Seat>>>,
     free: Vec<usize>,
     households: HashMap<IpAddr, Household>,
+    unread: AllRooms,
     /// The longest idle connections at the last scan, the longest last. They stay the longest idle ones while they are
     /// idle.
     oldest: Vec<(u64, usize)>,
@@ -235,7 +236,7 @@ impl SeatTable {
 
     /// Counts a connection for its household. Returns the room of the household.
     fn one_more_of(&mut self, household: IpAddr) -> Arc<Room> {
-        let new = || Household { connections: 0, unread: Arc::new(Room::of_household()) };
+        let new = || Household { connections: 0, unread: Arc::new(Room::of_household(&self.unread)) };
         let household = self.households.entry(household).or_insert_with(new);
         household.connections += 1;
         household.unread.clone()

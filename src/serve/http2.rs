@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
@@ -36,7 +35,7 @@ use crate::tasks::at_once;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::Connection;
-use super::write::{Broken, pieces};
+use super::write::{Ahead, Broken, pieces};
 use super::{Incoming, Public, connections, view};
 use outbox::Outbox;
 
@@ -207,8 +206,20 @@ impl Exchange {
         Some(Self { request, body, respond, is_malformed })
     }
 
-    /// Hands the head of an answer to the HTTP/2 code.
-    fn begin(&mut self, public: &Public, answer: &Answer, ends: bool) -> Result<SendStream<Bytes>, Broken> {
+    /// Hands the head of an answer to the HTTP/2 code. A body of so many `bytes` came too late if it is large and too
+    /// much waits for the client by now.
+    fn begin(
+        &mut self,
+        public: &Public,
+        answer: &Answer,
+        unread: &Unread,
+        bytes: usize,
+        ends: bool,
+    ) -> Result<SendStream<Bytes>, Broken> {
+        if bytes > PIECE && unread.is_overdrawn() {
+            self.respond.send_reset(Reason::REFUSED_STREAM);
+            return Err(Broken);
+        }
         let mut response = Response::new(());
         *response.status_mut() = answer.status;
         *response.headers_mut() = public.answers.in_force.load().constant_headers.http2(answer);
@@ -247,7 +258,7 @@ impl Exchange {
     ) -> Result<(), Broken> {
         let body = if let Body::Whole(body) = std::mem::take(&mut answer.body) { Some(body) } else { None };
         let bytes = body.as_ref().map_or(0, Bytes::len);
-        let begun = self.begin(public, &answer, body.is_none());
+        let begun = self.begin(public, &answer, unread, bytes, body.is_none());
         if let Some(info) = info {
             public.answers.record(&view(&self.request, info.client, false), info, &answer, bytes);
         }
@@ -348,7 +359,7 @@ async fn answer_later(
         }
     };
     let mut bytes = 0;
-    let sent = match exchange.begin(public, &answer, false) {
+    let sent = match exchange.begin(public, &answer, unread, usize::MAX, false) {
         Ok(mut stream) => write_rest(&mut stream, rest, unread, &mut bytes).await,
         Err(broken) => Err(broken),
     };
@@ -359,18 +370,19 @@ async fn answer_later(
 /// Hands a body to the HTTP/2 code while it comes, and counts its bytes.
 async fn write_rest(
     stream: &mut SendStream<Bytes>,
-    mut rest: Rest,
+    rest: Rest,
     unread: &Arc<Unread>,
     bytes: &mut usize,
 ) -> Result<(), Broken> {
+    let mut rest = Ahead::of(rest, unread);
     while let Some(piece) = rest.next().await {
         let piece = piece.map_err(|broken| {
             tracing::debug!(%broken, "an answer was sent only in part");
             Broken
         })?;
         *bytes += piece.len();
-        for (piece, _) in pieces(unread.carry(piece)) {
-            unread.in_time(write_piece(stream, piece, false, unread)).await??;
+        for (piece, _) in pieces(piece) {
+            rest.during(unread.in_time(write_piece(stream, piece, false, unread))).await??;
         }
     }
     Ok(stream.send_data(Bytes::new(), true)?)

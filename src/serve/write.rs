@@ -3,13 +3,20 @@
 //!
 //! Callers: [`super`], [`super::connection`], [`super::http2`], [`super::tls`], [`crate::admin::front`].
 
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream::Fuse;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::limit::unread::{PIECE, Slow, WRITE_TIMEOUT};
+use crate::answer::compose::Rest;
+use crate::limit::unread::{OF_BODY, PIECE, Slow, Unread, WRITE_TIMEOUT};
 
 /// The connection cannot be used any more: the client is gone, or got an incomplete answer.
 #[derive(Debug)]
@@ -55,10 +62,46 @@ pub(super) fn pieces(mut body: Bytes) -> impl Iterator<Item = (Bytes, bool)> {
     })
 }
 
+/// A body that still comes. What has come while the client reads counts as unread.
+pub(super) struct Ahead {
+    rest: Fuse<Rest>,
+    here: VecDeque<io::Result<Bytes>>,
+}
+
+impl Ahead {
+    /// For this client.
+    pub(super) fn of(rest: Rest, unread: &Arc<Unread>) -> Self {
+        let unread = unread.clone();
+        let counted = rest.map(move |piece| piece.map(|piece| unread.carry(piece)));
+        Self { rest: counted.boxed().fuse(), here: VecDeque::new() }
+    }
+
+    /// The next piece; `None`: it has ended.
+    pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        if self.here.is_empty() { self.rest.next().await } else { self.here.pop_front() }
+    }
+
+    /// A write. Meanwhile takes in what comes: others may forget it, and then it is held for this client alone.
+    pub(super) async fn during<T>(&mut self, write: impl Future<Output = T>) -> T {
+        let mut write = pin!(write);
+        loop {
+            let bytes: usize = self.here.iter().flatten().map(Bytes::len).sum();
+            tokio::select! {
+                biased;
+                written = write.as_mut() => return written,
+                Some(piece) = self.rest.next(), if bytes < OF_BODY && self.here.len() < AHEAD => self.here.push_back(piece),
+            }
+        }
+    }
+}
+
 /// A write of pingora's session, which has no deadline for heads and flushes of its own.
 pub(super) async fn in_time<T>(write: impl Future<Output = pingora::Result<T>>) -> Result<T, Broken> {
     Ok(timeout(WRITE_TIMEOUT, write).await.map_err(|_elapsed| Broken)??)
 }
+
+/// How many pieces are taken in while a client reads: small ones cost more than their bytes.
+pub(super) const AHEAD: usize = 64;
 
 /// How long a client may take to end the connection, in all.
 const LINGER: Duration = Duration::from_secs(10);

@@ -139,6 +139,17 @@ async fn a_household_has_so_many_connections_and_the_next_is_told_so() {
 }
 
 #[tokio::test]
+async fn a_household_never_has_more_than_a_quarter_of_all_connections() {
+    let (_origin, server, _gate) = shield(&[("limits.connections", "8")]).await;
+    let mut mine = [Visitor::from(2, &server).await, Visitor::from(2, &server).await];
+    for visitor in &mut mine {
+        assert_eq!(visitor.get(LIST).await, 200);
+    }
+    told(2, &server).await.expect("an answer").assert_problem(503, &["2 open connections"]);
+    assert_eq!(told(3, &server).await.unwrap().status, 200, "another household");
+}
+
+#[tokio::test]
 async fn a_trusted_proxy_has_as_many_connections_as_it_likes() {
     let sets = [("limits.connections_per_client", "2"), ("client_ip.trusted_proxies", r#"["127.0.0.2"]"#)];
     let (_origin, server, _gate) = shield(&sets).await;
@@ -227,7 +238,8 @@ async fn a_connection_of_http_2_goes_when_it_is_idle_and_stays_when_it_is_busy()
 #[tokio::test]
 async fn idle_connections_of_http_2_are_closed_before_others_take_their_places() {
     let origin = Upstream::start(|_| Script::new(200, "{}")).await;
-    let server = Setup::shield_of_url(&origin.url()).set("limits.connections", "10").alone().start().await;
+    let setup = Setup::shield_of_url(&origin.url()).set("limits.connections", "10");
+    let server = setup.set("client_ip.trusted_proxies", r#"["127.0.0.1"]"#).alone().start().await;
     let files = || std::fs::read_dir(format!("/proc/{}/fd", server.process.pid())).unwrap().count();
     let (before, mut open) = (files(), Vec::new());
     for nth in 0..200 {

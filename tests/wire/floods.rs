@@ -1,12 +1,13 @@
 //! Floods over HTTP/2: what one connection may cost, whatever frames it sends. The frames are written by hand (RFC 9113).
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::client::http2_client;
+use crate::client::{connect_from, http2_client};
 use crate::harness::{Script, Server, Setup, Upstream, each, wait_until};
 
 const LIST: &str = "/api/listings.json";
@@ -44,7 +45,12 @@ fn reset(stream: u32) -> Vec<u8> {
 
 /// A connection that has sent the preface and settings.
 pub async fn begin(server: &Server, settings: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(server.public).await.unwrap();
+    begin_from(Ipv4Addr::LOCALHOST, server, settings).await
+}
+
+/// The same, from one of the addresses of loopback.
+pub async fn begin_from(address: Ipv4Addr, server: &Server, settings: &[u8]) -> TcpStream {
+    let mut stream = connect_from(address, server.public).await;
     let start = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, settings)].concat();
     stream.write_all(&start).await.unwrap();
     stream

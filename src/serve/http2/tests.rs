@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,6 +12,7 @@ use crate::limit::unread::{OF_CONNECTION, WRITE_TIMEOUT};
 
 use super::super::connections::{Connections, InFlight, MostConnections};
 use super::super::gate::PREFACE;
+use super::super::write::AHEAD;
 use super::*;
 
 // Time stands still but for the waits of these tests (`start_paused`), so that they take no longer than their work.
@@ -440,7 +441,7 @@ async fn a_large_body_counts_one_mebibyte_until_its_client_has_it() {
 #[tokio::test(start_paused = true)]
 async fn few_small_frames_wait_for_a_client_that_does_not_read() {
     // Small pieces, and a client that opens its window byte by byte.
-    for (pieces, size, window) in [(50_000, 1, WIDE), (2, 8_000, 0)] {
+    for (pieces, size, window) in [(50_000, 1, WIDE), (2 + AHEAD, 8_000, 0)] {
         let room = MostConnections { name: "tests", all: 9, each: 9, ipv6_prefix: 64 };
         let proxy = Connections::new(room, ConnectionCounters::default()).admit(None).await.ok().unwrap();
         let (ours, theirs) = duplex(16 << 10);
@@ -467,10 +468,10 @@ async fn few_small_frames_wait_for_a_client_that_does_not_read() {
         }
         sleep(Duration::from_secs(1)).await;
         // The buffers of the connection have a few thousand.
-        let frames = came.load(Ordering::Relaxed) * if window == 0 { size } else { 1 };
+        let frames = came.load(Ordering::Relaxed).saturating_sub(AHEAD) * if window == 0 { size } else { 1 };
         assert!((64..=8_000).contains(&frames), "{frames} frames wait");
         if window == 0 {
-            client.send(&window_update(1, USUAL)).await;
+            client.send(&window_update(1, WIDE / 2)).await;
         }
         while client.complete < 1 {
             assert!(client.read(1 << 20).await);

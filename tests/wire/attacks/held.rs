@@ -11,12 +11,12 @@ use crate::harness::{Script, Setup, Upstream, wait_until};
 
 const LIST: &str = "/api/listings.json";
 /// Kinds of frames (RFC 9113 §6).
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 
 /// Waits until so many frames of these kinds have come on these connections.
-async fn begun(count: usize, kinds: &[u8], connections: &mut [(TcpStream, Vec<u8>)]) {
+pub(super) async fn begun(count: usize, kinds: &[u8], connections: &mut [(TcpStream, Vec<u8>)]) {
     wait_until(&format!("{count} answers have begun"), || {
         let mut begun = 0;
         for (stream, received) in &mut *connections {

@@ -1,13 +1,17 @@
 //! One client asks for many large answers, and reads none of them.
 
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use crate::floods::{END_HEADERS, END_STREAM, begin, frame, peak, request, resets_in};
-use crate::harness::{Body, Setup, each, origin, virtually, wait_until};
+use super::held::{HEADERS, RST_STREAM, begun};
+use crate::floods::{END_HEADERS, END_STREAM, begin, begin_from, frame, peak, request, resets_in};
+use crate::harness::{Body, Script, Setup, Upstream, each, origin, virtually, wait_until};
 
 /// What a client may make the server hold, in MiB: 32 of answers, and what making them takes.
 const MOST: u64 = 96;
@@ -90,8 +94,7 @@ async fn requests_that_may_have_trailers_count_with_them() {
     let mut received = Vec::new();
     // Bodies are refused here.
     for nth in 0..128 {
-        let refused = [request(2 * nth + 1, "/livez", END_HEADERS), frame(0, 0, 2 * nth + 1, b"x")].concat();
-        stream.write_all(&refused).await.unwrap();
+        stream.write_all(&heavy(2 * nth + 1)).await.unwrap();
     }
     // Each may take 256 KiB of 16 MiB.
     wait_until("half of the streams are refused", || {
@@ -100,6 +103,70 @@ async fn requests_that_may_have_trailers_count_with_them() {
         async move { (60..=80).contains(&resets) }
     })
     .await;
+    assert_eq!(server.get("/livez").await.status, 200);
+}
+
+/// A request that is refused for its body, and may have trailers: it counts 256 KiB while nobody reads the refusal.
+fn heavy(stream: u32) -> Vec<u8> {
+    [request(stream, "/livez", END_HEADERS), frame(0, 0, stream, b"x")].concat()
+}
+
+/// Each household stays within its own bound.
+#[tokio::test]
+async fn many_households_that_read_nothing_are_bounded_together() {
+    const STREAMS: u32 = 60;
+    let server = Setup::offline().start().await;
+    // Without a window, its answers do not end: how many of its streams get an answer, and how many are refused.
+    let opens = async |household: u8, streams: u32| {
+        let mut open =
+            [(begin_from(Ipv4Addr::new(127, 0, 0, household), &server, &[0, 4, 0, 0, 0, 0]).await, Vec::new())];
+        let all: Vec<u8> = (0..streams).flat_map(|nth| heavy(2 * nth + 1)).collect();
+        open[0].0.write_all(&all).await.unwrap();
+        begun(streams as usize, &[HEADERS, RST_STREAM], &mut open).await;
+        let [(stream, received)] = open;
+        (stream, streams as usize - resets_in(&received))
+    };
+    let mut held = Vec::new();
+    for household in 0..36 {
+        held.push(opens(10 + household / 4, STREAMS).await);
+    }
+    assert_eq!(held[0].1, STREAMS as usize);
+    let (last, answers) = opens(100, 20).await;
+    assert_eq!(answers, 1, "one answer for each household, whatever the others hold");
+    assert_eq!(server.get("/livez").await.status, 200);
+    drop((held, last));
+    wait_until("there is room again", || async { opens(102, 20).await.1 == 20 }).await;
+}
+
+/// The cache forgets them: then they are held for these streams alone.
+#[tokio::test]
+async fn bodies_that_the_cache_takes_count_for_those_who_do_not_read_them() {
+    const STREAMS: u32 = 120;
+    let gate = Arc::new(Semaphore::new(0));
+    let closed = gate.clone();
+    let origin = Upstream::start(move |_| {
+        Script::new(200, vec![b'x'; 1 << 20]).with("cache-control", "max-age=600").held_by(&closed)
+    })
+    .await;
+    let setup = Setup::shield_of_url(&origin.url()).set("cache.max_bytes", "8MiB").set("origin.timeout", "60s");
+    let server = setup.set("origin.requests_per_minute", "0").set("origin.wait", "60s").start().await;
+    let mut open = Vec::new();
+    for connection in 0..2 {
+        let mut stream = begin(&server, &[0, 4, 0, 0, 0, 0]).await;
+        for nth in 0..STREAMS {
+            let path = if nth + 1 < STREAMS { format!("/api/x/{connection}/{nth}") } else { "/livez".to_owned() };
+            stream.write_all(&request(2 * nth + 1, &path, END_STREAM | END_HEADERS)).await.unwrap();
+        }
+        open.push((stream, Vec::new()));
+    }
+    // The streams before were accepted, too, while there was room for each.
+    begun(open.len(), &[HEADERS], &mut open).await;
+    for come in (4..=2 * STREAMS as usize).step_by(4) {
+        gate.add_permits(4);
+        begun(come, &[HEADERS, RST_STREAM], &mut open).await;
+    }
+    let refused: usize = open.iter().map(|(_, received)| resets_in(received)).sum();
+    assert!(refused > STREAMS as usize, "{refused} of {} are refused, with 16 MiB for each connection", 2 * STREAMS);
     assert_eq!(server.get("/livez").await.status, 200);
 }
 
