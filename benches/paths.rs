@@ -15,6 +15,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use grandstand::answer::admit::{Rules, View, admit};
 use grandstand::answer::compose::{Asked, ConstantHeaders, FromSnapshot};
 use grandstand::answer::write::Persistence;
+use grandstand::api::form::ListForm;
 use grandstand::api::page::Envelope;
 use grandstand::api::query::Parameters;
 use grandstand::api::route::Route;
@@ -134,10 +135,7 @@ fn live(confirmed: WallTime) -> SnapshotPointer {
         volatile_values: BTreeMap::new(),
         left_out: Vec::new(),
         open_points: Vec::new(),
-        disproved: None,
-        proved: Vec::new(),
-        suspected: Vec::new(),
-        asked_ms: 0,
+        form: ListForm::default(),
         origin: None,
     };
     let live = SnapshotPointer::default();

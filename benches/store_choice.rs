@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use grandstand::api::form::ListForm;
 use grandstand::api::hash::ContentHash;
 use grandstand::api::listing::{ListingId, Summary};
 use grandstand::api::page::{Envelope, EnvelopeField};
@@ -110,10 +111,7 @@ fn meta() -> SnapshotMeta {
         volatile_values: [].into(),
         left_out: vec![],
         open_points: vec![],
-        disproved: None,
-        proved: Vec::new(),
-        suspected: Vec::new(),
-        asked_ms: 0,
+        form: ListForm::default(),
         origin: None,
     }
 }

@@ -138,12 +138,11 @@ impl Examiner {
                 let again = entry.again.as_deref().and_then(query_of);
                 again.map(|query| Example::again(&dataset, query)).or_else(|| Example::of(&dataset, shape, entry.turn))
             };
-            match blocking(move || Ok::<_, Aborted>(make())).await? {
-                Some(example) => examples.push((shape, example)),
-                None => {
-                    let (turns, now_ms) = (example::turns(shape), self.shared.clock.now_wall().as_millis());
-                    self.shared.verdicts.change(|table| table.pass_over(shape, turns, now_ms));
-                }
+            if let Some(example) = blocking(move || Ok::<_, Aborted>(make())).await? {
+                examples.push((shape, example));
+            } else {
+                let (turns, now_ms) = (example::turns(shape), self.shared.clock.now_wall().as_millis());
+                self.shared.verdicts.change(|table| table.pass_over(shape, turns, now_ms));
             }
         }
         // Kept before they are sent: whatever happens then, they count.

@@ -47,7 +47,8 @@ impl Verdicts {
             mask => {
                 let shape = Shape::of(query);
                 let bit = u64::from(shape.bit());
-                (mask & bit != 0).then(|| Doubtful { shape, only_order: mask & (bit << 32) != 0 })
+                let doubtful = Doubtful { shape, only_order: mask & (bit << 32) != 0 };
+                Some(doubtful).filter(|_| mask & bit != 0)
             }
         }
     }

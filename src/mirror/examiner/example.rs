@@ -132,7 +132,7 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: 
     let Example { query, tells } = example;
     let (total, _) = answer(dataset, &query)?;
     let chance = u32::from(turn) + shape.bit().trailing_zeros();
-    let query = ListQuery { per_page: if chance % 2 == 0 { ListQuery::MAX_PER_PAGE } else { 7 }, ..query };
+    let query = ListQuery { per_page: if chance.is_multiple_of(2) { ListQuery::MAX_PER_PAGE } else { 7 }, ..query };
     let last = query.total_pages(total);
     let page = [1, last.div_ceil(2), last][chance as usize % 3];
     Some(Example { query: query.with_page(page.max(1)), tells })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::api::shape::Shape;
-use crate::snapshot::verdicts::table::{State, Table};
+use crate::snapshot::verdicts::table::{Entry, State, Table};
 
 use super::example::turns;
 
@@ -54,7 +54,7 @@ pub(super) fn next(table: &Table, now_ms: i64, last_ms: i64, per_hour: u32) -> S
             let shapes = all.iter().filter(open).copied().filter(|shape| shape.filters() == least);
             return Step::Ask { shapes: shapes.take(AT_ONCE).collect(), first };
         }
-        match pending().filter(|entry| entry.is_awaited()).map(|entry| entry.due_ms).min() {
+        match pending().filter(Entry::is_awaited).map(|entry| entry.due_ms).min() {
             Some(due_ms) if table.asked < MOST_OPENING => return Step::Wait(until(due_ms, now_ms)),
             _ => return Step::Opened,
         }

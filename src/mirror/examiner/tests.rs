@@ -63,8 +63,9 @@ fn dataset(rows: &[Row]) -> Dataset {
 
 /// What an origin's filters mean.
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is wrong alone or with others")]
 struct Origin {
-    /// By taxonomy, then `modified_since`: whether it is ignored beside these others, as bits; 0: it never is.
+    /// By taxonomy, then `modified_since`: the others, as bits, beside which it is ignored; 0: always.
     ignored: [Option<u8>; 4],
     any: bool,
     at_or_after: bool,
@@ -76,8 +77,6 @@ struct Origin {
     backwards: Option<fn(u8) -> bool>,
     /// Every filtered list is refused.
     refuses: bool,
-    /// A slug selects what has it in its own.
-    parts: bool,
 }
 
 impl Origin {
@@ -107,7 +106,7 @@ impl Origin {
             let slugs = TaxonomyKind::ALL.into_iter().filter(|kind| heeds(kind.index()));
             let slugs = slugs.filter_map(|kind| {
                 let (slug, own) = (query.slug(kind)?, format!("-{}", row.0[kind.index()]));
-                Some(slug.ends_with(&own) || (self.parts && slug == "sport-1" && own == "-2"))
+                Some(slug.ends_with(&own))
             });
             let since = since.map(|at| row.1 > at || (self.at_or_after && row.1 == at));
             slugs.chain(since).collect::<Vec<bool>>()
