@@ -1,6 +1,6 @@
 //! The audit: compares the mirror's answers with the origin's, request by request.
 //!
-//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, `sides` gets both
+//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses ordinary requests, `sides` gets both
 //! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`job`]
 //! sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
 //! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again, and
@@ -19,7 +19,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::RngExt;
 
-use crate::api::links::Rewrite;
 use crate::api::listing::ListingId;
 use crate::clock::Monotonic;
 use crate::snapshot::pointer::Snapshot;
@@ -27,12 +26,10 @@ use crate::snapshot::pointer::Snapshot;
 use crate::mirror::MirrorContext;
 use crate::mirror::details::asked_once;
 
-use compare::{Difference, DifferenceKind};
 use confirm::Suspect;
 use job::{Audits, Outcome, Phase};
-use sample::{Request, Sample, SampleKind, Sampler};
-use sides::is_elsewhere;
-use verdict::{Ours, Theirs, Verdict, judge, properties};
+use sample::{Request, Sampler};
+use verdict::{Ours, Theirs, Verdict, judge};
 
 /// After so many samples in a row without any answer the origin is taken to be down.
 const MOST_FAILURES: u32 = 3;
@@ -42,8 +39,6 @@ const PASS_PAUSE: Duration = Duration::from_secs(600);
 /// Compares the mirror with its origin.
 pub(crate) struct Auditor {
     shared: MirrorContext,
-    /// The origin's addresses: its links are compared with ours.
-    rewrite: Rewrite,
     /// Requested audits and their state.
     audits: Audits,
     /// When a background sample last asked for a whole pass.
@@ -58,8 +53,8 @@ enum Look {
 
 impl Auditor {
     /// An auditor that answers to `audits`.
-    pub(crate) fn new(shared: MirrorContext, rewrite: Rewrite, audits: Audits) -> Self {
-        Self { shared, rewrite, audits, passed: Mutex::default() }
+    pub(crate) fn new(shared: MirrorContext, audits: Audits) -> Self {
+        Self { shared, audits, passed: Mutex::default() }
     }
 
     /// Samples in the background and whenever an audit is asked for, for ever.
@@ -92,7 +87,6 @@ impl Auditor {
 
     /// One background sample.
     async fn sample(&self, sampler: &mut Sampler) {
-        sampler.odd = self.shared.edges.learned().is_some();
         let Some(sample) = self.shared.newest.get().map(|published| sampler.next(&published.dataset)) else { return };
         let (sample, outcome) = match self.look(&sample, None).await {
             Look::Settled(outcome) => (sample, outcome),
@@ -124,7 +118,6 @@ impl Auditor {
                 self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
-            sampler.odd = self.shared.edges.learned().is_some();
             let sample = sampler.next(&published.dataset);
             drop(published);
             match self.look(&sample, None).await {
@@ -171,14 +164,14 @@ impl Auditor {
     }
 
     /// Counts a sample of an audit and repairs differences; `true` if that needs a whole pass.
-    async fn settle(&self, sample: &Sample, outcome: Outcome) -> bool {
+    async fn settle(&self, sample: &Request, outcome: Outcome) -> bool {
         self.note(sample, &outcome);
         let whole = self.heal(sample, &outcome).await;
         self.audits.update(|job| job.report.count(&sample.to_string(), outcome));
         whole
     }
 
-    fn note(&self, sample: &Sample, outcome: &Outcome) {
+    fn note(&self, sample: &Request, outcome: &Outcome) {
         let request = sample.to_string();
         match outcome {
             Outcome::Different(differences) => {
@@ -192,21 +185,10 @@ impl Auditor {
     }
 
     /// Fetches a differing detail; `true` if something else differs, which needs a whole pass.
-    async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
-        let Outcome::Different(differences) = outcome else { return false };
+    async fn heal(&self, sample: &Request, outcome: &Outcome) -> bool {
+        let Outcome::Different(_) = outcome else { return false };
         let Some(published) = self.shared.newest.get() else { return false };
-        // Of the headers only the type of the body is learned.
-        let is_learnable = |one: &Difference| one.what != DifferenceKind::Header || one.place == "Content-Type";
-        let is_odd =
-            self.learned(&published, &sample.request).is_some() || is_elsewhere(&published.dataset, &sample.request);
-        if is_odd && differences.iter().any(is_learnable) {
-            self.shared.edges.ask_again();
-        }
-        // Headers are not mended by fetching anything again, and neither is what was learned.
-        if is_odd || differences.iter().all(|difference| difference.what == DifferenceKind::Header) {
-            return false;
-        }
-        let Request::Detail(id) = sample.request else { return true };
+        let Request::Detail(id) = *sample else { return true };
         if published.dataset.summary(id).is_none() {
             return true;
         }
@@ -225,58 +207,40 @@ impl Auditor {
 
     /// Requests a sample and compares. `before`: the origin's answer before the refresh; only with it a difference can
     /// be settled.
-    async fn look(&self, sample: &Sample, before: Option<&Theirs>) -> Look {
+    async fn look(&self, sample: &Request, before: Option<&Theirs>) -> Look {
         match self.try_look(sample, before).await {
             Ok(look) => look,
             Err(reason) => Look::Settled(Outcome::NotAnswered(reason)),
         }
     }
 
-    async fn try_look(&self, sample: &Sample, before: Option<&Theirs>) -> Result<Look, String> {
+    async fn try_look(&self, sample: &Request, before: Option<&Theirs>) -> Result<Look, String> {
         const UNPUBLISHED: &str = "there is no snapshot";
         if before.is_some() {
-            self.bring_up_to_date(&sample.request).await?;
+            self.bring_up_to_date(sample).await?;
         }
         let published = self.shared.newest.get().ok_or(UNPUBLISHED)?;
-        match self.ours(&published, &sample.request)? {
-            Ours::ReadThrough => return Ok(Look::Settled(Outcome::ReadThrough)),
-            Ours::Own => return Ok(Look::Settled(Outcome::ByContract)),
-            _ => {}
+        if matches!(self.ours(&published, sample)?, Ours::ReadThrough) {
+            return Ok(Look::Settled(Outcome::ReadThrough));
         }
-        let kind = self.kind_of(&published, sample);
-        let theirs = match kind {
-            SampleKind::Odd => self.ask_odd(&sample.request, sample.is_head).await?,
-            _ => self.ask(&sample.request).await?,
-        };
+        let theirs = self.ask(sample, &published.meta.form).await?;
         // Compares with the present snapshot, not with that at the time of the request.
         let published = self.shared.newest.get().ok_or(UNPUBLISHED)?;
-        let ours = self.ours(&published, &sample.request)?;
+        let ours = self.ours(&published, sample)?;
         let mut ignored = self.ignored(&published);
-        let kind = self.kind_of(&published, sample);
-        for property in properties(&ours, &theirs) {
-            self.audits.note_property(property);
-        }
-        if let Verdict::Settled(outcome) = judge(kind, &ours, &theirs, &ignored)? {
+        if let Verdict::Settled(outcome) = judge(sample, &ours, &theirs, &ignored)? {
             return Ok(Look::Settled(outcome));
-        }
-        if sample.is_head {
-            // HEAD has the headers of GET here, by contract: an origin whose HEAD alone differs is not followed.
-            let get = Sample { is_head: false, ..sample.clone() };
-            return Ok(match Box::pin(self.try_look(&get, None)).await? {
-                Look::Settled(Outcome::Equal) => Look::Settled(Outcome::ByContract),
-                look => look,
-            });
         }
         let Some(before) = before else { return Ok(Look::Suspect(theirs)) };
         // A field in which even two answers of the origin differ, and nothing else does, means nothing.
         for key in ignored.learn(&before.text, &theirs.text).into_iter().flatten() {
             ignored.insert(&key);
         }
-        let differences = match judge(kind, &ours, &theirs, &ignored)? {
+        let differences = match judge(sample, &ours, &theirs, &ignored)? {
             Verdict::Settled(outcome) => return Ok(Look::Settled(outcome)),
             Verdict::Differs(differences) => differences,
         };
-        if matches!(sample.request, Request::Detail(id) if self.shared.details.is_unsettled(&published.dataset, id)) {
+        if matches!(*sample, Request::Detail(id) if self.shared.details.is_unsettled(&published.dataset, id)) {
             let reason = "the origin's CDN returned an old copy of a detail; the detail is fetched again later";
             return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
         }
@@ -284,7 +248,7 @@ impl Auditor {
         if !same {
             return Ok(Look::Suspect(theirs));
         }
-        self.doubt(&published, sample, kind, &theirs);
+        self.doubt(&published, sample, &theirs);
         Ok(Look::Settled(Outcome::Different(differences)))
     }
 

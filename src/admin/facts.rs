@@ -223,8 +223,6 @@ pub(crate) struct ParityFacts {
     pub percent: f64,
     pub compared: usize,
     pub differences: Vec<String>,
-    /// What the origin does in a way of its own where this server's way is documented.
-    pub properties: Vec<String>,
     pub last_at: Option<String>,
 }
 
@@ -389,7 +387,6 @@ impl ParityFacts {
             percent: score.percent()?,
             compared: score.compared(),
             differences: score.differences(),
-            properties: score.properties().iter().map(|property| (*property).to_owned()).collect(),
             last_at: score.last_at().and_then(WallTime::rfc3339),
         })
     }

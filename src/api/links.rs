@@ -7,11 +7,9 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::LINK;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use url::Url;
 
-use crate::semantics::grammar::unquoted;
 use crate::semantics::target::path_below;
 
 use super::json::{self, JsonError, MAX_MEMBERS, Token};
@@ -85,70 +83,6 @@ fn pages(
     }
     link(last, "last");
     HeaderValue::from_maybe_shared(Bytes::from(out)).ok()
-}
-
-/// One link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WebLink {
-    /// The target, perhaps relative.
-    pub target: String,
-    /// The relations, in small letters.
-    pub relations: Vec<String>,
-}
-
-/// The links of an answer, in order. A field that breaks the grammar is read up to there. A link with `anchor` is about
-/// another document, so it is left out.
-pub(crate) fn links(headers: &HeaderMap) -> Vec<WebLink> {
-    let mut found = Vec::new();
-    for value in headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()) {
-        let mut rest = value;
-        while let Some((link, after)) = one(rest) {
-            found.extend(link);
-            rest = after;
-        }
-    }
-    found
-}
-
-/// The first link, and what follows it; `None`: there is no more. The link is `None` if it has an `anchor`.
-fn one(text: &str) -> Option<(Option<WebLink>, &str)> {
-    let inner = text.trim_start_matches([' ', '\t', ',']).strip_prefix('<')?;
-    let (target, mut rest) = inner.split_once('>')?;
-    let (mut relations, mut is_elsewhere) = (None, false);
-    while let Some(after) = trim(rest).strip_prefix(';') {
-        let after = trim(after);
-        let (name, after) = after.split_at(after.find(['=', ';', ',', ' ', '\t']).unwrap_or(after.len()));
-        let (value, after) = match trim(after).strip_prefix('=') {
-            Some(after) => value(trim(after)),
-            None => (String::new(), after),
-        };
-        match name.to_ascii_lowercase().as_str() {
-            // The first one counts (RFC 8288 §3.3).
-            "rel" if relations.is_none() => {
-                relations = Some(value.split_ascii_whitespace().map(str::to_ascii_lowercase).collect());
-            }
-            "anchor" => is_elsewhere = true,
-            _ => {}
-        }
-        rest = after;
-    }
-    let link = WebLink { target: target.trim().to_owned(), relations: relations.unwrap_or_default() };
-    Some(((!is_elsewhere).then_some(link), rest))
-}
-
-/// A parameter's value, quoted or not, and what follows it.
-fn value(text: &str) -> (String, &str) {
-    if !text.starts_with('"') {
-        let (value, rest) = text.split_at(text.find([';', ',', ' ', '\t']).unwrap_or(text.len()));
-        return (value.to_owned(), rest);
-    }
-    // Without an end, the rest of the field is the value.
-    let (value, rest) = unquoted(text.as_bytes()).unwrap_or((text.as_bytes()[1..].into(), b""));
-    (String::from_utf8_lossy(&value).into_owned(), &text[text.len() - rest.len()..])
-}
-
-fn trim(text: &str) -> &str {
-    text.trim_start_matches([' ', '\t'])
 }
 
 /// The origin's addresses and their replacement.
@@ -278,7 +212,6 @@ fn is_address(key: Option<&str>) -> bool {
 mod tests {
     use super::*;
     use crate::api::query::Parameters;
-    use proptest::prelude::*;
     #[test]
     fn pages_link_to_their_neighbours_and_to_the_licence() {
         let query = |text: &str| Parameters::parse(text).unwrap().list;
@@ -300,43 +233,6 @@ mod tests {
         );
         assert_eq!(license_target("CC-BY 4.0"), None);
         assert_eq!(license(None), None);
-    }
-
-    fn read(fields: &[&str]) -> Vec<(String, String)> {
-        let mut headers = HeaderMap::new();
-        for field in fields {
-            headers.append(LINK, HeaderValue::from_str(field).unwrap());
-        }
-        links(&headers).into_iter().map(|link| (link.target, link.relations.join(" "))).collect()
-    }
-
-    #[test]
-    fn links_are_read_in_every_spelling() {
-        for (fields, expected) in [
-            (&[r#"</a?b=1,2>; rel="next""#][..], &[("/a?b=1,2", "next")][..]),
-            (&["<a>;rel=Next, <b> ; REL = prev ;title=x"], &[("a", "next"), ("b", "prev")]),
-            (&["<a>; rel=\"next  Last\"", "<b>; rel=first"], &[("a", "next last"), ("b", "first")]),
-            (&[r#"<a>; title="x, <y>; rel=\"no\""; rel=next"#], &[("a", "next")]),
-            (&["<a>; rel=next; rel=last, <b>"], &[("a", "next"), ("b", "")]),
-            (&["<a>; rel=next; anchor=\"#x\", <b>; rel=last"], &[("b", "last")]),
-            (&["<a>; rel=next oops, <b>; rel=last"], &[("a", "next")]),
-            (&["a; rel=next", "<a; rel=next", ""], &[]),
-            (&["<a>; rel=\"next"], &[("a", "next")]),
-        ] {
-            let expected: Vec<_> = expected.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-            assert_eq!(read(fields), expected, "{fields:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_field_is_read_to_its_end(text in "[<>;,=\" \\\\a-cé]{0,40}") {
-            if let Ok(value) = HeaderValue::from_str(&text) {
-                let mut headers = HeaderMap::new();
-                headers.insert(LINK, value);
-                prop_assert!(links(&headers).len() <= text.len());
-            }
-        }
     }
 
     fn rewrite(origin: &str, aliases: &[&str], public: &str) -> Rewrite {

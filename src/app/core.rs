@@ -150,7 +150,7 @@ impl Core {
                 Role::Shield(Box::new(Shield { origin }))
             }
             (_, Some(origin)) => {
-                let mirror = Mirror::of(open()?, origin, config, &data_dir, &settings, &rewrite, &clock)?;
+                let mirror = Mirror::of(open()?, origin, config, &data_dir, &settings, &clock)?;
                 Role::Mirror(Box::new(mirror))
             }
             (_, None) => {
@@ -258,7 +258,6 @@ impl Mirror {
         config: &Config,
         data_dir: &DataDir,
         settings: &Settings,
-        rewrite: &Rewrite,
         clock: &Clock,
     ) -> Result<Self, AppError> {
         data.remember_origin(origin.client.base());
@@ -287,7 +286,7 @@ impl Mirror {
             sweeper: Sweeper(shared.clone()),
             learner: (config.mirror.edges == EdgesMode::Origin).then(|| EdgeLearner(shared.clone())),
             examiner: Examiner::new(shared.clone()),
-            auditor: Auditor::new(shared.clone(), rewrite.clone(), audits.clone()),
+            auditor: Auditor::new(shared.clone(), audits.clone()),
             worker: DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All },
             lists: task::Mirror::new(shared, snapshots.clone(), evidence),
             data,

@@ -6,10 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::api::json::{self, Field, JsonError, Picked};
-use crate::api::modified;
+use crate::api::json::{self, Field, JsonError};
 use crate::api::taxonomy::VolatileKeys;
 use crate::words::named;
 
@@ -32,8 +30,6 @@ named! {
         Listing = "listing",
         /// The text of a whole document.
         Text = "text",
-        /// A header that clients act on.
-        Header = "header",
     }
 }
 
@@ -73,47 +69,14 @@ pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result
         &theirs,
         |key| volatile.contains(key),
         |name, ours, theirs| match name {
-            // Compared below.
-            "items" => true,
-            "filters" => echoes(ours, theirs) != Echo::Another,
+            // Items are compared below; the echo of the filters is ours, however the origin writes it.
+            "items" | "filters" => true,
             _ => ours == theirs,
         },
     );
     found.extend(compare_items(&items(&ours)?, &items(&theirs)?));
     found.truncate(MOST);
     Ok(found)
-}
-
-/// Whether two pages of a list differ in how `filters` spells the instant that was asked for. Ours is what was asked, by
-/// contract.
-pub(crate) fn spells_its_own(ours: &str, theirs: &str) -> bool {
-    let [ours, theirs] = [ours, theirs].map(|text| json::pick(text, &["filters"]).unwrap_or_default());
-    matches!((ours, theirs), ([Picked::Once(ours)], [Picked::Once(theirs)]) if echoes(ours, theirs) == Echo::Spelled)
-}
-
-/// How two echoes of the filters differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Echo {
-    /// The same values in any layout.
-    Same,
-    /// The same but for the spelling of one instant.
-    Spelled,
-    Another,
-}
-
-fn echoes(ours: &str, theirs: &str) -> Echo {
-    let (Some(mut ours), Some(mut theirs)) = (value(ours), value(theirs)) else { return Echo::Another };
-    if ours == theirs {
-        return Echo::Same;
-    }
-    let instant = |filters: &mut Value| {
-        let since = filters.as_object_mut()?.remove("modified_since")?;
-        modified::parse_any(since.as_str()?).ok()
-    };
-    match (instant(&mut ours), instant(&mut theirs)) {
-        (Some(one), Some(other)) if one == other && ours == theirs => Echo::Spelled,
-        _ => Echo::Another,
-    }
 }
 
 /// Compares two details or taxonomies: their texts without volatile values. Empty: they are equal.
@@ -231,10 +194,6 @@ fn compare_items(ours: &[&str], theirs: &[&str]) -> Vec<Difference> {
 fn id(item: &str) -> String {
     let fields = json::fields(item).unwrap_or_default();
     fields.iter().find(|field| field.key == "id").map_or_else(|| "(no id)".to_owned(), |field| field.value.to_owned())
-}
-
-fn value(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok()
 }
 
 /// Both texts from shortly before their first differing character.

@@ -30,8 +30,6 @@ pub(crate) enum Outcome {
     Different(Vec<Difference>),
     /// The mirror would read it through, so there is nothing to compare.
     ReadThrough,
-    /// They differ as documented: the mirror answers in its own way.
-    ByContract,
     /// Nothing could be compared, and why.
     NotAnswered(String),
     /// They differed once, and why this could be neither confirmed nor dismissed.
@@ -39,8 +37,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) const WORDS: [&str; 6] =
-        ["equal", "different", "read-through", "by-contract", "not-answered", "undecided"];
+    pub(crate) const WORDS: [&str; 5] = ["equal", "different", "read-through", "not-answered", "undecided"];
 
     /// The word for metrics, logs and reports.
     pub(crate) const fn as_str(&self) -> &'static str {
@@ -52,9 +49,8 @@ impl Outcome {
             Self::Equal => 0,
             Self::Different(_) => 1,
             Self::ReadThrough => 2,
-            Self::ByContract => 3,
-            Self::NotAnswered(_) => 4,
-            Self::Undecided(_) => 5,
+            Self::NotAnswered(_) => 3,
+            Self::Undecided(_) => 4,
         }
     }
 }
@@ -83,8 +79,6 @@ pub(crate) struct Report {
     pub different: u64,
     /// Samples that the mirror would forward to the origin.
     pub read_through: u64,
-    /// Samples that differ as documented.
-    pub by_contract: u64,
     /// Samples that could not be compared.
     pub not_answered: u64,
     /// Samples that differed once, which could be neither confirmed nor dismissed.
@@ -97,9 +91,6 @@ pub(crate) struct Report {
     pub differing: Vec<Differing>,
     /// Why samples could not be compared, each reason once.
     pub reasons: Vec<String>,
-    /// What the origin does in a way of its own where this server's way is documented, each once. No difference.
-    #[serde(default)]
-    pub properties: Vec<String>,
 }
 
 impl Report {
@@ -108,7 +99,6 @@ impl Report {
         match outcome {
             Outcome::Equal => self.equal += 1,
             Outcome::ReadThrough => self.read_through += 1,
-            Outcome::ByContract => self.by_contract += 1,
             Outcome::Different(differences) => {
                 self.different += 1;
                 self.differing.push(Differing { request: request.to_owned(), differences });
@@ -137,7 +127,7 @@ impl Report {
 
     /// All finished samples.
     pub(crate) const fn samples(&self) -> u64 {
-        self.compared() + self.read_through + self.by_contract + self.not_answered + self.undecided
+        self.compared() + self.read_through + self.not_answered + self.undecided
     }
 
     /// Whether a sample was compared, all are equal, none is undecided, and at least half of the samples were answered.
@@ -149,9 +139,8 @@ impl Report {
     /// The result in one line.
     pub(crate) fn summary(&self) -> String {
         let skipped = format!(
-            "skipped: {} forwarded, {} different as documented, {} unanswered{}",
+            "skipped: {} forwarded, {} unanswered{}",
             self.read_through,
-            self.by_contract,
             self.not_answered,
             if self.undecided > 0 { format!(", {} undecided", self.undecided) } else { String::new() }
         );
@@ -174,9 +163,6 @@ impl Report {
         for reason in &self.reasons {
             let _ = writeln!(text, "not compared: {reason}");
         }
-        for property in &self.properties {
-            let _ = writeln!(text, "property of the origin: {property}");
-        }
         text + &self.summary()
     }
 }
@@ -194,7 +180,6 @@ pub(crate) struct Score {
     differing: VecDeque<Differing>,
     last_at: Option<WallTime>,
     counts: [u64; Outcome::WORDS.len()],
-    properties: Vec<&'static str>,
 }
 
 impl Score {
@@ -210,7 +195,7 @@ impl Score {
                 self.differing.push_back(Differing { request: request.to_owned(), differences: differences.clone() });
                 false
             }
-            Outcome::ReadThrough | Outcome::ByContract | Outcome::NotAnswered(_) | Outcome::Undecided(_) => return,
+            Outcome::ReadThrough | Outcome::NotAnswered(_) | Outcome::Undecided(_) => return,
         };
         self.last_at = Some(now);
         if self.last.len() >= WINDOW {
@@ -239,20 +224,6 @@ impl Score {
     /// The last differences, the newest last, one line each.
     pub(crate) fn differences(&self) -> Vec<String> {
         self.differing.iter().flat_map(Differing::lines).collect()
-    }
-
-    /// Remembers a property of the origin; `false`: it was known.
-    pub(crate) fn note_property(&mut self, property: &'static str) -> bool {
-        let is_new = !self.properties.contains(&property);
-        if is_new {
-            self.properties.push(property);
-        }
-        is_new
-    }
-
-    /// What the origin does in a way of its own where this server's way is documented.
-    pub(crate) fn properties(&self) -> &[&'static str] {
-        &self.properties
     }
 
     /// When something was compared last.
@@ -356,17 +327,6 @@ impl Audits {
         change(&mut self.0.job.lock());
     }
 
-    /// Remembers a property of the origin, in the score and in a running audit.
-    pub(super) fn note_property(&self, property: &'static str) {
-        if self.0.score.lock().note_property(property) {
-            tracing::info!("the origin differs from this server as documented: {property}");
-        }
-        let mut job = self.0.job.lock();
-        if job.is_running() && !job.report.properties.iter().any(|known| known == property) {
-            job.report.properties.push(property.to_owned());
-        }
-    }
-
     /// Ends a running audit when its task ends, so that nobody waits for ever.
     pub(super) fn ended_when_dropped(&self) -> Ended {
         Ended(self.clone())
@@ -405,11 +365,8 @@ mod tests {
     fn a_report_says_what_differs_and_sums_it_up() {
         let mut report = Report::default();
         assert!(!report.is_parity(), "nothing compared is no parity");
-        assert_eq!(
-            report.text(),
-            "no sample could be compared; skipped: 0 forwarded, 0 different as documented, 0 unanswered"
-        );
-        for outcome in [Outcome::Equal, Outcome::Equal, Outcome::ReadThrough, Outcome::ByContract] {
+        assert_eq!(report.text(), "no sample could be compared; skipped: 0 forwarded, 0 unanswered");
+        for outcome in [Outcome::Equal, Outcome::Equal, Outcome::ReadThrough] {
             report.count("GET /a", outcome);
         }
         assert!(report.is_parity());
@@ -421,9 +378,9 @@ mod tests {
             report.text(),
             "GET /b: field total: the mirror has 3, the origin 4\n\
              not compared: no\n\
-             2 of 3 samples equal (66.66 %); skipped: 1 forwarded, 1 different as documented, 2 unanswered"
+             2 of 3 samples equal (66.66 %); skipped: 1 forwarded, 2 unanswered"
         );
-        assert_eq!(report.samples(), 7);
+        assert_eq!(report.samples(), 6);
     }
 
     #[test]
@@ -464,7 +421,7 @@ mod tests {
         score.count("GET /a", &Outcome::Equal, now);
         assert_eq!((score.percent(), score.compared(), score.finding()), (Some(100.0), WINDOW, None));
         assert_eq!(score.differences().len(), 1, "what differed is still told");
-        assert_eq!(score.counts().map(|(_, count)| count).collect::<Vec<_>>(), [WINDOW as u64, 1, 0, 0, 1, 0]);
+        assert_eq!(score.counts().map(|(_, count)| count).collect::<Vec<_>>(), [WINDOW as u64, 1, 0, 1, 0]);
         assert_eq!(percent(199_999, 200_000), Some(99.99));
     }
 

@@ -1,4 +1,4 @@
-//! Draws an audit's requests at random: 20 have every kind, each equally often.
+//! Draws an audit's requests at random: 17 have every kind, each equally often.
 //!
 //! Pure: equal seeds give equal requests. Callers: [`super::Auditor`].
 
@@ -9,16 +9,13 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::api::edges::Case;
+use crate::api::form::ListForm;
 use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::modified;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
-
-/// One in so many odd requests is sent with HEAD.
-const HEAD_OF: u32 = 4;
 
 /// The kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,8 +26,6 @@ pub(crate) enum SampleKind {
     FirstPage,
     /// The last page at some page size.
     LastPage,
-    /// A page beyond the last.
-    BeyondLast,
     /// One listing to a page.
     PerPageOne,
     /// As many listings as a page can have.
@@ -41,8 +36,6 @@ pub(crate) enum SampleKind {
     Term(TaxonomyKind),
     /// Two filters together.
     TwoTerms,
-    /// A slug that no term has.
-    UnknownSlug,
     /// `modified_since` with the instant of a listing.
     SinceInstant,
     /// The same, a second earlier or later.
@@ -53,19 +46,14 @@ pub(crate) enum SampleKind {
     Detail,
     /// A listing that does not exist.
     UnknownListing,
-    /// What the documentation leaves open, and the data does not show.
-    Odd,
-    /// Two filters that exclude each other. Not drawn as such: two filters together can be it.
-    Elsewhere,
 }
 
 impl SampleKind {
     /// One round: each kind once.
-    const ROUND: [Self; 20] = [
+    const ROUND: [Self; 17] = [
         Self::Page,
         Self::FirstPage,
         Self::LastPage,
-        Self::BeyondLast,
         Self::PerPageOne,
         Self::PerPageMost,
         Self::Taxonomy(TaxonomyKind::Sports),
@@ -75,12 +63,10 @@ impl SampleKind {
         Self::Term(TaxonomyKind::States),
         Self::Term(TaxonomyKind::Cities),
         Self::TwoTerms,
-        Self::UnknownSlug,
         Self::SinceInstant,
         Self::SinceNearby,
         Self::SinceDay,
         Self::Detail,
-        Self::Odd,
         Self::UnknownListing,
     ];
 }
@@ -92,49 +78,28 @@ pub(crate) enum Request {
     Taxonomy(TaxonomyKind),
     /// A listing in full.
     Detail(ListingId),
-    /// An odd request: path and query.
-    Odd(String),
 }
 
 impl Request {
-    /// Path and canonical query.
-    pub(crate) fn path(&self) -> String {
+    /// Path and query for an origin whose lists have this form.
+    pub(crate) fn path(&self, form: &ListForm) -> String {
         match self {
-            Self::List(query) => query.path_and_query(),
+            Self::List(query) => form.path_of(query),
             Self::Taxonomy(kind) => kind.path().to_owned(),
             Self::Detail(id) => format!("/api/listings/{id}.json"),
-            Self::Odd(path) => path.clone(),
         }
     }
 }
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GET {}", self.path())
-    }
-}
-
-/// One sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
-    pub kind: SampleKind,
-    pub request: Request,
-    /// Whether HEAD is sent: of some odd requests.
-    pub is_head: bool,
-}
-
-impl fmt::Display for Sample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let method = if self.is_head { "HEAD" } else { "GET" };
-        write!(f, "{method} {}", self.request.path())
+        write!(f, "GET {}", self.path(&ListForm::default()))
     }
 }
 
 /// Draws samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    /// Whether odd requests are drawn; else details in their place.
-    pub odd: bool,
     dice: StdRng,
     /// The rest of the round.
     round: Vec<SampleKind>,
@@ -143,22 +108,18 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// A sampler with this seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { odd: true, dice: StdRng::seed_from_u64(seed), round: Vec::new() }
+        Self { dice: StdRng::seed_from_u64(seed), round: Vec::new() }
     }
 
-    /// The next sample. Kinds for which the data set has nothing are passed over.
-    pub(crate) fn next(&mut self, dataset: &Dataset) -> Sample {
+    /// The next request. Kinds for which the data set has nothing are passed over.
+    pub(crate) fn next(&mut self, dataset: &Dataset) -> Request {
         for _ in 0..2 * SampleKind::ROUND.len() {
-            let kind = match self.next_kind() {
-                SampleKind::Odd if !self.odd => SampleKind::Detail,
-                kind => kind,
-            };
+            let kind = self.next_kind();
             if let Some(request) = self.draw(kind, dataset) {
-                let is_head = kind == SampleKind::Odd && self.dice.random_ratio(1, HEAD_OF);
-                return Sample { kind, request, is_head };
+                return request;
             }
         }
-        Sample { kind: SampleKind::FirstPage, request: Request::List(ListQuery::default()), is_head: false }
+        Request::List(ListQuery::largest_pages())
     }
 
     fn next_kind(&mut self) -> SampleKind {
@@ -179,12 +140,9 @@ impl Sampler {
             SampleKind::Taxonomy(taxonomy) => return Some(Request::Taxonomy(taxonomy)),
             SampleKind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
             SampleKind::UnknownListing => return Some(Request::Detail(self.unknown(dataset))),
-            SampleKind::Odd => return self.odd(dataset).map(Request::Odd),
-            SampleKind::Elsewhere => return None,
             SampleKind::FirstPage => plain,
             SampleKind::Page => self.any_page(&any_size, total),
             SampleKind::LastPage => any_size.with_page(last.max(1)),
-            SampleKind::BeyondLast => any_size.with_page(last + self.dice.random_range(1..=3)),
             SampleKind::PerPageOne => self.any_page(&ListQuery { per_page: 1, ..plain }, total),
             SampleKind::PerPageMost => self.any_page(&ListQuery::largest_pages(), total),
             SampleKind::Term(taxonomy) => {
@@ -199,32 +157,14 @@ impl Sampler {
                 }
                 self.any_found_page(&query, dataset)
             }
-            SampleKind::UnknownSlug => {
-                let taxonomy = self.any_taxonomy();
-                let slug = format!("no-such-{}-{}", taxonomy.parameter(), self.dice.random_range(1000..10_000));
-                plain.with_term(taxonomy, &slug)
-            }
             SampleKind::SinceInstant | SampleKind::SinceNearby | SampleKind::SinceDay => {
                 let since = self.since(kind, dataset)?;
                 self.any_found_page(&ListQuery { modified_since: Some(since), ..any_size }, dataset)
             }
         };
-        Some(Request::List(query))
-    }
-
-    fn odd(&mut self, dataset: &Dataset) -> Option<String> {
-        (0..20).find_map(|_| match Case::ALL.get(self.dice.random_range(0..=Case::ALL.len())) {
-            Some(case) => draw_odd(*case, &mut self.dice),
-            None => self.several(dataset),
-        })
-    }
-
-    /// Two terms with a comma between them.
-    fn several(&mut self, dataset: &Dataset) -> Option<String> {
-        let taxonomy = self.any_taxonomy();
-        let [one, other] = [(); 2].map(|()| self.term(ListQuery::default(), taxonomy, dataset));
-        let both = format!("{},{}", one?.slug(taxonomy)?, other?.slug(taxonomy)?);
-        Some(ListQuery::default().with_term(taxonomy, &both).path_and_query())
+        let found = dataset.find(&query).map_or(1, |found| found.total);
+        // What selects nothing the origin may answer in its own way.
+        Some(Request::List(query)).filter(|_| found > 0)
     }
 
     fn any_taxonomy(&mut self) -> TaxonomyKind {
@@ -295,34 +235,6 @@ fn as_written(dataset: &Dataset, id: ListingId) -> Option<String> {
     let fields = json::fields(raw).ok()?;
     let field = fields.iter().find(|field| field.key == "modified")?;
     json::string(field.value).map(Into::into)
-}
-
-/// The path and query of a request of a case; `None`: other samples draw it, from the
-/// data.
-fn draw_odd(case: Case, dice: &mut StdRng) -> Option<String> {
-    let word: String = (0..6).map(|_| char::from(dice.random_range(b'a'..=b'z'))).collect();
-    let number = dice.random_range(2..100_000_u32);
-    let query = match case {
-        Case::PageBeyond | Case::UnknownSport | Case::UnknownState | Case::UnknownCity | Case::UnknownId => {
-            return None;
-        }
-        Case::PageZero => "page=0".to_owned(),
-        Case::PageNegative => format!("page=-{number}"),
-        Case::PageWord => format!("page={word}"),
-        Case::PerPageZero => "per_page=0".to_owned(),
-        Case::PerPageNegative => format!("per_page=-{number}"),
-        Case::PerPageOver => format!("per_page={}", dice.random_range(101..=200)),
-        Case::PerPageWord => format!("per_page={word}"),
-        Case::SinceMalformed => format!("modified_since={word}"),
-        Case::SinceFuture => format!("modified_since={}-01-01", dice.random_range(2900..3000)),
-        Case::IdWord => return Some(format!("/api/listings/{word}.json")),
-        Case::RepeatedNumber => format!("page=1&page={}", dice.random_range(2..5)),
-        Case::RepeatedFilter => format!("sport={word}&sport={word}x"),
-        Case::EmptyNumber => "page=".to_owned(),
-        Case::EmptyFilter => "sport=".to_owned(),
-        Case::EmptySince => "modified_since=".to_owned(),
-    };
-    Some(format!("/api/listings.json?{query}"))
 }
 
 #[cfg(test)]

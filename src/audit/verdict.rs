@@ -1,31 +1,19 @@
-//! The verdict on two answers: equal, different, or different by design; and whether their links lead to the same
-//! places.
+//! The verdict on two answers: equal or different.
 //!
 //! Pure. [`super`] checks whether a difference outlasts a refresh. Callers: [`super::Auditor`].
 
-use std::collections::BTreeMap;
-
-use url::Url;
-
-use crate::api::links::{Rewrite, WebLink};
-use crate::api::query::{self, ListQuery, Parameters};
-use crate::api::route::ALLOW;
 use crate::api::taxonomy::VolatileKeys;
 
 use super::compare::{self, Difference, DifferenceKind};
 use super::job::Outcome;
-use super::sample::SampleKind;
+use super::sample::Request;
 
 /// The mirror's answer.
 pub(super) enum Ours {
-    /// 200 with this text and these links, and the instant for which it is confirmed.
-    Body { text: String, links: Links, at_ms: i64 },
+    /// 200 with this text, and the instant for which it is confirmed.
+    Body { text: String, at_ms: i64 },
     /// 404, and the instant for which it is confirmed.
     Missing(i64),
-    /// What was learned of the origin's answers to such requests.
-    Learned { status: u16, media_type: Option<String>, text: String },
-    /// Ours, whatever the origin answers: nothing was learned of it.
-    Own,
     /// The origin's answer.
     ReadThrough,
 }
@@ -33,18 +21,8 @@ pub(super) enum Ours {
 /// The origin's answer.
 #[derive(Default)]
 pub(super) struct Theirs {
-    /// The status; only 200 has a text, and all answers to odd requests.
+    /// The status; only 200 has a text.
     pub(super) status: u16,
-    /// Whether it is the answer to HEAD: then there is no text, and only status and headers are compared.
-    pub(super) is_head: bool,
-    /// `Content-Type`.
-    pub(super) media_type: Option<String>,
-    /// Whether caches may not keep it, or only one client's.
-    pub(super) is_private: bool,
-    /// `Link`.
-    pub(super) links: Links,
-    /// `Allow`, in capitals; `None`: absent.
-    pub(super) allow: Option<Vec<String>>,
     /// The body.
     pub(super) text: String,
     /// Its instant.
@@ -60,35 +38,24 @@ pub(super) enum Verdict {
     Differs(Vec<Difference>),
 }
 
-/// Compares two answers. The message of `Err` says why they cannot be compared.
-pub(super) fn judge(kind: SampleKind, ours: &Ours, theirs: &Theirs, ignored: &VolatileKeys) -> Result<Verdict, String> {
-    let fixed = matches!(kind, SampleKind::BeyondLast | SampleKind::UnknownSlug | SampleKind::Elsewhere);
+/// Compares two answers to a request. The message of `Err` says why they cannot be compared.
+pub(super) fn judge(
+    request: &Request,
+    ours: &Ours,
+    theirs: &Theirs,
+    ignored: &VolatileKeys,
+) -> Result<Verdict, String> {
+    let status = |ours: &str| vec![Difference::new(DifferenceKind::Status, "", ours, &theirs.status.to_string())];
     let (differences, confirmed_ms) = match (ours, theirs.status) {
         (Ours::ReadThrough, _) => return Ok(Verdict::Settled(Outcome::ReadThrough)),
-        (Ours::Learned { status, media_type, text }, _) => {
-            (learned(*status, media_type.as_deref(), text, theirs), i64::MIN)
-        }
-        (Ours::Missing(_), 404 | 410) => (Vec::new(), i64::MIN),
-        (Ours::Missing(at), 200) => (vec![Difference::new(DifferenceKind::Status, "", "404", "200")], *at),
-        // An unknown id is 404 here, whatever the origin answers.
-        (Ours::Missing(_) | Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
-        (Ours::Body { text, links, at_ms }, 200) => {
-            let mut differences =
-                if theirs.is_head { Vec::new() } else { compare_bodies(kind, text, &theirs.text, ignored)? };
-            differences.extend(headers(theirs));
-            differences.extend(links.differences(&theirs.links));
-            (differences, *at_ms)
-        }
-        (Ours::Body { .. }, _) if fixed => return Ok(Verdict::Settled(Outcome::ByContract)),
-        (Ours::Body { at_ms, .. }, status) => {
-            (vec![Difference::new(DifferenceKind::Status, "", "200", &status.to_string())], *at_ms)
-        }
+        (Ours::Missing(at_ms), 200) => (status("404"), *at_ms),
+        // Which refusal it is the documentation leaves open.
+        (Ours::Missing(_), _) => (Vec::new(), i64::MIN),
+        (Ours::Body { text, at_ms }, 200) => (bodies(request, text, &theirs.text, ignored)?, *at_ms),
+        (Ours::Body { at_ms, .. }, _) => (status("200"), *at_ms),
     };
     if differences.is_empty() {
         return Ok(Verdict::Settled(Outcome::Equal));
-    }
-    if fixed && differences.iter().all(|difference| is_fixed(kind, difference)) {
-        return Ok(Verdict::Settled(Outcome::ByContract));
     }
     if theirs.at_ms < confirmed_ms {
         return Err("the origin's CDN returned a copy older than the mirror's".to_owned());
@@ -96,207 +63,42 @@ pub(super) fn judge(kind: SampleKind, ours: &Ours, theirs: &Theirs, ignored: &Vo
     Ok(Verdict::Differs(differences))
 }
 
-/// The differences from what was learned of an answer.
-fn learned(status: u16, media_type: Option<&str>, text: &str, theirs: &Theirs) -> Vec<Difference> {
-    let [one, other] = [status, theirs.status].map(|status| status.to_string());
-    let mut differences = Vec::new();
-    if one != other {
-        differences.push(Difference::new(DifferenceKind::Status, "", &one, &other));
-    }
-    let name = |media_type: Option<&str>| media_type.unwrap_or("(absent)").to_owned();
-    let (one, other) = (name(media_type), name(theirs.media_type.as_deref()));
-    if one != other {
-        differences.push(Difference::new(DifferenceKind::Header, "Content-Type", &one, &other));
-    }
-    if !theirs.is_head && text != theirs.text {
-        differences.push(Difference::new(DifferenceKind::Text, "", text, &theirs.text));
-    }
-    differences.extend(methods(theirs));
-    differences
-}
-
-/// The difference of the methods that a client may use. Ours are those of a read-only API by contract, some more or
-/// some fewer: only an origin that allows none of them differs.
-fn methods(theirs: &Theirs) -> Option<Difference> {
-    let methods = theirs.allow.as_deref().filter(|methods| !methods.is_empty())?;
-    let is_ours = |method: &String| ALLOW.split(", ").any(|ours| ours == method);
-    (!methods.iter().any(is_ours)).then(|| Difference::new(DifferenceKind::Header, "Allow", ALLOW, &methods.join(", ")))
-}
-
-/// What the origin does in a way of its own where the contract fixes ours: told once, and no difference.
-pub(super) fn properties(ours: &Ours, theirs: &Theirs) -> Vec<&'static str> {
-    let Ours::Body { text, .. } = ours else { return Vec::new() };
-    let properties = [
-        (
-            theirs.is_private,
-            "it forbids shared caches to store its answers (`Cache-Control: private` or `no-store`); the mirror's answers \
-             are public",
-        ),
-        (
-            compare::spells_its_own(text, &theirs.text),
-            "it echoes `filters.modified_since` in a spelling of its own; the mirror echoes what was asked",
-        ),
-    ];
-    properties.into_iter().filter(|(holds, _)| *holds && theirs.status == 200).map(|(_, property)| property).collect()
-}
-
-/// The differences of headers that clients act on: the type of a body, and which methods there are.
-fn headers(theirs: &Theirs) -> Vec<Difference> {
-    const JSON: &str = "application/json";
-    let mut differences = Vec::new();
-    if let Some(media_type) = &theirs.media_type
-        && !media_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON)
-    {
-        differences.push(Difference::new(DifferenceKind::Header, "Content-Type", JSON, media_type));
-    }
-    differences.extend(methods(theirs));
-    differences
-}
-
-fn compare_bodies(
-    kind: SampleKind,
-    ours: &str,
-    theirs: &str,
-    ignored: &VolatileKeys,
-) -> Result<Vec<Difference>, String> {
-    let document = matches!(kind, SampleKind::Taxonomy(_) | SampleKind::Detail | SampleKind::UnknownListing);
-    if document {
-        return Ok(compare::documents(ours, theirs, ignored));
-    }
-    compare::lists(ours, theirs, ignored).map_err(|error| format!("the origin's answer is not a list: {error}"))
-}
-
-/// Whether this difference is by design: no listings beyond the last page, and none for an unknown slug or filters that
-/// exclude each other.
-fn is_fixed(kind: SampleKind, difference: &Difference) -> bool {
-    match kind {
-        SampleKind::UnknownSlug | SampleKind::Elsewhere => true,
-        _ => difference.what == DifferenceKind::Ids || matches!(difference.place.as_str(), "page" | "items"),
-    }
-}
-
-/// The links of an answer by relation. Relations that only one side has, and targets that only the origin understands, are
-/// no difference.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Links(BTreeMap<String, Vec<Link>>);
-
-/// A link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Link {
-    /// As it is written.
-    text: String,
-    target: Target,
-}
-
-/// Where a link leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
-    /// To this page of the list.
-    Page(ListQuery),
-    /// To this address, without what its spelling can differ in.
-    Address(String),
-    /// To what cannot be compared: another host, or parameters that only the origin understands.
-    Unclear,
-}
-
-impl Links {
-    /// The links of our own answers: the licence, and for a page of the list those around it.
-    pub(super) fn ours(license: Option<&str>, page: Option<(&ListQuery, u64)>, rewrite: &Rewrite) -> Self {
-        let mut links = Self::default();
-        if let Some(license) = license {
-            links.put("license", license.to_owned(), address(license, None, rewrite));
+fn bodies(request: &Request, ours: &str, theirs: &str, ignored: &VolatileKeys) -> Result<Vec<Difference>, String> {
+    match request {
+        Request::List(_) => {
+            compare::lists(ours, theirs, ignored).map_err(|error| format!("the origin's answer is not a list: {error}"))
         }
-        if let Some((query, total)) = page {
-            let last = query.total_pages(total).max(1);
-            let around = [
-                ("first", Some(1)),
-                ("prev", (query.page > 1).then(|| (query.page - 1).min(last))),
-                ("next", (query.page < last).then(|| query.page + 1)),
-                ("last", Some(last)),
-            ];
-            for (relation, page) in around {
-                let Some(query) = page.map(|page| query.with_page(page)) else { continue };
-                links.put(relation, query.path_and_query(), Target::Page(plain(query)));
-            }
-        }
-        links
-    }
-
-    /// The links of the origin's answer to a request for `url`.
-    pub(super) fn theirs(links: Vec<WebLink>, url: &Url, rewrite: &Rewrite) -> Self {
-        let mut read = Self::default();
-        for WebLink { target, relations } in links {
-            for relation in relations {
-                let to = if relation == "license" {
-                    address(&target, Some(url), rewrite)
-                } else {
-                    page(&target, url, rewrite)
-                };
-                read.put(&relation, target.clone(), to);
-            }
-        }
-        read
-    }
-
-    fn put(&mut self, relation: &str, text: String, target: Target) {
-        self.0.entry(relation.to_owned()).or_default().push(Link { text, target });
-    }
-
-    /// The differences of the relations that both have.
-    pub(super) fn differences(&self, theirs: &Self) -> Vec<Difference> {
-        let both =
-            self.0.iter().filter_map(|(relation, ours)| Some((relation, ours.first()?, theirs.0.get(relation)?)));
-        let differing = both.filter(|(_, ours, theirs)| {
-            theirs.iter().all(|link| link.target != Target::Unclear && link.target != ours.target)
-        });
-        let told = differing.filter_map(|(relation, ours, theirs)| {
-            let theirs = theirs.first()?;
-            Some(Difference::new(DifferenceKind::Header, format!("Link rel={relation}"), &ours.text, &theirs.text))
-        });
-        told.collect()
-    }
-}
-
-/// The page of the list to which a target leads.
-fn page(target: &str, from: &Url, rewrite: &Rewrite) -> Target {
-    let Some(rest) = rewrite.rest(target, Some(from)) else { return Target::Unclear };
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let is_known = |pair: &str| {
-        let name = query::decode(pair.split('=').next().unwrap_or_default());
-        name.is_ok_and(|name| name.is_empty() || (name != "snapshot" && query::KNOWN.contains(&&*name)))
-    };
-    match Parameters::parse(query) {
-        Ok(Parameters { list, is_odd: false, .. })
-            if path == "/api/listings.json" && query.split('&').all(is_known) =>
-        {
-            Target::Page(plain(list))
-        }
-        _ => Target::Unclear,
-    }
-}
-
-/// A query without the spelling of its instant.
-fn plain(mut query: ListQuery) -> ListQuery {
-    if let Some(since) = &mut query.modified_since {
-        since.text = Box::default();
-    }
-    query
-}
-
-/// An address of any host. `http` and `https`, and a slash at the end, make no difference.
-fn address(target: &str, from: Option<&Url>, rewrite: &Rewrite) -> Target {
-    let rest = |url: &Url| {
-        let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
-        format!("{}{}{query}", url.host_str().unwrap_or_default(), url.path().trim_end_matches('/'))
-    };
-    let url = from.map_or_else(|| Url::parse(target), |from| from.join(target));
-    match (rewrite.rest(target, from), url) {
-        (Some(own), _) => Target::Address(own.trim_end_matches('/').to_owned()),
-        (None, Ok(url)) if matches!(url.scheme(), "http" | "https") => Target::Address(rest(&url)),
-        _ => Target::Unclear,
+        Request::Taxonomy(_) | Request::Detail(_) => Ok(compare::documents(ours, theirs, ignored)),
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::api::listing::ListingId;
+    use crate::api::query::ListQuery;
+
+    fn verdict(request: &Request, ours: &Ours, status: u16, text: &str, at_ms: i64) -> Result<Verdict, String> {
+        judge(request, ours, &Theirs { status, text: text.to_owned(), at_ms }, &VolatileKeys::default())
+    }
+
+    #[test]
+    fn answers_are_equal_or_differ_unless_the_origins_is_older() {
+        let (list, detail) = (Request::List(ListQuery::default()), Request::Detail(ListingId(7)));
+        let body = |text: &str| Ours::Body { text: text.to_owned(), at_ms: 5000 };
+        let (page, other) = (r#"{"total":1,"items":[{"id":1}]}"#, r#"{"total":1,"items":[{"id":2}]}"#);
+        let equal = Ok(Verdict::Settled(Outcome::Equal));
+        assert_eq!(verdict(&list, &body(page), 200, page, 0), equal);
+        assert!(matches!(verdict(&list, &body(page), 200, other, 6000), Ok(Verdict::Differs(_))));
+        assert!(verdict(&list, &body(page), 200, other, 4000).unwrap_err().contains("older"));
+        assert!(verdict(&list, &body(page), 200, "<html>", 6000).unwrap_err().contains("not a list"));
+        assert!(matches!(verdict(&list, &body(page), 404, "", 6000), Ok(Verdict::Differs(_))));
+        assert!(matches!(verdict(&detail, &body("1"), 200, "2", 6000), Ok(Verdict::Differs(_))));
+        for status in [400, 404, 410] {
+            assert_eq!(verdict(&detail, &Ours::Missing(5000), status, "", 0), equal);
+        }
+        assert!(matches!(verdict(&detail, &Ours::Missing(5000), 200, "{}", 6000), Ok(Verdict::Differs(_))));
+        let through = verdict(&list, &Ours::ReadThrough, 200, page, 0);
+        assert_eq!(through, Ok(Verdict::Settled(Outcome::ReadThrough)));
+    }
+}

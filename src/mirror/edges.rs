@@ -43,19 +43,15 @@ impl EdgeLearner {
     pub async fn run(self) {
         let mut evidence = self.restored();
         let began = self.0.clock.now_mono();
-        let mut again = false;
         loop {
-            again |= self.0.edges.take_again();
             let facts = RoundFacts {
                 now_ms: self.0.clock.now_wall().as_millis(),
                 apart: self.0.settings.load().ttl,
                 refreshed_ms: self.0.copies.client.status().picture().refreshed_ms,
-                again,
             };
             let waited = self.0.clock.now_mono().since(began) >= PATIENCE;
             let wait = match plan::next(&evidence, &facts) {
                 EdgeStep::Begin if self.is_mirrored() || (waited && self.0.newest.load().is_some()) => {
-                    again = false;
                     evidence.begin(self.0.copies.client.base().as_str());
                     self.keep(&evidence);
                     None
@@ -69,7 +65,7 @@ impl EdgeLearner {
                 EdgeStep::Wait(wait) => Some(wait),
             };
             if let Some(wait) = wait {
-                let _ = tokio::time::timeout(wait.min(TICK), self.0.edges.wait()).await;
+                tokio::time::sleep(wait.min(TICK)).await;
             }
         }
     }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::Notify;
 
 use crate::api::edges::lesson::{Learned, LearnedAnswer, Lesson};
 use crate::api::edges::{How, Odd, OddQuery};
@@ -36,8 +35,6 @@ struct EdgesState {
     /// How many requests the current round of questions took: about cases, and about filters.
     probes: AtomicU32,
     filter_probes: AtomicU32,
-    again: AtomicBool,
-    wake: Notify,
 }
 
 named! {
@@ -107,22 +104,6 @@ impl Edges {
     pub(crate) fn set_probes(&self, cases: u32, filters: u32) {
         self.0.probes.store(cases, Ordering::Relaxed);
         self.0.filter_probes.store(filters, Ordering::Relaxed);
-    }
-
-    /// An answer differs from the origin's: the questions are asked again.
-    pub(crate) fn ask_again(&self) {
-        self.0.again.store(true, Ordering::Relaxed);
-        self.0.wake.notify_one();
-    }
-
-    /// Whether the questions are to be asked again; forgotten afterwards.
-    pub(crate) fn take_again(&self) -> bool {
-        self.0.again.swap(false, Ordering::Relaxed)
-    }
-
-    /// Waits until the questions are to be asked again.
-    pub(crate) async fn wait(&self) {
-        self.0.wake.notified().await;
     }
 }
 
@@ -243,11 +224,6 @@ fn by<'a>(lesson: &'a Lesson, dataset: &Dataset, rest: &ListQuery, odd: &Odd) ->
             body.map_or(Decision::Ours, |body| Decision::Body(answer, body))
         }
     }
-}
-
-/// Whether the filters of a query exclude each other: its city lies outside its state.
-pub(crate) fn is_elsewhere(dataset: &Dataset, query: &ListQuery) -> bool {
-    elsewhere(dataset, query).is_some()
 }
 
 /// The city of a query, if it lies outside the state that the query names: no listing is in both.

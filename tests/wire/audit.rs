@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::Method;
-use sample_origin::{Cdn, EmptyFilters, EtagStyle, ItemOrder, LinkStyle, Origin, Switches, TaxonomyShape, World};
+use sample_origin::{Cdn, EmptyFilters, EtagStyle, ItemOrder, Origin, Switches, TaxonomyShape, World};
 use serde_json::{Value, json};
 
 use crate::client::plain_client;
@@ -76,35 +76,6 @@ equal_on! {
         s.request_id = true;
     };
     a_mirror_whose_terms_are_in_doubt_is_equal_where_it_answers_itself: |s| s.count_skew = 3;
-    a_mirror_is_equal_to_an_origin_with_links_and_methods_in_every_answer: |s| {
-        s.links = LinkStyle::Absolute;
-        s.allow = Some("GET, HEAD".into());
-    };
-    links_and_methods_in_another_spelling_are_no_difference: |s| {
-        s.links = LinkStyle::Relative;
-        s.prefix = "/v1".into();
-        s.allow = Some("options,get, TRACE ,post".into());
-    };
-    links_that_only_the_origin_understands_are_no_difference: |s| s.links = LinkStyle::Cursor;
-}
-
-#[tokio::test]
-async fn a_link_that_leads_elsewhere_and_methods_that_are_not_ours_are_told() {
-    let origin = origin_with(230, Switches { links: LinkStyle::Stuck, ..Switches::default() }).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    let before = (server.snapshot().await, server.status().await["origin"]["passes"].clone());
-    let (code, said) = audit(&server, 40).await;
-    assert_eq!(code, 1, "{said}");
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("header Link rel=next: the mirror has ")).collect();
-    assert!(!lines.is_empty() && lines[0].contains("/api/listings.json?"), "{said}");
-    assert!(!said.contains("rel=last") && !said.contains("rel=first"), "{said}");
-    // Fetching anything again would not mend a header.
-    assert_eq!((server.snapshot().await, server.status().await["origin"]["passes"].clone()), before);
-    origin.set(|switches| (switches.links, switches.allow) = (LinkStyle::None, Some("PUT, POST".into())));
-    let (code, said) = audit(&server, 20).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("header Allow: the mirror has GET, HEAD, OPTIONS, the origin PUT, POST"), "{said}");
 }
 
 #[tokio::test]
@@ -313,18 +284,4 @@ async fn an_audit_is_only_started_by_who_may_and_within_bounds() {
     assert_eq!(foreign.status(), 403);
     assert_eq!(server.admin(Method::GET, "/audit").await.json()["phase"], "none");
     assert_eq!(origin.count(), before);
-}
-
-/// By contract, `Cache-Control` is ours: that the origin's differs is told once, and counts as no difference.
-#[tokio::test]
-async fn an_origin_that_forbids_shared_caches_is_told_once_and_is_equal() {
-    let change = Switches { cache_control: Some("private, max-age=0, must-revalidate".into()), ..Switches::default() };
-    let (_origin, server) = mirrored(130, change).await;
-    let (code, said) = audit(&server, 20).await;
-    assert!(code == 0 && said.contains(" equal (100 %); skipped: "), "{said}");
-    assert_eq!(said.matches("property of the origin: ").count(), 1, "{said}");
-    assert!(said.contains("Cache-Control"), "{said}");
-    let report = server.admin(Method::GET, "/audit").await.json();
-    assert_eq!(report["report"]["properties"].as_array().map(Vec::len), Some(1), "{report:#}");
-    assert_eq!(server.status().await["parity"]["properties"], report["report"]["properties"]);
 }

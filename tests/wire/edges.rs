@@ -4,20 +4,18 @@
 //! origins of several personalities. `parity` compares a generated set of odd requests.
 
 mod attacks;
-mod heads;
 mod parity;
 mod spelled;
 
 use std::collections::BTreeSet;
 
 use http::Method;
-use sample_origin::{Edges, Elsewhere, FaultRule, Origin, Switches};
+use sample_origin::{Edges, Origin, Switches};
 use serde_json::{Value, json};
 
 use crate::client::Reply;
 use crate::gap::Desk;
-use crate::harness::{Server, Setup, edit, origin_with, quiet, run, until, wait_until};
-use crate::origin_faults::Fault;
+use crate::harness::{Server, Setup, edit, origin_with, quiet, until, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -311,21 +309,6 @@ async fn a_kept_snapshot_is_answered_by_the_same_lessons() {
 }
 
 #[tokio::test]
-async fn an_audit_compares_odd_requests_and_a_difference_has_them_learned_again() {
-    let (origin, server) = learned("strict", 60).await;
-    let arguments = server.setup.arguments(&["audit", "--samples", "40"], &server.data_dir());
-    let (code, said) = run(&arguments).await;
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains(" equal (100 %); skipped: "), "{said}");
-    origin.set(|switches| switches.edges = Edges::default());
-    let (code, said) = run(&arguments).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("status: the mirror has 40"), "{said}");
-    wait_until("it has learned again", || async { edges(&server).await["cases"]["unknown-sport"] == "as ours" }).await;
-    assert_eq!(server.ok(&format!("{LIST}?sport=quidditch")).await.json()["total"], 0);
-}
-
-#[tokio::test]
 async fn status_says_how_each_odd_request_is_answered_and_why() {
     let (_origin, server) = learned("lenient", 230).await;
     let told = edges(&server).await;
@@ -344,36 +327,4 @@ async fn status_says_how_each_odd_request_is_answered_and_why() {
     let own = Setup::offline().set("mirror.edges", "own").start().await;
     let told = edges(&own).await;
     assert_eq!((&told["state"], &told["cases"], &told["requests"]), (&json!("own"), &json!({}), &json!(0)));
-}
-
-#[tokio::test]
-async fn a_media_type_that_changes_is_found_by_an_audit_and_learned_again() {
-    let (origin, server) = learned("strict", 60).await;
-    let plain = Fault::Falsified(vec![("content-type", b"text/plain".to_vec())]);
-    origin.set(|switches| switches.faults.push(FaultRule::always(LIST, plain)));
-    let arguments = server.setup.arguments(&["audit", "--samples", "40"], &server.data_dir());
-    let (code, said) = run(&arguments).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("header Content-Type: the mirror has application/json, the origin text/plain"), "{said}");
-    assert!(!said.contains("HEAD /"), "a difference is compared with GET: {said}");
-    wait_until("it has learned again", || async { edges(&server).await["cases"]["unknown-sport"] == "404 text/plain" })
-        .await;
-    let reply = server.get(&format!("{LIST}?sport=quidditch")).await;
-    assert_eq!((reply.status, reply.the("content-type")), (404, "text/plain".to_owned()));
-    assert_eq!(reply.header("content-security-policy"), None, "browsers do not run it");
-}
-
-#[tokio::test]
-async fn an_audit_counts_nothing_against_a_mirror_whose_origin_lets_the_city_win() {
-    let edges = Edges { elsewhere: Elsewhere::CityCounts, ..Edges::default() };
-    let origin = origin_with(130, Switches { edges, ..Switches::default() }).await;
-    let (own, learns) = (Setup::mirror_of(&origin).start().await, learning(&origin).start().await);
-    own.settled(&origin).await;
-    has_learned(&learns).await;
-    for server in [&own, &learns] {
-        let arguments = server.setup.arguments(&["audit", "--samples", "80"], &server.data_dir());
-        let (code, said) = run(&arguments).await;
-        assert_eq!(code, 0, "{said}");
-        assert!(said.contains(" equal (100 %); skipped: "), "{said}");
-    }
 }

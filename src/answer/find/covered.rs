@@ -103,7 +103,7 @@ impl Finder {
         // An index that lacks terms cannot say that a slug is unknown.
         let is_unnamed = published.dataset.may_lack_a_term(&query.slugs);
         if is_unnamed && !pinned && !past() && self.proxy.is_some() {
-            return self.read(&origins_path(&published, query), false, true, Some(&published), client).await;
+            return self.read(&published.meta.form.path_of(query), false, true, Some(&published), client).await;
         }
         match published.dataset.find(query) {
             Ok(found) => {
@@ -150,7 +150,7 @@ impl Finder {
             let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
             return Err(Problem::snapshot_unavailable(published.dataset.id.as_str(), why).after(3600));
         }
-        self.read(&origins_path(published, query), false, false, Some(published), client).await
+        self.read(&published.meta.form.path_of(query), false, false, Some(published), client).await
     }
 
     pub(super) async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Result<Found, Problem> {
@@ -314,16 +314,6 @@ impl Finder {
         let reply = if published.epoch == epoch { self.cache.settle_reply(key, kept, made) } else { Arc::new(made) };
         Ok(Found::of_snapshot(reply, published, false))
     }
-}
-
-/// The query for the origin: its page size, where none is asked for, may be another one than is documented.
-fn origins_path(published: &Snapshot, query: &ListQuery) -> String {
-    let path = query.path_and_query();
-    if query.per_page != ListQuery::DEFAULT_PER_PAGE || published.meta.form.page_size == query.per_page {
-        return path;
-    }
-    let separator = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{separator}per_page={}", query.per_page)
 }
 
 /// Why a search has no result.

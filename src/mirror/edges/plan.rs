@@ -59,8 +59,6 @@ pub(super) struct RoundFacts {
     pub apart: Duration,
     /// When a refresh last got good answers, in milliseconds since 1970.
     pub refreshed_ms: Option<i64>,
-    /// Whether an answer was seen to differ.
-    pub again: bool,
 }
 
 /// What the origin is asked, at most twice.
@@ -98,9 +96,7 @@ pub(super) fn next(evidence: &Evidence, facts: &RoundFacts) -> EdgeStep {
         let since = facts.now_ms.saturating_sub(evidence.ended_ms);
         // It is due, too, if the clock was set back: then `since` is negative.
         let is_due = evidence.ended_ms == 0 || !(0..EVERY_MS).contains(&since);
-        // Not at once: an audit may differ every time, and each round costs requests.
-        let is_asked = facts.again && since >= apart_ms.saturating_mul(2);
-        return if is_due || is_asked { EdgeStep::Begin } else { EdgeStep::Wait(Duration::from_secs(60)) };
+        return if is_due { EdgeStep::Begin } else { EdgeStep::Wait(Duration::from_secs(60)) };
     }
     let is_new = |question: &EdgeQuestion| evidence.may_ask(*question) && evidence.answers(*question).is_empty();
     if let Some(question) = EdgeQuestion::all().find(is_new) {
@@ -232,7 +228,7 @@ mod tests {
     const APART: Duration = Duration::from_secs(300);
 
     fn facts(now_ms: i64, refreshed_ms: Option<i64>) -> RoundFacts {
-        RoundFacts { now_ms, apart: APART, refreshed_ms, again: false }
+        RoundFacts { now_ms, apart: APART, refreshed_ms }
     }
 
     fn seen(at_ms: i64) -> Seen {
@@ -334,15 +330,12 @@ mod tests {
     }
 
     #[test]
-    fn the_questions_are_asked_again_weekly_and_when_an_answer_differs() {
+    fn the_questions_are_asked_again_weekly() {
         let ended = Evidence { ended_ms: 1_000_000, ..Evidence::default() };
         let at = |now_ms| next(&ended, &facts(now_ms, None));
-        let asked = |now_ms| next(&ended, &RoundFacts { again: true, ..facts(now_ms, None) });
         assert!(matches!(at(1_000_000 + EVERY_MS - 1), EdgeStep::Wait(_)));
         assert_eq!(at(1_000_000 + EVERY_MS), EdgeStep::Begin);
         assert_eq!(at(999_999), EdgeStep::Begin, "the clock was set back");
-        assert!(matches!(asked(1_500_000), EdgeStep::Wait(_)), "not more often than the questions take");
-        assert_eq!(asked(1_600_000), EdgeStep::Begin);
     }
 
     #[test]
