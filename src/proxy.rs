@@ -217,11 +217,11 @@ impl Proxy {
         let (directives, now) = (RequestDirectives::of(&question.fields), inner.clock.now_mono());
         let known = question.is_known();
         let has_room = || inner.upstream.origin().budget().has_room();
-        let reuse = |stored: &Stored| match self.reuse(stored, known, &key, &directives, now) {
-            reuse if reuse.is_usable() && self.is_outdated(&question, stored, now) && has_room() => {
-                Reuse::Validate(ValidationReason::Stale)
-            }
-            reuse => reuse,
+        let reuse = |stored: &Stored| {
+            let reuse = self.reuse(stored, known, &key, &directives, now);
+            let is_outdated = reuse.is_usable() && self.is_outdated(&question, stored, now);
+            let is_stale = is_outdated && (has_room() || self.stands_in(known, stored));
+            if is_stale { Reuse::Validate(ValidationReason::Stale) } else { reuse }
         };
         let facts = Facts {
             kept: kept.as_ref().map(|stored| (stored.clone(), reuse(stored))),

@@ -10,6 +10,7 @@
     php-text    the same, times compared as text by SQLite
     perl        Apache and a Perl CGI: another order of keys in each process, no entity tags
     express     Express behind nginx proxy_cache, which sends no Age and updates in the background
+    window      the same with pages of 50 at most, and errors beyond the first 200 results, which `total` stops at
     django      Django REST framework behind Varnish with grace
     postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden`, `ties` and `late-ties` are the same with details
                 in arrays, with rows that are deleted softly and counted, and with an order that is not unique

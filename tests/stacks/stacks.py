@@ -32,6 +32,8 @@ class Stack:
     silent: bool = False  # the cache sends no Age
     disproves: bool | None = False  # whether it filters otherwise than assumed (dates or times in its own zone); None: as may be
     shuffles: bool = False  # keys have another order at each answer
+    partial: bool = False  # its pages do not show every listing
+    differs: frozenset = frozenset()  # what is known to be answered otherwise; a fault as soon as it is not
     ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
 
 
@@ -100,14 +102,14 @@ def perl(_stack, children, base):
     return Running(front, front, rows)
 
 
-def express(_stack, children, base):
+def express(stack, children, base):
     (nginx,) = install.programs({"nginx-light": ["nginx"]})
     home = install.npm("express", ["express@5.1.0"])
     scratch, front, direct = children.scratch, free_port(), free_port()
     file = scratch / "rows.json"
     rows = _sqlite(scratch, world.rows_as_json(file))
     environment = {"PORT": str(direct), "BASE": base, "ROWS": str(file), "FRESH": str(FRESH), "TZ": "America/New_York",
-                   "NODE_PATH": str(home / "node_modules"), "NODE_ENV": "production"}
+                   "NODE_PATH": str(home / "node_modules"), "NODE_ENV": "production", **stack.options}
     children.start("express", ["node", HERE / "express" / "server.js"], direct, environment)
     config = _render("express/nginx.conf", scratch / "nginx.conf", SCRATCH=scratch, FRONT=front, DIRECT=direct, FRESH=FRESH)
     children.start("nginx", [nginx, "-p", scratch, "-e", scratch / "nginx-error.log", "-c", config], front)
@@ -161,6 +163,9 @@ def postgres(stack, children, base):
     return Running(front, direct, rows)
 
 
+# Rows that the probes cannot decide while lists are read through: they get our answer, not the origin's.
+UNREAD = frozenset({"/api/listings.json?per_page=0", "/api/listings.json?per_page=-1", "/api/listings.json?per_page=word",
+                    "/api/listings.json?sport=golf&sport=tennis", "/api/listings/0.json", "/api/listings/999999.json"})
 STACKS = {
     "php": Stack(php, "Apache, PHP-FPM, mod_deflate, mod_cache; local dates", disproves=True),
     "php-mark": Stack(php, "the same, with a byte order mark before each body", {"mark": "yes"}, disproves=True),
@@ -168,6 +173,8 @@ STACKS = {
     "perl": Stack(perl, "a Perl CGI, whose keys have another order in each process", shuffles=True, disproves=True),
     "express": Stack(express, "Express behind nginx proxy_cache, which sends no Age", cache_ttl=2 * FRESH, silent=True,
                      disproves=True),
+    "window": Stack(express, "the same with pages of 50, and a window of 200 results", {"WINDOW": "200"}, cache_ttl=2 * FRESH,
+                    silent=True, disproves=None, partial=True, differs=UNREAD),
     "django": Stack(django, "Django REST framework behind Varnish with grace", cache_ttl=2 * FRESH),
     "postgres": Stack(postgres, "PostgreSQL with a unique order, Fastify, HAProxy"),
     "arrays": Stack(postgres, "the same, each detail an array", {"ARRAYS": "yes"}),

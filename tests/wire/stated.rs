@@ -101,6 +101,38 @@ async fn what_lies_beyond_the_window_of_an_origin_is_forwarded() {
     }
 }
 
+/// Clients see no list go back in time, unless nobody may ask for a newer one.
+#[tokio::test(start_paused = true)]
+async fn what_was_forwarded_before_the_newest_change_is_asked_again_or_says_that_it_is_stale() {
+    let mut switches = Switches { cached_total: Some(200), ..Switches::default() };
+    switches.edges.beyond = BeyondLast::NotFound;
+    let origin = origin_with(LISTINGS, switches).await;
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "80").set("origin.wait", "0s");
+    let server = setup.start().await;
+    sleep(Duration::from_secs(400)).await;
+    server.settled(&origin).await;
+    let golf = format!("{LIST}?sport=golf");
+    let forwarded_before_a_change = async || {
+        let (forwarded, before) = (server.ok(&golf).await, server.snapshot().await);
+        origin.edit(|world| assert!(world.touch(forwarded.ids()[0])));
+        server.refresh().await;
+        wait_until("the change shows", || async { server.snapshot().await != before }).await;
+        server.settled(&origin).await;
+        forwarded
+    };
+    let is_current = async |why: &str| same_list(server.ok(&golf).await.text(), &origin.expected_text(&golf).1, why);
+    forwarded_before_a_change().await;
+    is_current("there is a slot").await;
+    let forwarded = forwarded_before_a_change().await;
+    let mut sizes = 1..=100;
+    while server.get(&format!("{golf}&per_page={}", sizes.next().unwrap())).await.status == 200 {}
+    let stale = server.ok(&golf).await;
+    assert_eq!(stale.the("cache-status"), "grandstand; fwd=stale; detail=stale-if-error");
+    assert_eq!(stale.body, forwarded.body);
+    sleep(Duration::from_secs(60)).await;
+    is_current("there is a slot again").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_fails_after_the_last_page_hides_no_page_that_is_known() {
     let (origin, server) = mirrored(Switches { cached_total: Some(200), ..Switches::default() }).await;

@@ -1,9 +1,13 @@
 // The API on Express: numbers by parseInt, slugs compared without case, times without an offset in the server's zone.
+// With WINDOW, as in front of Elasticsearch: pages of 50 at most, `total` counts no more results than that, and further
+// pages are errors.
 const { createHash } = require("node:crypto");
 const { readFileSync, statSync } = require("node:fs");
 const express = require("express");
 
-const { PORT, BASE, ROWS, FRESH } = process.env;
+const { PORT, BASE, ROWS, FRESH, WINDOW } = process.env;
+const reach = Number(WINDOW ?? Infinity);
+const most = WINDOW ? 50 : 100;
 const app = express();
 app.set("query parser", "simple");
 
@@ -33,7 +37,7 @@ const columns = { sport: "sport", state: "state_slug", city: "city_slug" };
 app.get("/api/listings.json", (req, res) => {
   const page = Math.max(1, Number.parseInt(last(req.query.page), 10) || 1);
   const size = Number.parseInt(last(req.query.per_page), 10);
-  const perPage = size >= 1 ? Math.min(100, size) : 50;
+  const perPage = size >= 1 ? Math.min(most, size) : 50;
   const filters = {};
   let found = venues();
   for (const [name, column] of Object.entries(columns)) {
@@ -49,11 +53,14 @@ app.get("/api/listings.json", (req, res) => {
     filters.modified_since = since;
     found = found.filter((row) => Date.parse(row.modified) > at);
   }
+  if (page * perPage > reach) {
+    return res.status(400).json({ error: `Result window is too large, from + size must be less than or equal to: [${reach}]` });
+  }
   const items = found.slice((page - 1) * perPage, page * perPage).map((row) => ({
     id: row.id, name: row.name, url: row.url, city: row.city, state: row.state, sport: row.sport, lat: row.lat, lng: row.lng,
     rating: row.rating, review_count: row.review_count, modified: new Date(row.modified).toISOString(),
   }));
-  const total = found.length;
+  const total = Math.min(found.length, reach);
   return send(res, {
     "@context": "https://schema.org", license: "https://creativecommons.org/licenses/by/4.0/", attribution: "Venues",
     docs: `${BASE}/docs`, "@type": "ItemList", page, per_page: perPage, total, total_pages: Math.ceil(total / perPage), filters, items,
