@@ -214,7 +214,7 @@ async fn two_versions_in_turns_are_followed_more_and_more_seldom() {
     assert!(finding.is_some_and(|text| text.contains("back and forth")), "{:#}", server.status().await);
     // Five questions each twelve seconds at most; and a few times every page, and every detail twice, as no cache says its
     // age.
-    let (refreshes, followed) = (25 * 60 / 12 * 5, 8 * (2 * LISTINGS as u64 + 40));
+    let (refreshes, followed) = (25 * 60 / 12 * 5, 10 * (2 * LISTINGS as u64 + 40));
     assert!(origin.count() < refreshes + followed, "{} requests", origin.count());
     assert_eq!(server.admin(Method::GET, "/readyz").await.status, 200);
     origin.set(|switches| switches.rolling = false);
