@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use grandstand::api::form::ListForm;
 use grandstand::api::links;
 use grandstand::api::query::Parameters;
 use grandstand::api::render::{Frame, ListPage, VolatileValues};
@@ -72,7 +73,7 @@ fn mix(dice: &mut Dice, listings: u64) -> Vec<String> {
 fn queries(c: &mut Criterion) {
     if let Some(listings) = std::env::var("QUERIES_COUNT").ok().and_then(|count| count.parse().ok()) {
         let dataset = Dataset::build(content(listings, true, named), &Evidence::new()).unwrap();
-        let frame = Frame::new(&dataset.content.envelope, "\"now\"", &VolatileValues::new());
+        let frame = Frame::new(&dataset.content.envelope, "\"now\"", &VolatileValues::new(), ListForm::default());
         println!("{} bytes", answer_all(&dataset, &frame, &mix(&mut Dice(7), listings)) / 1000);
         std::process::exit(0);
     }
@@ -100,7 +101,7 @@ fn queries(c: &mut Criterion) {
             });
         }
         drop(content);
-        let frame = Frame::new(&dataset.content.envelope, "\"now\"", &VolatileValues::new());
+        let frame = Frame::new(&dataset.content.envelope, "\"now\"", &VolatileValues::new(), ListForm::default());
         let mut dice = Dice(7);
         group.throughput(Throughput::Elements(1));
         for (kind, name) in KINDS.into_iter().enumerate().filter(|(kind, _)| newest_first || *kind == 3) {

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::json::{self, Field};
 use super::page::{Envelope, EnvelopeField, Page};
 use super::query::ListQuery;
-use super::taxonomy::VolatileKeys;
 use crate::words::named;
 
 named! {
@@ -58,12 +57,13 @@ pub(crate) struct FormSeen {
 
 impl FormSeen {
     /// Reads the answer to a query. `ours`: the envelope of the unfiltered list. `is_bare`: the query named no page size.
+    /// Fields that are ignored are no content.
     pub(crate) fn of(
         body: &str,
         page: &Page,
         (query, is_bare): (&ListQuery, bool),
         ours: &Envelope,
-        volatile: &VolatileKeys,
+        is_ignored: impl Fn(&str) -> bool,
     ) -> Self {
         let fields = json::fields(body).unwrap_or_default();
         let number = |name: &str| {
@@ -72,7 +72,7 @@ impl FormSeen {
         };
         let differs = |one: &Envelope, other: &Envelope| {
             let carried = one.fields.iter().filter(|field| !other.has(field));
-            carried.filter_map(carried_key).filter(|key| !volatile.contains(key)).map(str::to_owned).collect::<Vec<_>>()
+            carried.filter_map(carried_key).filter(|key| !is_ignored(key)).map(str::to_owned).collect::<Vec<_>>()
         };
         let differing = if query.is_filtered() {
             [differs(ours, &page.envelope), differs(&page.envelope, ours)].concat()
@@ -169,6 +169,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::api::taxonomy::VolatileKeys;
 
     /// What is learned of answers to a query: how many match, the page size that is shown, `total_pages`, more fields.
     fn learned(query: &str, answers: &[(u64, u64, u64, &str)]) -> ListForm {
@@ -183,7 +184,7 @@ mod tests {
             let mut list = crate::api::query::Parameters::parse(query).unwrap().list;
             list.per_page = u16::try_from(*size).unwrap();
             let is_bare = !query.contains("per_page");
-            form.learn(&FormSeen::of(&body, &page(body.clone()), (&list, is_bare), &ours, &VolatileKeys::default()));
+            form.learn(&FormSeen::of(&body, &page(body.clone()), (&list, is_bare), &ours, |_| false));
         }
         form
     }

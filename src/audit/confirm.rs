@@ -10,6 +10,7 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::mirror::examiner::compare::{Agreement, agreement};
 use crate::mirror::examiner::confirmed_since;
 use crate::snapshot::pointer::Snapshot;
+use crate::store::VERDICTS;
 
 use super::job::Outcome;
 use super::sample::Request;
@@ -85,6 +86,10 @@ impl Auditor {
         if differs {
             tracing::warn!(request = %sample, "the origin's filters select other listings than the mirror's");
             self.shared.verdicts.doubt(query, self.shared.clock.now_wall().as_millis());
+            // A command ends before it is asked again.
+            if let Err(error) = self.shared.store.put_json(VERDICTS, &self.shared.verdicts.table()) {
+                tracing::warn!(%error, "what differs could not be stored");
+            }
         }
     }
 }

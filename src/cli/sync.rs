@@ -211,6 +211,7 @@ fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Fai
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (watched, client) = (Watched::of(&mirror), mirror.origin.client.clone());
     runtime.spawn(fleet::mirror(mirror.lists, mirror.seed));
+    runtime.spawn(mirror.examiner.run());
     // This command fetches all details, whatever the server is configured to fetch.
     runtime.spawn(DetailWorker { all: true, ..mirror.worker }.run());
     if watched.look() != (Stage::Listing { done: 0, of: 0 }) {

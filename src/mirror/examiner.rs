@@ -105,9 +105,10 @@ impl Examiner {
         let per_hour = self.shared.settings.load().mirror.examine_per_hour;
         self.shared.verdicts.ignore(per_hour == 0);
         let Some(newest) = self.shared.newest.get().filter(|_| per_hour > 0) else { return Ok(Some(A_SECOND)) };
-        // A better list follows soon, or the origin has another list by now.
-        let is_held = self.shared.copies.client.status().picture().held.is_some();
-        if newest.meta.certificate == Certificate::Provisional || is_held {
+        // A better list follows soon, the origin has another list by now, or it answers nobody.
+        let picture = self.shared.copies.client.status().picture();
+        let is_failing = picture.health.failures() >= MOST_FAILURES;
+        if newest.meta.certificate == Certificate::Provisional || picture.held.is_some() || is_failing {
             return Ok(Some(A_SECOND));
         }
         let now_ms = self.shared.clock.now_wall().as_millis();
@@ -163,6 +164,8 @@ impl Examiner {
             Some(at_ms) if confirmed_since(&self.shared, at_ms).await => self.shared.newest.get(),
             _ => None,
         };
+        // What is held back is another list.
+        let still = still.filter(|_| self.shared.copies.client.status().picture().held.is_none());
         // Where a refresh finds the same data, the field differs under a filter, and not since a moment ago.
         if has_form.is_some() && still.as_ref().is_some_and(|still| still.dataset.id == newest.dataset.id) {
             self.shared.commands.form(form.clone());
@@ -212,12 +215,13 @@ impl Examiner {
             let agreement = agreement(&of.dataset, &query, page.total, &page.items);
             let is_ours = matches!(agreement, Some(Agreement::Whole | Agreement::ButOrder));
             let form = is_ours.then(|| {
-                let ours = &of.dataset.content.envelope;
-                FormSeen::of(&text, &page, (&query, is_bare), ours, &copies.volatile())
+                let (ours, volatile) = (&of.dataset.content.envelope, copies.volatile());
+                let is_ignored = |key: &str| volatile.contains(key) || of.meta.left_out.iter().any(|out| out == key);
+                FormSeen::of(&text, &page, (&query, is_bare), ours, is_ignored)
             });
             (agreement, form.unwrap_or_default())
         };
-        let (agreement, form) = blocking(move || Ok::<_, Aborted>(compare())).await.ok()?;
+        let (agreement, form) = blocking(move || Ok::<_, Aborted>(compare())).await.unwrap_or_default();
         let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
         let heard = match agreement {
             Some(Agreement::Whole) => Heard::Equal { tells: example.tells },

@@ -18,7 +18,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("answer", 2716),
     ("api", 3349),
     ("app", 1815),
-    ("audit", 1032),
+    ("audit", 1036),
     ("bundle", 2033),
     ("cache", 957),
     ("cli", 3426),

@@ -39,7 +39,7 @@ class Mirror:
         settings = {
             "origin.url": origin, "origin.cache_ttl": f"{cache_ttl}s", "origin.requests_per_minute": 12000, "ttl": f"{TTL}s",
             "listen": json.dumps([f"127.0.0.1:{self.port}"]), "admin.listen": f"127.0.0.1:{self.admin}",
-            "data_dir": str(children.scratch / "data"), "rate_limit.requests_per_minute": 0, "mirror.examine_per_hour": 0,
+            "data_dir": str(children.scratch / "data"), "rate_limit.requests_per_minute": 0,
         }
         words = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         children.start("grandstand", [binary, "serve", *words], self.admin, {"NO_COLOR": "1"})

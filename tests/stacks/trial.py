@@ -92,7 +92,8 @@ class Trial:
         _, status = self.mirror.status()
         details = status["details"]
         wanted = details["of"] if self.stack.partial else len(self.stand.world.ids)
-        return details["mirrored"] >= wanted and status["edges"]["state"] == "learned"
+        examined = status["disproved"] is not None
+        return details["mirrored"] >= wanted and status["edges"]["state"] == "learned" and examined
 
     def _last_error(self):
         _, status = self.mirror.status()

@@ -67,12 +67,8 @@ impl Example {
             let modified = sorted(dataset.modified().collect());
             let all = times(&modified, form, modified.last().copied()?);
             // Later examples are those of the first turns, which the data may have changed.
-            let query = if turn < turns(shape) {
-                all.get(usize::from(turn))?
-            } else {
-                &all[usize::from(turn) % all.len().max(1)]
-            };
-            return best(dataset, [query.clone()], shape, turn);
+            let at = if turn < turns(shape) { turn.into() } else { usize::from(turn).checked_rem(all.len())? };
+            return best(dataset, all.get(at).cloned(), shape, turn);
         }
         let of_members = |(query, members): (ListQuery, Positions)| {
             let modified = sorted(members.iter().filter_map(|position| dataset.modified_at(position)).collect());

@@ -63,8 +63,10 @@ pub(super) fn next(table: &Table, now_ms: i64, last_ms: i64, per_hour: u32) -> S
     if hourly_ms <= now_ms {
         let is_stale =
             |shape: &&Shape| entry(shape).state == State::Disproved && entry(shape).asked_ms + DAY_MS <= now_ms;
-        let oldest = || all.iter().min_by_key(|shape| entry(shape).asked_ms);
-        let shapes = all.iter().find(is_stale).or_else(oldest).copied().into_iter().collect();
+        // What is asked again soon is not asked before.
+        let free = || all.iter().filter(|shape| entry(shape).due_ms == 0);
+        let oldest = || free().min_by_key(|shape| entry(shape).asked_ms);
+        let shapes = free().find(is_stale).or_else(oldest).copied().into_iter().collect();
         return Step::Ask { shapes, first };
     }
     Step::Wait(until(pending().map(|entry| entry.due_ms).fold(hourly_ms, i64::min), now_ms))
