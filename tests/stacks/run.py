@@ -73,7 +73,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stacks", nargs="*", metavar="STACK", help=", ".join(STACKS))
     parser.add_argument("--binary", type=Path, help="the program; without it, cargo builds one")
-    parser.add_argument("--jobs", type=int, default=len(STACKS), help="how many stacks at once (they mostly wait)")
+    parser.add_argument("--jobs", type=int, default=6, help="how many stacks at once (they mostly wait)")
     parser.add_argument("--keep", action="store_true", help="leave the temporary directories")
     arguments = parser.parse_args()
     names = arguments.stacks or list(STACKS)
