@@ -10,7 +10,8 @@
     php-text    the same, times compared as text by SQLite
     perl        Apache and a Perl CGI: another order of keys in each process, no entity tags
     express     Express behind nginx proxy_cache, which sends no Age and updates in the background
-    window      the same with pages of 50 at most, and errors beyond the first 200 results, which `total` stops at
+    window      the same with pages of 50 at most, and errors beyond the first 200 results, which `total` stops at; only
+                when named
     django      Django REST framework behind Varnish with grace
     postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden`, `ties` and `late-ties` are the same with details
                 in arrays, with rows that are deleted softly and counted, and with an order that is not unique
@@ -76,7 +77,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=6, help="how many stacks at once (they mostly wait)")
     parser.add_argument("--keep", action="store_true", help="leave the temporary directories")
     arguments = parser.parse_args()
-    names = arguments.stacks or list(STACKS)
+    names = arguments.stacks or [name for name, stack in STACKS.items() if not stack.alone]
     unknown = [name for name in names if name not in STACKS]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")

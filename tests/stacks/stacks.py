@@ -34,6 +34,7 @@ class Stack:
     shuffles: bool = False  # keys have another order at each answer
     partial: bool = False  # its pages do not show every listing
     differs: frozenset = frozenset()  # what is known to be answered otherwise; a fault as soon as it is not
+    alone: bool = False  # tried only when named: beside others, its lists, which are all read through, stay old for too long
     ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
 
 
@@ -174,7 +175,7 @@ STACKS = {
     "express": Stack(express, "Express behind nginx proxy_cache, which sends no Age", cache_ttl=2 * FRESH, silent=True,
                      disproves=True),
     "window": Stack(express, "the same with pages of 50, and a window of 200 results", {"WINDOW": "200"}, cache_ttl=2 * FRESH,
-                    silent=True, disproves=None, partial=True, differs=UNREAD),
+                    silent=True, disproves=None, partial=True, differs=UNREAD, alone=True),
     "django": Stack(django, "Django REST framework behind Varnish with grace", cache_ttl=2 * FRESH),
     "postgres": Stack(postgres, "PostgreSQL with a unique order, Fastify, HAProxy"),
     "arrays": Stack(postgres, "the same, each detail an array", {"ARRAYS": "yes"}),
