@@ -1,8 +1,8 @@
 //! The audit: compares the mirror's answers with the origin's, request by request.
 //!
-//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses ordinary requests, `sides` gets both
-//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`job`]
-//! sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
+//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses ordinary requests, `sides`
+//! gets both answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last,
+//! [`job`] sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
 //! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again, and
 //! `confirm` finds out whether a filter means something else than assumed.
 //! Callers: [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
@@ -25,16 +25,12 @@ use crate::snapshot::pointer::Snapshot;
 
 use crate::mirror::MirrorContext;
 use crate::mirror::details::asked_once;
+use crate::mirror::examiner::{MOST_FAILURES, PASS_PAUSE};
 
 use confirm::Suspect;
 use job::{Audits, Outcome, Phase};
 use sample::{Request, Sampler};
 use verdict::{Ours, Theirs, Verdict, judge};
-
-/// After so many samples in a row without any answer the origin is taken to be down.
-const MOST_FAILURES: u32 = 3;
-/// The shortest pause between two passes because of background samples.
-const PASS_PAUSE: Duration = Duration::from_secs(600);
 
 /// Compares the mirror with its origin.
 pub(crate) struct Auditor {

@@ -45,14 +45,14 @@ const TICK: Duration = Duration::from_secs(5);
 const A_SECOND: Duration = Duration::from_secs(1);
 
 /// The shortest pause between two passes because of rows that differ.
-const PASS_PAUSE: Duration = Duration::from_secs(600);
+pub(crate) const PASS_PAUSE: Duration = Duration::from_secs(600);
 
 /// How much later an instant of the origin must be to be surely later, in milliseconds: `Date` and `Age` count whole
 /// seconds, so that each of two instants is known to a second only.
 const SURELY_LATER: i64 = 2000;
 
 /// After so many failures in a row the origin is taken to be down.
-const MOST_FAILURES: u32 = 3;
+pub(crate) const MOST_FAILURES: u32 = 3;
 
 /// The examiner.
 pub struct Examiner {

@@ -67,7 +67,7 @@ impl Verdicts {
         changed
     }
 
-    /// Whether verdicts count.
+    /// Says whether verdicts are ignored.
     pub(crate) fn ignore(&self, ignored: bool) {
         if self.0.ignored.swap(ignored, Ordering::Relaxed) != ignored {
             self.change(|_| ());

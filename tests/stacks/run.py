@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs grandstand as a mirror of real server stacks, each with its cache in front, and compares every answer.
 
-    tests/stacks/run.py                       # all of them
+    tests/stacks/run.py                       # all of them but window
     tests/stacks/run.py php express           # some
     tests/stacks/run.py --binary PATH --keep  # a binary that is built already; logs and data stay
 

@@ -62,13 +62,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self::with(|_| {})
-    }
-
-    fn with(change: impl FnOnce(&mut SnapshotMeta)) -> Self {
-        let mut old = meta(1_000_000);
-        change(&mut old);
-        let old = Arc::new(Snapshot::new(dataset(content(20, "old")), old, 1, 0));
+        let old = Arc::new(Snapshot::new(dataset(content(20, "old")), meta(1_000_000), 1, 0));
         let (current, new) = (SnapshotPointer::default(), dataset(content(30, "new")));
         current.swap(new.clone(), meta(2_000_000), 2);
         let earlier = EarlierSnapshots::default();

@@ -43,7 +43,7 @@ pub(super) struct ScheduleFacts {
     pub(super) patience: Duration,
     /// Pause before new work, after a failure.
     pub(super) begin_in: Duration,
-    /// When to ask the origin about terms in doubt and filters; `None`: nothing to ask.
+    /// When to ask the origin about terms in doubt; `None`: nothing to ask.
     pub(super) learn_in: Option<Duration>,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum MirrorStep {
     Begin,
     /// Continue the active work.
     Continue,
-    /// Ask the origin about terms in doubt and filters.
+    /// Ask the origin about terms in doubt.
     Learn,
     /// Nothing for so long.
     Wait(Duration),
@@ -107,7 +107,7 @@ pub(super) fn next(facts: &ScheduleFacts) -> MirrorStep {
     if settle_in.is_some_and(|wait| wait.is_zero()) {
         return MirrorStep::Begin;
     }
-    // Asking about terms and filters never delays active work, unless that waits for long anyway.
+    // Asking about terms never delays active work, unless that waits for long anyway.
     let idle = !follows && facts.begun.is_none_or(|(_, wait)| wait >= LONG);
     let learn_in = facts.learn_in.filter(|_| idle);
     if learn_in.is_some_and(|wait| wait.is_zero()) {

@@ -69,7 +69,7 @@ pub(crate) enum Heard {
     Differs { only_order: bool },
     /// It has a row that is not as ours: our copy, or theirs, is too old to tell anything.
     Aged,
-    /// Nothing.
+    /// There was no answer, or one that tells nothing.
     Nothing,
 }
 
@@ -94,7 +94,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// More names than there are shapes.
+    /// A list has no more names: there are fewer shapes.
     const MOST: usize = 256;
 
     /// The same in the words of formats before 5.
@@ -111,7 +111,7 @@ impl Told {
         told
     }
 
-    /// Whether it is as small as it can be.
+    /// Checks verdicts that come from elsewhere.
     pub(crate) fn check(&self) -> Result<(), String> {
         let most = [&self.confirmed, &self.disproved, &self.by_order].map(Vec::len).into_iter().max();
         if most > Some(Self::MOST) { Err("there are too many verdicts".to_owned()) } else { Ok(()) }
@@ -190,8 +190,8 @@ impl Table {
         parts.filter(move |part| known.is_none_or(|known| known <= part.differed_ms))
     }
 
-    /// Whether a shape is read through, and whether that is for its order alone.
-    fn doubt(&self, shape: Shape) -> Option<bool> {
+    /// `None`: a shape is not read through; else whether it is for its order alone.
+    fn read_through(&self, shape: Shape) -> Option<bool> {
         let entry = self.entry(shape);
         if entry.is_in_doubt() {
             return Some(entry.only_order);
@@ -203,7 +203,7 @@ impl Table {
     pub(super) fn mask(&self) -> u64 {
         let bits = Shape::all().into_iter().filter_map(|shape| {
             let bit = u64::from(shape.bit());
-            self.doubt(shape).map(|only_order| bit | if only_order { bit << 32 } else { 0 })
+            self.read_through(shape).map(|only_order| bit | if only_order { bit << 32 } else { 0 })
         });
         bits.fold(0, |mask, bits| mask | bits)
     }

@@ -34,15 +34,13 @@ pub(super) struct Answer {
     pub(super) media_type: &'static str,
     /// `Location`, of a redirect.
     pub(super) location: Option<String>,
-    /// `Link`, of a page of a list.
-    pub(super) link: Option<String>,
     pub(super) body: Text,
 }
 
 impl Answer {
     /// JSON.
     pub(super) const fn json(status: u16, body: Text) -> Self {
-        Self { status, media_type: "application/json", location: None, link: None, body }
+        Self { status, media_type: "application/json", location: None, body }
     }
 }
 
@@ -75,7 +73,7 @@ impl Context<'_> {
         if self.switches.edges.html {
             let text = format!("<!doctype html>\n<title>Error {status}</title>\n<h1>{status}</h1>\n<p>{message}</p>\n");
             let body = Text { text, volatile: Vec::new() };
-            return Answer { status, media_type: "text/html; charset=utf-8", location: None, link: None, body };
+            return Answer { status, media_type: "text/html; charset=utf-8", location: None, body };
         }
         let mut json = self.json();
         json.object(|json| {

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | which venues there are | the crate `sample` |
 //! | how a test changes them, their order | `world`, `order`, `clock` |
-//! | the answers | `answer`, `query`, `lists`, `links`, `listing`, `terms`, `regions`, `etag`, `json` |
+//! | the answers | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag`, `json` |
 //! | how it is served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
 //! | what can be varied, which requests fail | `switches`, `edges`, `fault` |
 //!
@@ -23,7 +23,6 @@ mod etag;
 mod fault;
 mod json;
 mod limit;
-mod links;
 mod listing;
 mod lists;
 mod log;
@@ -42,7 +41,6 @@ mod world;
 pub use clock::Clock;
 pub use edges::{BadNumber, BeyondLast, Commas, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
 pub use fault::{Asked, FaultRule, Mishap};
-pub use links::LinkStyle;
 pub use log::Seen;
 pub use order::ItemOrder;
 pub use origin::{Origin, Reach};

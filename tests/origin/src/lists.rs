@@ -10,9 +10,9 @@ use sample::dice::Dice;
 use super::answer::{Answer, Context};
 use super::edges::{BeyondLast, Elsewhere};
 use super::json::Json;
+use super::listing;
 use super::query::Query;
 use super::switches::{EmptyFilters, EmptyPages, Switches};
-use super::{links, listing};
 
 /// Answers with one page.
 pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
@@ -65,8 +65,7 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
             }
         });
     });
-    let link = links::of_page(context, &query, page, per_page, last);
-    Answer { link, ..Answer::json(200, json.finish()) }
+    Answer::json(200, json.finish())
 }
 
 fn pages(total: u64, per_page: u64, switches: &Switches) -> u64 {

@@ -9,7 +9,6 @@ use jiff::tz::TimeZone;
 
 use super::edges::Edges;
 use super::fault::FaultRule;
-use super::links::LinkStyle;
 use super::order::ItemOrder;
 
 /// How `api_url` is written in the taxonomies.
@@ -384,10 +383,6 @@ pub struct Switches {
     pub gzip: bool,
     /// The `Cache-Control` header of 200 and 304; `None` sends none.
     pub cache_control: Option<String>,
-    /// `Link` of the pages of a list.
-    pub links: LinkStyle,
-    /// `Allow`, on every answer but 405, which always has it; `None` sends none.
-    pub allow: Option<String>,
     /// Seconds by which the origin's clock (`Date`, `generated_at`) is ahead.
     pub clock_ahead: i64,
     /// Admissions per client address in any trailing 60 seconds; the next request gets 429. `None`: no limit. Refused
@@ -443,8 +438,6 @@ impl Default for Switches {
             request_id: false,
             gzip: true,
             cache_control: Some("public, max-age=300".to_owned()),
-            links: LinkStyle::default(),
-            allow: None,
             clock_ahead: 0,
             refuse_61st: None,
             jitter_ms: (0, 0),

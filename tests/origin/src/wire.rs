@@ -7,8 +7,8 @@ use std::io;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, LINK,
-    LOCATION, RETRY_AFTER, VARY,
+    ACCEPT_RANGES, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, LOCATION,
+    RETRY_AFTER, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -51,12 +51,6 @@ pub(super) fn respond(
     }
     if switches.gzip {
         put(&mut headers, VARY, "Accept-Encoding");
-    }
-    if let Some(link) = &copy.link {
-        put(&mut headers, LINK, link);
-    }
-    if let Some(methods) = &switches.allow {
-        put(&mut headers, ALLOW, methods);
     }
     if let Some(age) = times.age {
         put(&mut headers, AGE, &age.to_string());
