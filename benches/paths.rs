@@ -59,7 +59,6 @@ fn rules() -> Rules {
         passthrough_methods: vec![Method::GET, Method::HEAD],
         name: Some(Pseudonym::of(1)),
         dumps: true,
-        edges: true,
     }
 }
 

@@ -194,7 +194,6 @@ impl Responder {
             Found::Document { document, published } => {
                 constant_headers.document(asked, &document, published.as_deref())
             }
-            Found::Learned(learned) => constant_headers.learned(asked, learned),
             Found::Problem(problem) => constant_headers.problem(asked, &problem),
             Found::Provisional(ours) => self.compose(constant_headers, Asked { provisional: true, ..asked }, *ours),
         }

@@ -2,7 +2,6 @@
 //!
 //! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
 
-pub(crate) mod edges;
 pub mod folding;
 pub mod form;
 pub mod hash;
@@ -10,6 +9,7 @@ pub mod json;
 pub mod links;
 pub mod listing;
 pub(crate) mod modified;
+pub(crate) mod odd;
 pub mod page;
 pub mod query;
 pub mod render;

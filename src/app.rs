@@ -255,16 +255,14 @@ impl Role {
         match self {
             Self::Shield(_) => Vec::new(),
             Self::Mirror(mirror) => {
-                let mut tasks = vec![
+                vec![
                     ("mirror", fleet::mirror(mirror.lists, mirror.seed).boxed()),
                     ("sweep", mirror.sweeper.run().boxed()),
                     ("examiner", mirror.examiner.run().boxed()),
                     ("audit", mirror.auditor.run().boxed()),
                     ("details", mirror.worker.run().boxed()),
                     searches(mirror.data),
-                ];
-                tasks.extend(mirror.learner.map(|learner| ("edges", learner.run().boxed())));
-                tasks
+                ]
             }
             Self::Replica(replica) => {
                 vec![("replica", replica.follower.run(settings.clone()).boxed()), searches(replica.data)]
@@ -277,8 +275,7 @@ impl Role {
 /// The state that survives reloads.
 fn fixed(core: &Core, has_dumps: bool) -> Fixed {
     let name = core.origin().map(|origin| origin.client.name().clone());
-    let edges = core.data().is_some_and(|data| data.snapshots.edges().are_used());
-    Fixed { is_demo: core.is_demo, ..Fixed::new(&core.settings, name, has_dumps, edges, &core.clock) }
+    Fixed { is_demo: core.is_demo, ..Fixed::new(&core.settings, name, has_dumps, &core.clock) }
 }
 
 /// The keeper of the data directory.
@@ -405,7 +402,6 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         earlier: snapshots.as_ref().map(|snapshots| snapshots.earlier().clone()).unwrap_or_default(),
         searches: data.map(|data| data.searches.clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
-        edges: snapshots.as_ref().map(|snapshots| snapshots.edges().clone()).unwrap_or_default(),
         verdicts: snapshots.as_ref().map(|snapshots| snapshots.verdicts().clone()).unwrap_or_default(),
         clock: core.clock.clone(),
         settings: core.settings.clone(),

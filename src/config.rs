@@ -36,8 +36,7 @@ use declaration::{DeclaresKeys as _, written};
 pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub use keys::Config;
 pub(crate) use keys::{
-    AdminConfig, Details, Edges, LogConfig, LogFormat, LogLevel, MirrorConfig, PublishConfig, RateLimitConfig,
-    TlsConfig,
+    AdminConfig, Details, LogConfig, LogFormat, LogLevel, MirrorConfig, PublishConfig, RateLimitConfig, TlsConfig,
 };
 pub(crate) use object_store::{ObjectStoreUrl, PASSWORD, StoreKind, StoreOptions, UNSUPPORTED, USERNAME};
 pub use proxy::Proxy;

@@ -61,7 +61,7 @@
 //!    waits then, and holds little meanwhile (`limit::unread`).
 //! 3. [`answer`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a reply
 //!    rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::earlier`]), by
-//!    copying slices of stored text; a stored detail; a learned answer to an odd request ([`snapshot::edges`]); a dump
+//!    copying slices of stored text; a stored detail; a dump
 //!    ([`dumps`]); a document ([`pages`]); the origin's answer ([`proxy`]). A rendered reply enters the cache at its
 //!    second request, and stays there if a new snapshot does not change it.
 //! 4. [`answer`] evaluates preconditions and makes the answer: a value, which one function writes for HTTP/1 and one
@@ -93,7 +93,7 @@
 //! other tasks what to fetch again.
 //!
 //! Every inference - what a filter means, which listings a slug has, that nothing changed - rests on evidence, and
-//! outside of it the origin is asked: [`snapshot::membership`], [`mirror::examiner`], [`mirror::edges`]. All of it
+//! outside of it the origin is asked: [`snapshot::membership`], [`mirror::examiner`]. All of it
 //! counts in the origin's time, not in the time of arrival ([`mirror::copies`]): an old copy of a CDN replaces no newer
 //! data. `tests/wire/simulation` checks this under edits, faults, aborts and jumping clocks, in virtual time. It enters
 //! through [`upstream::wire::Transport`] and [`clock::Clock::of_runtime`]. [`app::in_memory`] is a whole server in virtual

@@ -8,13 +8,12 @@
 //! | the paths of a pass; whether the answers are one state of the origin, or contradict each other | [`pass`] |
 //! | what a refresh asks, and what the answers say | [`refresh`] |
 //! | where a changed listing stands | [`order`] |
-//! | what queries mean at the origin | [`examiner`] |
+//! | what requests mean at the origin | [`examiner`] |
 //! | details: what is stored, what is due, what an answer changes | [`details`] |
 //! | reading every page now and then | [`sweep`] |
-//! | how the origin answers odd requests | [`edges`] |
 //! | commands to the mirror | [`commands`] |
 //!
-//! Pure are `pass`, `refresh`, `order`, `task::schedule`, `edges::plan`, and the examiner but for its first page.
+//! Pure are `pass`, `refresh`, `order`, `task::schedule`, and the examiner but for its first page.
 //!
 //! # The life of a refresh
 //!
@@ -55,10 +54,9 @@
 //! disproves the shape of the query. A difference that an audit finds is asked with them. [`crate::snapshot::verdicts`]
 //! says which queries are then forwarded.
 //!
-//! What the API's documentation leaves open is answered as the origin answers it ([`crate::api::edges`],
-//! [`crate::snapshot::edges`]): [`edges`] sends the origin two test requests for each case. It also tests whether two
-//! kinds of lists are empty: for a city outside the given state, and for several terms with commas between them. A
-//! request counts as odd only if the query parser says so, or if it selects no listing.
+//! What the API's documentation leaves open is answered by the meaning that the examiner finds for each row of a table
+//! ([`crate::api::odd`], [`crate::snapshot::odd`]). A request is looked up there only if the query parser calls it odd, or
+//! if it selects no listing.
 //!
 //! Each fetched page and taxonomy is stored with its validators ([`copies`]). It is valid for an interval of the
 //! *origin's* time: from when its content was first seen to when it was last confirmed. An answer is as old as its
@@ -75,7 +73,6 @@
 pub mod commands;
 pub mod copies;
 pub mod details;
-pub mod edges;
 pub mod examiner;
 mod order;
 pub(crate) mod pass;
@@ -88,7 +85,6 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::snapshot::edges::Edges;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshot::verdicts::Verdicts;
 use crate::store::Store;
@@ -108,9 +104,7 @@ pub struct MirrorContext {
     pub newest: SnapshotPointer,
     /// The details.
     pub details: Details,
-    /// What was learned of the origin's answers to odd requests.
-    pub edges: Edges,
-    /// What queries mean at the origin.
+    /// What requests mean at the origin.
     pub verdicts: Verdicts,
     /// Commands to the mirror.
     pub commands: Commands,

@@ -5,10 +5,10 @@
 pub(crate) mod columns;
 pub mod content;
 pub mod dataset;
-pub mod edges;
 mod index;
 pub mod journal;
 pub mod membership;
 pub mod meta;
+pub(crate) mod odd;
 pub mod pointer;
 pub mod verdicts;

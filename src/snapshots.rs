@@ -50,7 +50,6 @@ use crate::config::Settings;
 use crate::semantics::freshness;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::{Dataset, DatasetError};
-use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
@@ -114,9 +113,7 @@ struct SnapshotsState {
     journal: ArcSwap<Journal>,
     kept: ArcSwap<Vec<KeptSnapshot>>,
     earlier: EarlierSnapshots,
-    /// What was learned of the origin's answers to odd requests.
-    edges: Edges,
-    /// What queries mean at the origin.
+    /// What requests mean at the origin.
     verdicts: Verdicts,
     /// Whether a rollback is in effect. A field of its own, so that readers need not wait for the lock of a switch.
     is_rolled_back: AtomicBool,
@@ -271,12 +268,7 @@ impl Snapshots {
         &self.0.earlier
     }
 
-    /// What was learned of the origin's answers to odd requests.
-    pub fn edges(&self) -> &Edges {
-        &self.0.edges
-    }
-
-    /// What queries mean at the origin.
+    /// What requests mean at the origin.
     pub fn verdicts(&self) -> &Verdicts {
         &self.0.verdicts
     }

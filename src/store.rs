@@ -79,7 +79,7 @@ pub(crate) use load::Verification;
 pub(crate) use places::{EpochPlace, Mark, MarkAt};
 pub(crate) use publish::{Arriving, WrittenAlong};
 pub(crate) use record::SnapshotRecord;
-pub(crate) use state::{LEARNED, States, VERDICTS};
+pub(crate) use state::{States, VERDICTS};
 
 use handle::Handle;
 

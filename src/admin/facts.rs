@@ -12,8 +12,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::edges::Case;
-use crate::api::edges::lesson::Lesson;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::audit::job::Score;
 use crate::clock::WallTime;
@@ -24,7 +22,6 @@ use crate::limit::Limiter;
 use crate::semantics::excerpt;
 use crate::shared_limit::SharedLimit;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Membership;
 use crate::telemetry::Telemetry;
 use crate::telemetry::counters::ByLabels;
@@ -89,6 +86,8 @@ pub(crate) struct StatusFacts {
     pub disproved: Option<Vec<String>>,
     /// Those of which neither is known.
     pub unproved: Option<Vec<String>>,
+    /// What the rows of the open cases mean at the origin, by name; one that is not known is missing.
+    pub open_cases: Option<BTreeMap<String, String>>,
     /// A snapshot that is not published because it lost too much.
     pub held: Option<Held>,
     pub parity: Option<ParityFacts>,
@@ -101,7 +100,6 @@ pub(crate) struct StatusFacts {
     pub cache: CacheFacts,
     pub reload: Option<ReloadFacts>,
     pub publish: Option<PublishFacts>,
-    pub edges: Option<EdgeFacts>,
     pub last_error: Option<LastError>,
     pub replica: Option<ReplicaFacts>,
 }
@@ -286,25 +284,6 @@ pub(crate) struct ReloadFacts {
     pub errors: Vec<String>,
 }
 
-/// How odd requests are answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct EdgeFacts {
-    /// A word of [`crate::snapshot::edges::State`].
-    pub state: String,
-    /// What was learned, by case.
-    pub cases: BTreeMap<String, String>,
-    /// The cases that are answered in this server's own way.
-    pub own: Vec<String>,
-    /// Why nothing was learned of a case.
-    pub why: BTreeMap<String, String>,
-    /// Requests to the origin about the cases.
-    pub probes: u32,
-    /// All requests to the origin to learn, about cases and about filters.
-    pub requests: u32,
-    pub probed_at: Option<String>,
-}
-
 impl StatusFacts {
     pub(crate) const HEALTHY: &str = "healthy";
     pub(crate) const UNHEALTHY: &str = "unhealthy";
@@ -424,47 +403,5 @@ impl ConnectionFacts {
             refused: by_word(&telemetry.connections.refused),
             headers_refused: by_word(&telemetry.headers_refused),
         }
-    }
-}
-
-impl EdgeFacts {
-    pub(super) fn of(edges: &Edges) -> Self {
-        /// Valid filters that exclude each other, where the origin does not answer with an empty list.
-        const ELSEWHERE: &str = "city-outside-state";
-        /// Several terms with commas between them.
-        const COMMAS: &str = "comma-list";
-        let mut facts = Self { state: edges.state().as_str().to_owned(), ..Self::default() };
-        let Some(learned) = edges.learned() else {
-            let (cases, filters) = edges.probes();
-            return Self { own: Case::ALL.map(word).into(), probes: cases, requests: cases + filters, ..facts };
-        };
-        for case in Case::ALL {
-            match learned.lessons.get(&case) {
-                Some(lesson) => drop(facts.cases.insert(word(case), lesson.what())),
-                None => facts.own.push(word(case)),
-            }
-        }
-        if learned.elsewhere {
-            facts.cases.insert(ELSEWHERE.to_owned(), Lesson::Through.what());
-        }
-        match learned.commas {
-            Some(differs) => {
-                let lesson = if differs { Lesson::Through } else { Lesson::AsOurs };
-                facts.cases.insert(COMMAS.to_owned(), lesson.what());
-            }
-            None => facts.own.push(COMMAS.to_owned()),
-        }
-        facts.why = learned.own.iter().map(|(case, why)| (word(case), why.clone())).collect();
-        (facts.probes, facts.requests) = (learned.probes, learned.requests());
-        facts.probed_at = WallTime::from_millis(learned.probed_ms).rfc3339();
-        facts
-    }
-}
-
-/// The word of a plain enum.
-pub(super) fn word(of: impl Serialize) -> String {
-    match serde_json::to_value(of) {
-        Ok(Value::String(word)) => word,
-        _ => String::new(),
     }
 }

@@ -76,7 +76,7 @@ impl Status {
             _ => finding,
         }));
         all.extend(too_few_threads(tasks::refused()));
-        all.extend(self.budget.as_ref().and_then(Budget::finding));
+        all.extend(self.budget.iter().flat_map(Budget::findings));
         all.extend(self.snapshots.as_ref().and_then(|snapshots| Some(snapshots.rolled_back()?.finding())));
         all.extend(
             self.replica

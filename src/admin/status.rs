@@ -36,7 +36,7 @@ use crate::words::counted;
 
 use super::eta::Promise;
 use super::facts::{
-    AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, EdgeFacts, LimitFacts, OriginFacts, ParityFacts,
+    AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, LimitFacts, OriginFacts, ParityFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts,
 };
 use super::health;
@@ -215,6 +215,7 @@ impl Status {
             confirmed: self.shapes(State::Confirmed),
             disproved: self.shapes(State::Disproved),
             unproved: self.shapes(State::Unproved),
+            open_cases: self.snapshots.as_ref().map(|snapshots| snapshots.verdicts().rows()),
             held: picture.held.clone(),
             parity: self.audits.as_ref().and_then(|audits| ParityFacts::of(&audits.score())),
             rate_limit: LimitFacts::of(&config.rate_limit, &self.limiter, self.shared.as_deref()),
@@ -227,7 +228,6 @@ impl Status {
                 let details = details.as_ref().map(|details| (details.mirrored, details.in_advance()));
                 publish.lock().facts(mono, details)
             }),
-            edges: self.snapshots.as_ref().map(|snapshots| EdgeFacts::of(snapshots.edges())),
             last_error: picture.last_error.clone(),
             replica: self.replica.as_ref().map(|replica| {
                 let oldest = oldest.unwrap_or(config.ttl);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue, Method, Version};
 use memchr::memchr;
 
-use crate::api::edges::OddQuery;
 use crate::api::listing::ListingId;
+use crate::api::odd::OddQuery;
 use crate::api::query;
 use crate::api::query::finder::FinderQuery;
 use crate::api::query::search::SearchQuery;
@@ -75,8 +75,6 @@ pub struct Rules {
     pub name: Option<Pseudonym>,
     /// Whether there are dumps, the search and pages of venues. If not, their paths are unknown paths.
     pub dumps: bool,
-    /// Whether odd requests are answered as the origin does, once that is learned.
-    pub edges: bool,
 }
 
 /// The target of a request.
@@ -343,17 +341,17 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     match routed.route {
         Route::List => match Parameters::parse(routed.query) {
             Ok(Parameters { list: query, snapshot: pin, is_odd: false, has_size, has_escapes }) => {
-                let raw = (has_escapes && rules.edges).then(|| routed.query.into());
+                let raw = has_escapes.then(|| routed.query.into());
                 Ok(Target::List { query, pin, has_size, raw })
             }
-            parsed => odd_target(routed.query, parsed, rules),
+            parsed => odd_target(routed.query, parsed),
         },
         Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),
         Route::Detail(id) => Ok(Target::Detail(id)),
         Route::NoSuchListing => {
             let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
             let id = id.unwrap_or(path);
-            if rules.edges { Ok(Target::NoListing(id.into())) } else { Err(Problem::unknown_listing(id)) }
+            Ok(Target::NoListing(id.into()))
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
         Route::ChangeRecords => Ok(Target::ChangeRecords { since: since(routed.query) }),
@@ -412,9 +410,8 @@ pub struct OddRequest {
 }
 
 /// What an odd query of the list asks for.
-fn odd_target(raw: &str, parsed: Result<Parameters, QueryError>, rules: &Rules) -> Result<Target, Problem> {
-    let odd = if rules.edges { OddQuery::read(raw) } else { None };
-    match (odd, parsed) {
+fn odd_target(raw: &str, parsed: Result<Parameters, QueryError>) -> Result<Target, Problem> {
+    match (OddQuery::read(raw), parsed) {
         (Some(odd), parsed) => {
             let ours = parsed.map(|parsed| parsed.list).map_err(refusal);
             Ok(Target::OddList(Box::new(OddRequest { odd, ours })))

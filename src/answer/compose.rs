@@ -26,7 +26,6 @@ use crate::telemetry::Source;
 
 use super::admit::{ALLOW, Methods};
 use super::documents::ErrorPages;
-use super::find::Learned;
 use super::head::{Block, Field, Fields};
 use super::{admit, head as fields};
 
@@ -419,33 +418,6 @@ impl ConstantHeaders {
             Methods::All => &self.all_allow,
         };
         fields.put(&fields::ALLOW, methods.clone());
-    }
-
-    /// An answer in the origin's words.
-    pub(super) fn learned(&self, asked: Asked<'_>, learned: Learned) -> Answer {
-        let Learned { status, media_type, sandbox, body } = learned;
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
-        if status == StatusCode::OK && asked.precondition(None) == Precondition::Failed {
-            return self.problem(asked, &Problem::precondition_failed());
-        }
-        let mut answer = Answer::new(status, asked, Outcome::Problem);
-        let fields = &mut answer.fields;
-        if let Some(media_type) = media_type.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            fields.put(&fields::CONTENT_TYPE, media_type);
-        }
-        fields.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-        if sandbox {
-            fields.put_static(&fields::CONTENT_SECURITY_POLICY, SANDBOX);
-        }
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            // RFC 9110 §15.5.6: such an answer names the methods.
-            fields.put_static(&fields::ALLOW, ALLOW);
-        }
-        fields.put_number(&fields::CONTENT_LENGTH, body.len() as u64);
-        let may_keep = status == StatusCode::NOT_FOUND && !asked.provisional;
-        fields.put_static(&fields::CACHE_CONTROL, if may_keep { "public, max-age=60" } else { NO_STORE });
-        answer.body = Body::of(asked.method, body);
-        answer
     }
 }
 

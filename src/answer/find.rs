@@ -24,7 +24,6 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshot::verdicts::Verdicts;
@@ -37,7 +36,6 @@ use super::admit::Target;
 use super::compose::FromSnapshot;
 
 pub(super) use covered::{unsearched, unselected};
-pub(crate) use odd::Learned;
 
 /// What was found.
 pub(crate) enum Found {
@@ -55,8 +53,6 @@ pub(crate) enum Found {
         /// The snapshot that it shows; `None` if it shows none.
         published: Option<Arc<Snapshot>>,
     },
-    /// What was learned of the origin's answers to such requests.
-    Learned(Learned),
     /// An error.
     Problem(Problem),
     /// Our own answer where only the origin knows the right one, and gave none: nobody may keep it.
@@ -98,15 +94,13 @@ pub(crate) struct Finder {
     pub searches: Option<Searches>,
     /// The reasons in a 503 for missing data, if there is no origin (offline, replica).
     pub absent: Absent,
-    /// What was learned of the origin's answers to odd requests.
-    pub edges: Edges,
     /// What queries mean at the origin.
     pub verdicts: Verdicts,
+    pub clock: Clock,
     /// `drain`, for the connections.
     pub settings: Settings,
     /// Whether a rollback hides newer data. Then the origin's answers do not fit the current snapshot.
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
-    pub clock: Clock,
 }
 
 impl Finder {
@@ -119,7 +113,7 @@ impl Finder {
         match shown {
             Found::Snapshot(FromSnapshot { reply, .. }) => reply.body.prepare(coding).await,
             Found::Through { stored, .. } => stored.body.prepare(coding).await,
-            Found::Document { .. } | Found::Learned(_) | Found::Problem(_) | Found::Provisional(_) => {}
+            Found::Document { .. } | Found::Problem(_) | Found::Provisional(_) => {}
         }
         found
     }
@@ -143,7 +137,7 @@ impl Finder {
                 if !has_size {
                     query.per_page = named.published.meta.form.page_size;
                 }
-                self.list(named, query, raw.as_deref(), false, client).await
+                self.list(named, query, raw.as_deref(), client).await
             }
             Target::Taxonomy { kind, pin } => self.taxonomy(self.named(published, pin.as_deref())?, kind).await,
             Target::Detail(id) => self.detail(published, id, client).await,

@@ -16,8 +16,8 @@ use crate::cache::reply::Reply;
 use crate::search::index::Hits;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::dataset::{Doubt, Found};
-use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::journal::Changes;
+use crate::snapshot::odd::Applied;
 use crate::snapshot::pointer::Snapshot;
 
 /// A page of the list.
@@ -36,13 +36,12 @@ pub(crate) fn list(
         query,
         total,
         items: found.items,
-        shown: None,
     };
     let link = links::list(published.license.as_deref(), query, total, public_url, pin);
     Reply::new(page.body(), tag(page.tag()), link, published.epoch)
 }
 
-/// A page of the list as the origin answers an odd query.
+/// A page of the list without its listings, as an odd query may come to.
 pub(crate) fn odd_list(
     published: &Snapshot,
     applied: &Applied,
@@ -51,9 +50,9 @@ pub(crate) fn odd_list(
 ) -> Result<Reply, Doubt> {
     let dataset = &published.dataset;
     let (total, items) = applied.find(dataset)?;
-    let (query, shown) = (&applied.query, applied.shown());
+    let query = &applied.query;
     let frame = published.frame_of(query);
-    let page = ListPage { frame, envelope_hash: dataset.envelope_hash, query, total, items, shown };
+    let page = ListPage { frame, envelope_hash: dataset.envelope_hash, query, total, items };
     let link = links::list(published.license.as_deref(), query, total, public_url, pin);
     Ok(Reply::new(page.body(), tag(page.tag()), link, published.epoch))
 }
@@ -101,7 +100,6 @@ pub(crate) fn search(published: &Snapshot, query: &SearchQuery, hits: &Hits, pub
         query: &query.list,
         total: hits.total,
         items,
-        shown: None,
     };
     let page =
         SearchPage { list, query, ignored: &hits.ignored, metres: hits.page.iter().map(|hit| hit.metres).collect() };

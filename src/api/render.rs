@@ -102,26 +102,6 @@ pub struct ListPage<'a> {
     pub total: u64,
     /// The page's listings in order.
     pub items: Vec<&'a Summary>,
-    /// What is shown instead of the query, as learned of an origin's answers to odd queries.
-    pub shown: Option<&'a Shown>,
-}
-
-/// What a page shows instead of the query that was evaluated. `None`: the query.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
-    /// `page`, as JSON text.
-    pub page: Option<String>,
-    /// `per_page`, as JSON text.
-    pub per_page: Option<String>,
-    /// `filters`, by parameter.
-    pub filters: Option<Vec<(&'static str, String)>>,
-}
-
-impl Shown {
-    /// Whether the page shows exactly the query.
-    pub const fn is_query(&self) -> bool {
-        self.page.is_none() && self.per_page.is_none() && self.filters.is_none()
-    }
 }
 
 /// An object of texts, of which there is one at least.
@@ -150,9 +130,7 @@ impl ListPage<'_> {
             Some(empty) if self.query.page == 1 => &empty.page,
             _ => page.format(self.query.page),
         };
-        let page = self.shown.and_then(|shown| shown.page.as_deref()).unwrap_or(page);
         let per_page = per_page.format(self.query.per_page);
-        let per_page = self.shown.and_then(|shown| shown.per_page.as_deref()).unwrap_or(per_page);
         let total_pages = match empty {
             Some(empty) => &empty.total_pages,
             None => total_pages.format(self.frame.form.total_pages(self.query, self.total)),
@@ -189,14 +167,11 @@ impl ListPage<'_> {
     }
 
     fn filters(&self) -> Cow<'_, [u8]> {
-        let shown = self.shown.and_then(|shown| shown.filters.as_ref());
-        let is_filtered = shown.map_or_else(|| self.query.is_filtered(), |shown| !shown.is_empty());
-        if !is_filtered {
-            return Cow::Borrowed(self.frame.empty_filters.as_bytes());
+        if self.query.is_filtered() {
+            Cow::Owned(object(self.query.filters()))
+        } else {
+            Cow::Borrowed(self.frame.empty_filters.as_bytes())
         }
-        let asked = self.query.filters().filter(|_| shown.is_none());
-        let shown = shown.into_iter().flatten().map(|(name, value)| (*name, value.as_str()));
-        Cow::Owned(object(shown.chain(asked)))
     }
 
     /// The page's entity tag: a hash of everything visible that is not volatile.
@@ -228,10 +203,6 @@ impl ListPage<'_> {
         let form = &self.frame.form;
         if form.pages != PageCount::Full || !form.without.is_empty() {
             text.extend_from_slice(format!(" form {} {:?}", form.pages.as_str(), form.without).as_bytes());
-        }
-        if let Some(shown) = self.shown {
-            // Not as long as any sequence of hashes: nothing else ends like this.
-            text.extend_from_slice(format!("odd {shown:?}").as_bytes());
         }
         Tag(xxh3_128(&text))
     }
@@ -418,7 +389,7 @@ mod tests {
         let query = ListQuery { page: 2, per_page: 1, ..ListQuery::default() };
         let frame = Frame::new(&envelope, "\"now\"", &VolatileValues::new(), ListForm::default());
         let envelope_hash = ContentHash::default();
-        let page = ListPage { frame: &frame, envelope_hash, query: &query, total: 3, items: vec![&one], shown: None };
+        let page = ListPage { frame: &frame, envelope_hash, query: &query, total: 3, items: vec![&one] };
         let body = page.body();
         assert_eq!(body.len(), body.capacity(), "nothing is moved later");
         let body = String::from_utf8(body).unwrap();
@@ -438,7 +409,7 @@ mod tests {
             let query = ListQuery { page, ..ListQuery::default() };
             let (envelope_hash, total) = (ContentHash::default(), items.len() as u64);
             let items = items.iter().map(|_| &one).collect();
-            let page = ListPage { frame, envelope_hash, query: &query, total, items, shown: None };
+            let page = ListPage { frame, envelope_hash, query: &query, total, items };
             (String::from_utf8(page.body()).unwrap(), page.tag())
         };
         for (number, numbers) in [(1, r#""page":0,"per_page":50,"total":0,"total_pages":1,"#), (2, r#""page":2,"#)] {
@@ -454,15 +425,7 @@ mod tests {
         let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new(), ListForm::default());
         let (one, two) = (summary(r#"{"id":1}"#), summary(r#"{"id":1,"x":2}"#));
         let tag = |query: &ListQuery, total, item| {
-            ListPage {
-                frame: &frame,
-                envelope_hash: ContentHash::default(),
-                query,
-                total,
-                items: vec![item],
-                shown: None,
-            }
-            .tag()
+            ListPage { frame: &frame, envelope_hash: ContentHash::default(), query, total, items: vec![item] }.tag()
         };
         let plain = ListQuery::default();
         let mut golf = plain.clone();
@@ -484,8 +447,7 @@ mod tests {
         let mut query = ListQuery { page: 3, per_page: 7, ..ListQuery::default() };
         query.slugs = [Some("golf".into()), None, Some("a \"b\"".into())];
         let items = vec![&one; 40];
-        let tag =
-            ListPage { frame: &frame, envelope_hash: one.hash, query: &query, total: 99, items, shown: None }.tag();
+        let tag = ListPage { frame: &frame, envelope_hash: one.hash, query: &query, total: 99, items }.tag();
         let mut hasher = Xxh3Default::new();
         hasher.update(b"list\x01\0\0\0");
         hasher.update(&one.hash.to_bytes());

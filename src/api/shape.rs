@@ -1,14 +1,16 @@
-//! The shape of a list query: the set of its filters and the form of its `modified_since`. What queries of one shape mean
-//! at the origin is found out by examples.
+//! The shape of a request: of a list query the set of its filters and the form of its `modified_since`; of an open case its
+//! row. What requests of one shape mean at the origin is found out by examples.
 //!
 //! Callers: [`crate::snapshot::verdicts`] keeps a verdict for each, `mirror::examiner` asks.
 
 use serde::{Deserialize, Serialize};
 
+use super::odd::Row;
 use super::query::ListQuery;
 use super::taxonomy::TaxonomyKind;
 
-/// The set of filters of a query: a bit for each taxonomy, then the form of `modified_since`. 0 has no filter.
+/// The set of filters of a query: a bit for each taxonomy, then the form of `modified_since`. 0 has no filter. From 32 on: the
+/// rows of open cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Shape(u8);
@@ -48,17 +50,32 @@ impl Form {
 impl Shape {
     /// Where the form begins.
     const FORM: u8 = 3;
-    /// How many there are, with the one without filters.
+    /// How many sets of filters there are, with the one without.
     const COUNT: u8 = 32;
 
     /// Without filters.
     pub(crate) const LIST: Self = Self(0);
 
     /// Every set of filters, those with few filters first.
-    pub(crate) fn all() -> Vec<Self> {
+    pub(crate) fn of_lists() -> Vec<Self> {
         let mut all: Vec<Self> = (1..Self::COUNT).map(Self).collect();
         all.sort_by_key(|shape| shape.filters());
         all
+    }
+
+    /// Every shape but that of the list: sets of filters, then rows.
+    pub(crate) fn all() -> Vec<Self> {
+        Self::of_lists().into_iter().chain(Row::ALL.map(Self::of_row)).collect()
+    }
+
+    /// That of an open case.
+    pub(crate) const fn of_row(row: Row) -> Self {
+        Self(Self::COUNT + row as u8)
+    }
+
+    /// `None`: it is a set of filters.
+    pub(crate) fn row(self) -> Option<Row> {
+        Row::ALL.get(usize::from(self.0.checked_sub(Self::COUNT)?)).copied()
     }
 
     pub(crate) fn of(query: &ListQuery) -> Self {
@@ -67,13 +84,13 @@ impl Shape {
         Self(slugs.iter().sum::<u8>() | form << Self::FORM)
     }
 
-    /// Its bit among those of all shapes.
+    /// The bit of a set of filters; a row has none.
     pub(crate) const fn bit(self) -> u32 {
-        1 << self.0
+        if self.0 < Self::COUNT { 1 << self.0 } else { 0 }
     }
 
     pub(crate) const fn has(self, kind: TaxonomyKind) -> bool {
-        self.0 & (1 << kind.index()) != 0
+        self.0 < Self::COUNT && self.0 & (1 << kind.index()) != 0
     }
 
     /// `None`: without `modified_since`.
@@ -81,18 +98,29 @@ impl Shape {
         Form::ALL.get(usize::from(self.0 >> Self::FORM).checked_sub(1)?).copied()
     }
 
-    /// How many filters it has.
+    /// How many filters it has; more than any other for a row.
     pub(crate) fn filters(self) -> u32 {
+        if self.row().is_some() {
+            return u32::MAX;
+        }
         TaxonomyKind::ALL.iter().map(|kind| u32::from(self.has(*kind))).sum::<u32>() + u32::from(self.form().is_some())
     }
 
-    /// Its name: `sport+modified_since(date)`.
+    /// Its name: `sport+modified_since(date)`, or that of a row.
     pub(crate) fn name(self) -> String {
         if self == Self::LIST {
             return "list".to_owned();
         }
+        if let Some(row) = self.row() {
+            return row.as_str().to_owned();
+        }
         let slugs = TaxonomyKind::ALL.into_iter().filter(|kind| self.has(*kind)).map(TaxonomyKind::parameter);
         slugs.chain(self.form().map(Form::name)).collect::<Vec<_>>().join("+")
+    }
+
+    /// Without this filter.
+    pub(crate) const fn without(self, kind: TaxonomyKind) -> Self {
+        Self(self.0 & !(1 << kind.index()))
     }
 
     /// The shapes with some of its filters, but not all.
@@ -101,7 +129,7 @@ impl Shape {
             let form = part.form().is_none() || part.form() == self.form();
             form && *part != self && TaxonomyKind::ALL.iter().all(|kind| self.has(*kind) || !part.has(*kind))
         };
-        (1..Self::COUNT).map(Self).filter(is_part)
+        (1..Self::COUNT).map(Self).filter(move |part| self.row().is_none() && is_part(part))
     }
 
     /// What former versions of this program assumed, and the shapes that depended on it; the order of lists is one of
@@ -119,7 +147,7 @@ impl Shape {
             _ => false,
         };
         let filters = if word == "and" { 2 } else { 1 };
-        let shapes = Self::all().into_iter().filter(|shape| shape.filters() == filters);
+        let shapes = Self::of_lists().into_iter().filter(|shape| shape.filters() == filters);
         (shapes.filter(|shape| word == "and" || has(shape)).collect(), word == "order")
     }
 }
@@ -132,7 +160,7 @@ impl From<Shape> for String {
 
 /// No shape has this name.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no set of filters")]
+#[error("{0:?} is no shape of a request")]
 pub struct UnknownShape(String);
 
 impl TryFrom<String> for Shape {
@@ -172,7 +200,11 @@ mod tests {
             assert_eq!(Shape::try_from(shape.name()).ok(), Some(shape));
         }
         let all = Shape::all();
-        assert_eq!((all.len(), all.iter().fold(0, |bits, shape| bits | shape.bit())), (31, u32::MAX - 1));
+        assert_eq!(
+            (all.len(), all.iter().fold(0, |bits, shape| bits | shape.bit())),
+            (31 + Row::ALL.len(), u32::MAX - 1)
+        );
+        assert!(all.iter().all(|shape| Shape::try_from(shape.name()).ok() == Some(*shape)));
         assert!(all.is_sorted_by_key(|shape| shape.filters()));
     }
 

@@ -14,7 +14,7 @@ use crate::audit::Auditor;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::config::{Config, Details as DetailsMode, Edges as EdgesMode, Settings, Use};
+use crate::config::{Config, Details as DetailsMode, Settings, Use};
 use crate::fleet::replica::Follower;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::mirror::MirrorContext;
@@ -22,7 +22,6 @@ use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
 use crate::mirror::details::Details;
 use crate::mirror::details::worker::DetailWorker;
-use crate::mirror::edges::EdgeLearner;
 use crate::mirror::examiner::Examiner;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task;
@@ -84,8 +83,6 @@ pub(crate) struct Mirror {
     pub lists: task::Mirror,
     pub sweeper: Sweeper,
     pub worker: DetailWorker,
-    /// Learns how the origin answers odd requests, if that is used.
-    pub learner: Option<EdgeLearner>,
     /// Finds out what queries mean at the origin.
     pub examiner: Examiner,
     pub auditor: Auditor,
@@ -225,7 +222,7 @@ impl Data {
                 tracing::error!(%error, "no stored snapshot can be served; everything is fetched again");
             }
         }
-        snapshots.edges().set_use(config.mirror.edges == EdgesMode::Origin, usage.has_origin());
+        snapshots.verdicts().ignore(usage == Use::Mirror && config.mirror.examine_per_hour == 0);
         let details = Details::open(store.clone(), cache.clone(), snapshots.newest().clone())?;
         let searches = Searches::new(current.clone(), settings.clone());
         Ok(Self { store, snapshots, details, searches })
@@ -274,7 +271,6 @@ impl Mirror {
             store: store.clone(),
             newest,
             details: details.clone(),
-            edges: snapshots.edges().clone(),
             verdicts: snapshots.verdicts().clone(),
             commands: commands.clone(),
             settings: settings.clone(),
@@ -284,7 +280,6 @@ impl Mirror {
         Ok(Self {
             seed: fleet::follower(config, &data, data_dir, clock)?,
             sweeper: Sweeper(shared.clone()),
-            learner: (config.mirror.edges == EdgesMode::Origin).then(|| EdgeLearner(shared.clone())),
             examiner: Examiner::new(shared.clone()),
             auditor: Auditor::new(shared.clone(), audits.clone()),
             worker: DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All },

@@ -226,21 +226,13 @@ pub(super) struct Fixed {
     pub name: Option<Pseudonym>,
     /// Whether there are dumps.
     pub has_dumps: bool,
-    /// Whether learned answers of the origin to odd requests are used.
-    pub edges: bool,
     /// Whether pages say that the data is invented.
     pub is_demo: bool,
 }
 
 impl Fixed {
     /// Limiters that have admitted nobody yet.
-    pub(super) fn new(
-        settings: &Settings,
-        name: Option<Pseudonym>,
-        has_dumps: bool,
-        edges: bool,
-        clock: &Clock,
-    ) -> Self {
+    pub(super) fn new(settings: &Settings, name: Option<Pseudonym>, has_dumps: bool, clock: &Clock) -> Self {
         let config = settings.load();
         let (api, pages) = limits(&config);
         let limiter = Arc::new(Limiter::new(&api));
@@ -248,7 +240,7 @@ impl Fixed {
         // Not connected yet.
         let shared = store.map(|store| SharedLimit::new(limiter.clone(), store, settings.clone(), clock.clone()));
         let shared = shared.map(Arc::new);
-        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges, is_demo: false }
+        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, is_demo: false }
     }
 
     /// What a configuration puts in force.
@@ -269,7 +261,6 @@ impl Fixed {
             passthrough_methods: config.passthrough.methods.clone(),
             name: self.name.clone(),
             dumps: config.pages.enabled && self.has_dumps,
-            edges: self.edges,
         }
     }
 

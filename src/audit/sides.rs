@@ -97,7 +97,7 @@ fn page(published: &Snapshot, query: &ListQuery, found: Found<'_>) -> Ours {
     let query = &query.clone().within(dataset.content.envelope.largest_page);
     let Found { total, items } = found;
     let envelope_hash = dataset.envelope_hash;
-    let page = ListPage { frame: &frame, envelope_hash, query, total, items, shown: None };
+    let page = ListPage { frame: &frame, envelope_hash, query, total, items };
     let text = String::from_utf8_lossy(&page.body()).into_owned();
     Ours::Body { text, at_ms: published.meta.confirmed_ms }
 }

@@ -15,7 +15,6 @@ use super::part::PartKind;
 use super::parts::{self, PartReader, PartSeal, UnpackedPart};
 use super::records::Records;
 use super::{BundleError, FORMAT, MAX_TEXT, Progress, WITH_KEPT_EVIDENCE, WITH_LESSONS, WITHOUT_LESSONS};
-use crate::api::edges::lesson::Learned;
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::api::page::Envelope;
@@ -59,7 +58,6 @@ pub struct Bundle {
     file_hash: blake3::Hash,
     carried: Carried,
     evidence: Evidence,
-    learned: Option<Learned>,
     details: Vec<DetailHash>,
     /// The parts of details: bodies, and validators.
     pub(super) parts: [Vec<PartSeal>; 2],
@@ -101,13 +99,12 @@ impl Bundle {
         let order = read_order(&mut parts, &manifest)?;
         let summaries = read_summaries(&mut parts, &manifest, known)?;
         let evidence = if manifest.keeps_evidence { Evidence::new() } else { read_evidence(&mut parts)? };
-        // They are applied to answers: they are checked as if an origin had taught them.
-        let lessons = |part: &UnpackedPart| parsed(part, Learned::check);
-        let learned = match parts.format {
-            WITHOUT_LESSONS => None,
-            WITH_LESSONS => Some(lessons(&parts.one(PartKind::Lessons)?)?),
-            _ => parts.another(PartKind::Lessons)?.as_ref().map(lessons).transpose()?,
-        };
+        // What former programs learned of odd requests: verdicts took its place.
+        match parts.format {
+            WITHOUT_LESSONS => {}
+            WITH_LESSONS => drop(parts.one(PartKind::Lessons)?),
+            _ => drop(parts.another(PartKind::Lessons)?),
+        }
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();
         let mut pairs = ids.iter().zip(ids.iter().skip(1));
@@ -133,7 +130,6 @@ impl Bundle {
             digest,
             carried,
             evidence,
-            learned,
             details,
             parts: [bodies, validators],
         })
@@ -184,11 +180,6 @@ impl Bundle {
             self.manifest.snapshot.as_str().clone_into(&mut listed.snapshot);
         }
         base
-    }
-
-    /// What was learned of the origin's answers to odd requests; `None`: the bundle has nothing of it.
-    pub(crate) const fn learned(&self) -> Option<&Learned> {
-        self.learned.as_ref()
     }
 
     /// The certificate's record, as of a publication here; milliseconds since the epoch.

@@ -37,7 +37,7 @@ named! {
         Validators(8) = "validators",
         /// The end.
         End(9) = "end",
-        /// What was learned of the origin's answers to odd requests; from format 2.
+        /// What former programs learned of odd requests; from format 2.
         Lessons(10) = "lessons",
     }
 }
@@ -69,9 +69,7 @@ impl PartKind {
             // The text and its terms. A delta has a script in its place.
             Self::Taxonomy if is_full => 12 * raw,
             Self::Manifest | Self::Envelope | Self::Taxonomy | Self::Order | Self::Summaries | Self::Evidence => raw,
-            // Twice: as text, and as values.
-            Self::Lessons => 2 * raw,
-            Self::Details | Self::Validators | Self::End => 0,
+            Self::Lessons | Self::Details | Self::Validators | Self::End => 0,
         }
     }
 

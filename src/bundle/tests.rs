@@ -14,8 +14,6 @@ use bytes::Bytes;
 
 use super::manifest::Base;
 use super::{Bundle, BundleError, Counts, Detail, Export, LEVEL, WriteError, Written, write};
-use crate::api::edges::Case;
-use crate::api::edges::lesson::{Effect, Learned, LearnedAnswer, Lesson, Template};
 use crate::api::form::ListForm;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
@@ -33,7 +31,6 @@ struct World {
     content: Content,
     meta: SnapshotMeta,
     evidence: Evidence,
-    learned: Option<Learned>,
     verdicts: Option<Told>,
     details: BTreeMap<ListingId, Detail>,
 }
@@ -77,7 +74,6 @@ impl World {
                 origin: Some("https://venues.example".to_owned()),
             },
             evidence: BTreeMap::from([((TaxonomyKind::Cities, "springfield".to_owned()), evidence)]),
-            learned: None,
             verdicts: None,
             details,
         }
@@ -93,7 +89,6 @@ impl World {
             content: &self.content,
             meta: &self.meta,
             evidence: Some(&self.evidence),
-            learned: self.learned.as_ref(),
             verdicts: self.verdicts.as_ref(),
             base: base.map(|base| &base.content),
             coverage: Self::counts(&self.details),
@@ -160,25 +155,4 @@ fn open(bytes: &[u8]) -> Result<Bundle, BundleError> {
 
 fn details_of(bundle: &Bundle, bytes: &[u8]) -> Result<BTreeMap<ListingId, Detail>, BundleError> {
     bundle.details(Cursor::new(bytes)).collect()
-}
-
-/// Lessons that format 2 holds.
-fn lessons() -> Learned {
-    let body = Template::of(["<p>no 1</p>", "<p>no 2</p>"], [&["1"], &["2"]]).unwrap();
-    let answer = LearnedAnswer { status: 404, media_type: Some("text/html".to_owned()), body };
-    let lessons = [
-        (Case::UnknownId, Lesson::Answer(answer)),
-        (Case::PerPageOver, Lesson::List { effect: Effect::AtMost(250), shown: false }),
-        (Case::EmptyNumber, Lesson::AsOurs),
-    ];
-    let own = [(Case::PageNegative, "the bodies of the two answers differ".to_owned())];
-    Learned {
-        lessons: lessons.into(),
-        elsewhere: false,
-        commas: Some(true),
-        own: own.into(),
-        probes: 40,
-        filter_probes: 3,
-        probed_ms: 1_795_000_000_000,
-    }
 }

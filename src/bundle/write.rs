@@ -10,11 +10,9 @@ use super::part::{PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
 use super::{
-    Detail, FORMAT, MAX_TEXT, Progress, WITH_KEPT_EVIDENCE, WITH_LESSONS, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError,
-    delta, unwritable,
+    Detail, FORMAT, MAX_TEXT, Progress, WITH_KEPT_EVIDENCE, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta,
+    unwritable,
 };
-use crate::api::edges::Case;
-use crate::api::edges::lesson::Learned;
 use crate::api::form::ListForm;
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::{ListingId, Summary};
@@ -32,9 +30,7 @@ pub(crate) struct Export<'a> {
     pub meta: &'a SnapshotMeta,
     /// The origin's lists for terms; `None`: those that came with the base.
     pub evidence: Option<&'a Evidence>,
-    /// What was learned of the origin's answers to odd requests; `None`: nothing.
-    pub learned: Option<&'a Learned>,
-    /// What queries mean at the origin; `None`: nothing is known.
+    /// What requests mean at the origin; `None`: nothing is known.
     pub verdicts: Option<&'a Told>,
     /// The base of a delta; `None`: a full bundle.
     pub base: Option<&'a Content>,
@@ -76,10 +72,6 @@ pub(crate) fn write<W: Write, E>(
         parts.push(PartKind::Evidence, &record, || format!("what the origin listed for {:?}", term.1))?;
     }
     parts.flush(PartKind::Evidence)?;
-    if let Some(learned) = export.learned {
-        learned.check().map_err(|why| unwritable("what was learned of odd requests", why))?;
-        parts.json(PartKind::Lessons, learned)?;
-    }
     let validators = write_details(&mut parts, export, details, progress)?;
     let digest = parts.chain;
     for (raw, packed) in validators {
@@ -103,16 +95,14 @@ fn lowest_format(export: &Export<'_>) -> u16 {
     let envelope = &export.content.envelope;
     let has_new_number = !envelope.empty_numbers.are_usual() || envelope.largest_page.is_some();
     let has_new_field = envelope.stated_total().is_some() || has_new_number;
-    let new_case = Case::PerPageNegative;
-    let has_new_case =
-        |learned: &Learned| learned.lessons.contains_key(&new_case) || learned.own.contains_key(&new_case);
-    match export.learned {
-        _ if export.verdicts.is_some() || form_of(export.meta).is_some() => FORMAT,
-        _ if export.evidence.is_none() => WITH_KEPT_EVIDENCE,
-        _ if has_new_field => WITH_NEW_NAMES,
-        Some(learned) if has_new_case(learned) => WITH_NEW_NAMES,
-        Some(_) => WITH_LESSONS,
-        None => WITHOUT_LESSONS,
+    if export.verdicts.is_some() || form_of(export.meta).is_some() {
+        FORMAT
+    } else if export.evidence.is_none() {
+        WITH_KEPT_EVIDENCE
+    } else if has_new_field {
+        WITH_NEW_NAMES
+    } else {
+        WITHOUT_LESSONS
     }
 }
 

@@ -45,8 +45,9 @@ const WITH_STORE: Reload = If(|old, new| old.rate_limit.store == new.rate_limit.
 const WITH_PROXIES: Reload = If(|old, new| !old.client_ip.proxy_protocol || !new.client_ip.trusted_proxies.is_empty());
 
 /// What was a key, and what is constant now. From 1.0 on these are unknown keys.
-pub(super) const CONSTANTS: [(&str, &str); 5] = [
+pub(super) const CONSTANTS: [(&str, &str); 6] = [
     ("mirror.audit_per_hour", "mirror.examine_per_hour takes its place"),
+    ("mirror.edges", "mirror.examine_per_hour = 0 is what \"own\" was"),
     ("mirror.changes_for", "/changes.json and /changes.ndjson go back 30 days"),
     ("rate_limit.max_clients", "200,000 clients are remembered"),
     ("limits.head", "a request line, and the headers of a request, may have 48 KiB"),
@@ -64,17 +65,6 @@ named! {
         All = "all",
         /// A detail is fetched when a client requests it.
         OnDemand = "on-demand",
-    }
-}
-
-named! {
-    /// How requests are answered that the documentation leaves open.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Edges, as_str {
-        /// As the origin answers them, once that is learned.
-        Origin = "origin",
-        /// As our own documentation says.
-        Own = "own",
     }
 }
 
@@ -199,13 +189,9 @@ keys! {
         /// Each detail is revalidated at least this often, if a tenth of the budget is enough for it: at 60 requests a
         /// minute, up to about 47,000 listings.
         verify_details_every: Duration = 7 * DAY, duration(100 * MILLISECOND..=365 * DAY), MIRROR, Live;
-        /// How odd requests are answered, such as `page=0` or an unknown slug: the API's documentation leaves them
-        /// open. `"origin"`: as the origin answers them, once a mirror has learned it. `"own"`: as [HTTP
-        /// behaviour](http.md#odd-requests) says.
-        edges: Edges = Edges::Origin, word(Edges::ALL, Edges::as_str), KEPT, Restart;
         /// How many examples an hour are asked of the origin, to find out whether it answers as this server does. When the
-        /// first list is there, one of each kind of query is asked at once, at most 108 in all. 0: none, and every query is
-        /// answered as documented.
+        /// first list is there, one of each kind of request is asked at once, at most 108 in all. 0: none, and every request
+        /// is answered as documented, odd ones by the table of [open cases](http.md#open-cases).
         examine_per_hour: u32 = 6, whole("examples", 0..=3600), MIRROR, Live;
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
         /// makes it current.

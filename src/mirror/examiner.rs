@@ -12,6 +12,7 @@
 
 pub(crate) mod compare;
 mod example;
+mod open;
 mod schedule;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 
 use crate::api::form::FormSeen;
+use crate::api::odd::Meaning;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::Shape;
 use crate::clock::Monotonic;
@@ -36,6 +38,7 @@ use crate::upstream::window::Class;
 use super::MirrorContext;
 use compare::{Agreement, agreement};
 use example::Example;
+use open::OpenCase;
 use schedule::{AT_ONCE, Step};
 
 /// The longest sleep: the wall clock may jump meanwhile, and something may be published.
@@ -61,6 +64,12 @@ pub struct Examiner {
     last_ms: i64,
     /// When a row that differed asked for a whole pass.
     passed: Option<Monotonic>,
+}
+
+/// What is asked.
+enum Asked {
+    Query(Example),
+    Open(OpenCase),
 }
 
 /// An answer that was compared.
@@ -134,10 +143,14 @@ impl Examiner {
         let table = self.shared.verdicts.table();
         let mut examples = Vec::new();
         for shape in shapes {
-            let (entry, dataset) = (table.entry(shape), newest.dataset.clone());
+            let (entry, of) = (table.entry(shape), newest.clone());
             let make = move || {
+                if let Some(row) = shape.row() {
+                    return OpenCase::of(&of.dataset, row, entry.turn, &of.meta.form).map(Asked::Open);
+                }
                 let again = entry.again.as_deref().and_then(query_of);
-                again.map(|query| Example::again(&dataset, query)).or_else(|| Example::of(&dataset, shape, entry.turn))
+                let again = again.map(|query| Example::again(&of.dataset, query));
+                again.or_else(|| Example::of(&of.dataset, shape, entry.turn)).map(Asked::Query)
             };
             if let Some(example) = blocking(move || Ok::<_, Aborted>(make())).await? {
                 examples.push((shape, example));
@@ -151,11 +164,12 @@ impl Examiner {
         self.keep().await?;
         let class = if first { Class::Crawl } else { Class::Background };
         let work = first.then(|| self.shared.copies.client.budget().crawl_work());
-        let asked = futures_util::stream::iter(examples).map(|(shape, example)| self.compared(shape, example, class));
+        let asked = futures_util::stream::iter(examples).map(|(shape, asked)| self.compared(shape, asked, class));
         let compared: Vec<Compared> = asked.buffer_unordered(AT_ONCE).filter_map(async |one| one).collect().await;
         drop(work);
         let is_repeated = |one: &&Compared| {
-            matches!(one.heard, Heard::Differs { .. }) && table.entry(one.shape).state == State::Suspected
+            let differs = matches!(one.heard, Heard::Differs { .. } | Heard::Means(_));
+            differs && table.entry(one.shape).state == State::Suspected
         };
         let mut form = newest.meta.form.clone();
         let has_form = compared.iter().filter(|one| form.learn(&one.form)).map(|one| one.at_ms).max();
@@ -185,11 +199,16 @@ impl Examiner {
     }
 
     /// Asks an example, and compares the answer with the newest snapshot.
-    async fn compared(&self, shape: Shape, example: Example, class: Class) -> Option<Compared> {
-        let (client, path) = (&self.shared.copies.client, example.query.path_and_query());
-        let answer = match client.ask(&path, None, Asker { is_example: true, ..Asker::mirror(class) }).await {
-            Ok(answer) => Some(answer),
-            Err(error) if error.is_nonsense() && !says_nothing(&error) => None,
+    async fn compared(&self, shape: Shape, asked: Asked, class: Class) -> Option<Compared> {
+        let client = &self.shared.copies.client;
+        let path = match &asked {
+            Asked::Query(example) => example.query.path_and_query(),
+            Asked::Open(case) => case.path.clone(),
+        };
+        let (status, answer) = match client.ask(&path, None, Asker { is_example: true, ..Asker::mirror(class) }).await {
+            Ok(answer) => (Some(answer.status), Some(answer)),
+            Err(AskError::Status { status, .. }) if Meaning::of_status(status).is_some() => (Some(status), None),
+            Err(error) if error.is_nonsense() && !says_nothing(&error) => (None, None),
             Err(error) => {
                 tracing::debug!(path, %error, "an example was not answered");
                 let (of, at_ms, form) = (self.shared.newest.get()?.dataset.id.clone(), i64::MIN, FormSeen::default());
@@ -202,8 +221,31 @@ impl Examiner {
         let (at_ms, may_be_old) =
             (dated.unwrap_or(now_ms), answer.as_ref().is_none_or(|answer| answer.stamps.age.is_none()));
         // Compared with the present snapshot, not with that at the time of the request.
-        let (newest, copies, query) = (self.shared.newest.get()?, self.shared.copies.clone(), example.query);
+        let (newest, copies) = (self.shared.newest.get()?, self.shared.copies.clone());
         let (of, of_path) = (newest.clone(), path.clone());
+        let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
+        let Example { query, tells } = match asked {
+            Asked::Query(example) => example,
+            Asked::Open(case) => {
+                let compare = move || {
+                    if let Some(refused) = status.and_then(Meaning::of_status) {
+                        return Heard::Means(vec![refused]);
+                    }
+                    let read = answer.as_ref().and_then(|answer| copies.page_in(&of_path, &answer.body));
+                    let Some((_, page)) = read else { return Heard::Means(Vec::new()) };
+                    let list = (page.total, &page.items[..], page.per_page);
+                    match case.allowed(&of.dataset, of.meta.form.page_size, list) {
+                        None => Heard::Aged,
+                        Some(these) if these.is_empty() && is_old => Heard::Aged,
+                        Some(these) => Heard::Means(these),
+                    }
+                };
+                let heard = blocking(move || Ok::<_, Aborted>(compare())).await.unwrap_or(Heard::Nothing);
+                tracing::debug!(path, ?heard, "asked an example");
+                let of = newest.dataset.id.clone();
+                return Some(Compared { shape, path, heard, of, at_ms, may_be_old, form: FormSeen::default() });
+            }
+        };
         let compare = move || {
             let read = answer.as_ref().and_then(|answer| copies.page_in(&of_path, &answer.body));
             let Some((text, page)) = read else { return (Some(Agreement::None), FormSeen::default()) };
@@ -222,9 +264,8 @@ impl Examiner {
             (agreement, form.unwrap_or_default())
         };
         let (agreement, form) = blocking(move || Ok::<_, Aborted>(compare())).await.unwrap_or_default();
-        let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
         let heard = match agreement {
-            Some(Agreement::Whole) => Heard::Equal { tells: example.tells },
+            Some(Agreement::Whole) => Heard::Equal { tells },
             Some(Agreement::Aged) => Heard::Aged,
             Some(Agreement::ButOrder | Agreement::None) if is_old => Heard::Aged,
             Some(Agreement::ButOrder) => Heard::Differs { only_order: true },
@@ -246,12 +287,15 @@ impl Examiner {
         let at = Moment { now_ms: self.shared.clock.now_wall().as_millis(), apart_ms, is_still };
         let (before, after) = self.shared.verdicts.change(|table| {
             let before = table.entry(shape);
-            table.heard(shape, &path, heard, at);
+            table.heard(shape, &path, heard.clone(), at);
             (before, table.entry(shape))
         });
-        let shape = shape.name();
+        let (shape, row) = (shape.name(), shape.row());
         match (before.state, after.state) {
             (before, after) if before == after => {}
+            (_, State::Disproved) if row.is_some() => {
+                tracing::info!(shape, path, "an open case has another meaning at the origin: it is read through");
+            }
             (_, State::Disproved) => {
                 tracing::warn!(
                     shape,

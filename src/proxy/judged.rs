@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap,
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, EXPIRES, HeaderMap,
     HeaderName, HeaderValue, LAST_MODIFIED, VARY,
 };
 use http::{Method, StatusCode};
@@ -55,14 +55,15 @@ impl Proxy {
         });
         let asker = Asker { was_well: kept.is_some(), ..asker.clone() };
         let answer = client.ask(&path, validators.as_ref(), asker).await?;
+        let is_open = question.is_spare();
         let judged = if answer.body.len() as u64 > LARGE {
             // Reading a large body takes time.
             let (this, path, answer, kept) = (self.clone(), path.clone(), answer.clone(), kept.clone());
             let room = client.room();
-            let judging = room.parse(move || this.judge(&path, rewrites, &answer, kept.as_deref()));
+            let judging = room.parse(move || this.judge(&path, rewrites, is_open, &answer, kept.as_deref()));
             judging.await.unwrap_or_else(|error| Err(AskError::nonsense("the answer", error)))
         } else {
-            self.judge(&path, rewrites, &answer, kept.as_deref())
+            self.judge(&path, rewrites, is_open, &answer, kept.as_deref())
         };
         let judged = judged.map_err(|error| client.named(error));
         client.judged(judged.as_ref().err());
@@ -72,11 +73,12 @@ impl Proxy {
         Ok((stored, answer.status, is_kept))
     }
 
-    /// The judged answer, and whether it may be cached.
+    /// The judged answer, and whether it may be cached. `is_open`: it is one to an open case, which may be anything.
     fn judge(
         &self,
         path: &str,
         rewrites: bool,
+        is_open: bool,
         answer: &Answer,
         kept: Option<&Stored>,
     ) -> Result<(Stored, bool), AskError> {
@@ -85,14 +87,18 @@ impl Proxy {
             // A 304 to an unconditional request confirms nothing.
             (304, Some(kept)) if kept.has_validator() => Representation::confirmed(kept, &answer.headers),
             (200, _) => {
-                Representation::document(path, answer, rewrites.then_some(&config.rewrite), &config.public_url)?
+                let rewrite = rewrites.then_some(&config.rewrite);
+                match Representation::document(path, answer, rewrite, &config.public_url) {
+                    Err(_) if is_open => Representation::verbatim(StatusCode::OK, answer),
+                    document => document?,
+                }
             }
-            (404 | 410, _) if matches!(Route::of(path), Route::Detail(_)) => {
+            (404 | 410, _) if !is_open && matches!(Route::of(path), Route::Detail(_)) => {
                 Representation::missing(path, &answer.headers)
             }
             (status @ 400..=499, _) => {
                 let status = StatusCode::from_u16(status).map_err(|error| AskError::nonsense(path, error))?;
-                Representation::refusal(status, answer)
+                Representation::verbatim(status, answer)
             }
             (status, _) => return Err(AskError::nonsense(path, format!("status {status}"))),
         };
@@ -126,6 +132,13 @@ impl Proxy {
             shown.fields.remove(EXPIRES);
             shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
         }
+        if is_open {
+            let others: Vec<HeaderName> =
+                shown.fields.keys().filter(|name| !OF_OPEN_CASES.contains(name)).cloned().collect();
+            for name in others {
+                shown.fields.remove(name);
+            }
+        }
         let Representation { status, fields, body, link, etag, last_modified } = shown;
         let (selecting, arrived) = (Selecting::of(&Vary::NOTHING, &sent), inner.clock.now_mono());
         Ok((
@@ -148,6 +161,9 @@ const ABOUT_THE_BODY: [HeaderName; 10] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
 ];
+
+/// What an answer to an open case keeps.
+const OF_OPEN_CASES: [HeaderName; 4] = [CACHE_CONTROL, CONTENT_TYPE, DATE, EXPIRES];
 
 /// What clients see of it.
 struct Representation {
@@ -224,8 +240,8 @@ impl Representation {
         Self { status, fields, body, link: None, etag: None, last_modified: None }
     }
 
-    /// A refusal in the origin's words: only it knows what a slug or a page beyond the last means.
-    fn refusal(status: StatusCode, answer: &Answer) -> Self {
+    /// In the origin's words: only it knows what a slug or a page beyond the last means.
+    fn verbatim(status: StatusCode, answer: &Answer) -> Self {
         let fields = visible(&answer.headers, &[LAST_MODIFIED]);
         let body = Arc::new(Coded::new(answer.body.clone()));
         Self { status, fields, body, link: None, etag: None, last_modified: None }

@@ -33,6 +33,8 @@ pub enum ProblemKind {
     NotFound,
     /// Not a method of this resource.
     MethodNotAllowed,
+    /// What the origin refuses with 410.
+    Gone,
     /// A snapshot that is not in memory.
     SnapshotGone,
     /// A condition of the request is false.
@@ -41,6 +43,8 @@ pub enum ProblemKind {
     ContentTooLarge,
     /// A request line beyond its bound.
     UriTooLong,
+    /// What the origin refuses with 422.
+    UnprocessableContent,
     /// A range that has no byte of the dump.
     RangeNotSatisfiable,
     /// Over the rate limit.
@@ -76,10 +80,14 @@ impl ProblemKind {
             Self::UnexpectedBody => (StatusCode::BAD_REQUEST, "unexpected-body", "Unexpected request body"),
             Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed"),
+            Self::Gone => (StatusCode::GONE, "gone", "Gone"),
             Self::SnapshotGone => (StatusCode::GONE, "snapshot-gone", "Snapshot not kept"),
             Self::PreconditionFailed => (StatusCode::PRECONDITION_FAILED, "precondition-failed", "Precondition failed"),
             Self::ContentTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "content-too-large", "Request body too large"),
             Self::UriTooLong => (StatusCode::URI_TOO_LONG, "uri-too-long", "Request line too long"),
+            Self::UnprocessableContent => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "unprocessable-content", "Unprocessable content")
+            }
             Self::RangeNotSatisfiable => {
                 (StatusCode::RANGE_NOT_SATISFIABLE, "range-not-satisfiable", "Range not satisfiable")
             }
@@ -172,6 +180,18 @@ impl Problem {
     pub fn bad_parameter(name: &str, value: impl AsRef<[u8]>, why: &str) -> Self {
         let (name, value) = (quoted(name), quoted(value));
         Self::new(ProblemKind::BadParameter, format!("The parameter {name} has the value {value}; it {why}."))
+    }
+
+    /// A value of a parameter that the origin refuses: 400, 404, 410 or 422.
+    pub fn refused_value(status: u16, name: &str, value: &str) -> Self {
+        let kind = match status {
+            404 => ProblemKind::NotFound,
+            410 => ProblemKind::Gone,
+            422 => ProblemKind::UnprocessableContent,
+            _ => ProblemKind::BadParameter,
+        };
+        let (name, value) = (quoted(name), quoted(value));
+        Self::new(kind, format!("The parameter {name} has the value {value}; the origin refuses such a value."))
     }
 
     /// 400: a parameter that would have no effect; `known`: those that have one.

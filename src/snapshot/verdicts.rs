@@ -6,12 +6,14 @@
 
 pub(crate) mod table;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::api::odd::{Meaning, Row};
 use crate::api::query::ListQuery;
 use crate::api::shape::Shape;
 
@@ -53,6 +55,16 @@ impl Verdicts {
         }
     }
 
+    /// What a row of the open cases means, if that was found.
+    pub(crate) fn meaning(&self, row: Row) -> Option<Meaning> {
+        if self.are_ignored() { None } else { self.0.table.lock().meaning(row) }
+    }
+
+    /// Whether everything is answered as documented.
+    pub(crate) fn are_ignored(&self) -> bool {
+        self.0.ignored.load(Ordering::Relaxed)
+    }
+
     /// What is known.
     pub(crate) fn table(&self) -> Table {
         self.0.table.lock().clone()
@@ -62,7 +74,7 @@ impl Verdicts {
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.0.table.lock();
         let changed = change(&mut table);
-        let mask = if self.0.ignored.load(Ordering::Relaxed) { 0 } else { table.mask() };
+        let mask = if self.are_ignored() { 0 } else { table.mask() };
         self.0.mask.store(mask, Ordering::Relaxed);
         changed
     }
@@ -85,7 +97,12 @@ impl Verdicts {
         self.0.wake.notified().await;
     }
 
-    /// The names of the shapes in this state; `None`: not all were asked yet.
+    /// What is known of each row of the open cases, for people.
+    pub(crate) fn rows(&self) -> BTreeMap<String, String> {
+        self.0.table.lock().rows()
+    }
+
+    /// The names of the sets of filters in this state; `None`: not all were asked yet.
     pub(crate) fn names(&self, state: State) -> Option<Vec<String>> {
         let table = self.0.table.lock();
         table.is_opened.then(|| table.names(state))

@@ -158,7 +158,6 @@ impl Snapshots {
         progress: Progress<'_>,
     ) -> Result<Written, ExportError> {
         let told = self.verdicts().table().told();
-        let learned = self.edges().known().filter(|learned| !learned.lessons.is_empty());
         let lost = RefCell::new(Lost::new());
         let mut tries = 0;
         loop {
@@ -167,7 +166,6 @@ impl Snapshots {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence,
-                learned: learned.as_deref(),
                 verdicts: Some(&told).filter(|told| **told != Told::default()),
                 base: base.map(|base| &base.content),
                 coverage,

@@ -19,7 +19,6 @@ use url::Url;
 use super::changes::Feed;
 use super::follow::{self, Followed};
 use super::{Policy, Snapshots, SnapshotsError};
-use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
@@ -34,8 +33,7 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
 use crate::snapshot::verdicts::table::{Table, Told};
 use crate::store::{
-    Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, LEARNED, MarkAt, States, StoreError, VERDICTS,
-    WrittenAlong,
+    Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, MarkAt, States, StoreError, VERDICTS, WrittenAlong,
 };
 
 /// Why a bundle is not imported.
@@ -248,7 +246,6 @@ impl Snapshots {
             content,
             meta,
             evidence,
-            learned: last.learned().cloned(),
             told: last.manifest().told(),
             along: WrittenAlong {
                 // A full bundle repairs; a delta builds on what was verified when it came.
@@ -339,9 +336,7 @@ pub(super) struct Import<'a> {
     pub meta: SnapshotMeta,
     /// The origin's lists for doubtful terms.
     pub evidence: Evidence,
-    /// What was learned of the origin's answers to odd requests; `None`: what is known stays.
-    pub learned: Option<Learned>,
-    /// What queries mean at the origin.
+    /// What requests mean at the origin.
     pub told: Told,
     /// The details, and what is written with them.
     pub along: WrittenAlong<'a>,
@@ -378,7 +373,7 @@ impl Snapshots {
     /// Makes a bundle's snapshot the newest one, with its details, and current unless a rollback is in effect.
     /// The snapshot before is kept.
     pub(super) fn import(&self, import: Import<'_>) -> Result<Imported, SnapshotsError> {
-        let Import { content, meta, evidence, learned, told, mut along, committed, followed, feed, .. } = import;
+        let Import { content, meta, evidence, told, mut along, committed, followed, feed, .. } = import;
         let mut notes = self.0.notes.lock();
         // Nobody else has imported since it was decided what to fetch.
         if let Some(followed) = followed
@@ -410,11 +405,7 @@ impl Snapshots {
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
         along.states.put_evidence(None, &all_evidence)?;
         along.states.put(HIGHEST, highest.to_string().into_bytes())?;
-        // What was learned of the present origin itself counts more.
-        let learned = learned.filter(|_| !self.0.policy.has_origin || self.0.edges.known().is_none());
-        if let Some(learned) = &learned {
-            along.states.put_json(LEARNED, learned)?;
-        }
+        // What the present origin said itself counts more.
         let table = Table::of_told(&told, !self.0.policy.has_origin);
         let table = Some(table).filter(|_| !self.0.policy.has_origin || !self.0.verdicts.table().is_opened);
         if let Some(table) = &table {
@@ -426,9 +417,6 @@ impl Snapshots {
             follow::forget_in(&mut along.states);
         }
         self.put(&mut notes, &dataset, meta, along, feed, committed)?;
-        if let Some(learned) = learned {
-            self.0.edges.set(Some(Arc::new(learned)));
-        }
         if let Some(table) = table {
             self.0.verdicts.change(|known| *known = table);
         }

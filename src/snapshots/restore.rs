@@ -11,24 +11,21 @@ use parking_lot::{Mutex, RwLock};
 use super::earlier::EarlierSnapshots;
 use super::keeping::Notes;
 use super::{KeptSnapshot, Policy, RolledBack, Snapshots, SnapshotsError, SnapshotsState};
-use crate::api::edges::lesson::Learned;
 use crate::clock::{Clock, WallTime};
 use crate::snapshot::columns::{Names, Traits};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::edges::Edges;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshot::verdicts::Verdicts;
 use crate::snapshot::verdicts::table::Table;
-use crate::store::{LEARNED, SnapshotRecord, States, Store, StoreError, VERDICTS, Verification};
+use crate::store::{SnapshotRecord, States, Store, StoreError, VERDICTS, Verification};
 
 impl Snapshots {
     /// The snapshots of a store. Nothing is served before [`Snapshots::restore`].
     pub fn new(store: Arc<Store>, current: SnapshotPointer, policy: Policy, clock: Clock) -> Self {
         Self(Arc::new(SnapshotsState {
             earlier: EarlierSnapshots::default(),
-            edges: Edges::default(),
             verdicts: Verdicts::default(),
             is_rolled_back: AtomicBool::default(),
             exporting: Mutex::default(),
@@ -46,19 +43,10 @@ impl Snapshots {
         }))
     }
 
-    /// Reads back what was learned of the origin's answers.
-    fn read_learned(&self) {
-        let learned = self.0.store.state_json::<Learned>(LEARNED).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what was learned of odd requests cannot be read");
-            None
-        });
-        let is_usable = |learned: &Learned| {
-            let checked = learned.check();
-            checked.inspect_err(|why| tracing::warn!(why, "what was learned of odd requests cannot be used")).is_ok()
-        };
-        self.0.edges.set(learned.filter(is_usable).map(Arc::new));
+    /// Reads back what requests mean at the origin.
+    fn read_verdicts(&self) {
         let verdicts = self.0.store.state_json::<Table>(VERDICTS).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what queries mean at the origin cannot be read");
+            tracing::warn!(%error, "what requests mean at the origin cannot be read");
             None
         });
         self.0.verdicts.change(|table| *table = verdicts.unwrap_or_default());
@@ -70,7 +58,7 @@ impl Snapshots {
         let mut notes = self.0.notes.lock();
         self.take(&mut notes, Notes::read(&self.0.store)?);
         self.read_journal()?;
-        self.read_learned();
+        self.read_verdicts();
         self.set_kept(Some(self.list(&notes, None)?));
         // Earlier snapshots are known even if this one is lost.
         let current = self.0.store.current()?;

@@ -155,10 +155,7 @@ impl Store {
     }
 }
 
-/// The name of the blob with what was learned of odd requests.
-pub(crate) const LEARNED: &str = "edges/learned";
-
-/// The name of the blob with the verdicts on shapes of queries.
+/// The name of the blob with the verdicts on shapes of requests.
 pub(crate) const VERDICTS: &str = "examiner";
 
 /// The name of the blob with the origin's newest list for each term in doubt.

@@ -177,6 +177,11 @@ pub(super) const fn is_refusal(status: u16) -> bool {
     matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429)
 }
 
+/// Whether the status of an answer to an open case is about us, about how often we ask, or a failure.
+pub(super) const fn is_about_us(status: u16) -> bool {
+    matches!(status, 401 | 403 | 406 | 407 | 421 | 429 | 451 | 500..)
+}
+
 /// An error, unless the answer is usable: 200, 304, 404, 410, and for clients a refusal.
 pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
     match answer.status {

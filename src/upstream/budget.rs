@@ -8,6 +8,7 @@ mod choice;
 mod dispatch;
 mod promise;
 mod queue;
+mod spare;
 mod state;
 
 use std::net::IpAddr;
@@ -156,9 +157,12 @@ impl Budget {
         Ok(permit.sent())
     }
 
-    /// Why its ledger cannot be written; `None`: it can.
-    pub(crate) fn finding(&self) -> Option<Finding> {
-        self.dispatcher.look(|dispatch, _| dispatch.state.ledger.as_ref()?.finding())
+    /// Why its ledger cannot be written, and why odd requests are not sent.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.dispatcher.look(|dispatch, now| {
+            let ledger = dispatch.state.ledger.as_ref().and_then(Ledger::finding);
+            ledger.into_iter().chain(dispatch.state.spare.finding(now)).collect()
+        })
     }
 
     /// Tries again to write its ledger, if it could not be written. Blocks.
@@ -185,9 +189,11 @@ impl Budget {
     }
 
     /// A slot that nobody needs now, for a request in bytes that a client chose. All such requests together take at most
-    /// a tenth of the window.
-    pub async fn acquire_spare(&self) -> Result<Permit, Spent> {
-        let slot = self.dispatcher.look(|dispatch, now| dispatch.state.take_spare(now)).ok_or(Spent::soon())?;
+    /// a tenth of the window, those of one household two a minute.
+    pub async fn acquire_spare(&self, client: Option<IpAddr>) -> Result<Permit, Spent> {
+        let household = client.map(|client| self.household(client));
+        let taken = self.dispatcher.look(|dispatch, now| dispatch.state.take_spare(household, now));
+        let slot = taken.map_err(|retry_after| Spent { retry_after, paused: false })?;
         let permit = Permit::unused(&self.dispatcher, slot);
         self.recorded(Some(self.dispatcher.now())).await?;
         Ok(permit.sent())
@@ -209,6 +215,11 @@ impl Budget {
                 ledger.paused(span, wall);
             }
         });
+    }
+
+    /// The origin refused a request in bytes that a client chose, with a status that is about us.
+    pub fn refused_spare(&self, status: u16) {
+        self.dispatcher.look(|dispatch, now| dispatch.state.spare.refused(status, now));
     }
 
     /// The origin asked for this part of the pause.

@@ -19,7 +19,7 @@ use crate::limit::shares::{Portion, Shares};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Pseudonym;
 
-use super::ask::{is_refusal, judge, question, without_mark};
+use super::ask::{is_about_us, is_refusal, judge, question, without_mark};
 use super::budget::{Budget, Spent};
 use super::health::{FEW, Judgement, Witness};
 use super::room::{Held, Room};
@@ -203,7 +203,7 @@ impl OriginClient {
     /// Asks for a path with its query, conditionally if there are validators, and again without them if a 304 is about
     /// another answer. Without a usable answer, the budget pauses where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
-        let (witness, is_example) = (self.witness(&asker, !asker.spare), asker.is_example);
+        let (witness, is_example, is_spare) = (self.witness(&asker, !asker.spare), asker.is_example, asker.spare);
         let mut outcome = self.follow(path, validators, asker.clone()).await;
         if let (Ok(answer), Some(validators)) = (&outcome, validators)
             && answer.status == 304
@@ -216,27 +216,17 @@ impl OriginClient {
             };
         }
         let outcome = outcome.map_err(|error| self.named(error));
+        if let Err(AskError::Status { status, .. }) = &outcome
+            && is_spare
+            && is_about_us(*status)
+        {
+            self.budget.refused_spare(*status);
+        }
         match &outcome {
             Ok(_) => self.succeeded(),
             Err(AskError::Status { status: 500.., .. }) if is_example => {}
-            Err(error) => self.failed(error, witness),
-        }
-        outcome
-    }
-
-    /// Asks once with GET or HEAD, for an answer of any kind: nothing is followed, and a refusal comes with its body.
-    /// Bodies of at most `most` bytes. 429 and 503 are errors.
-    pub async fn probe(&self, method: &Method, path: &str, most: u64, asker: Asker) -> Result<Answer, AskError> {
-        let witness = self.witness(&asker, true);
-        let base = self.config.base.as_str().trim_end_matches('/');
-        let url = format!("{base}{path}").parse().map_err(|error| AskError::nonsense(path, error))?;
-        let outcome = match self.send(method, url, path, None, &asker, Some(most)).await {
-            Ok((429 | 503, answer)) => judge(path, answer, asker.class),
-            outcome => outcome.map(|(_, answer)| answer),
-        };
-        let outcome = outcome.map_err(|error| self.named(error));
-        match &outcome {
-            Ok(_) | Err(AskError::TooLarge { .. }) => self.succeeded(),
+            // A refusal of what an example asks is an answer.
+            Err(error) if is_example && error.is_nonsense() => self.succeeded(),
             Err(error) => self.failed(error, witness),
         }
         outcome
@@ -248,13 +238,16 @@ impl OriginClient {
         let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason, reached: true };
         let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
         for _ in 0..=MOST_REDIRECTS {
-            let (status, answer) = self.send(&Method::GET, url.clone(), path, validators, &asker, None).await?;
+            let (status, answer) = self.send(&Method::GET, url.clone(), path, validators, &asker).await?;
+            if asker.spare && is_about_us(status) {
+                return Err(AskError::Status { status, path: path.to_owned(), retry_after: None });
+            }
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
                 return judge(path, answer, asker.class);
             }
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("(nowhere)");
-            // For clients none is followed: answers are kept under the requested address.
-            let followed = Some(&url).filter(|_| asker.class != Class::Client);
+            // For clients none is followed, but for one in bytes of their own: answers are kept under the requested address.
+            let followed = Some(&url).filter(|_| asker.class != Class::Client || asker.spare);
             let next = followed
                 .and_then(|url| url.join(to).ok())
                 .filter(|next| next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port());
@@ -263,7 +256,7 @@ impl OriginClient {
         Err(AskError::Redirect { path: path.to_owned(), to: url.to_string() })
     }
 
-    /// One request on the wire. `most`: refusals are read as well, and no body is larger.
+    /// One request on the wire.
     async fn send(
         &self,
         method: &Method,
@@ -271,7 +264,6 @@ impl OriginClient {
         path: &str,
         validators: Option<&Validators>,
         asker: &Asker,
-        most: Option<u64>,
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error| AskError::of(path, error, self.config.timeout);
         let mut fields =
@@ -295,9 +287,9 @@ impl OriginClient {
         let lag_ms = self.clock.origin_lag_ms();
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
         let room = self.room();
-        let limit = self.config.max_body.min(room.largest()).min(most.unwrap_or(u64::MAX));
+        let limit = self.config.max_body.min(room.largest());
         // A client may get a refusal in the origin's own words; a 400 may say that the port is for TLS.
-        if matches!(status, 200 | 400) || ((class == Class::Client || most.is_some()) && is_refusal(status)) {
+        if matches!(status, 200 | 400) || (class == Class::Client && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;
                 if (body.len() + chunk.len()) as u64 > limit {
@@ -343,7 +335,7 @@ impl OriginClient {
         let (mut tries, came) = (0, self.clock.now_mono());
         loop {
             let permit = if asker.spare {
-                self.budget.acquire_spare().await?
+                self.budget.acquire_spare(client).await?
             } else {
                 self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?
             };

@@ -235,7 +235,6 @@ impl Setup {
             .set("origin.url", &origin.url())
             .set("origin.requests_per_minute", "0")
             .set("origin.cache_ttl", "1s")
-            .set("mirror.edges", "own")
             .set("mirror.examine_per_hour", "0")
     }
 

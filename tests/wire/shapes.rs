@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::Value;
 
-use crate::harness::{Script, Server, Setup, Upstream, origin, until, wait_until};
+use crate::harness::{Server, Setup, origin, until, wait_until};
 
 /// Every part. It is there in each use, and null where there is nothing to tell.
 const PARTS: [&str; 22] = [
@@ -20,6 +20,7 @@ const PARTS: [&str; 22] = [
     "terms",
     "volatile",
     "held",
+    "open_cases",
     "parity",
     "hit_ratio",
     "last_error",
@@ -27,7 +28,6 @@ const PARTS: [&str; 22] = [
     "rate_limit",
     "publish",
     "replica",
-    "edges",
     "listen",
 ];
 
@@ -104,11 +104,6 @@ async fn each_part_has_its_fields_and_is_null_where_there_is_nothing_to_tell() {
     );
     assert!(published["sequence"].is_u64() && published["why"].is_null(), "{published}");
     assert!(published["last_success"].as_str().is_some_and(|at| at.ends_with('Z')), "{published}");
-    let edges = &told["edges"];
-    assert_eq!(fields(edges), ["cases", "own", "probed_at", "probes", "requests", "state", "why"]);
-    assert_eq!((&edges["state"], &edges["cases"]), (&"own".into(), &serde_json::json!({})));
-    assert!(edges["own"].as_array().is_some_and(|own| own.iter().all(Value::is_string) && !own.is_empty()), "{edges}");
-    assert!(edges["probes"] == 0 && edges["probed_at"].is_null(), "{edges}");
 
     let reloaded = mirror.admin(Method::POST, "/reload").await.json();
     assert_eq!(fields(&reloaded), ["applied", "at", "errors", "needs_restart", "ok"]);
@@ -132,15 +127,8 @@ async fn each_part_has_its_fields_and_is_null_where_there_is_nothing_to_tell() {
     assert_eq!((&offline["use"], &offline["origin"]["state"]), (&"offline".into(), &"offline".into()));
 
     let shield = status(&Setup::shield_of(&origin).start().await).await;
-    are_null(&shield, &["publish", "replica", "reload", "snapshot", "edges", "terms", "volatile", "held"]);
+    are_null(&shield, &["publish", "replica", "reload", "snapshot", "terms", "volatile", "open_cases", "held"]);
     assert_eq!(shield["use"], "shield");
-}
-
-#[tokio::test]
-async fn odd_requests_are_learning_until_they_are_learned() {
-    let origin = Upstream::start(|_| Script::hang()).await;
-    let server = Setup::offline().set("origin.url", &origin.url()).start().await;
-    assert_eq!(status(&server).await["edges"]["state"], "learning");
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@
 
 mod check;
 mod contradicting;
-mod edges;
 mod hanging;
 mod history;
 mod rig;

@@ -15,7 +15,6 @@ use http::{Method, StatusCode};
 
 use crate::answer::head as fields;
 use crate::answer::head::Fields;
-use crate::api::edges::lesson::{Family, family};
 use crate::cache::coded::Coded;
 use crate::cache::reply::Stored;
 use crate::clock::Monotonic;
@@ -103,7 +102,12 @@ impl ConstantHeaders {
 /// Puts a body that browsers may run into a sandbox. Known endpoints answer with data; a page of theirs is an error,
 /// which may repeat what a client asked for as markup, and it comes from our host.
 fn confine(head: &mut HeaderMap) {
-    let is_inert = |value: &HeaderValue| value.to_str().ok().and_then(family) == Some(Family::Inert);
+    let is_inert = |value: &HeaderValue| {
+        let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+        let essence = media_type.trim().to_ascii_lowercase();
+        let is_json = essence.starts_with("application/") && essence.ends_with("+json");
+        is_json || matches!(essence.as_str(), "application/json" | "text/plain")
+    };
     if !head.get_all(CONTENT_TYPE).iter().all(is_inert) {
         head.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
     }

@@ -28,6 +28,7 @@ use crate::tasks::blocking;
 
 use crate::answer::compose::FromSnapshot;
 
+use super::odd::OddFound;
 use super::{Finder, Found, NamedSnapshot, failed};
 
 /// Larger documents are not rendered on a thread that serves clients, in bytes.
@@ -39,18 +40,17 @@ async fn rendered<T: Send + 'static>(large: bool, render: impl FnOnce() -> T + S
 }
 
 impl Finder {
-    /// `raw`: as in [`Target::List`](crate::answer::admit::Target::List). `was_asked`: the origin gave no answer to a query that this one stands in for.
+    /// `raw`: as in [`Target::List`](crate::answer::admit::Target::List).
     pub(super) async fn list(
         &self,
         named: NamedSnapshot,
         query: ListQuery,
         raw: Option<&str>,
-        was_asked: bool,
         client: &Caller,
     ) -> Result<Found, Problem> {
         let query = query.within(named.published.dataset.content.envelope.largest_page);
         match self.verdicts.doubts(&query) {
-            None => self.covered_list(named, query, raw, was_asked, client).await,
+            None => self.covered_list(named, query, raw, client).await,
             Some(doubt) => Box::pin(self.doubtful_list(named, query, doubt, client)).await,
         }
     }
@@ -78,7 +78,7 @@ impl Finder {
                 found => return found,
             }
         }
-        Ok(self.covered_list(named, query, None, false, client).await?.provisional())
+        Ok(self.covered_list(named, query, None, client).await?.provisional())
     }
 
     async fn covered_list(
@@ -86,7 +86,6 @@ impl Finder {
         named: NamedSnapshot,
         query: ListQuery,
         raw: Option<&str>,
-        was_asked: bool,
         client: &Caller,
     ) -> Result<Found, Problem> {
         let NamedSnapshot { published, pinned, beside } = named;
@@ -107,19 +106,22 @@ impl Finder {
         }
         match published.dataset.find(query) {
             Ok(found) => {
-                // A query that selects no listing may be odd, which only the data shows.
-                let odd = if found.items.is_empty() { self.looked_up(&published, query, raw) } else { None };
+                // A query that selects no listing may be an open case, which only the data shows.
+                let look_up = || self.looked_up(&published, query, raw, (pinned, beside.is_some()));
+                let odd = if found.items.is_empty() { look_up() } else { None };
                 let is_odd = odd.is_some() || is_unnamed;
-                let may_ask = !past() && !pinned && !was_asked;
-                let is_provisional = is_unnamed || (may_ask && odd.as_ref().is_some_and(|odd| self.asks_about(odd)));
-                if let Some(odd) = odd
-                    && let Some(found) = self.answer_odd(&published, pinned, odd, may_ask, client).await
-                {
-                    return Ok(found);
+                let is_provisional = is_unnamed || matches!(odd, Some(OddFound::Table));
+                match odd {
+                    Some(OddFound::List(applied)) => {
+                        return self.odd_list(NamedSnapshot { published, pinned, beside }, applied, client).await;
+                    }
+                    Some(OddFound::Problem(problem)) => return Err(problem),
+                    Some(OddFound::Through(path)) => return self.spare(&path, client).await,
+                    Some(OddFound::AsAsked | OddFound::Table) | None => {}
                 }
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let made = render::list(&published, query, found, &self.public_url, pin);
-                // What a lesson may answer is not cached: it would hide a lesson that is learned later.
+                // An open case is not cached: the reply would hide a meaning that is found later.
                 let reply = if let Some(kept) = kept.filter(|_| !is_odd) {
                     self.cache.renew_reply(key, kept, made)
                 } else {
@@ -208,7 +210,7 @@ impl Finder {
                 // The origin's pages lack listings that it has.
                 return self.read(&format!("/api/listings/{id}.json"), false, false, Some(&published), client).await;
             }
-            return self.unknown(id);
+            return Err(Problem::unknown_listing(id.to_string()));
         };
         let details = self.details.as_ref().ok_or_else(Problem::internal)?;
         let kept = self.cache.reply(&Key::Detail(id));
@@ -260,7 +262,7 @@ impl Finder {
         forwarded: Option<CacheOutcome>,
     ) -> Result<Found, Problem> {
         if record.meta.state == DetailState::Gone {
-            return self.unknown(id);
+            return Err(Problem::unknown_listing(id.to_string()));
         }
         let (shown, body) = (published.clone(), record.body);
         let made = rendered(body.len() > LARGE, move || render::detail(&shown, body)).await?;

@@ -228,23 +228,6 @@ proptest! {
 }
 
 #[test]
-fn lessons_travel_in_format_2_and_the_lowest_sufficient_format_is_written() {
-    let mut world = World::of(1..20);
-    assert_eq!(world.full()[8..10], [1, 0]);
-    assert_eq!(open(&world.full()).unwrap().learned(), None);
-    world.learned = Some(lessons());
-    let (bytes, written) = world.bundle(None);
-    assert_eq!(bytes[8..10], [2, 0]);
-    let bundle = open(&bytes).unwrap();
-    assert_eq!(bundle.learned(), world.learned.as_ref());
-    assert_eq!((bundle.content(), bundle.digest()), (Some(&world.content), written.digest));
-    assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
-    let mut other = world.clone();
-    other.learned.as_mut().unwrap().probes += 1;
-    assert_ne!(other.bundle(None).1.digest, written.digest, "they are part of the digest");
-}
-
-#[test]
 fn a_delta_has_evidence_of_its_own_or_that_of_its_base() {
     let [old, new] = [1..20, 1..21].map(|ids| World::of(ids).with_evidence_of_its_own());
     let (own, kept) = (new.bundle(Some(&old)).0, new.bundle_that_keeps_evidence(&old));
@@ -265,18 +248,15 @@ fn a_delta_has_evidence_of_its_own_or_that_of_its_base() {
 fn what_older_programs_do_not_know_raises_the_format_and_travels() {
     let mut world = World::of(1..20);
     let city = || Some(Told::of_assumptions(["city-heeded"]));
-    for (verdicts, lessons, format) in
-        [(None, None, 1), (None, Some(lessons()), 2), (city(), None, 5), (city(), Some(lessons()), 5)]
-    {
-        (world.verdicts, world.learned) = (verdicts, lessons);
+    for (verdicts, format) in [(None, 1), (city(), 5)] {
+        world.verdicts = verdicts;
         let bytes = world.full();
         assert_eq!(bytes[8..10], [format, 0]);
         let bundle = open(&bytes).unwrap();
         assert_eq!(bundle.manifest().told(), world.verdicts.clone().unwrap_or_default());
-        assert_eq!(bundle.learned(), world.learned.as_ref());
         assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
     }
-    (world.verdicts, world.learned) = (None, None);
+    world.verdicts = None;
     world.content.envelope.fields.push(EnvelopeField::Total);
     let before = world.content.id();
     world.content.envelope.state_total(21, 1);
@@ -285,22 +265,4 @@ fn what_older_programs_do_not_know_raises_the_format_and_travels() {
     let bundle = open(&bytes).unwrap();
     assert_eq!(bundle.content().unwrap().envelope.stated_total(), Some((21, 1)));
     assert_ne!(world.content.id(), before, "it is content");
-}
-
-#[test]
-fn lessons_that_could_not_be_learned_are_neither_written_nor_read() {
-    let mut world = World::of(1..7);
-    let mut wrong = lessons();
-    let Some(Lesson::Answer(answer)) = wrong.lessons.get_mut(&Case::UnknownId) else { panic!() };
-    answer.status = 302;
-    world.learned = Some(wrong.clone());
-    let export = world.export(None, &world.details);
-    let details = world.details.clone().into_iter().map(Ok::<_, Infallible>);
-    let refused = write(&mut Vec::new(), &export, details, &mut |_, _| {}).unwrap_err();
-    assert!(refused.to_string().contains("302"), "{refused}");
-    // A format 1 has no place for them.
-    world.learned = Some(lessons());
-    let mut older = world.full();
-    older[8] = 1;
-    assert!(open(&older).is_err());
 }

@@ -36,7 +36,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("mirror.details", "\"some\"", "one of \"all\", \"on-demand\""),
     ("mirror.sweep_every", "0", "from 100ms to 365d"),
     ("mirror.verify_details_every", "1979-05-27", "1979-05-27 is not a duration"),
-    ("mirror.edges", "\"ours\"", "one of \"origin\", \"own\""),
     ("mirror.examine_per_hour", "1.5", "1.5 is not a whole number of examples"),
     ("mirror.max_shrink", "1.01", "a share from 0 to 1"),
     ("mirror.max_shrink", "nan", "nan is not a share"),

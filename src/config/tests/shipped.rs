@@ -27,7 +27,6 @@ enabled      = true
 details      = "all"
 sweep_every  = "6h"
 verify_details_every = "7d"
-edges        = "origin"
 examine_per_hour = 6
 max_shrink   = 0.2
 keep         = 5
@@ -92,7 +91,7 @@ origin = { url = "http://origin.example/v1", aliases = ["http://b"], requests_pe
   timeout = "1m1s", wait = 0, max_body = "10MB", ca_file = "ca.pem", user_agent = "me \"too\"",
   proxy = "http://proxy.example:3128" }
 mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify_details_every = "1d",
-  edges = "own", examine_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0 }
+  examine_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0 }
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
 cache = { max_bytes = 1025, stale_while_revalidate = "0s", stale_if_error = "1m" }
 bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_size = 1025,

@@ -15,6 +15,8 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
 
+use super::open;
+
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
 const DAY: i64 = 24 * HOUR;
@@ -43,11 +45,18 @@ pub(super) struct Example {
 /// How many examples of a shape are asked at first, at most.
 pub(super) fn turns(shape: Shape) -> u16 {
     match (shape.filters(), shape.form()) {
+        _ if shape.row().is_some() => open::TURNS,
         // Without a page size, and so that the last page is full.
         (0, _) => 2,
         (1, Some(form)) => TIMES[form as usize],
+        _ if is_place(shape) => 2,
         _ => 1,
     }
+}
+
+/// Whether it has a city in a state.
+fn is_place(shape: Shape) -> bool {
+    shape.has(TaxonomyKind::States) && shape.has(TaxonomyKind::Cities)
 }
 
 /// How many times [`times`] finds, by form.
@@ -58,6 +67,9 @@ impl Example {
     pub(super) fn of(dataset: &Dataset, shape: Shape, turn: u16) -> Option<Self> {
         if shape == Shape::LIST {
             return Self::of_list(dataset, turn);
+        }
+        if is_place(shape) && turn % 2 == 1 {
+            return Self::elsewhere(dataset, shape, turn);
         }
         let chosen = chosen(dataset, shape, turn);
         let Some(form) = shape.form() else {
@@ -81,6 +93,16 @@ impl Example {
         best(dataset, chosen.into_iter().take(2 * MOST_TERMS).filter_map(of_members).flatten(), shape, turn)
     }
 
+    /// A city outside the state beside it: only there a state excludes something.
+    fn elsewhere(dataset: &Dataset, shape: Shape, turn: u16) -> Option<Self> {
+        let Self { query, .. } = Self::of(dataset, shape.without(TaxonomyKind::States), turn / 2)?;
+        let within = dataset.membership(TaxonomyKind::Cities, query.slug(TaxonomyKind::Cities)?)?.positions()?;
+        let states = telling(dataset, TaxonomyKind::States).into_iter();
+        let (state, _) =
+            states.filter(|(_, positions)| positions.is_disjoint(within)).nth(usize::from(turn / 2) % 2)?;
+        Some(Self { query: query.with_page(1).with_term(TaxonomyKind::States, state), tells: true })
+    }
+
     /// The list itself shows its form.
     fn of_list(dataset: &Dataset, turn: u16) -> Option<Self> {
         let (bare, total) = (ListQuery::default(), dataset.len() as u64);
@@ -92,7 +114,11 @@ impl Example {
 
     /// A query once more.
     pub(super) fn again(dataset: &Dataset, query: ListQuery) -> Self {
-        let tells = Self::about(dataset, query.clone()).is_some_and(|(_, example)| example.tells);
+        let tells = match answer(dataset, &query) {
+            // An empty list tells more than any.
+            Some((0, _)) => true,
+            _ => Self::about(dataset, query.clone()).is_some_and(|(_, example)| example.tells),
+        };
         Self { query, tells }
     }
 

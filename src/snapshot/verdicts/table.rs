@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::odd::{Meaning, Row};
 use crate::api::shape::Shape;
 
 /// A difference counts after so many tries in a row, even if the origin's list never held still.
@@ -58,11 +59,15 @@ pub(crate) struct Entry {
     aged: u8,
     /// When a disproved shape was answered as expected, once.
     equal_ms: Option<i64>,
+    /// Of a row: the meanings that its examples allow, the table's first. `None`: it has not been answered.
+    allows: Option<Vec<Meaning>>,
 }
 
 /// What an answer to an example says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
+    /// It is an example of a row, and allows these meanings, the table's first.
+    Means(Vec<Meaning>),
     /// It is ours. `tells`: with another meaning of the filters it would be another one.
     Equal { tells: bool },
     /// Another total, other listings, or another order of them.
@@ -91,6 +96,9 @@ pub struct Told {
     disproved: Vec<String>,
     /// Those of `disproved` that differ in order alone.
     by_order: Vec<String>,
+    /// What the confirmed rows of open cases mean.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    meanings: BTreeMap<String, Meaning>,
 }
 
 impl Told {
@@ -114,7 +122,13 @@ impl Told {
     /// Checks verdicts that come from elsewhere.
     pub(crate) fn check(&self) -> Result<(), String> {
         let most = [&self.confirmed, &self.disproved, &self.by_order].map(Vec::len).into_iter().max();
-        if most > Some(Self::MOST) { Err("there are too many verdicts".to_owned()) } else { Ok(()) }
+        if most > Some(Self::MOST) || self.meanings.len() > Self::MOST {
+            return Err("there are too many verdicts".to_owned());
+        }
+        match self.meanings.iter().find(|(_, meaning)| !meaning.is_valid()) {
+            Some((row, meaning)) => Err(format!("an open case ({row}) has no such meaning: {meaning:?}")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -136,12 +150,18 @@ impl Table {
     pub(crate) fn of_told(told: &Told, is_opened: bool) -> Self {
         let mut table = Self { is_opened, ..Self::default() };
         let entry = |state, only_order| Entry { state, only_order, confirmed_ms: 1, ..Entry::default() };
-        for shape in Shape::all() {
+        for shape in Shape::of_lists() {
             let name = shape.name();
             if told.disproved.contains(&name) {
                 table.entries.insert(shape, entry(State::Disproved, told.by_order.contains(&name)));
             } else if told.confirmed.contains(&name) {
                 table.entries.insert(shape, entry(State::Confirmed, false));
+            }
+        }
+        for row in Row::ALL {
+            if let Some(meaning) = told.meanings.get(row.as_str()) {
+                let allows = Some(vec![*meaning]);
+                table.entries.insert(Shape::of_row(row), Entry { allows, ..entry(State::Confirmed, false) });
             }
         }
         table
@@ -151,11 +171,15 @@ impl Table {
     pub(crate) fn told(&self) -> Told {
         let in_doubt = |shape: &Shape| self.entry(*shape).is_in_doubt();
         let names =
-            |is_told: &dyn Fn(&Shape) -> bool| Shape::all().into_iter().filter(is_told).map(Shape::name).collect();
+            |is_told: &dyn Fn(&Shape) -> bool| Shape::of_lists().into_iter().filter(is_told).map(Shape::name).collect();
         Told {
             confirmed: names(&|shape| self.is_confirmed(*shape)),
             disproved: names(&in_doubt),
             by_order: names(&|shape| in_doubt(shape) && self.entry(*shape).only_order),
+            meanings: Row::ALL
+                .into_iter()
+                .filter_map(|row| Some((row.as_str().to_owned(), self.meaning(row)?)))
+                .collect(),
         }
     }
 
@@ -171,6 +195,25 @@ impl Table {
 
     pub(crate) fn entry(&self, shape: Shape) -> Entry {
         self.entries.get(&shape).cloned().unwrap_or_default()
+    }
+
+    /// What is known of each row, by its name; a row that was not answered is missing.
+    pub(super) fn rows(&self) -> BTreeMap<String, String> {
+        let told = |row: Row| {
+            let told = match (self.meaning(row), self.entry(Shape::of_row(row)).state) {
+                (Some(meaning), _) => meaning.told(),
+                (None, State::Unproved) => return None,
+                (None, _) => "forwarded".to_owned(),
+            };
+            Some((row.as_str().to_owned(), told))
+        };
+        Row::ALL.into_iter().filter_map(told).collect()
+    }
+
+    /// What a row means, if two examples said so.
+    pub(crate) fn meaning(&self, row: Row) -> Option<Meaning> {
+        let entry = self.entries.get(&Shape::of_row(row)).filter(|entry| entry.state == State::Confirmed)?;
+        entry.allows.as_ref()?.first().copied()
     }
 
     /// Whether a shape has parts that differ.
@@ -201,14 +244,14 @@ impl Table {
 
     /// The bits of the shapes that are read through, and above them of those whose order alone differs.
     pub(super) fn mask(&self) -> u64 {
-        let bits = Shape::all().into_iter().filter_map(|shape| {
+        let bits = Shape::of_lists().into_iter().filter_map(|shape| {
             let bit = u64::from(shape.bit());
             self.read_through(shape).map(|only_order| bit | if only_order { bit << 32 } else { 0 })
         });
         bits.fold(0, |mask, bits| mask | bits)
     }
 
-    /// The names of the shapes in this state. What is suspected is not proved either.
+    /// The names of the sets of filters in this state. What is suspected is not proved either.
     pub(super) fn names(&self, state: State) -> Vec<String> {
         let is_it = |shape: &Shape| {
             let is_confirmed = self.is_confirmed(*shape);
@@ -218,7 +261,7 @@ impl Table {
                 _ => self.entry(*shape).state == state,
             }
         };
-        Shape::all().into_iter().filter(is_it).map(Shape::name).collect()
+        Shape::of_lists().into_iter().filter(is_it).map(Shape::name).collect()
     }
 
     /// Suspects a shape by the answer to this path, and has it asked again.
@@ -245,10 +288,15 @@ impl Table {
         let before = entry.state;
         let later = |tries: u8| now_ms + (apart_ms << tries.min(8)).min(LONGEST_PAUSE.max(apart_ms));
         let heard = match heard {
+            Heard::Means(these) => entry.means(&these, is_still),
+            heard => heard,
+        };
+        let heard = match heard {
             Heard::Aged if entry.aged + 1 >= MOST_AGED => Heard::Differs { only_order: false },
             heard => heard,
         };
         match heard {
+            Heard::Means(_) => {}
             // The others go on without it.
             Heard::Nothing if entry.tries + 1 >= MOST_UNANSWERED && !entry.is_in_doubt() => {
                 (entry.turn, entry.due_ms) = (entry.turn.saturating_add(1), 0);
@@ -273,7 +321,7 @@ impl Table {
                 entry.equal_ms = (!is_over && tells).then(|| before.unwrap_or(now_ms));
                 entry.due_ms = if entry.equal_ms.is_some() { now_ms + apart_ms } else { 0 };
                 entry.confirmed_ms = if state == State::Confirmed { now_ms } else { entry.confirmed_ms };
-                if is_over {
+                if is_over || shape.row().is_some() {
                     (entry.again, entry.turn) = (None, entry.turn.saturating_add(1));
                 }
                 entry.state = state;
@@ -291,8 +339,12 @@ impl Table {
                 }
                 State::Suspected | State::Disproved => {
                     entry.only_order &= only_order;
-                    (entry.state, entry.due_ms, entry.equal_ms) = (State::Disproved, 0, None);
+                    let is_one_of_five = entry.allows.as_ref().is_some_and(|these| !these.is_empty());
+                    let due_ms = if is_one_of_five && before == State::Suspected { now_ms + apart_ms } else { 0 };
+                    (entry.state, entry.due_ms, entry.equal_ms) = (State::Disproved, due_ms, None);
                     entry.again = Some(path.to_owned());
+                    // What a row means shows in examples that differ.
+                    entry.turn = entry.turn.saturating_add(u16::from(shape.row().is_some()));
                 }
             },
         }
@@ -316,6 +368,21 @@ impl Table {
 }
 
 impl Entry {
+    /// What an answer to an example of a row says, after those before. The second one that allows the same confirms.
+    fn means(&mut self, these: &[Meaning], is_still: bool) -> Heard {
+        let known = self.allows.take().filter(|known| !known.is_empty());
+        let is_both = |one: &&Meaning| known.as_ref().is_none_or(|known| known.contains(one));
+        let both: Vec<Meaning> = these.iter().filter(is_both).copied().collect();
+        if !both.is_empty() {
+            self.allows = Some(both);
+            return Heard::Equal { tells: known.is_some() || self.state == State::Disproved };
+        }
+        // It has another meaning now, perhaps one of the five, which the next examples show.
+        let is_other = self.state == State::Disproved || (self.state == State::Suspected && is_still);
+        self.allows = if is_other { Some(these.to_vec()) } else { known };
+        Heard::Differs { only_order: false }
+    }
+
     /// Whether it is read through for its own answers.
     pub(crate) const fn is_in_doubt(&self) -> bool {
         matches!(self.state, State::Suspected | State::Disproved)

@@ -3,6 +3,7 @@
 //! Callers: [`super::dispatch`], which tells those who wait.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::clock::{Monotonic, WallTime};
@@ -11,6 +12,7 @@ use super::super::ledger::Ledger;
 use super::super::window::{Class, SPAN, Window};
 use super::choice::{ChoiceView, ClientTurn, ProbeKind, choose, choose_probe, client_share, refresh_reserve};
 use super::queue::{Queue, Waiting};
+use super::spare::Spare;
 use super::{End, Spent};
 
 /// The shortest pause after each try on a failing origin: by then its result has been judged.
@@ -53,8 +55,8 @@ pub(super) struct BudgetState {
     stale_turns: usize,
     /// Recent turns of reads that clients were refused.
     wanted_sent: VecDeque<Monotonic>,
-    /// Recent requests in bytes that a client chose.
-    spare_sent: VecDeque<Monotonic>,
+    /// Requests in bytes that a client chose.
+    pub(super) spare: Spare,
     pub(super) refusals: Refusals,
 }
 
@@ -168,35 +170,31 @@ impl BudgetState {
         })
     }
 
-    /// Takes a slot that nobody needs now, for a request in bytes that a client chose; `None`: there is none. Inside: the
-    /// slot of the window, if there is a window.
-    #[expect(clippy::option_option, reason = "a slot without a window has no number")]
-    pub(super) fn take_spare(&mut self, now: Monotonic) -> Option<Option<usize>> {
+    /// Takes a slot that nobody needs now, for a request in bytes that a client of this household chose; else says how long
+    /// it has to wait. Inside: the slot of the window, if there is a window.
+    pub(super) fn take_spare(&mut self, household: Option<IpAddr>, now: Monotonic) -> Result<Option<usize>, Duration> {
+        const SOON: Duration = Duration::from_secs(1);
+        self.spare.may(household, (self.limit() / 10).max(1), now)?;
         // A request that may fail by its own bytes is no test of whether the origin answers again.
         if self.gentle.is_some() || !self.has_room(now) {
-            return None;
+            return Err(SOON);
         }
         let kept_free = self.queue.len() + self.reserve();
         let slot = match &mut self.window {
             None => None,
             Some(window) => {
-                let limit = window.limit();
-                while self.spare_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
-                    self.spare_sent.pop_front();
+                if window.free(now) <= kept_free {
+                    return Err(SOON);
                 }
-                let is_full = self.spare_sent.len() >= (limit / 10).max(1);
-                if is_full || window.free(now) <= kept_free {
-                    return None;
-                }
-                self.spare_sent.push_back(now);
-                Some(window.take(Class::Client, now)?)
+                Some(window.take(Class::Client, now).ok_or(SOON)?)
             }
         };
+        self.spare.sent(household, now);
         (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
         if let (Some(ledger), Some(slot)) = (&self.ledger, slot) {
             ledger.sent(slot);
         }
-        Some(slot)
+        Ok(slot)
     }
 
     /// The next ticket; `None` when none may go.

@@ -102,12 +102,13 @@ fn background_takes_a_tenth_and_details_are_paced() {
 
 #[tokio::test]
 async fn requests_in_bytes_that_clients_chose_take_a_tenth_and_only_what_nobody_needs() {
+    let address = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
     let open = || Budget::open(Some(60), None, Clock::system());
     let budget = open();
-    for _ in 0..6 {
-        budget.acquire_spare().await.unwrap().answered();
+    for of in [1, 1, 2, 2, 3, 3] {
+        budget.acquire_spare(address(of)).await.unwrap().answered();
     }
-    assert!(budget.acquire_spare().await.is_err(), "a tenth is spent");
+    assert!(budget.acquire_spare(address(4)).await.is_err(), "a tenth is spent");
     assert_eq!((budget.view().free, budget.is_overloaded()), (54, false));
     budget.acquire(Class::Client, None, Some(Duration::ZERO)).await.unwrap().answered();
 
@@ -117,17 +118,17 @@ async fn requests_in_bytes_that_clients_chose_take_a_tenth_and_only_what_nobody_
     for _ in 0..54 {
         budget.acquire(Class::Client, None, None).await.unwrap().answered();
     }
-    budget.acquire_spare().await.unwrap().answered();
-    assert!(budget.acquire_spare().await.is_err());
+    budget.acquire_spare(None).await.unwrap().answered();
+    assert!(budget.acquire_spare(None).await.is_err());
 
     // They are no test of whether the origin answers again, and wait for no pause.
     for budget in [open(), Budget::open(None, None, Clock::system())] {
         budget.try_gently(Some(Duration::from_secs(1)));
-        assert!(budget.acquire_spare().await.is_err());
+        assert!(budget.acquire_spare(None).await.is_err());
         budget.try_gently(None);
-        drop(budget.acquire_spare().await.unwrap());
+        drop(budget.acquire_spare(None).await.unwrap());
         budget.pause(Duration::from_secs(30));
-        assert!(budget.acquire_spare().await.is_err());
+        assert!(budget.acquire_spare(None).await.is_err());
     }
 }
 

@@ -63,17 +63,6 @@ async fn a_configuration_with_mistakes_opens_the_access_log_again() {
 }
 
 #[tokio::test]
-async fn a_shorter_ttl_brings_the_questions_about_odd_requests_closer_together() {
-    let origin = crate::harness::origin(60).await;
-    let setup = Setup::mirror_of(&origin).set("mirror.edges", "origin");
-    let started = Configured::start(setup, &format!("{OPEN}ttl = \"1h\"\n")).await;
-    let edges = async || started.server.status().await["edges"].clone();
-    wait_until("the first probes were sent", || async { edges().await["probes"] == 20 }).await;
-    started.reload(&format!("{OPEN}ttl = \"4s\"\n")).await;
-    wait_until("the second probes were sent", || async { edges().await["state"] == "learned" }).await;
-}
-
-#[tokio::test]
 async fn a_lower_number_of_connections_closes_the_longest_idle_ones() {
     let started = Configured::start(Setup::offline(), OPEN).await;
     let server = &started.server;

@@ -18,11 +18,9 @@ use grandstand::mirror::commands::Commands;
 use grandstand::mirror::copies::Copies;
 use grandstand::mirror::details::Details;
 use grandstand::mirror::details::worker::DetailWorker;
-use grandstand::mirror::edges::EdgeLearner;
 use grandstand::mirror::examiner::Examiner;
 use grandstand::mirror::sweep::Sweeper;
 use grandstand::mirror::task::Mirror;
-use grandstand::snapshot::edges::Edges;
 use grandstand::snapshot::pointer::SnapshotPointer;
 use grandstand::snapshots::{Policy, Snapshots};
 use grandstand::store::{DataDir, Store};
@@ -113,8 +111,6 @@ pub struct Rig {
     pub commands: Commands,
     /// Its details.
     pub details: Details,
-    /// What it has learned of odd requests.
-    pub edges: Edges,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -149,14 +145,11 @@ impl Rig {
         let volatile = Arc::new(RwLock::new(known));
         let details = Details::open(store.clone(), cache, newest.clone()).unwrap();
         // Everything may vanish here: holding back has tests of its own.
-        snapshots.edges().set_use(true, true);
-        let edges = snapshots.edges().clone();
         let shared = MirrorContext {
             copies: Copies::new(client, store.clone(), volatile, snapshots.newest().clone()),
             store: store.clone(),
             newest: snapshots.newest().clone(),
             details: details.clone(),
-            edges: edges.clone(),
             verdicts: snapshots.verdicts().clone(),
             commands: commands.clone(),
             settings,
@@ -164,16 +157,15 @@ impl Rig {
         };
         let sweeper = Sweeper(shared.clone());
         let worker = DetailWorker { shared: shared.clone(), all: true };
-        let (learner, examiner) = (EdgeLearner(shared.clone()), Examiner::new(shared.clone()));
+        let examiner = Examiner::new(shared.clone());
         let mirror = Mirror::new(shared, snapshots, evidence);
         let tasks = vec![
             tokio::spawn(mirror.run()),
             tokio::spawn(sweeper.run()),
             tokio::spawn(worker.run()),
-            tokio::spawn(learner.run()),
             tokio::spawn(examiner.run()),
         ];
-        Self { newest, commands, details, edges, tasks }
+        Self { newest, commands, details, tasks }
     }
 
     /// Aborts its tasks anywhere. On return, the work of its blocking thread is done.

@@ -39,14 +39,12 @@ pub struct Account {
     pub requests: u64,
     /// Virtual seconds.
     pub seconds: u64,
-    /// Whether the mirror knew at the end how the origin answers odd requests.
-    pub learned: bool,
 }
 
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { counts, edits, requests, seconds, learned } = self;
-        write!(f, "{edits} edits, {requests} requests, {seconds} virtual seconds, learned: {learned}, {counts:?}")
+        let Self { counts, edits, requests, seconds } = self;
+        write!(f, "{edits} edits, {requests} requests, {seconds} virtual seconds, {counts:?}")
     }
 }
 
@@ -159,7 +157,6 @@ impl Run {
                 edits: self.edits,
                 requests: self.ground.origin.count(),
                 seconds: self.clock.now_mono().as_nanos() / 1_000_000_000,
-                learned: self.rig.as_ref().is_some_and(|(rig, _)| rig.edges.are_learned()),
             }),
             Err(what) => Err(Box::new(self.failure(what))),
         }

@@ -1,0 +1,142 @@
+//! Examples of open cases, and which meanings an answer to one allows.
+//!
+//! Pure. Callers: [`super`].
+
+use crate::api::form::ListForm;
+use crate::api::listing::Summary;
+use crate::api::odd::{How, Meaning, Odd, Row};
+use crate::api::query::{self, ListQuery};
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::Positions;
+use crate::snapshot::odd::apply;
+
+/// Words that no slug, page, time or id has.
+const WORDS: [&str; 2] = ["qzvxk", "wjqpfh"];
+
+/// How many examples of a row are asked at first.
+pub(super) const TURNS: u16 = 2;
+
+/// An odd request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OpenCase {
+    /// Path and query.
+    pub(super) path: String,
+    row: Row,
+    /// The query beside the odd parameter, and that parameter; `None`: it is about a listing.
+    list: Option<(ListQuery, Odd)>,
+}
+
+impl OpenCase {
+    /// The example of this turn; `None`: the data has none.
+    pub(super) fn of(dataset: &Dataset, row: Row, turn: u16, form: &ListForm) -> Option<Self> {
+        let second = turn % 2 == 1;
+        let pick = |values: [&'static str; 2]| values[usize::from(second)];
+        let total = dataset.len() as u64;
+        let bare = ListQuery { per_page: form.page_size, ..ListQuery::default() };
+        let sized = ListQuery { per_page: if second { 7 } else { bare.per_page }, ..bare.clone() };
+        // A second page is another one with each size.
+        let paged = bare.with_page(if second && total > 2 * u64::from(ListQuery::MAX_PER_PAGE) { 2 } else { 1 });
+        let one = |rest: &ListQuery, parameter, how, value: &str| Some((rest.clone(), Odd::of(parameter, how, value)));
+        let many = |rest: &ListQuery, parameter, how, values: &[&str]| {
+            Some((rest.clone(), Odd { parameter, how, values: values.iter().map(|value| (*value).into()).collect() }))
+        };
+        let (rest, odd) = match row {
+            Row::PageNext => one(&sized, "page", How::Next, &(sized.total_pages(total).max(1) + 1).to_string()),
+            Row::PageBeyond => {
+                let beyond = sized.total_pages(total) + if second { 70_417 } else { 1_003 };
+                one(&sized, "page", How::Beyond, &beyond.to_string())
+            }
+            Row::PageZero => one(&sized, "page", How::Zero, "0"),
+            Row::PageNegative => one(&sized, "page", How::Negative, pick(["-70417", "-80923"])),
+            Row::PageWord => one(&sized, "page", How::Word, pick(WORDS)),
+            Row::PerPageOver => one(&paged, "per_page", How::Over, pick(["101", "250"])),
+            Row::PerPageZero => one(&paged, "per_page", How::Zero, "0"),
+            Row::PerPageNegative => one(&paged, "per_page", How::Negative, pick(["-60413", "-90821"])),
+            Row::PerPageWord => one(&paged, "per_page", How::Word, pick(WORDS)),
+            Row::RepeatedNumber if second => many(&bare, "per_page", How::Repeated, &["11", "13"]),
+            Row::RepeatedNumber => many(&bare, "page", How::Repeated, &["2", "3"]),
+            Row::RepeatedFilter => {
+                let kind = if second { TaxonomyKind::States } else { TaxonomyKind::Sports };
+                many(&sized, kind.parameter(), How::Repeated, &two_terms(kind, dataset)?)
+            }
+            Row::SinceMalformed => one(&sized, "modified_since", How::Malformed, pick(WORDS)),
+            Row::SinceFuture => one(&sized, "modified_since", How::Future, pick(["2999-01-01", "2987-06-05"])),
+            Row::UnknownSport => no_term(&sized, TaxonomyKind::Sports, pick(WORDS), dataset),
+            Row::UnknownState => no_term(&sized, TaxonomyKind::States, pick(WORDS), dataset),
+            Row::UnknownCity => no_term(&sized, TaxonomyKind::Cities, pick(WORDS), dataset),
+            Row::EmptyNumber => many(&paged, pick(["page", "per_page"]), How::Empty, &[]),
+            Row::EmptyFilter => many(&sized, pick(["sport", "city"]), How::Empty, &[]),
+            Row::EmptySince => many(&sized, "modified_since", How::Empty, &[]),
+            Row::IdWord => {
+                return Some(Self { path: format!("/api/listings/{}.json", pick(WORDS)), row, list: None });
+            }
+        }?;
+        let mut path = match odd.parameter {
+            "per_page" => ListQuery { per_page: ListQuery::DEFAULT_PER_PAGE, ..rest.clone() }.path_and_query(),
+            _ => form.path_of(&rest),
+        };
+        let mut put = |value: &str| {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(odd.parameter);
+            path.push('=');
+            query::encode(value, &mut path);
+        };
+        if odd.values.is_empty() {
+            put("");
+        }
+        odd.values.iter().for_each(|value| put(value));
+        Some(Self { path, row, list: Some((rest, odd)) })
+    }
+
+    /// The meanings that a list allows, the table's first. `per_page`: what it says of its page size. `None`: a row is not
+    /// as ours.
+    pub(super) fn allowed(
+        &self,
+        dataset: &Dataset,
+        page_size: u16,
+        (total, items, per_page): (u64, &[Summary], Option<u64>),
+    ) -> Option<Vec<Meaning>> {
+        let is_ours = |item: &Summary| dataset.summary(item.id).is_some_and(|ours| ours.hash == item.hash);
+        if !items.iter().all(is_ours) {
+            return None;
+        }
+        let Some((rest, odd)) = &self.list else { return Some(Vec::new()) };
+        let explains = |meaning: &Meaning| {
+            let Some(applied) = apply(*meaning, rest, odd, dataset, page_size) else { return false };
+            let Ok((of, ours)) = applied.find(dataset) else { return false };
+            // A page that is not full does not show its size.
+            let size = u64::from(applied.query.per_page);
+            let is_size =
+                odd.parameter != "per_page" || items.len() as u64 >= size || per_page.is_none_or(|of| of == size);
+            of == total && is_size && ours.iter().map(|item| item.id).eq(items.iter().map(|item| item.id))
+        };
+        let mut allowed: Vec<Meaning> = Vec::new();
+        for meaning in [self.row.table(), Meaning::Empty, Meaning::Clamped, Meaning::Absent] {
+            if !allowed.contains(&meaning) && explains(&meaning) {
+                allowed.push(meaning);
+            }
+        }
+        Some(allowed)
+    }
+}
+
+/// A slug that no term has, unless an index lacks terms.
+fn no_term(rest: &ListQuery, kind: TaxonomyKind, word: &str, dataset: &Dataset) -> Option<(ListQuery, Odd)> {
+    let mut slug = word.to_owned();
+    while dataset.membership(kind, &slug).is_some() {
+        slug.push('x');
+    }
+    let mut slugs = [const { None }; 3];
+    slugs[kind.index()] = Some(slug.clone().into());
+    let odd = Odd::of(kind.parameter(), How::Unknown, &slug);
+    (!dataset.may_lack_a_term(&slugs)).then(|| (rest.clone(), odd))
+}
+
+/// Two terms with different listings.
+fn two_terms(kind: TaxonomyKind, dataset: &Dataset) -> Option<[&str; 2]> {
+    let by_size = |(slug, positions): &(&str, &Positions)| (positions.len(), (*slug).to_owned());
+    let (least, most) =
+        (dataset.known_terms(kind).min_by_key(by_size)?, dataset.known_terms(kind).max_by_key(by_size)?);
+    (least.0 != most.0).then_some([least.0, most.0])
+}

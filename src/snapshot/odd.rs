@@ -1,0 +1,204 @@
+//! Open cases on a data set: which row a request belongs to, and what it selects by the meaning of the row.
+//!
+//! Pure. Ordinary requests that find something do not use it. Callers: [`crate::answer`] answers, `mirror::examiner`
+//! compares.
+
+use crate::api::listing::Summary;
+use crate::api::odd::{How, Meaning, Odd, OddQuery, Row, put};
+use crate::api::query::ListQuery;
+use crate::api::taxonomy::TaxonomyKind;
+
+use super::dataset::{Dataset, Doubt};
+
+/// What an odd query comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Applied {
+    /// The query that is evaluated.
+    pub query: ListQuery,
+    /// What is left out of its answer.
+    pub empty: Empty,
+}
+
+/// What is left out of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Empty {
+    /// Nothing.
+    No,
+    /// The listings of the page; the total stays.
+    Page,
+    /// Everything: the total is 0.
+    List,
+}
+
+/// How an odd request is answered.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Decision {
+    /// As it stands.
+    AsAsked,
+    /// With a list.
+    List(Applied),
+    /// With a refusal of this value.
+    Refused(u16, Odd),
+    /// Nobody knows but the origin. These values are sent as the client spelled them.
+    Unknown(Vec<Odd>),
+}
+
+impl Applied {
+    /// Whether an ordinary query has the same answer.
+    pub(crate) fn is_ordinary(&self) -> bool {
+        self.empty == Empty::No
+    }
+
+    /// The total, and the listings of the page.
+    pub(crate) fn find<'a>(&self, dataset: &'a Dataset) -> Result<(u64, Vec<&'a Summary>), Doubt> {
+        if self.empty == Empty::List {
+            return Ok((0, Vec::new()));
+        }
+        let found = dataset.find(&self.query)?;
+        Ok((found.total, if self.empty == Empty::Page { Vec::new() } else { found.items }))
+    }
+}
+
+/// What a query comes to by a meaning. `rest`: the query without the odd parameter; `page_size`: that of a query without
+/// `per_page`. `None`: it has no such meaning.
+pub(crate) fn apply(
+    meaning: Meaning,
+    rest: &ListQuery,
+    odd: &Odd,
+    dataset: &Dataset,
+    page_size: u16,
+) -> Option<Applied> {
+    let mut query = rest.clone();
+    let value = odd.values.first().map(|value| &**value);
+    let empty = match (meaning, odd.parameter) {
+        (Meaning::Refused(_), _) => return None,
+        (Meaning::Absent, "page") => {
+            query.page = 1;
+            Empty::No
+        }
+        (Meaning::Absent, "per_page") => {
+            query.per_page = page_size;
+            Empty::No
+        }
+        (Meaning::Absent, _) => Empty::No,
+        (Meaning::Empty, parameter) => match odd.how {
+            How::Next | How::Beyond | How::Future | How::Unknown => {
+                put(&mut query, parameter, value?).ok()?;
+                Empty::No
+            }
+            _ if matches!(parameter, "page" | "per_page") => Empty::Page,
+            _ => Empty::List,
+        },
+        (Meaning::Clamped, _) => {
+            match (odd.how, odd.parameter) {
+                (How::Next | How::Beyond, _) => {
+                    query.page = 1;
+                    query.page = query.total_pages(dataset.find(&query).ok()?.total).max(1);
+                }
+                (How::Zero | How::Negative, "page") => query.page = 1,
+                (How::Zero | How::Negative, "per_page") => query.per_page = 1,
+                (How::Over, _) => query.per_page = ListQuery::MAX_PER_PAGE,
+                _ => return None,
+            }
+            Empty::No
+        }
+    };
+    Some(Applied { query: query.within(dataset.content.envelope.largest_page), empty })
+}
+
+/// How a query is answered that the parser calls odd. `known`: the meanings of rows that were found; `now`: nanoseconds since
+/// 1970.
+pub(crate) fn of_odd(
+    known: impl Fn(Row) -> Option<Meaning>,
+    dataset: &Dataset,
+    asked: &OddQuery,
+    page_size: u16,
+    now: i64,
+) -> Decision {
+    let rest = asked.rest(page_size).within(dataset.content.envelope.largest_page);
+    let together = |beside: Vec<Odd>| Decision::Unknown(asked.odds.iter().cloned().chain(beside).collect());
+    let [odd] = &asked.odds[..] else { return together(looked_up(dataset, &rest, now)) };
+    let meaning = odd.row().filter(|_| !names_respelled(dataset, odd)).and_then(known);
+    let Some(meaning) = meaning else { return together(looked_up(dataset, &rest, now)) };
+    let applied = apply(meaning, &rest, odd, dataset, page_size);
+    let beside = looked_up(dataset, applied.as_ref().map_or(&rest, |applied| &applied.query), now);
+    match (meaning, applied) {
+        // A slug beside it may be unknown, and then it may be anything.
+        _ if !beside.is_empty() => together(beside),
+        (Meaning::Refused(status), _) => Decision::Refused(status, odd.clone()),
+        (_, Some(applied)) => Decision::List(applied),
+        (_, None) => together(beside),
+    }
+}
+
+/// How a query is answered that finds nothing; `None`: nothing is odd about it. `now`: nanoseconds since 1970.
+pub(crate) fn of_empty(
+    known: impl Fn(Row) -> Option<Meaning>,
+    dataset: &Dataset,
+    query: &ListQuery,
+    page_size: u16,
+    now: i64,
+) -> Option<Decision> {
+    let odds = looked_up(dataset, query, now);
+    let odd = odds.first()?;
+    // What the documentation says counts until the origin says otherwise.
+    let known = |row: Row| known(row).or_else(|| (row == Row::SinceFuture).then(|| row.table()));
+    let meaning = if odds.len() == 1 { odd.row().and_then(known) } else { None };
+    let Some(meaning) = meaning else { return Some(Decision::Unknown(odds)) };
+    if let Meaning::Refused(status) = meaning {
+        return Some(Decision::Refused(status, odd.clone()));
+    }
+    let mut rest = query.clone();
+    match TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == odd.parameter) {
+        Some(kind) => rest.slugs[kind.index()] = None,
+        None if odd.how == How::Future => rest.modified_since = None,
+        None => rest.page = 1,
+    }
+    Some(match apply(meaning, &rest, odd, dataset, page_size) {
+        Some(applied) if applied.query == *query => Decision::AsAsked,
+        Some(applied) => Decision::List(applied),
+        None => Decision::Unknown(odds),
+    })
+}
+
+/// A slug that no term has: perhaps it is another spelling of one, or means several terms.
+fn unknown(dataset: &Dataset, kind: TaxonomyKind, slug: &str) -> Odd {
+    let is_known = |part: &str| dataset.membership(kind, part).is_some() || dataset.is_respelled(kind, part);
+    let is_spelled = is_known(slug) || (slug.contains(',') && slug.split(',').any(is_known));
+    Odd::of(kind.parameter(), if is_spelled { How::Spelled } else { How::Unknown }, slug)
+}
+
+/// Whether a value is another spelling of the slug of a term.
+fn names_respelled(dataset: &Dataset, odd: &Odd) -> bool {
+    let kind = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == odd.parameter);
+    let is_respelled = |kind, slug: &str| dataset.membership(kind, slug).is_none() && dataset.is_respelled(kind, slug);
+    kind.is_some_and(|kind| odd.values.iter().any(|slug| is_respelled(kind, slug)))
+}
+
+/// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.
+fn looked_up(dataset: &Dataset, query: &ListQuery, now: i64) -> Vec<Odd> {
+    let mut odds = Vec::new();
+    for kind in TaxonomyKind::ALL {
+        if let Some(slug) = query.slug(kind)
+            && dataset.membership(kind, slug).is_none()
+        {
+            odds.push(unknown(dataset, kind, slug));
+        }
+    }
+    if let Some(since) = query.modified_since.as_ref().filter(|since| since.at > now) {
+        odds.push(Odd::of("modified_since", How::Future, &since.text));
+    }
+    if query.page > 1
+        && let Ok(found) = dataset.find(query)
+    {
+        let last = query.total_pages(found.total).max(1);
+        if query.page > last {
+            let how = if query.page == last + 1 { How::Next } else { How::Beyond };
+            odds.push(Odd::of("page", how, &query.page.to_string()));
+        }
+    }
+    odds
+}
+
+#[cfg(test)]
+mod tests;
