@@ -54,7 +54,7 @@ fn answer(dataset: &Dataset, frame: &Frame, text: &str) -> usize {
     let found = dataset.find(&query).unwrap();
     let total = found.total;
     let page = ListPage { frame, envelope_hash: dataset.envelope_hash, query: &query, total, items: found.items };
-    let link = links::list(Some("https://creativecommons.org/licenses/by/4.0/"), &query, total, PUBLIC, None);
+    let link = links::list(Some("https://creativecommons.org/licenses/by/4.0/"), (&query, 50), total, PUBLIC, None);
     let tag = page.tag().to_header();
     Bytes::from(page.body()).len() + link.map_or(0, |link| link.len()) + tag.len()
 }

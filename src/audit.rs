@@ -14,6 +14,7 @@ pub(crate) mod sample;
 mod sides;
 mod verdict;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,6 +23,7 @@ use rand::RngExt;
 use crate::api::listing::ListingId;
 use crate::clock::Monotonic;
 use crate::snapshot::pointer::Snapshot;
+use crate::tasks::{Aborted, blocking};
 
 use crate::mirror::MirrorContext;
 use crate::mirror::details::asked_once;
@@ -39,6 +41,18 @@ pub(crate) struct Auditor {
     audits: Audits,
     /// When a background sample last asked for a whole pass.
     passed: Mutex<Option<Monotonic>>,
+}
+
+/// The next request, drawn where that delays nobody.
+async fn drawn(sampler: &mut Sampler, published: &Arc<Snapshot>) -> Result<Request, Aborted> {
+    let (mut dice, published) = (std::mem::replace(sampler, Sampler::new(0)), published.clone());
+    let draw = move || {
+        let request = dice.next(&published.dataset);
+        Ok::<_, Aborted>((dice, request))
+    };
+    let (dice, request) = blocking(draw).await?;
+    *sampler = dice;
+    Ok(request)
 }
 
 /// The result of one look at a sample.
@@ -68,13 +82,13 @@ impl Auditor {
         }
     }
 
-    /// The time to the next background sample: even over the hour, with jitter.
+    /// The time to the next background sample: even over the hour, with jitter. Every other example is the examiner's.
     async fn gap(&self) {
         let per_hour = self.shared.settings.load().mirror.examine_per_hour;
         match per_hour {
             0 => std::future::pending().await,
             per_hour => {
-                let gap = Duration::from_secs(3600) / per_hour;
+                let gap = 2 * Duration::from_secs(3600) / per_hour;
                 let jitter = rand::rng().random_range(0.5..1.5);
                 tokio::time::sleep(gap.mul_f64(jitter)).await;
             }
@@ -83,7 +97,9 @@ impl Auditor {
 
     /// One background sample.
     async fn sample(&self, sampler: &mut Sampler) {
-        let Some(sample) = self.shared.newest.get().map(|published| sampler.next(&published.dataset)) else { return };
+        let Some(published) = self.shared.newest.get() else { return };
+        let Ok(sample) = drawn(sampler, &published).await else { return };
+        drop(published);
         let (sample, outcome) = match self.look(&sample, None).await {
             Look::Settled(outcome) => (sample, outcome),
             Look::Suspect(theirs) => {
@@ -114,7 +130,10 @@ impl Auditor {
                 self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
-            let sample = sampler.next(&published.dataset);
+            let Ok(sample) = drawn(&mut sampler, &published).await else {
+                self.give_up(samples - done, "this server is too busy");
+                break;
+            };
             drop(published);
             match self.look(&sample, None).await {
                 Look::Settled(outcome) => {

@@ -37,7 +37,8 @@ pub(crate) fn list(
         total,
         items: found.items,
     };
-    let link = links::list(published.license.as_deref(), query, total, public_url, pin);
+    let link =
+        links::list(published.license.as_deref(), (query, published.meta.form.page_size), total, public_url, pin);
     Reply::new(page.body(), tag(page.tag()), link, published.epoch)
 }
 
@@ -53,7 +54,8 @@ pub(crate) fn odd_list(
     let query = &applied.query;
     let frame = published.frame_of(query);
     let page = ListPage { frame, envelope_hash: dataset.envelope_hash, query, total, items };
-    let link = links::list(published.license.as_deref(), query, total, public_url, pin);
+    let link =
+        links::list(published.license.as_deref(), (query, published.meta.form.page_size), total, public_url, pin);
     Ok(Reply::new(page.body(), tag(page.tag()), link, published.epoch))
 }
 

@@ -33,13 +33,18 @@ pub fn license(license: Option<&str>) -> Option<HeaderValue> {
 /// `Link` of a list: the licence, then first, prev, next and last. `pin` is the snapshot that the client named.
 pub fn list(
     license: Option<&str>,
-    query: &ListQuery,
+    (query, page_size): (&ListQuery, u16),
     total: u64,
     public_url: &str,
     pin: Option<&str>,
 ) -> Option<HeaderValue> {
     pages(license, query, total, public_url, |page, out| {
-        let separator = query.write(page, out);
+        let mut separator = query.write(page, out);
+        if query.per_page == ListQuery::DEFAULT_PER_PAGE && page_size != query.per_page {
+            out.push(separator);
+            out.push_str("per_page=50");
+            separator = '&';
+        }
         if let Some(pin) = pin {
             out.push(separator);
             out.push_str("snapshot=");
@@ -216,14 +221,15 @@ mod tests {
     fn pages_link_to_their_neighbours_and_to_the_licence() {
         let query = |text: &str| Parameters::parse(text).unwrap().list;
         let public = "https://mirror.test/api-of";
-        let link = list(Some("https://c.test/by"), &query("sport=golf&page=2&per_page=10"), 35, public, None).unwrap();
+        let link =
+            list(Some("https://c.test/by"), (&query("sport=golf&page=2&per_page=10"), 50), 35, public, None).unwrap();
         let at = |page: &str| format!("<{public}/api/listings.json?sport=golf&{page}per_page=10>");
         let link = link.to_str().unwrap();
         for (page, rel) in [("", "first"), ("", "prev"), ("page=3&", "next"), ("page=4&", "last")] {
             assert!(link.contains(&format!("{}; rel=\"{rel}\"", at(page))), "{rel}: {link}");
         }
         assert!(link.starts_with("<https://c.test/by>; rel=\"license\", "));
-        let alone = list(None, &query(""), 0, public, Some("a b")).unwrap();
+        let alone = list(None, (&query(""), 50), 0, public, Some("a b")).unwrap();
         assert_eq!(
             alone,
             format!(

@@ -1,4 +1,5 @@
-//! Finds out whether we may answer for the origin: it asks one example of each shape of a query, and compares.
+//! Finds out whether we may answer for the origin: it asks an example of each shape of a query, and two of each open case
+//! ([`mod@open`]), and compares.
 //!
 //! We answer for the origin what it answered an example of as we would; what it has not been asked yet we answer as
 //! documented. The shape of a query is the set of its filters and the form of its time. An example is made of the data so
@@ -26,6 +27,7 @@ use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::Shape;
 use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshot::verdicts::table::{Heard, Moment, State};
@@ -168,8 +170,7 @@ impl Examiner {
         let compared: Vec<Compared> = asked.buffer_unordered(AT_ONCE).filter_map(async |one| one).collect().await;
         drop(work);
         let is_repeated = |one: &&Compared| {
-            let differs = matches!(one.heard, Heard::Differs { .. } | Heard::Means(_));
-            differs && table.entry(one.shape).state == State::Suspected
+            matches!(one.heard, Heard::Differs { .. }) && table.entry(one.shape).state == State::Suspected
         };
         let mut form = newest.meta.form.clone();
         let has_form = compared.iter().filter(|one| form.learn(&one.form)).map(|one| one.at_ms).max();
@@ -328,6 +329,11 @@ impl Examiner {
         }
         Ok(())
     }
+}
+
+/// An example of a set of filters; `None`: the data has none.
+pub(crate) fn example_of(dataset: &Dataset, shape: Shape, turn: u16) -> Option<ListQuery> {
+    Some(Example::of(dataset, shape, turn)?.query)
 }
 
 /// Whether a refusal is about something else than the query.

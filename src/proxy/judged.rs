@@ -15,7 +15,7 @@ use http::{Method, StatusCode};
 
 use crate::api::json::Picked;
 use crate::api::links::Rewrite;
-use crate::api::query::Parameters;
+use crate::api::query::{ListQuery, Parameters};
 use crate::api::route::Route;
 use crate::api::{json, links};
 use crate::cache::coded::Coded;
@@ -133,6 +133,7 @@ impl Proxy {
             shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
         }
         if is_open {
+            shown.link = None;
             let others: Vec<HeaderName> =
                 shown.fields.keys().filter(|name| !OF_OPEN_CASES.contains(name)).cloned().collect();
             for name in others {
@@ -267,7 +268,10 @@ fn link(path: &str, text: &str, public_url: &str) -> Option<HeaderValue> {
     let (document, query) = path.split_once('?').unwrap_or((path, ""));
     let total = total.and_then(|total| total.parse().ok());
     match (Route::of(document), total, Parameters::parse(query)) {
-        (Route::List, Some(total), Ok(asked)) => links::list(license.as_deref(), &asked.list, total, public_url, None),
+        (Route::List, Some(total), Ok(asked)) => {
+            let query = (&asked.list, ListQuery::DEFAULT_PER_PAGE);
+            links::list(license.as_deref(), query, total, public_url, None)
+        }
         _ => links::license(license.as_deref()),
     }
 }

@@ -140,10 +140,10 @@ pub(crate) fn of_empty(
     now: i64,
 ) -> Option<Decision> {
     let odds = looked_up(dataset, query, now);
-    let odd = odds.first()?;
-    // What the documentation says counts until the origin says otherwise.
-    let known = |row: Row| known(row).or_else(|| (row == Row::SinceFuture).then(|| row.table()));
-    let meaning = if odds.len() == 1 { odd.row().and_then(known) } else { None };
+    // A page may be beyond the last only because a filter is taken to select nothing.
+    let mut of_filters = odds.iter().filter(|odd| odd.parameter != "page");
+    let odd = of_filters.next().or(odds.first())?;
+    let meaning = if of_filters.next().is_none() { odd.row().and_then(known) } else { None };
     let Some(meaning) = meaning else { return Some(Decision::Unknown(odds)) };
     if let Meaning::Refused(status) = meaning {
         return Some(Decision::Refused(status, odd.clone()));
@@ -155,10 +155,21 @@ pub(crate) fn of_empty(
         None => rest.page = 1,
     }
     Some(match apply(meaning, &rest, odd, dataset, page_size) {
-        Some(applied) if applied.query == *query => Decision::AsAsked,
-        Some(applied) => Decision::List(applied),
-        None => Decision::Unknown(odds),
+        Some(applied) if applied.query == *query && odds.len() == 1 => Decision::AsAsked,
+        Some(applied) if applied.query != *query && looked_up(dataset, &applied.query, now).is_empty() => {
+            Decision::List(applied)
+        }
+        _ => Decision::Unknown(odds),
     })
+}
+
+/// The slugs of a query that no term has.
+pub(crate) fn unknown_slugs(dataset: &Dataset, query: &ListQuery) -> Vec<Odd> {
+    let of_kind = |kind: TaxonomyKind| {
+        let slug = query.slug(kind).filter(|slug| dataset.membership(kind, slug).is_none())?;
+        Some(unknown(dataset, kind, slug))
+    };
+    TaxonomyKind::ALL.into_iter().filter_map(of_kind).collect()
 }
 
 /// A slug that no term has: perhaps it is another spelling of one, or means several terms.
@@ -177,14 +188,7 @@ fn names_respelled(dataset: &Dataset, odd: &Odd) -> bool {
 
 /// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.
 fn looked_up(dataset: &Dataset, query: &ListQuery, now: i64) -> Vec<Odd> {
-    let mut odds = Vec::new();
-    for kind in TaxonomyKind::ALL {
-        if let Some(slug) = query.slug(kind)
-            && dataset.membership(kind, slug).is_none()
-        {
-            odds.push(unknown(dataset, kind, slug));
-        }
-    }
+    let mut odds = unknown_slugs(dataset, query);
     if let Some(since) = query.modified_since.as_ref().filter(|since| since.at > now) {
         odds.push(Odd::of("modified_since", How::Future, &since.text));
     }

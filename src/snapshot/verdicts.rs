@@ -57,7 +57,7 @@ impl Verdicts {
 
     /// What a row of the open cases means, if that was found.
     pub(crate) fn meaning(&self, row: Row) -> Option<Meaning> {
-        if self.are_ignored() { None } else { self.0.table.lock().meaning(row) }
+        if self.are_ignored() { None } else { self.0.table.lock().answers_by(row) }
     }
 
     /// Whether everything is answered as documented.

@@ -1,5 +1,5 @@
-//! Small blobs by name: the schedule, pins, the journal, marks, the origin's lists for doubtful terms, what was learned of
-//! odd requests.
+//! Small blobs by name: the schedule, pins, the journal, marks, the origin's lists for doubtful terms, what requests
+//! mean at the origin.
 //!
 //! Their owners define the contents. Callers: [`crate::mirror`], [`crate::snapshots`], through [`Store`].
 

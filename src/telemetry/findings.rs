@@ -156,7 +156,7 @@ kinds! {
         "the origin answers a kind of query otherwise than this server would"
         "Nothing: such queries are forwarded to the origin.";
     OpenCasesEnded "open-cases-ended" No
-        "the origin refused two odd requests of clients within an hour (401, 403, 406, 407, 421, 429, 451 or 5xx)"
+        "the origin refused two open cases that clients asked for within an hour (401, 403, 406, 407, 421, 429, 451 or 5xx)"
         "Nothing: for an hour such requests are not forwarded, so that the origin does not ban this server. They get what is stored, or 503.";
     FormDiffers "form-differs" No
         "the origin's lists have another form than is documented"

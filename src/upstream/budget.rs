@@ -157,7 +157,7 @@ impl Budget {
         Ok(permit.sent())
     }
 
-    /// Why its ledger cannot be written, and why odd requests are not sent.
+    /// Why its ledger cannot be written, and why open cases are not sent.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.dispatcher.look(|dispatch, now| {
             let ledger = dispatch.state.ledger.as_ref().and_then(Ledger::finding);

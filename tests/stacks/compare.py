@@ -25,13 +25,16 @@ def raw_items(text):
     return items
 
 
-def difference(origin, mirror, addresses, in_order=True, spelled=True):
+def difference(origin, mirror, addresses, in_order=True, spelled=True, formed=True):
     """What differs between two answers, or None. `addresses`: of the origin, and what stands for it here.
 
-    `spelled`: listings are compared byte for byte; else their values.
+    `spelled`: listings are compared byte for byte; else their values. `formed`: all fields of a list are compared, not only its
+    total and its listings.
     """
     if origin.status != mirror.status:
         return f"status {mirror.status} instead of {origin.status}"
+    if origin.status >= 400 and mirror.media == "application/problem+json":
+        return None  # a refusal in other words
     try:
         theirs = parse(origin.body)
     except ValueError:
@@ -41,7 +44,7 @@ def difference(origin, mirror, addresses, in_order=True, spelled=True):
     except ValueError:
         return f"no JSON: {mirror.body[:80]!r}"
     if isinstance(theirs, dict) and "items" in theirs and isinstance(ours, dict) and "items" in ours:
-        return _lists(theirs, ours, origin.body, mirror.body, in_order, spelled)
+        return _lists(theirs, ours, origin.body, mirror.body, in_order, spelled, formed)
     rewritten = _rewritten(theirs, *addresses)
     if rewritten != ours:
         return f"{json.dumps(ours)[:160]} instead of {json.dumps(rewritten)[:160]}"
@@ -49,8 +52,8 @@ def difference(origin, mirror, addresses, in_order=True, spelled=True):
     return _spelling([origin.body.decode("utf-8-sig")], [mirror.body.decode()]) if spelled and rewritten == theirs else None
 
 
-def _lists(theirs, ours, their_body, our_body, in_order, spelled):
-    for key in [*theirs, *ours]:
+def _lists(theirs, ours, their_body, our_body, in_order, spelled, formed):
+    for key in [*theirs, *ours] if formed else ["total"]:
         if key not in ("generated_at", "items") and theirs.get(key) != ours.get(key):
             return f"{key} {json.dumps(ours.get(key))} instead of {json.dumps(theirs.get(key))}"
     if not in_order:

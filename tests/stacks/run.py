@@ -13,7 +13,8 @@
     window      the same with pages of 50 at most, and errors beyond the first 200 results, which `total` stops at; only
                 when named
     django      Django REST framework behind Varnish with grace
-    postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden`, `ties` and `late-ties` are the same with details
+    fastapi     FastAPI with fastapi-cache2: weak tags, no Age, 422 for what is not valid
+    postgres    PostgreSQL and Fastify behind HAProxy; `edge` is the same behind Varnish with weak tags; `arrays`, `hidden`, `ties` and `late-ties` are the same with details
                 in arrays, with rows that are deleted softly and counted, and with an order that is not unique
 
 Installs what is missing: Debian packages, and npm and PyPI packages below target/stacks. Each stack starts on free ports with

@@ -33,7 +33,6 @@ class Stack:
     disproves: bool | None = False  # whether it filters otherwise than assumed (dates or times in its own zone); None: as may be
     shuffles: bool = False  # keys have another order at each answer
     partial: bool = False  # its pages do not show every listing
-    differs: frozenset = frozenset()  # what is known to be answered otherwise; a fault as soon as it is not
     alone: bool = False  # tried only when named: beside others, its lists, which are all read through, stay old for too long
     ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
 
@@ -127,13 +126,31 @@ def django(_stack, children, base):
                "--keep-alive", 60, "--worker-tmp-dir", scratch, "app:application"]
     children.start("django", command, direct, {**environment, "PYTHONDONTWRITEBYTECODE": "1"})
     config = _render("django/varnish.vcl", scratch / "varnish.vcl", DIRECT=direct, FRESH=FRESH)
-    command = [varnish, "-F", "-j", "none", "-n", scratch / "varnish", "-a", f"127.0.0.1:{front}", "-f", config, "-s", "malloc,32m"]
+    _varnish(children, varnish, config, front)
+    return Running(front, direct, rows)
+
+
+def _varnish(children, varnish, config, front):
+    home = children.scratch / "varnish"
+    command = [varnish, "-F", "-j", "none", "-n", home, "-a", f"127.0.0.1:{front}", "-f", config, "-s", "malloc,32m"]
     children.start("varnish", command, front)
+
+
+def fastapi(_stack, children, base):
+    packages = ["fastapi==0.121.2", "fastapi-cache2==0.2.2", "uvicorn==0.38.0"]
+    python = install.pip("fastapi", packages)
+    scratch, front, direct = children.scratch, free_port(), free_port()
+    rows = _sqlite(scratch)
+    environment = {"DATABASE": str(scratch / "venues.db"), "BASE": base, "FRESH": str(FRESH), "PYTHONDONTWRITEBYTECODE": "1"}
+    for name, port, cached in (("fastapi-direct", direct, "no"), ("fastapi", front, "yes")):
+        command = [python, "-m", "uvicorn", "--app-dir", HERE / "fastapi", "--host", "127.0.0.1", "--port", port,
+                   "--log-level", "warning", "app:app"]
+        children.start(name, command, port, {**environment, "CACHE": cached})
     return Running(front, direct, rows)
 
 
 def postgres(stack, children, base):
-    haproxy, psql = install.programs({"haproxy": ["haproxy"], "postgresql-client": ["psql"]})
+    psql, edge = install.programs({"postgresql-client": ["psql"], **_edge(stack)})
     server, initdb = install.programs({"postgresql": ["/usr/lib/postgresql/*/bin/postgres", "/usr/lib/postgresql/*/bin/initdb"]})
     home = install.npm("postgres", ["fastify@5.6.1", "pg@8.16.3"])
     scratch, front, direct, port = children.scratch, free_port(), free_port(), free_port()
@@ -159,14 +176,18 @@ def postgres(stack, children, base):
                    "ORDER": "modified DESC" if stack.ties else "modified DESC, id DESC", "NODE_PATH": str(home / "node_modules"),
                    **stack.options}
     children.start("fastify", ["node", HERE / "postgres" / "server.js"], direct, environment)
-    config = _render("postgres/haproxy.cfg", scratch / "haproxy.cfg", FRONT=front, DIRECT=direct, FRESH=FRESH)
-    children.start("haproxy", [haproxy, "-db", "-f", config], front)
+    if "EDGE" in stack.options:
+        _varnish(children, edge, _render("postgres/edge.vcl", scratch / "edge.vcl", DIRECT=direct, FRESH=FRESH), front)
+    else:
+        config = _render("postgres/haproxy.cfg", scratch / "haproxy.cfg", FRONT=front, DIRECT=direct, FRESH=FRESH)
+        children.start("haproxy", [edge, "-db", "-f", config], front)
     return Running(front, direct, rows)
 
 
-# Rows that the probes cannot decide while lists are read through: they get our answer, not the origin's.
-UNREAD = frozenset({"/api/listings.json?per_page=0", "/api/listings.json?per_page=-1", "/api/listings.json?per_page=word",
-                    "/api/listings.json?sport=golf&sport=tennis", "/api/listings/0.json", "/api/listings/999999.json"})
+def _edge(stack):
+    return {"varnish": ["varnishd"]} if "EDGE" in stack.options else {"haproxy": ["haproxy"]}
+
+
 STACKS = {
     "php": Stack(php, "Apache, PHP-FPM, mod_deflate, mod_cache; local dates", disproves=True),
     "php-mark": Stack(php, "the same, with a byte order mark before each body", {"mark": "yes"}, disproves=True),
@@ -175,9 +196,11 @@ STACKS = {
     "express": Stack(express, "Express behind nginx proxy_cache, which sends no Age", cache_ttl=2 * FRESH, silent=True,
                      disproves=True),
     "window": Stack(express, "the same with pages of 50, and a window of 200 results", {"WINDOW": "200"}, cache_ttl=2 * FRESH,
-                    silent=True, disproves=None, partial=True, differs=UNREAD, alone=True),
+                    silent=True, disproves=None, partial=True, alone=True),
     "django": Stack(django, "Django REST framework behind Varnish with grace", cache_ttl=2 * FRESH),
+    "fastapi": Stack(fastapi, "FastAPI with fastapi-cache2, which sends weak tags and no Age", cache_ttl=FRESH, silent=True),
     "postgres": Stack(postgres, "PostgreSQL with a unique order, Fastify, HAProxy"),
+    "edge": Stack(postgres, "the same behind an edge with weak tags, Age and stale answers", {"EDGE": "weak"}, cache_ttl=2 * FRESH),
     "arrays": Stack(postgres, "the same, each detail an array", {"ARRAYS": "yes"}),
     "hidden": Stack(postgres, "the same, `total` counts rows that are deleted softly", {"TOTAL": "all"}, disproves=None),
     "ties": Stack(postgres, "the same without a unique order, and `total` as in hidden", {"TOTAL": "all"}, ties="at first", disproves=None),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::harness::virtually::origin_with;
 use crate::harness::{Setup, wait_until};
+use crate::open_cases::{ask, by_address};
 use crate::origin_faults::answers;
 
 const LIST: &str = "/api/listings.json";
@@ -35,12 +36,12 @@ async fn a_slug_that_a_cut_off_index_lacks_is_the_origins_to_answer() {
     let origin = origin_with(230, Switches { gzip: false, ..Switches::default() }).await;
     let index = origin.expected("/api/cities.json").1;
     origin.set(|switches| switches.faults = vec![FaultRule::always("/api/cities.json", CutOff)]);
-    let server = Setup::mirror_of(&origin).start().await;
+    let server = by_address(Setup::mirror_of(&origin)).start().await;
     server.settled(&origin).await;
     let terms = index["items"].as_array().unwrap();
     for term in terms {
         let target = format!("{LIST}?city={}", term["slug"].as_str().unwrap());
-        let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
+        let (ours, origins) = (ask(&server, &target).await.json(), origin.expected(&target).1);
         assert!(origins["total"].as_u64() > Some(0));
         assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{target}");
     }

@@ -51,7 +51,15 @@ impl Finder {
         let query = query.within(named.published.dataset.content.envelope.largest_page);
         match self.verdicts.doubts(&query) {
             None => self.covered_list(named, query, raw, client).await,
-            Some(doubt) => Box::pin(self.doubtful_list(named, query, doubt, client)).await,
+            Some(doubt) => {
+                // What a slug is that no term has, is an open case here, too, but no meaning that was found counts.
+                let seen = (named.pinned, named.beside.is_some());
+                match self.of_unknown_slugs(&named.published, &query, raw, seen) {
+                    Some(OddFound::Through(path)) => self.spare(&path, client).await,
+                    Some(OddFound::Problem(problem)) => Err(problem),
+                    _ => Box::pin(self.doubtful_list(named, query, doubt, client)).await,
+                }
+            }
         }
     }
 
@@ -101,15 +109,19 @@ impl Finder {
         let past = || beside.is_some() || (self.is_behind)();
         // An index that lacks terms cannot say that a slug is unknown.
         let is_unnamed = published.dataset.may_lack_a_term(&query.slugs);
-        if is_unnamed && !pinned && !past() && self.proxy.is_some() {
-            return self.read(&published.meta.form.path_of(query), false, true, Some(&published), client).await;
+        if is_unnamed && let Some(found) = self.of_unknown_slugs(&published, query, raw, (pinned, beside.is_some())) {
+            return match found {
+                OddFound::Problem(problem) => Err(problem),
+                _ => self.read(&published.meta.form.path_of(query), false, true, Some(&published), client).await,
+            };
         }
         match published.dataset.find(query) {
             Ok(found) => {
                 // A query that selects no listing may be an open case, which only the data shows.
                 let look_up = || self.looked_up(&published, query, raw, (pinned, beside.is_some()));
                 let odd = if found.items.is_empty() { look_up() } else { None };
-                let is_odd = odd.is_some() || is_unnamed;
+                // What nothing is found for may become an open case.
+                let is_odd = odd.is_some() || is_unnamed || (found.items.is_empty() && self.verdicts.are_ignored());
                 let is_provisional = is_unnamed || matches!(odd, Some(OddFound::Table));
                 match odd {
                     Some(OddFound::List(applied)) => {

@@ -68,6 +68,26 @@ impl Finder {
         Some(Self::odd_found(decision, path, self.may_ask(pinned, past)))
     }
 
+    /// The origin's answer to slugs that no term has, where no meaning of theirs counts; `None`: there are none, or nobody
+    /// can be asked.
+    pub(super) fn of_unknown_slugs(
+        &self,
+        published: &Snapshot,
+        query: &ListQuery,
+        raw: Option<&str>,
+        (pinned, past): (bool, bool),
+    ) -> Option<OddFound> {
+        let odds = odd::unknown_slugs(&published.dataset, query);
+        if odds.is_empty() || !self.may_ask(pinned, past) {
+            return None;
+        }
+        let path = |odds: &[Odd]| {
+            let spelled = raw.and_then(|raw| OddQuery::path_of(raw, odds));
+            spelled.unwrap_or_else(|| published.meta.form.path_of(query))
+        };
+        Some(Self::odd_found(Decision::Unknown(odds), path, true))
+    }
+
     /// `path`: the query for the origin, with the client's bytes for these values.
     fn odd_found(decision: Decision, path: impl Fn(&[Odd]) -> String, may_ask: bool) -> OddFound {
         match decision {
@@ -94,7 +114,7 @@ impl Finder {
         client: &Caller,
     ) -> Result<Found, Problem> {
         // It has a key of its own, and perhaps a cached reply.
-        if applied.is_ordinary() || self.verdicts.doubts(&applied.query).is_some() {
+        if applied.is_ordinary() {
             return Box::pin(self.list(named, applied.query, None, client)).await;
         }
         let NamedSnapshot { published, pinned, .. } = named;
@@ -114,14 +134,22 @@ impl Finder {
     ) -> Result<Found, Problem> {
         let OddRequest { odd, ours } = asked;
         let named = self.named(published, odd.pin.as_deref())?;
+        let page_size = named.published.meta.form.page_size;
+        let ours = ours.map(|ours| if odd.has_size() { ours } else { ListQuery { per_page: page_size, ..ours } });
         if self.verdicts.are_ignored() {
             return self.list(named, ours?, None, client).await;
         }
         let may_ask = self.may_ask(named.pinned, named.beside.is_some());
-        let Snapshot { dataset, meta, .. } = &*named.published;
-        let decision =
-            odd::of_odd(|row| self.verdicts.meaning(row), dataset, &odd, meta.form.page_size, self.now_nanos());
+        let known = |row| self.verdicts.meaning(row);
+        let decision = odd::of_odd(known, &named.published.dataset, &odd, page_size, self.now_nanos());
         match Self::odd_found(decision, |odds| odd.path(odds), may_ask) {
+            // Which listings it is without is the origin's to say.
+            OddFound::List(applied) if !applied.is_ordinary() && self.verdicts.doubts(&applied.query).is_some() => {
+                if !may_ask {
+                    return Err(Problem::unavailable(self.absent.query).after(self.absent.retry_after));
+                }
+                self.spare(&odd.path(&odd.odds), client).await
+            }
             OddFound::List(applied) => self.odd_list(named, applied, client).await,
             // Ours says what is wrong with it.
             OddFound::Problem(problem) => {
@@ -152,6 +180,10 @@ impl Finder {
         let text = percent_decode_str(id).decode_utf8().ok();
         let text = text.as_deref().unwrap_or(id);
         let ours = Problem::unknown_listing(text);
+        // A number, and no listing has so large a one.
+        if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0') {
+            return Err(ours);
+        }
         let row = is_word(text).then_some(Row::IdWord);
         match row.and_then(|row| self.verdicts.meaning(row)) {
             Some(Meaning::Refused(status)) if status != 404 => Err(Problem::refused_value(status, "id", text)),

@@ -86,6 +86,10 @@ impl OpenCase {
             put("");
         }
         odd.values.iter().for_each(|value| put(value));
+        // There is one zero only, and an old copy of its answer is no second one.
+        if row == Row::PerPageZero && second && rest.page == 1 {
+            path.push_str("&page=1");
+        }
         Some(Self { path, row, list: Some((rest, odd)) })
     }
 

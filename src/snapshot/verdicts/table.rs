@@ -210,6 +210,12 @@ impl Table {
         Row::ALL.into_iter().filter_map(told).collect()
     }
 
+    /// The meaning by which a row is answered. What the documentation says of the future counts until the origin is asked.
+    pub(super) fn answers_by(&self, row: Row) -> Option<Meaning> {
+        let is_documented = || row == Row::SinceFuture && self.entry(Shape::of_row(row)).state == State::Unproved;
+        self.meaning(row).or_else(|| is_documented().then(|| row.table()))
+    }
+
     /// What a row means, if two examples said so.
     pub(crate) fn meaning(&self, row: Row) -> Option<Meaning> {
         let entry = self.entries.get(&Shape::of_row(row)).filter(|entry| entry.state == State::Confirmed)?;
@@ -283,7 +289,9 @@ impl Table {
 
     /// Takes in what the answer to `path` says of a shape; returns its state.
     pub(crate) fn heard(&mut self, shape: Shape, path: &str, heard: Heard, at: Moment) -> State {
-        let Moment { now_ms, apart_ms, is_still } = at;
+        let Moment { now_ms, apart_ms, mut is_still } = at;
+        // Whatever a row means, it is read through until it is known: no edit does harm.
+        is_still |= shape.row().is_some();
         let entry = self.entries.entry(shape).or_default();
         let before = entry.state;
         let later = |tries: u8| now_ms + (apart_ms << tries.min(8)).min(LONGEST_PAUSE.max(apart_ms));
@@ -300,6 +308,9 @@ impl Table {
             // The others go on without it.
             Heard::Nothing if entry.tries + 1 >= MOST_UNANSWERED && !entry.is_in_doubt() => {
                 (entry.turn, entry.due_ms) = (entry.turn.saturating_add(1), 0);
+            }
+            Heard::Nothing if entry.tries + 1 >= MOST_TRIES => {
+                (entry.turn, entry.due_ms) = (entry.turn.saturating_add(u16::from(shape.row().is_some())), 0);
             }
             Heard::Nothing => {
                 (entry.tries, entry.due_ms) = (entry.tries.saturating_add(1).min(MOST_TRIES), later(entry.tries));

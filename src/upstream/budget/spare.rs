@@ -65,7 +65,9 @@ impl Spare {
 
     pub(super) fn finding(&self, now: Monotonic) -> Option<Finding> {
         let (_, status) = self.ended.filter(|(until, _)| now < *until)?;
-        let text = format!("the origin refused odd requests of clients, last with {status}: for an hour it gets none");
+        let text = format!(
+            "the origin refused open cases that clients asked for, last with {status}: for an hour it gets none"
+        );
         Some(Finding::new(Kind::OpenCasesEnded, text))
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sample_origin::{Dates, FaultRule, Numbers, Origin, Slugs, Switches};
 
-use super::{LIST, ask, examined, of_ours, of_the_origin};
-use crate::harness::Server;
+use super::{LIST, ask, by_address, examined, of_ours, of_the_origin};
 use crate::harness::virtually::origin_with;
+use crate::harness::{Server, Setup};
 use crate::origin_faults::Fault;
 
 const MINUTE: Duration = Duration::from_secs(61);
@@ -158,11 +158,8 @@ async fn two_refusals_that_are_about_us_end_reading_through_for_an_hour() {
 async fn odd_values_take_a_tenth_of_the_budget_and_never_wait() {
     let switches = Switches { numbers: Numbers::ParseInt, ..Switches::default() };
     let origin = origin_with(60, switches).await;
-    let setup = crate::harness::Setup::examining(&origin).set("origin.requests_per_minute", "600");
-    let setup = setup
-        .set("client_ip.trusted_proxies", "[\"127.0.0.1\", \"0.0.0.0\"]")
-        .set("client_ip.header", "x-forwarded-for");
-    let server = setup.start().await;
+    let setup = Setup::examining(&origin).set("origin.requests_per_minute", "600");
+    let server = by_address(setup).start().await;
     server.settled(&origin).await;
     server.disproved().await;
     tokio::time::sleep(MINUTE).await;

@@ -68,7 +68,7 @@ async fn play(seed: u64) {
         origin.clear_log();
         sleep(HOUR).await;
         let refreshes = (HOUR.as_secs_f64() / (0.4 * TTL.as_secs_f64())).ceil() as u64;
-        // The rest is for the learner of odd requests, and for a sweep.
+        // The rest is for examples, and for a sweep.
         assert!(origin.count() <= 5 * refreshes + 60, "seed {seed}, step {step}: {} requests", origin.count());
         assert!(rig.is_alive());
     }
