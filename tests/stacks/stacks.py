@@ -32,6 +32,7 @@ class Stack:
     silent: bool = False  # the cache sends no Age
     disproves: bool | None = False  # whether it filters otherwise than assumed (dates or times in its own zone); None: as may be
     shuffles: bool = False  # keys have another order at each answer
+    normalises: bool = False  # it shows `modified_since` in another spelling; the mirror's echo is the client's
     partial: bool = False  # its pages do not show every listing
     alone: bool = False  # tried only when named: beside others, its lists, which are all read through, stay old for too long
     ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
@@ -198,7 +199,8 @@ STACKS = {
     "window": Stack(express, "the same with pages of 50, and a window of 200 results", {"WINDOW": "200"}, cache_ttl=2 * FRESH,
                     silent=True, disproves=None, partial=True, alone=True),
     "django": Stack(django, "Django REST framework behind Varnish with grace", cache_ttl=2 * FRESH),
-    "fastapi": Stack(fastapi, "FastAPI with fastapi-cache2, which sends weak tags and no Age", cache_ttl=FRESH, silent=True),
+    "fastapi": Stack(fastapi, "FastAPI with fastapi-cache2, which sends weak tags and no Age", cache_ttl=FRESH, silent=True,
+                     normalises=True),
     "postgres": Stack(postgres, "PostgreSQL with a unique order, Fastify, HAProxy"),
     "edge": Stack(postgres, "the same behind an edge with weak tags, Age and stale answers", {"EDGE": "weak"}, cache_ttl=2 * FRESH),
     "arrays": Stack(postgres, "the same, each detail an array", {"ARRAYS": "yes"}),
