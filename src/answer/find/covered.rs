@@ -120,8 +120,7 @@ impl Finder {
                 // A query that selects no listing may be an open case, which only the data shows.
                 let look_up = || self.looked_up(&published, query, raw, (pinned, beside.is_some()));
                 let odd = if found.items.is_empty() { look_up() } else { None };
-                // What nothing is found for may become an open case.
-                let is_odd = odd.is_some() || is_unnamed || (found.items.is_empty() && self.verdicts.are_ignored());
+                let is_odd = odd.is_some() || is_unnamed;
                 let is_provisional = is_unnamed || matches!(odd, Some(OddFound::Table));
                 match odd {
                     Some(OddFound::List(applied)) => {

@@ -57,12 +57,12 @@ impl Finder {
         raw: Option<&str>,
         (pinned, past): (bool, bool),
     ) -> Option<OddFound> {
-        if self.verdicts.are_ignored() {
-            return None;
-        }
         let known = |row| self.verdicts.meaning(row);
         let form = &published.meta.form;
         let decision = odd::of_empty(known, &published.dataset, query, form.page_size, self.now_nanos())?;
+        if self.verdicts.are_ignored() {
+            return Some(OddFound::AsAsked);
+        }
         let path =
             |odds: &[Odd]| raw.and_then(|raw| OddQuery::path_of(raw, odds)).unwrap_or_else(|| form.path_of(query));
         Some(Self::odd_found(decision, path, self.may_ask(pinned, past)))
