@@ -15,9 +15,9 @@ PATIENCE = 300
 COMMON = ['listen=["127.0.0.1:0"]', 'admin.listen="127.0.0.1:0"', "rate_limit.requests_per_minute=0"]
 
 
-def demo(binary, directory):
-    """Starts a demo; the process and its address once all details are here."""
-    sets = [*COMMON, f'data_dir="{directory}"', 'log.level="error"']
+def demo(binary, directory, *more):
+    """Starts a demo, with `more` set; the process and its address once all details are here."""
+    sets = [*COMMON, *more, f'data_dir="{directory}"', 'log.level="error"']
     child, lines = started([binary, "demo", "--listings", "400"], sets, lambda line: line.startswith("complete"))
     ready = next((line for line in lines if line.startswith("ready")), "")
     return child, re.search(r"https?://\S+", ready).group()

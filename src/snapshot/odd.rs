@@ -115,6 +115,7 @@ pub(crate) fn of_odd(
     page_size: u16,
     now: i64,
 ) -> Decision {
+    let now = looked_at(&known, now);
     let rest = asked.rest(page_size).within(dataset.content.envelope.largest_page);
     let together = |beside: Vec<Odd>| Decision::Unknown(asked.odds.iter().cloned().chain(beside).collect());
     let [odd] = &asked.odds[..] else { return together(looked_up(dataset, &rest, now)) };
@@ -139,6 +140,7 @@ pub(crate) fn of_empty(
     page_size: u16,
     now: i64,
 ) -> Option<Decision> {
+    let now = looked_at(&known, now);
     let odds = looked_up(dataset, query, now);
     // A page may be beyond the last only because a filter is taken to select nothing.
     let mut of_filters = odds.iter().filter(|odd| odd.parameter != "page");
@@ -184,6 +186,11 @@ fn names_respelled(dataset: &Dataset, odd: &Odd) -> bool {
     let kind = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == odd.parameter);
     let is_respelled = |kind, slug: &str| dataset.membership(kind, slug).is_none() && dataset.is_respelled(kind, slug);
     kind.is_some_and(|kind| odd.values.iter().any(|slug| is_respelled(kind, slug)))
+}
+
+/// The instant from which on a `modified_since` is odd: none is where the future selects nothing, as is documented.
+fn looked_at(known: impl Fn(Row) -> Option<Meaning>, now: i64) -> i64 {
+    if known(Row::SinceFuture) == Some(Meaning::Empty) { i64::MAX } else { now }
 }
 
 /// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.
