@@ -61,9 +61,9 @@
 //!    waits then, and holds little meanwhile (`limit::unread`).
 //! 3. [`answer`] finds the answer, and may wait for the origin. The answer is one of: a reply in [`cache`]; a reply
 //!    rendered from the [`snapshot`], or from an older snapshot that the client names ([`snapshots::earlier`]), by
-//!    copying slices of stored text; a stored detail; a dump
-//!    ([`dumps`]); a document ([`pages`]); the origin's answer ([`proxy`]). A rendered reply enters the cache at its
-//!    second request, and stays there if a new snapshot does not change it.
+//!    copying slices of stored text; a stored detail; a dump ([`dumps`]); a document ([`pages`]); the origin's answer
+//!    ([`proxy`]). A rendered reply enters the cache at its second request, and stays there if a new snapshot does not
+//!    change it.
 //! 4. [`answer`] evaluates preconditions and makes the answer: a value, which one function writes for HTTP/1 and one
 //!    for HTTP/2. [`serve`] sends head and body together, without copying the body, or streams the body.
 //!

@@ -7,7 +7,8 @@
 //! ours says that a copy is too old, and the example is asked again. If all rows are ours, listings, order and total
 //! decide ([`mod@compare`]). A difference counts if it comes again and the mirror was confirmed for a later instant with the
 //! same data, so that no edit explains it. From the first difference on, the shape is read through, and so is every shape
-//! that has its filters and more, until it is confirmed itself. The verdicts ([`crate::snapshot::verdicts`]) are the
+//! that has its filters and more, until it is confirmed itself. An open case is read through until two examples with
+//! different values allow the same one of five meanings; by that it is answered. The verdicts ([`crate::snapshot::verdicts`]) are the
 //! origin's, so they outlive snapshots and travel in bundles. All shapes are asked after the first list, before the
 //! details; then a few examples an hour ([`mod@schedule`]). Callers: [`crate::app`] runs it, [`crate::audit`] compares.
 
@@ -303,6 +304,9 @@ impl Examiner {
                     path,
                     "the origin answers such queries otherwise: they are read through from now on"
                 );
+            }
+            (_, State::Confirmed) if row.is_some() => {
+                tracing::debug!(shape, "the meaning of an open case is found");
             }
             (State::Disproved, _) => tracing::info!(shape, "the origin answers such queries as we do again"),
             (_, State::Suspected) => {

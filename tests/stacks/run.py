@@ -14,8 +14,9 @@
                 when named
     django      Django REST framework behind Varnish with grace
     fastapi     FastAPI with fastapi-cache2: weak tags, no Age, 422 for what is not valid
-    postgres    PostgreSQL and Fastify behind HAProxy; `edge` is the same behind Varnish with weak tags; `arrays`, `hidden`, `ties` and `late-ties` are the same with details
+    postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden`, `ties` and `late-ties` are the same with details
                 in arrays, with rows that are deleted softly and counted, and with an order that is not unique
+    edge        the same as postgres, behind Varnish with weak tags
 
 Installs what is missing: Debian packages, and npm and PyPI packages below target/stacks. Each stack starts on free ports with
 its data in a temporary directory. A mirror copies it; some 700 answers are compared with those of the application itself, byte

@@ -135,6 +135,12 @@ async fn each_row_is_answered_by_the_meaning_that_the_origin_has_and_another_one
                 ours.assert_problem(ours.status, &[]);
             }
         }
+        // A client that names the snapshot gets the meaning, too.
+        let pin = server.snapshot().await;
+        for (row, target) in rows(&origin).into_iter().filter(|(row, _)| is_found(row) && *row != "id-word") {
+            let pinned = ask(&server, &format!("{target}&snapshot={pin}")).await;
+            assert_eq!(of_ours(&pinned), of_the_origin(&origin, &target), "{name} {row} {target}, pinned");
+        }
         // Found is found: for whoever comes when the origin fails, after a restart, and for earlier snapshots.
         origin.set(|switches| switches.faults = vec![FaultRule::always("", Fault::Status(503))]);
         server.restart().await;

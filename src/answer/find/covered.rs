@@ -52,7 +52,7 @@ impl Finder {
         match self.verdicts.doubts(&query) {
             None => self.covered_list(named, query, raw, client).await,
             Some(doubt) => {
-                // What a slug is that no term has, is an open case here, too, but no meaning that was found counts.
+                // A slug that no term has is an open case here, too. The meaning found for others says nothing about it.
                 let seen = (named.pinned, named.beside.is_some());
                 match self.of_unknown_slugs(&named.published, &query, raw, seen) {
                     Some(OddFound::Through(path)) => self.spare(&path, client).await,
@@ -112,7 +112,8 @@ impl Finder {
         if is_unnamed && let Some(found) = self.of_unknown_slugs(&published, query, raw, (pinned, beside.is_some())) {
             return match found {
                 OddFound::Problem(problem) => Err(problem),
-                _ => self.read(&published.meta.form.path_of(query), false, true, Some(&published), client).await,
+                OddFound::Through(path) => self.read(&path, false, true, Some(&published), client).await,
+                _ => Err(Problem::internal()),
             };
         }
         match published.dataset.find(query) {

@@ -63,9 +63,7 @@ impl Finder {
         if self.verdicts.are_ignored() {
             return Some(OddFound::AsAsked);
         }
-        let path =
-            |odds: &[Odd]| raw.and_then(|raw| OddQuery::path_of(raw, odds)).unwrap_or_else(|| form.path_of(query));
-        Some(Self::odd_found(decision, path, self.may_ask(pinned, past)))
+        Some(Self::odd_found(decision, spelled(published, query, raw), self.may_ask(pinned, past)))
     }
 
     /// The origin's answer to slugs that no term has, where no meaning of theirs counts; `None`: there are none, or nobody
@@ -81,11 +79,7 @@ impl Finder {
         if odds.is_empty() || !self.may_ask(pinned, past) {
             return None;
         }
-        let path = |odds: &[Odd]| {
-            let spelled = raw.and_then(|raw| OddQuery::path_of(raw, odds));
-            spelled.unwrap_or_else(|| published.meta.form.path_of(query))
-        };
-        Some(Self::odd_found(Decision::Unknown(odds), path, true))
+        Some(Self::odd_found(Decision::Unknown(odds), spelled(published, query, raw), true))
     }
 
     /// `path`: the query for the origin, with the client's bytes for these values.
@@ -100,7 +94,7 @@ impl Finder {
                 Some(odd) => OddFound::Problem(Problem::bad_parameter(
                     odd.parameter,
                     odd.values.join(", "),
-                    "must have at most 32 letters of ASCII, digits, spaces and + - . , : _",
+                    "must be at most 32 ASCII letters, digits, spaces and + - . , : _",
                 )),
             },
         }
@@ -192,6 +186,14 @@ impl Finder {
             None if !is_askable(text) => Err(ours),
             None => self.spare(&format!("/api/listings/{id}.json"), client).await,
         }
+    }
+}
+
+/// The path of a query for the origin, with the client's bytes for odd values.
+fn spelled(published: &Snapshot, query: &ListQuery, raw: Option<&str>) -> impl Fn(&[Odd]) -> String {
+    move |odds| {
+        let spelled = raw.and_then(|raw| OddQuery::path_of(raw, odds));
+        spelled.unwrap_or_else(|| published.meta.form.path_of(query))
     }
 }
 

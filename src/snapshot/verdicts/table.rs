@@ -25,7 +25,7 @@ const LONGEST_PAUSE: i64 = 600_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum State {
-    /// Answered as documented.
+    /// Answered as documented; a row of the open cases is read through.
     #[default]
     Unproved,
     /// The origin answered an example as we would.
@@ -297,9 +297,6 @@ impl Table {
         let later = |tries: u8| now_ms + (apart_ms << tries.min(8)).min(LONGEST_PAUSE.max(apart_ms));
         let heard = match heard {
             Heard::Means(these) => entry.means(&these, is_still),
-            heard => heard,
-        };
-        let heard = match heard {
             Heard::Aged if entry.aged + 1 >= MOST_AGED => Heard::Differs { only_order: false },
             heard => heard,
         };

@@ -106,6 +106,19 @@ async fn an_odd_value_is_asked_for_once_in_the_bytes_of_the_client_and_of_its_fi
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_redirect_on_the_same_host_is_followed_and_another_one_is_not_passed_on() {
+    let (origin, server) = speaking(|switches| switches.numbers = Numbers::ParseInt).await;
+    let elsewhere = "http://elsewhere.test/api/listings.json".to_owned();
+    let rules = [("2a", format!("{}{LIST}?page=2", origin.url())), ("2b", elsewhere)];
+    let rules = rules.map(|(value, to)| FaultRule::always(&format!("{LIST}?page={value}"), Fault::Redirect(to)));
+    origin.set(|switches| switches.faults = rules.to_vec());
+    let followed = ask(&server, &format!("{LIST}?page=2a")).await;
+    assert_eq!(of_ours(&followed), of_the_origin(&origin, &format!("{LIST}?page=2")), "{followed:?}");
+    let refused = ask(&server, &format!("{LIST}?page=2b")).await;
+    assert!(refused.status == 502 && refused.header("location").is_none(), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_client_has_two_a_minute_and_what_is_stored_stands_in() {
     let (origin, server) = speaking(|switches| switches.numbers = Numbers::ParseInt).await;
     let get = async |number: u32| server.get(&format!("{LIST}?page=1.{number}")).await;
