@@ -391,6 +391,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         details: data.map(|data| data.details.clone()),
         origin: origin.map(|origin| origin.client.status().clone()),
         proxy: origin.map(|origin| origin.proxy.clone()),
+        instants: core.instants().cloned(),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
         journal: match snapshots.clone() {

@@ -11,4 +11,5 @@ pub mod membership;
 pub mod meta;
 pub(crate) mod odd;
 pub mod pointer;
+pub(crate) mod seconds;
 pub mod verdicts;

@@ -17,6 +17,7 @@ use crate::config::Settings;
 use crate::limit::shares::Shares;
 use crate::limit::unread::Unread;
 use crate::mirror::details::Details;
+use crate::mirror::examiner::instants::Instants;
 use crate::pages::Pages;
 use crate::proxy::Proxy;
 use crate::search::Searches;
@@ -78,6 +79,8 @@ pub(crate) struct Finder {
     pub origin: Option<OriginStatus>,
     /// The way to the origin; `None` offline.
     pub proxy: Option<Proxy>,
+    /// Asks the origin about instants; `None` without a mirror's origin.
+    pub instants: Option<Instants>,
     /// Rewrites `api_url`.
     pub rewrite: Rewrite,
     /// What links start with.

@@ -23,6 +23,7 @@ use crate::mirror::copies::Copies;
 use crate::mirror::details::Details;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::examiner::Examiner;
+use crate::mirror::examiner::instants::Instants;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task;
 use crate::proxy::{Proxy, ProxyConfig};
@@ -85,6 +86,7 @@ pub(crate) struct Mirror {
     pub worker: DetailWorker,
     /// Finds out what queries mean at the origin.
     pub examiner: Examiner,
+    pub instants: Instants,
     pub auditor: Auditor,
     /// Takes requests for audits.
     pub audits: Audits,
@@ -185,6 +187,14 @@ impl Core {
         }
     }
 
+    /// What asks the origin about instants; `None`: nobody copies it.
+    pub(crate) const fn instants(&self) -> Option<&Instants> {
+        match &self.role {
+            Role::Mirror(mirror) => Some(&mirror.instants),
+            Role::Shield(_) | Role::Replica(_) | Role::Offline(_) => None,
+        }
+    }
+
     /// What takes commands to refresh; `None`: nothing can be refreshed.
     pub(crate) const fn commands(&self) -> Option<&Commands> {
         match &self.role {
@@ -281,6 +291,7 @@ impl Mirror {
             seed: fleet::follower(config, &data, data_dir, clock)?,
             sweeper: Sweeper(shared.clone()),
             examiner: Examiner::new(shared.clone()),
+            instants: Instants::new(shared.clone()),
             auditor: Auditor::new(shared.clone(), audits.clone()),
             worker: DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All },
             lists: task::Mirror::new(shared, snapshots.clone(), evidence),

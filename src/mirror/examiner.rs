@@ -12,8 +12,10 @@
 //! origin's, so they outlive snapshots and travel in bundles. All shapes are asked after the first list, before the
 //! details; then a few examples an hour ([`mod@schedule`]). Callers: [`crate::app`] runs it, [`crate::audit`] compares.
 
+mod answer;
 pub(crate) mod compare;
 mod example;
+pub(crate) mod instants;
 mod open;
 mod schedule;
 
@@ -23,9 +25,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 
 use crate::api::form::FormSeen;
-use crate::api::odd::Meaning;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::Shape;
+use crate::api::taxonomy::VolatileKeys;
 use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
@@ -34,11 +36,11 @@ use crate::snapshot::pointer::Snapshot;
 use crate::snapshot::verdicts::table::{Heard, Moment, State};
 use crate::store::VERDICTS;
 use crate::tasks::{Aborted, blocking};
-use crate::upstream::client::{AskError, Asker};
-use crate::upstream::stamps::{DATE_GRAIN_MS, Place};
+use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
 use super::MirrorContext;
+use answer::Answered;
 use compare::{Agreement, agreement};
 use example::Example;
 use open::OpenCase;
@@ -124,7 +126,13 @@ impl Examiner {
             return Ok(Some(A_SECOND));
         }
         let now_ms = self.shared.clock.now_wall().as_millis();
-        match schedule::next(&self.shared.verdicts.table(), now_ms, self.last_ms, per_hour) {
+        match schedule::next(
+            &self.shared.verdicts.table(),
+            &self.shared.verdicts.noted(),
+            now_ms,
+            self.last_ms,
+            per_hour,
+        ) {
             Step::Ask { shapes, first } => {
                 if !first {
                     self.last_ms = now_ms;
@@ -147,11 +155,12 @@ impl Examiner {
         let mut examples = Vec::new();
         for shape in shapes {
             let (entry, of) = (table.entry(shape), newest.clone());
+            let noted = if first { None } else { self.shared.verdicts.take_noted(shape) };
             let make = move || {
                 if let Some(row) = shape.row() {
                     return OpenCase::of(&of.dataset, row, entry.turn, &of.meta.form).map(Asked::Open);
                 }
-                let again = entry.again.as_deref().and_then(query_of);
+                let again = entry.again.as_deref().and_then(query_of).or(noted);
                 let again = again.map(|query| Example::again(&of.dataset, query));
                 again.or_else(|| Example::of(&of.dataset, shape, entry.turn)).map(Asked::Query)
             };
@@ -202,82 +211,25 @@ impl Examiner {
 
     /// Asks an example, and compares the answer with the newest snapshot.
     async fn compared(&self, shape: Shape, asked: Asked, class: Class) -> Option<Compared> {
-        let client = &self.shared.copies.client;
         let path = match &asked {
             Asked::Query(example) => example.query.path_and_query(),
             Asked::Open(case) => case.path.clone(),
         };
-        let (status, answer) = match client.ask(&path, None, Asker { is_example: true, ..Asker::mirror(class) }).await {
-            Ok(answer) => (Some(answer.status), Some(answer)),
-            Err(AskError::Status { status, .. }) if Meaning::of_status(status).is_some() => (Some(status), None),
-            Err(error) if error.is_nonsense() && !says_nothing(&error) => (None, None),
-            Err(error) => {
-                tracing::debug!(path, %error, "an example was not answered");
-                let (of, at_ms, form) = (self.shared.newest.get()?.dataset.id.clone(), i64::MIN, FormSeen::default());
-                return Some(Compared { shape, path, heard: Heard::Nothing, of, at_ms, may_be_old: false, form });
-            }
+        let Some(answered) = answer::ask(&self.shared, &path, Asker::mirror(class)).await else {
+            let (of, at_ms, form) = (self.shared.newest.get()?.dataset.id.clone(), i64::MIN, FormSeen::default());
+            return Some(Compared { shape, path, heard: Heard::Nothing, of, at_ms, may_be_old: false, form });
         };
-        let now_ms = self.shared.clock.now_wall().as_millis();
-        let text = answer.as_ref().and_then(|answer| std::str::from_utf8(&answer.body).ok());
-        let dated = answer.as_ref().map(|answer| client.stamps().date(Place::of(&path), answer, text, None).until_ms);
-        let (at_ms, may_be_old) =
-            (dated.unwrap_or(now_ms), answer.as_ref().is_none_or(|answer| answer.stamps.age.is_none()));
-        // Compared with the present snapshot, not with that at the time of the request.
-        let (newest, copies) = (self.shared.newest.get()?, self.shared.copies.clone());
-        let (of, of_path) = (newest.clone(), path.clone());
-        let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
-        let Example { query, tells } = match asked {
-            Asked::Query(example) => example,
-            Asked::Open(case) => {
-                let compare = move || {
-                    if let Some(refused) = status.and_then(Meaning::of_status) {
-                        return Heard::Means(vec![refused]);
-                    }
-                    let read = answer.as_ref().and_then(|answer| copies.page_in(&of_path, &answer.body));
-                    let Some((_, page)) = read else { return Heard::Means(Vec::new()) };
-                    let list = (page.total, &page.items[..], page.per_page);
-                    match case.allowed(&of.dataset, of.meta.form.page_size, list) {
-                        None => Heard::Aged,
-                        Some(these) if these.is_empty() && is_old => Heard::Aged,
-                        Some(these) => Heard::Means(these),
-                    }
-                };
-                let heard = blocking(move || Ok::<_, Aborted>(compare())).await.unwrap_or(Heard::Nothing);
-                tracing::debug!(path, ?heard, "asked an example");
-                let of = newest.dataset.id.clone();
-                return Some(Compared { shape, path, heard, of, at_ms, may_be_old, form: FormSeen::default() });
-            }
+        let (at_ms, may_be_old, of) = (answered.at_ms, answered.may_be_old, answered.newest.dataset.id.clone());
+        let volatile = self.shared.copies.volatile();
+        let compare = move || match asked {
+            Asked::Query(example) => of_query(example, &answered, &volatile),
+            Asked::Open(case) => (of_case(&case, &answered), FormSeen::default()),
         };
-        let compare = move || {
-            let read = answer.as_ref().and_then(|answer| copies.page_in(&of_path, &answer.body));
-            let Some((text, page)) = read else { return (Some(Agreement::None), FormSeen::default()) };
-            let is_bare = !of_path.contains("per_page=");
-            let size = page.per_page.unwrap_or(page.items.len() as u64);
-            let size = u16::try_from(size).ok().filter(|size| is_bare && *size > 0);
-            let query = ListQuery { per_page: size.unwrap_or(query.per_page), ..query }
-                .within(of.dataset.content.envelope.largest_page);
-            let agreement = agreement(&of.dataset, &query, page.total, &page.items);
-            let is_ours = matches!(agreement, Some(Agreement::Whole | Agreement::ButOrder));
-            let form = is_ours.then(|| {
-                let (ours, volatile) = (&of.dataset.content.envelope, copies.volatile());
-                let is_ignored = |key: &str| volatile.contains(key) || of.meta.left_out.iter().any(|out| out == key);
-                FormSeen::of(&text, &page, (&query, is_bare), ours, is_ignored)
-            });
-            (agreement, form.unwrap_or_default())
-        };
-        let (agreement, form) = blocking(move || Ok::<_, Aborted>(compare())).await.unwrap_or_default();
-        let heard = match agreement {
-            Some(Agreement::Whole) => Heard::Equal { tells },
-            Some(Agreement::Aged) => Heard::Aged,
-            Some(Agreement::ButOrder | Agreement::None) if is_old => Heard::Aged,
-            Some(Agreement::ButOrder) => Heard::Differs { only_order: true },
-            Some(Agreement::None) => Heard::Differs { only_order: false },
-            None => Heard::Nothing,
-        };
+        let (heard, form) = blocking(move || Ok::<_, Aborted>(compare())).await.ok()?;
         // Its listings are what the mirror copies.
         let heard = if shape == Shape::LIST && matches!(heard, Heard::Differs { .. }) { Heard::Nothing } else { heard };
         tracing::debug!(path, ?heard, "asked an example");
-        Some(Compared { shape, path, heard, of: newest.dataset.id.clone(), at_ms, may_be_old, form })
+        Some(Compared { shape, path, heard, of, at_ms, may_be_old, form })
     }
 
     /// Takes in what an answer says.
@@ -340,9 +292,45 @@ pub(crate) fn example_of(dataset: &Dataset, shape: Shape, turn: u16) -> Option<L
     Some(Example::of(dataset, shape, turn)?.query)
 }
 
-/// Whether a refusal is about something else than the query.
-const fn says_nothing(error: &AskError) -> bool {
-    matches!(error, AskError::Status { status: 401 | 403 | 407 | 408 | 421 | 425 | 429 | 451, .. })
+/// What the answer to a query says of its shape, and of the form of lists.
+fn of_query(example: Example, answered: &Answered, volatile: &VolatileKeys) -> (Heard, FormSeen) {
+    let Answered { newest, is_old, .. } = answered;
+    let Example { query, tells } = example;
+    let differs = |only_order| if *is_old { Heard::Aged } else { Heard::Differs { only_order } };
+    let Some((text, page)) = &answered.page else { return (differs(false), FormSeen::default()) };
+    let is_bare = !newest.meta.form.path_of(&query).contains("per_page=");
+    let size = page.per_page.unwrap_or(page.items.len() as u64);
+    let size = u16::try_from(size).ok().filter(|size| is_bare && *size > 0);
+    let envelope = &newest.dataset.content.envelope;
+    let query = ListQuery { per_page: size.unwrap_or(query.per_page), ..query }.within(envelope.largest_page);
+    let agreement = agreement(&newest.dataset, &query, page.total, &page.items);
+    let is_ours = matches!(agreement, Some(Agreement::Whole | Agreement::ButOrder));
+    let form = is_ours.then(|| {
+        let is_ignored = |key: &str| volatile.contains(key) || newest.meta.left_out.iter().any(|out| out == key);
+        FormSeen::of(text, page, (&query, is_bare), envelope, is_ignored)
+    });
+    let heard = match agreement {
+        Some(Agreement::Whole) => Heard::Equal { tells },
+        Some(Agreement::Aged) => Heard::Aged,
+        Some(Agreement::ButOrder) => differs(true),
+        Some(Agreement::None) => differs(false),
+        None => Heard::Nothing,
+    };
+    (heard, form.unwrap_or_default())
+}
+
+/// What the answer to an open case says of its row.
+fn of_case(case: &OpenCase, answered: &Answered) -> Heard {
+    let Answered { newest, refused, page, is_old, .. } = answered;
+    let Some((_, page)) = page.as_ref().filter(|_| refused.is_none()) else {
+        return Heard::Means(refused.iter().copied().collect());
+    };
+    let list = (page.total, &page.items[..], page.per_page);
+    match case.allowed(&newest.dataset, newest.meta.form.page_size, list) {
+        None => Heard::Aged,
+        Some(these) if these.is_empty() && *is_old => Heard::Aged,
+        Some(these) => Heard::Means(these),
+    }
 }
 
 /// The query of a path.

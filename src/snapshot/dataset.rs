@@ -300,6 +300,24 @@ impl Dataset {
         self.columns.traits.get(position as usize).map(|traits| traits.modified).filter(|at| *at > i64::MIN)
     }
 
+    /// The positions of listings whose `modified` is in this range, in order.
+    pub(super) fn modified_within(&self, from: i64, to: i64) -> Vec<u32> {
+        let traits = &self.columns.traits;
+        let is_within = |at: i64| (from..=to).contains(&at);
+        match &self.since {
+            None => {
+                let begin = traits.partition_point(|traits| traits.modified > to) as u32;
+                let end = traits.partition_point(|traits| traits.modified >= from) as u32;
+                (begin..end).collect()
+            }
+            Some(unordered) if !unordered.since.has_any(from, to) => Vec::new(),
+            Some(unordered) => {
+                let all = unordered.all.iter().copied();
+                all.filter(|position| is_within(traits[*position as usize].modified)).collect()
+            }
+        }
+    }
+
     /// Finds the page that a query asks for.
     pub fn find(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
         if query.modified_since.is_some() && !self.modified_known {
@@ -340,9 +358,7 @@ impl Dataset {
     /// The same, but `modified_since` leaves out listings with an unreadable `modified`: for comparisons only.
     pub fn find_known(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
         let matches = self.index.matches(&query.slugs)?;
-        let size = query.per_page.min(self.content.envelope.largest_page.unwrap_or(u16::MAX));
-        let offset = u128::from(query.page - 1) * u128::from(size);
-        let (offset, size) = (usize::try_from(offset).unwrap_or(usize::MAX), usize::from(size));
+        let (offset, size) = self.span(query);
         let since = query.modified_since.as_ref().map(|since| since.at);
         if let (Some(at), Some(unordered)) = (since, &self.since) {
             let positions = match &matches {
@@ -374,6 +390,19 @@ impl Dataset {
             positions.partition_point(|position| (*position as usize) < end)
         };
         Ok(Found { total: total as u64, items: self.at(page(&positions[..total], offset, size)) })
+    }
+
+    /// The page of a query that selects these.
+    pub(super) fn page_of(&self, positions: &[u32], query: &ListQuery) -> Found<'_> {
+        let (offset, size) = self.span(query);
+        Found { total: positions.len() as u64, items: self.at(page(positions, offset, size)) }
+    }
+
+    /// Where the page of a query begins, and its size.
+    fn span(&self, query: &ListQuery) -> (usize, usize) {
+        let size = query.per_page.min(self.content.envelope.largest_page.unwrap_or(u16::MAX));
+        let offset = u128::from(query.page - 1) * u128::from(size);
+        (usize::try_from(offset).unwrap_or(usize::MAX), usize::from(size))
     }
 
     fn at(&self, positions: &[u32]) -> Vec<&Summary> {

@@ -314,6 +314,12 @@ impl Since {
         Self { instants, ranks, runs: made }
     }
 
+    /// Whether a listing is modified within this range.
+    pub(super) fn has_any(&self, from: i64, to: i64) -> bool {
+        let first = self.instants.partition_point(|instant| *instant < from);
+        self.instants.get(first).is_some_and(|instant| *instant <= to)
+    }
+
     /// How many listings of a part are modified after `at`, and of these `size` from `offset` on.
     pub(super) fn find(&self, part: &Part<'_>, at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
         let least = self.instants.partition_point(|instant| *instant <= at) as u32;

@@ -54,7 +54,7 @@ impl Applied {
         if self.empty == Empty::List {
             return Ok((0, Vec::new()));
         }
-        let found = dataset.find(&self.query)?;
+        let found = dataset.find_most(&self.query)?;
         Ok((found.total, if self.empty == Empty::Page { Vec::new() } else { found.items }))
     }
 }

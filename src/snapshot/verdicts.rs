@@ -6,7 +6,7 @@
 
 pub(crate) mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,6 +17,7 @@ use crate::api::odd::{Meaning, Row};
 use crate::api::query::ListQuery;
 use crate::api::shape::Shape;
 
+use super::seconds::Seconds;
 use table::{State, Table};
 
 /// The verdicts on one origin, shared by all who use them; cheap to clone.
@@ -31,6 +32,9 @@ struct VerdictState {
     /// Whether an operator wants everything answered as documented.
     ignored: AtomicBool,
     wake: Notify,
+    seconds: Seconds,
+    /// The last query of a client in each shape that was answered from the snapshot.
+    noted: Mutex<BTreeMap<Shape, ListQuery>>,
 }
 
 /// A shape that the snapshot may not answer.
@@ -63,6 +67,30 @@ impl Verdicts {
     /// Whether everything is answered as documented.
     pub(crate) fn are_ignored(&self) -> bool {
         self.0.ignored.load(Ordering::Relaxed)
+    }
+
+    /// What the origin counts of the listings of instants.
+    pub(crate) fn seconds(&self) -> &Seconds {
+        &self.0.seconds
+    }
+
+    /// Notes what a client was answered: the examiner may ask it.
+    pub(crate) fn note(&self, query: &ListQuery) {
+        if query.is_filtered()
+            && let Some(mut noted) = self.0.noted.try_lock()
+        {
+            noted.insert(Shape::of(query), query.clone());
+        }
+    }
+
+    /// What a client asked last in a shape, once.
+    pub(crate) fn take_noted(&self, shape: Shape) -> Option<ListQuery> {
+        self.0.noted.lock().remove(&shape)
+    }
+
+    /// The shapes that clients asked in.
+    pub(crate) fn noted(&self) -> BTreeSet<Shape> {
+        self.0.noted.lock().keys().copied().collect()
     }
 
     /// What is known.

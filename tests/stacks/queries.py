@@ -14,8 +14,8 @@ DATES = ["{0:%Y%m%d}", "{0:%Y%m%d}T120000Z", "{0:%G}-W{0:%V}-{0:%u}", "{0:%G}-W{
          "{0:%Y-%m-%d}T12:00:00%2B25:00", "{0:%Y-%m-%d}T23:59:60Z"]
 
 
-def lists():
-    """(kind, target) of every list query."""
+def lists(stamps):
+    """(kind, target) of every list query. `stamps`: times as the origin shows them."""
     for size in (None, 1, 7, 25, 50, 99, 100):
         last = -(-260 // (size or 50))
         for page in sorted({1, 2, last // 2, last, last + 1, last + 9}):
@@ -39,6 +39,10 @@ def lists():
         for time in ("T00:00:00Z", "T05:00:00Z", "T12:34:56.789Z", "T00:00:00-06:00", "T00:00:00%2B09:30"):
             yield "times", _list(modified_since=f"{day}{time}", per_page=100)
         yield "times without offset", _list(modified_since=f"{day}T00:00:00", per_page=100)
+    for stamp in stamps:
+        stamp = datetime.datetime.fromisoformat(stamp).astimezone(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
+        yield "cursors", _list(modified_since=stamp, per_page=100)
+        yield "cursors", _list(modified_since=stamp, sport="golf")
     for form, day in itertools.product(DATES, days[5::12]):
         yield "other dates", _list(modified_since=form.format(day), per_page=100)
     for since in ("9999-12-31", "1970-01-01", f"{today:%Y-%m-%d}T23:59:59Z", "never-ever", "soon", ""):

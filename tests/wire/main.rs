@@ -80,6 +80,7 @@ mod reload;
 mod room;
 mod sample;
 mod search;
+mod seconds;
 mod service;
 mod shapes;
 mod shared_limit;

@@ -22,6 +22,7 @@ use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::snapshot::dataset::Unselected;
 use crate::snapshot::pointer::Snapshot;
+use crate::snapshot::seconds::{Cut, Reading};
 use crate::snapshot::verdicts::Doubtful;
 use crate::store::{DetailRecord, DetailState};
 use crate::tasks::blocking;
@@ -116,20 +117,26 @@ impl Finder {
                 _ => Err(Problem::internal()),
             };
         }
-        match published.dataset.find(query) {
+        let (cut, is_sure) = self.cut(&published, query, (pinned, beside.is_some()), client).await;
+        match published.dataset.find_by(query, &cut) {
             Ok(found) => {
                 // A query that selects no listing may be an open case, which only the data shows.
-                let look_up = || self.looked_up(&published, query, raw, (pinned, beside.is_some()));
+                let look_up = || self.looked_up(&published, &cut.put(query), raw, (pinned, beside.is_some()));
                 let odd = if found.items.is_empty() { look_up() } else { None };
-                let is_odd = odd.is_some() || is_unnamed;
-                let is_provisional = is_unnamed || matches!(odd, Some(OddFound::Table));
+                let is_odd = odd.is_some() || is_unnamed || !is_sure;
+                let is_provisional = is_unnamed || !is_sure || matches!(odd, Some(OddFound::Table));
                 match odd {
-                    Some(OddFound::List(applied)) => {
+                    Some(OddFound::List(mut applied)) => {
+                        let since = &mut applied.query.modified_since;
+                        *since = since.take().and(query.modified_since.clone());
                         return self.odd_list(NamedSnapshot { published, pinned, beside }, applied, client).await;
                     }
                     Some(OddFound::Problem(problem)) => return Err(problem),
                     Some(OddFound::Through(path)) => return self.spare(&path, client).await,
                     Some(OddFound::AsAsked | OddFound::Table) | None => {}
+                }
+                if !pinned && !is_odd && beside.is_none() {
+                    self.verdicts.note(query);
                 }
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let made = render::list(&published, query, found, &self.public_url, pin);
@@ -148,6 +155,33 @@ impl Finder {
             }
             // A term of the query is in doubt: the origin knows.
             Err(_doubt) => self.ask(&published, past(), query, client).await,
+        }
+    }
+
+    /// Which listings the `modified_since` of a query selects, and whether the origin has said so.
+    async fn cut(
+        &self,
+        published: &Snapshot,
+        query: &ListQuery,
+        (pinned, past): (bool, bool),
+        client: &Caller,
+    ) -> (Cut, bool) {
+        let Some(since) = &query.modified_since else { return (Cut::exactly(i64::MIN), true) };
+        if self.verdicts.are_ignored() {
+            return (Cut::exactly(since.at), true);
+        }
+        let read = || self.verdicts.seconds().reading(&published.dataset, since.at);
+        let mut reading = read();
+        if matches!(reading, Reading::Unsure(_))
+            && self.may_ask(pinned, past)
+            && let (Some(instants), Some(proxy)) = (&self.instants, &self.proxy)
+        {
+            Box::pin(instants.learn(since.at, proxy.asker(client))).await;
+            reading = read();
+        }
+        match reading {
+            Reading::Sure(cut) => (cut, true),
+            Reading::Unsure(cut) => (cut, false),
         }
     }
 

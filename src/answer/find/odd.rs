@@ -44,7 +44,7 @@ impl Found {
 
 impl Finder {
     /// Whether the origin may be asked beside this snapshot.
-    fn may_ask(&self, pinned: bool, past: bool) -> bool {
+    pub(super) fn may_ask(&self, pinned: bool, past: bool) -> bool {
         self.proxy.is_some() && !pinned && !past && !(self.is_behind)()
     }
 

@@ -77,6 +77,7 @@ impl Rig {
             details: None,
             origin: None,
             proxy: None,
+            instants: None,
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),
             journal: Box::new(move || Arc::new(known.lock().clone())),

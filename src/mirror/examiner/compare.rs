@@ -21,14 +21,21 @@ pub(crate) enum Agreement {
     Aged,
 }
 
+/// Whether the rows are as ours: else our copy, or the answer, is too old to tell anything.
+pub(crate) fn are_ours(dataset: &Dataset, items: &[Summary]) -> bool {
+    items.iter().all(|item| dataset.summary(item.id).is_some_and(|ours| ours.hash == item.hash))
+}
+
 /// Compares total and items of an answer's page with the snapshot's; `None`: the snapshot cannot answer the query.
 pub(crate) fn agreement(dataset: &Dataset, query: &ListQuery, total: u64, items: &[Summary]) -> Option<Agreement> {
-    let is_ours = |item: &Summary| dataset.summary(item.id).is_some_and(|ours| ours.hash == item.hash);
     let found = dataset.find(query).ok()?;
-    if !items.iter().all(is_ours) {
+    if !are_ours(dataset, items) {
         return Some(Agreement::Aged);
     }
     let ids = || items.iter().map(|item| item.id);
+    if dataset.is_explained(query, total, &ids().collect::<Vec<_>>()) {
+        return Some(Agreement::Whole);
+    }
     if found.total != total || found.items.len() != items.len() {
         return Some(Agreement::None);
     }

@@ -60,7 +60,7 @@ fn is_place(shape: Shape) -> bool {
 }
 
 /// How many times [`times`] finds, by form.
-const TIMES: [u16; 3] = [6, 2, 3];
+const TIMES: [u16; 3] = [5, 2, 3];
 
 impl Example {
     /// The example of this turn; `None`: the data has none that is not one of an earlier turn.
@@ -215,35 +215,37 @@ fn sorted(mut modified: Vec<i64>) -> Vec<i64> {
 }
 
 /// Queries for what was modified after an instant, written in a form, each once: the most telling instants among these,
-/// which are in ascending order.
+/// which are in ascending order. None is that of a listing, which would hide whether it counts.
 fn times(modified: &[i64], form: Form, last: i64) -> Vec<ListQuery> {
     let any = |_: i64| true;
     let (summer, winter) = (|at| Season::Summer.is_at(at), |at| Season::Winter.is_at(at));
-    let at_a_listing = || exactly(modified, last);
     let found = match form {
         Form::Date => [
             day(modified, Edge::After, any),
             day(modified, Edge::Before, any),
             old_day(modified, last),
-            midnight(modified, last),
             day(modified, Edge::Before, summer),
             day(modified, Edge::After, winter),
         ]
         .to_vec(),
         Form::Zoned => {
-            let odd = between(modified, None, any);
-            let odd = odd.and_then(|at| Some(since(written(at, "%Y-%m-%dT%H:%M:%S%:z", ODD_OFFSET)?, at)));
-            [at_a_listing().and_then(|at| Some(since(written(at, "%Y-%m-%dT%H:%M:%SZ", 0)?, at))), odd].to_vec()
+            let at = between(modified, None, any);
+            let with = |offset, format| at.and_then(|at| Some(since(written(at, format, offset)?, at)));
+            [with(0, "%Y-%m-%dT%H:%M:%SZ"), with(ODD_OFFSET, "%Y-%m-%dT%H:%M:%S%:z")].to_vec()
         }
         Form::Local => {
+            let any = between(modified, None, any);
             let seasons =
-                [between(modified, Some(Season::Summer), summer), between(modified, Some(Season::Winter), winter)];
-            let instants = seasons.into_iter().chain([at_a_listing().or_else(|| between(modified, None, any))]);
-            instants.map(|at| Some(since(written(at?, "%Y-%m-%dT%H:%M:%S", 0)?, at?))).collect()
+                [between(modified, Some(Season::Summer), summer), between(modified, Some(Season::Winter), winter), any];
+            seasons.into_iter().map(|at| Some(since(written(at?, "%Y-%m-%dT%H:%M:%S", 0)?, at?))).collect()
         }
     };
+    let is_clear = |query: &ListQuery| {
+        let at = query.modified_since.as_ref().map(|since| since.at);
+        at.is_some_and(|at| modified.binary_search(&at).is_err())
+    };
     let mut queries: Vec<ListQuery> = Vec::new();
-    for query in found.into_iter().flatten() {
+    for query in found.into_iter().flatten().filter(is_clear) {
         if !queries.contains(&query) {
             queries.push(query);
         }
@@ -251,24 +253,10 @@ fn times(modified: &[i64], form: Form, last: i64) -> Vec<ListQuery> {
     queries
 }
 
-/// The instant of one of these listings, on a whole second and rather within a minute than at its beginning.
-fn exactly(modified: &[i64], last: i64) -> Option<i64> {
-    let whole: Vec<i64> = modified.iter().copied().filter(|at| at % SECOND == 0 && *at < last).collect();
-    let within: Vec<i64> = whole.iter().copied().filter(|at| at % (60 * SECOND) != 0).collect();
-    let of = if within.is_empty() { whole } else { within };
-    of.get(of.len() / 2).copied()
-}
-
 /// The day after the first listing.
 fn old_day(modified: &[i64], last: i64) -> Option<ListQuery> {
     let day = (modified.first()?.div_euclid(DAY) + 1) * DAY;
     if day < last { Some(since(written(day, "%Y-%m-%d", 0)?, day)) } else { None }
-}
-
-/// A day with a listing at its very beginning.
-fn midnight(modified: &[i64], last: i64) -> Option<ListQuery> {
-    let day = *modified.iter().find(|at| at.rem_euclid(DAY) == 0 && **at < last)?;
-    Some(since(written(day, "%Y-%m-%d", 0)?, day))
 }
 
 fn since(text: String, at: i64) -> ListQuery {

@@ -11,6 +11,8 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
 use crate::snapshot::odd::apply;
 
+use super::compare::are_ours;
+
 /// Words that no slug, page, time or id has.
 const WORDS: [&str; 2] = ["qzvxk", "wjqpfh"];
 
@@ -101,8 +103,7 @@ impl OpenCase {
         page_size: u16,
         (total, items, per_page): (u64, &[Summary], Option<u64>),
     ) -> Option<Vec<Meaning>> {
-        let is_ours = |item: &Summary| dataset.summary(item.id).is_some_and(|ours| ours.hash == item.hash);
-        if !items.iter().all(is_ours) {
+        if !are_ours(dataset, items) {
             return None;
         }
         let Some((rest, odd)) = &self.list else { return Some(Vec::new()) };

@@ -1,5 +1,6 @@
 //! What the examiner asks next, and when. Pure: the time is an argument. Callers: [`super`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::api::shape::Shape;
@@ -15,6 +16,8 @@ const MOST_OPENING: u32 = 108;
 
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = 3_600_000;
+/// What clients ask is asked before all else, but the same shape not more often.
+const WANTED_AGAIN_MS: i64 = 6 * HOUR_MS;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +30,8 @@ pub(super) enum Step {
     Wait(Duration),
 }
 
-/// `last_ms`: when the last example of the hour was asked.
-pub(super) fn next(table: &Table, now_ms: i64, last_ms: i64, per_hour: u32) -> Step {
+/// `last_ms`: when the last example of the hour was asked. `noted`: the shapes in which clients asked since.
+pub(super) fn next(table: &Table, noted: &BTreeSet<Shape>, now_ms: i64, last_ms: i64, per_hour: u32) -> Step {
     let all: Vec<Shape> = [Shape::LIST].into_iter().chain(Shape::all()).collect();
     let entry = |shape: &Shape| table.entry(*shape);
     let first = !table.is_opened;
@@ -68,8 +71,11 @@ pub(super) fn next(table: &Table, now_ms: i64, last_ms: i64, per_hour: u32) -> S
             |shape: &&Shape| entry(shape).state == State::Disproved && entry(shape).asked_ms + DAY_MS <= now_ms;
         // What is asked again soon is not asked before.
         let free = || all.iter().filter(|shape| entry(shape).due_ms == 0);
-        let oldest = || free().min_by_key(|shape| entry(shape).asked_ms);
-        let shapes = free().find(is_stale).or_else(oldest).copied().into_iter().collect();
+        let by_age = |shape: &&Shape| entry(shape).asked_ms;
+        let is_wanted = |shape: &&Shape| noted.contains(shape) && entry(shape).asked_ms + WANTED_AGAIN_MS <= now_ms;
+        let wanted = || free().filter(is_wanted).min_by_key(by_age);
+        let shape = free().find(is_stale).or_else(wanted).or_else(|| free().min_by_key(by_age));
+        let shapes = shape.copied().into_iter().collect();
         return Step::Ask { shapes, first };
     }
     Step::Wait(until(pending().map(|entry| entry.due_ms).fold(hourly_ms, i64::min), now_ms))

@@ -141,7 +141,7 @@ impl Origin {
         let (dataset, verdicts) = (dataset(rows), Verdicts::default());
         let mut now_ms = 1_000_000;
         loop {
-            match schedule::next(&verdicts.table(), now_ms, now_ms, 6) {
+            match schedule::next(&verdicts.table(), &verdicts.noted(), now_ms, now_ms, 6) {
                 Step::Opened => break,
                 Step::Wait(wait) => now_ms += i64::try_from(wait.as_millis()).unwrap(),
                 Step::Ask { shapes, first } => {
@@ -250,9 +250,9 @@ fn other_meanings_disprove_what_they_show_in_and_nothing_else() {
     let any = Origin { any: true, ..Origin::default() }.disproved(&rows);
     let pairs = Shape::of_lists().into_iter().filter(|shape| shape.filters() == 2).map(Shape::name);
     assert_eq!(any, pairs.collect::<Vec<_>>());
-    // Local times are asked at the instant of a listing, too.
-    let strict = Origin { at_or_after: true, ..Origin::default() }.disproved(&rows);
-    assert_eq!(strict, ["modified_since(zoned)", "modified_since(local)"]);
+    // Whether the instant itself counts is learned of each instant.
+    let at_or_after = Origin { at_or_after: true, ..Origin::default() }.examined(&rows);
+    assert_eq!(at_or_after.names(State::Confirmed).unwrap().len(), 31);
     let days = Origin { only_dates: true, ..Origin::default() }.disproved(&rows);
     assert_eq!(days, ["modified_since(zoned)", "modified_since(local)"]);
     let refused = Origin { refuses: true, ..Origin::default() }.disproved(&rows);
@@ -334,6 +334,31 @@ fn a_list_that_was_suspected_is_answered_again_once_it_is_as_ours() {
     assert!(verdicts.doubts(&query).is_some());
     ask(Origin::default(), 7_001_100);
     assert_eq!((verdicts.doubts(&query), verdicts.names(State::Disproved)), (None, Some(Vec::new())));
+}
+
+#[test]
+fn what_clients_ask_is_next_but_not_again_and_again() {
+    let rows = rows(300);
+    let verdicts = Origin::default().examined(&rows);
+    let [sport, city] = ["sport=sport-1&per_page=3", "city=city-1"].map(|raw| Parameters::parse(raw).unwrap().list);
+    let next = |now_ms: i64| match schedule::next(&verdicts.table(), &verdicts.noted(), now_ms, 0, 6) {
+        Step::Ask { shapes, first: false } => shapes[0].name(),
+        other => panic!("{other:?}"),
+    };
+    verdicts.note(&sport);
+    verdicts.note(&ListQuery::default());
+    let later = 7 * HOUR * 1000 + 2_000_000;
+    assert_eq!(next(later), "sport");
+    assert_eq!(verdicts.take_noted(Shape::of(&sport)), Some(sport.clone()));
+    assert_ne!(next(later), "sport", "it is asked once");
+    let at = Moment { now_ms: later, apart_ms: 1000, is_still: true };
+    let equal = Heard::Equal { tells: true };
+    verdicts.change(|table| table.heard(Shape::of(&sport), &sport.path_and_query(), equal, at));
+    verdicts.note(&sport);
+    assert_ne!(next(later + 1000), "sport");
+    verdicts.note(&city);
+    assert_eq!(next(later + 1000), "city");
+    assert_eq!(next(later + 7 * HOUR * 1000), "city");
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub(super) fn summary(context: &Context<'_>, json: &mut Json, venue: &Venue) {
     match context.switches.modified {
         ModifiedStyle::Gaps if venue.id.is_multiple_of(7) => {}
         ModifiedStyle::Offset | ModifiedStyle::Gaps => json.field("modified", &venue.modified.text()),
+        ModifiedStyle::Second => json.field("modified", &venue.modified.whole().text()),
         ModifiedStyle::NoOffset => json.field("modified", &venue.modified.at.strftime("%FT%T%.f").to_string()),
         ModifiedStyle::Fraction => json.field("modified", &venue.modified.at.strftime("%FT%T%.6fZ").to_string()),
         ModifiedStyle::Day => json.field("modified", &venue.modified.at.strftime("%F").to_string()),

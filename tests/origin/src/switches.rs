@@ -109,6 +109,8 @@ pub enum ModifiedStyle {
     NoOffset,
     /// UTC with six decimals.
     Fraction,
+    /// Without the fraction of the second, by which lists are filtered and sorted nevertheless.
+    Second,
     /// The day in UTC; `modified_since` reads it as its first instant.
     Day,
     /// Every seventh listing has none, but `modified_since` finds it.

@@ -136,6 +136,11 @@ impl World {
         self.touch_at(id, self.this_second())
     }
 
+    /// [`touch`](Self::touch), as of this very instant.
+    pub fn touch_now(&mut self, id: u64) -> bool {
+        self.touch_at(id, self.clock.now())
+    }
+
     /// [`touch`](Self::touch), as of the given instant.
     pub fn touch_at(&mut self, id: u64, at: Timestamp) -> bool {
         self.alter(id, |venue| venue.touch(at))

@@ -78,6 +78,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// The second that it is in.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self { at: Timestamp::from_second(self.at.as_millisecond().div_euclid(1000)).unwrap_or(self.at), ..self }
+    }
+
     /// The instant as `2025-01-31T23:59:59-05:00`; a fraction shows only if there is one.
     pub fn text(self) -> String {
         match self.zone {

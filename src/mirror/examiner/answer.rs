@@ -1,0 +1,60 @@
+//! An answer of the origin to an example, dated, and the snapshot to compare it with.
+//!
+//! Callers: [`super`], [`super::instants`].
+
+use std::sync::Arc;
+
+use crate::api::odd::Meaning;
+use crate::api::page::Page;
+use crate::mirror::MirrorContext;
+use crate::snapshot::pointer::Snapshot;
+use crate::tasks::{Aborted, blocking};
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::stamps::{DATE_GRAIN_MS, Place};
+
+/// An answer.
+pub(super) struct Answered {
+    /// The newest snapshot when it came: it is compared with that, not with the one at the time of the request.
+    pub(super) newest: Arc<Snapshot>,
+    /// A refusal that is one of the meanings of open cases.
+    pub(super) refused: Option<Meaning>,
+    /// The text, and the page of the list in it; `None`: it is no list.
+    pub(super) page: Option<(String, Page)>,
+    /// For which instant of the origin's time it is sure.
+    pub(super) at_ms: i64,
+    /// Whether it came without `Age`, so that it may be an old copy of a CDN.
+    pub(super) may_be_old: bool,
+    /// Whether it is older than the data of the snapshot.
+    pub(super) is_old: bool,
+}
+
+/// Asks the origin for an example; `None`: there is no answer that says anything about the query.
+pub(super) async fn ask(shared: &MirrorContext, path: &str, asker: Asker) -> Option<Answered> {
+    let (client, copies) = (&shared.copies.client, shared.copies.clone());
+    let (status, answer) = match client.ask(path, None, Asker { is_example: true, ..asker }).await {
+        Ok(answer) => (Some(answer.status), Some(answer)),
+        Err(AskError::Status { status, .. }) if Meaning::of_status(status).is_some() => (Some(status), None),
+        Err(error) if error.is_nonsense() && !says_nothing(&error) => (None, None),
+        Err(error) => {
+            tracing::debug!(path, %error, "an example was not answered");
+            return None;
+        }
+    };
+    let now_ms = shared.clock.now_wall().as_millis();
+    let text = answer.as_ref().and_then(|answer| std::str::from_utf8(&answer.body).ok());
+    let dated = answer.as_ref().map(|answer| client.stamps().date(Place::of(path), answer, text, None).until_ms);
+    let at_ms = dated.unwrap_or(now_ms);
+    let may_be_old = answer.as_ref().is_none_or(|answer| answer.stamps.age.is_none());
+    let refused = status.and_then(Meaning::of_status);
+    let of_path = path.to_owned();
+    let read = move || Ok::<_, Aborted>(answer.and_then(|answer| copies.page_in(&of_path, &answer.body)));
+    let page = blocking(read).await.ok()?;
+    let newest = shared.newest.get()?;
+    let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
+    Some(Answered { newest, refused, page, at_ms, may_be_old, is_old })
+}
+
+/// Whether a refusal is about something else than the query.
+const fn says_nothing(error: &AskError) -> bool {
+    matches!(error, AskError::Status { status: 401 | 403 | 407 | 408 | 421 | 425 | 429 | 451, .. })
+}

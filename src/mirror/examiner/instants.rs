@@ -1,0 +1,104 @@
+//! Finds out, when a client's query needs it, which listings of an instant the origin counts as modified after it.
+//!
+//! One unfiltered request tells it for all queries and clients ([`crate::snapshot::seconds`]). Without a free one the query
+//! is answered with all of them. Callers: [`crate::answer`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cache::Key;
+use crate::cache::recent::Recent;
+use crate::clock::Monotonic;
+use crate::mirror::MirrorContext;
+use crate::snapshot::pointer::Snapshot;
+use crate::tasks::single_flight::{Role, SingleFlight};
+use crate::tasks::{Aborted, blocking};
+use crate::upstream::client::Asker;
+
+use super::answer::{self, Answered};
+use super::compare::are_ours;
+
+/// How long a client waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An instant is not asked about again for so long.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// So many instants are remembered that were asked about of late.
+const MOST: usize = 1024;
+
+/// How long an instant is not over, in milliseconds: `Date` counts seconds.
+const A_SECOND_MS: i64 = 1000;
+
+/// Asks about instants; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Instants(Arc<InstantsState>);
+
+struct InstantsState {
+    shared: MirrorContext,
+    flights: SingleFlight<i64, ()>,
+    asked: Recent<Monotonic>,
+}
+
+impl Instants {
+    pub(crate) fn new(shared: MirrorContext) -> Self {
+        Self(Arc::new(InstantsState { shared, flights: SingleFlight::default(), asked: Recent::new(MOST) }))
+    }
+
+    /// Asks about an instant, in nanoseconds since 1970, if that costs nobody a request: once for all who wait. Returns when
+    /// the answer is there, or soon. `asker`: the client.
+    pub(crate) async fn learn(&self, at: i64, asker: Asker) {
+        let inner = &*self.0;
+        let waiter = match inner.flights.join(&at) {
+            Role::Waiter(waiter) => waiter,
+            Role::Leader(leader, waiter) => {
+                let (budget, now) = (inner.shared.copies.client.budget(), inner.shared.clock.now_mono());
+                if !budget.has_room() || !inner.asked.mark(&Key::origin(at.to_le_bytes()), now, AGAIN) {
+                    return leader.end(());
+                }
+                let this = self.clone();
+                // What is learned does not depend on the client that asked.
+                tokio::spawn(async move {
+                    this.ask(at, Asker { patience: Some(Duration::ZERO), ..asker }).await;
+                    leader.end(());
+                });
+                waiter
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, waiter.landed()).await;
+    }
+
+    async fn ask(&self, at: i64, asker: Asker) {
+        let shared = &self.0.shared;
+        let Some(newest) = shared.newest.get() else { return };
+        let query = blocking(move || Ok::<_, Aborted>(about(&newest, at))).await;
+        let Some((query, path)) = query.ok().flatten() else { return };
+        let Some(answered) = answer::ask(shared, &path, asker).await else { return };
+        let Answered { newest, page: Some((_, page)), at_ms, is_old, .. } = answered else { return };
+        // What changes within the second is not in an answer of the same second.
+        if is_old || at_ms < at.div_euclid(1_000_000) + A_SECOND_MS {
+            return;
+        }
+        let verdicts = shared.verdicts.clone();
+        let learned = blocking(move || {
+            if !are_ours(&newest.dataset, &page.items) {
+                return Ok::<_, Aborted>(None);
+            }
+            let ids: Vec<_> = page.items.iter().map(|item| item.id).collect();
+            Ok(Some(verdicts.seconds().learn(&newest.dataset, &query, page.total, &ids)))
+        });
+        match learned.await {
+            Ok(Some(learned)) => tracing::debug!(path, learned, "asked about an instant"),
+            // A copy of ours is too old.
+            Ok(None) => shared.commands.refresh(),
+            Err(error) => tracing::warn!(%error, "an instant could not be learned"),
+        }
+    }
+}
+
+/// What to ask about an instant.
+fn about(newest: &Snapshot, at: i64) -> Option<(crate::api::query::ListQuery, String)> {
+    let query = newest.dataset.query_about(at)?;
+    let path = newest.meta.form.path_of(&query);
+    Some((query, path))
+}
