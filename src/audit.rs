@@ -1,18 +1,15 @@
 //! The audit: compares the mirror's answers with the origin's, request by request.
 //!
-//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses ordinary requests, `sides`
-//! gets both answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last,
-//! [`job`] sums them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after
-//! the mirror was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again, and
-//! `confirm` finds out whether a filter means something else than assumed.
+//! It uses the background's tenth of the budget and stores no answers. [`sample`] draws examples and ordinary requests,
+//! `look` gets both answers, [`compare`] finds differences, [`job`] sums them up. A difference counts only if it outlasts a
+//! refresh: the origin's answer is the same before and after the mirror was confirmed for a later instant, and the
+//! mirror's differs. Differing data is then fetched again; a difference in what a filter selects is the examiner's.
 //! Callers: [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
-mod confirm;
 pub(crate) mod job;
+mod look;
 pub(crate) mod sample;
-mod sides;
-mod verdict;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +23,11 @@ use crate::snapshot::pointer::Snapshot;
 use crate::tasks::{Aborted, blocking};
 
 use crate::mirror::MirrorContext;
-use crate::mirror::details::asked_once;
 use crate::mirror::examiner::{MOST_FAILURES, PASS_PAUSE};
 
-use confirm::Suspect;
 use job::{Audits, Outcome, Phase};
+use look::Look;
 use sample::{Request, Sampler};
-use verdict::{Ours, Theirs, Verdict, judge};
 
 /// Compares the mirror with its origin.
 pub(crate) struct Auditor {
@@ -53,12 +48,6 @@ async fn drawn(sampler: &mut Sampler, published: &Arc<Snapshot>) -> Result<Reque
     let (dice, request) = blocking(draw).await?;
     *sampler = dice;
     Ok(request)
-}
-
-/// The result of one look at a sample.
-enum Look {
-    Settled(Outcome),
-    Suspect(Theirs),
 }
 
 impl Auditor {
@@ -103,9 +92,8 @@ impl Auditor {
         let (sample, outcome) = match self.look(&sample, None).await {
             Look::Settled(outcome) => (sample, outcome),
             Look::Suspect(theirs) => {
-                let confirmed = self.confirm(vec![Suspect::of(&sample, theirs)], || {}).await;
-                let aborted = || (sample, Outcome::NotAnswered("the audit was aborted".to_owned()));
-                confirmed.into_iter().next().unwrap_or_else(aborted)
+                let Some(confirmed) = self.confirm(vec![(sample, theirs)], || {}).await.pop() else { return };
+                confirmed
             }
         };
         self.note(&sample, &outcome);
@@ -142,7 +130,7 @@ impl Auditor {
                 }
                 Look::Suspect(theirs) => {
                     failures = 0;
-                    suspects.push(Suspect::of(&sample, theirs));
+                    suspects.push((sample, theirs));
                 }
             }
             self.audits.update(|job| job.done += 1);
@@ -218,64 +206,5 @@ impl Auditor {
         let volatile = self.shared.copies.volatile();
         let fetched = self.shared.details.fetch(&self.shared.copies.client, &volatile, summary, Self::asker()).await;
         fetched.map(drop).map_err(|error| error.to_string())
-    }
-
-    /// Requests a sample and compares. `before`: the origin's answer before the refresh; only with it a difference can
-    /// be settled.
-    async fn look(&self, sample: &Request, before: Option<&Theirs>) -> Look {
-        match self.try_look(sample, before).await {
-            Ok(look) => look,
-            Err(reason) => Look::Settled(Outcome::NotAnswered(reason)),
-        }
-    }
-
-    async fn try_look(&self, sample: &Request, before: Option<&Theirs>) -> Result<Look, String> {
-        const UNPUBLISHED: &str = "there is no snapshot";
-        if before.is_some() {
-            self.bring_up_to_date(sample).await?;
-        }
-        let published = self.shared.newest.get().ok_or(UNPUBLISHED)?;
-        if matches!(self.ours(&published, sample)?, Ours::ReadThrough) {
-            return Ok(Look::Settled(Outcome::ReadThrough));
-        }
-        let theirs = self.ask(sample, &published.meta.form).await?;
-        // Compares with the present snapshot, not with that at the time of the request.
-        let published = self.shared.newest.get().ok_or(UNPUBLISHED)?;
-        let ours = self.ours(&published, sample)?;
-        let mut ignored = self.ignored(&published);
-        if let Verdict::Settled(outcome) = judge(sample, &ours, &theirs, &ignored)? {
-            return Ok(Look::Settled(outcome));
-        }
-        let Some(before) = before else { return Ok(Look::Suspect(theirs)) };
-        // A field in which even two answers of the origin differ, and nothing else does, means nothing.
-        for key in ignored.learn(&before.text, &theirs.text).into_iter().flatten() {
-            ignored.insert(&key);
-        }
-        let differences = match judge(sample, &ours, &theirs, &ignored)? {
-            Verdict::Settled(outcome) => return Ok(Look::Settled(outcome)),
-            Verdict::Differs(differences) => differences,
-        };
-        if matches!(*sample, Request::Detail(id) if self.shared.details.is_unsettled(&published.dataset, id)) {
-            let reason = "the origin's CDN returned an old copy of a detail; the detail is fetched again later";
-            return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
-        }
-        let same = before.status == theirs.status && ignored.hash(&before.text) == ignored.hash(&theirs.text);
-        if !same {
-            return Ok(Look::Suspect(theirs));
-        }
-        self.doubt(&published, sample, &theirs);
-        Ok(Look::Settled(Outcome::Different(differences)))
-    }
-
-    /// Fetches a detail that is known to be older than its summary.
-    async fn bring_up_to_date(&self, request: &Request) -> Result<(), String> {
-        let (Request::Detail(id), Some(published)) = (request, self.shared.newest.get()) else { return Ok(()) };
-        let hash = published.dataset.summary(*id).map(|summary| summary.hash);
-        let record = self.shared.details.get(*id).map_err(|error| error.to_string())?;
-        let known = record.map(|record| record.meta.summary_hash);
-        if known.is_some() && (known == hash || known == hash.map(asked_once)) {
-            return Ok(());
-        }
-        self.fetch_detail(&published, *id).await
     }
 }

@@ -1,14 +1,19 @@
-//! Whether two answers to one request are equal, and if not, where exactly they differ.
+//! Where two answers to one request differ, for people.
 //!
-//! Pure. Volatile fields are ignored. It does not know whether a difference lasts. Callers: [`super::Auditor`].
+//! Lists are compared as the examiner compares them: listings, order and total; what else a list says is its form, which
+//! is no difference. Of taxonomies and details, all but volatile fields counts. Pure. Callers: [`super::look`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::json::{self, Field, JsonError};
+use crate::api::json::{self, Field};
+use crate::api::listing::ListingId;
+use crate::api::page::Page;
+use crate::api::query::ListQuery;
 use crate::api::taxonomy::VolatileKeys;
+use crate::snapshot::dataset::{Dataset, Doubt};
 use crate::words::named;
 
 /// The most reported differences of one answer.
@@ -22,8 +27,6 @@ named! {
         Status = "status",
         /// A field at the top level.
         Field = "field",
-        /// The order of the fields at the top level.
-        FieldOrder = "field-order",
         /// The ids on a page, or their order.
         Ids = "ids",
         /// The text of one listing on a page.
@@ -61,139 +64,64 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares two pages of a list. Empty: they are equal.
-pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result<Vec<Difference>, JsonError> {
-    let (ours, theirs) = (json::fields(ours)?, json::fields(theirs)?);
-    let mut found = fields(
-        &ours,
-        &theirs,
-        |key| volatile.contains(key),
-        |name, ours, theirs| match name {
-            // Items are compared below; the echo of the filters is ours, however the origin writes it.
-            "items" | "filters" => true,
-            _ => ours == theirs,
-        },
-    );
-    found.extend(compare_items(&items(&ours)?, &items(&theirs)?));
-    found.truncate(MOST);
-    Ok(found)
-}
-
-/// Compares two details or taxonomies: their texts without volatile values. Empty: they are equal.
-pub(crate) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Vec<Difference> {
-    let [blank_ours, blank_theirs] = [ours, theirs].map(|text| volatile.blank(text).0);
-    if blank_ours == blank_theirs {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    if let (Ok(our_fields), Ok(their_fields)) = (json::fields(ours), json::fields(theirs)) {
-        found = fields(&our_fields, &their_fields, |key| volatile.contains(key), |_, ours, theirs| ours == theirs);
-        let (our_values, their_values) = (by_key(&our_fields), by_key(&their_fields));
-        for difference in found.iter_mut().filter(|difference| difference.what == DifferenceKind::Field) {
-            let place = difference.place.as_str();
-            if let (Some(ours), Some(theirs)) = (our_values.get(place), their_values.get(place)) {
-                // Where inside a long value the difference is.
-                (difference.ours, difference.theirs) = around_difference(ours, theirs);
-            }
+/// Compares a page of the origin's list with the data set's. Empty: they are equal.
+pub(super) fn lists(dataset: &Dataset, query: &ListQuery, page: &Page) -> Result<Vec<Difference>, Doubt> {
+    let found = dataset.find(query)?;
+    let theirs: Vec<ListingId> = page.items.iter().map(|item| item.id).collect();
+    let ours: Vec<ListingId> = found.items.iter().map(|item| item.id).collect();
+    let mut differences = Vec::new();
+    if !dataset.is_explained(query, page.total, &theirs) {
+        if found.total != page.total {
+            let [ours, theirs] = [found.total, page.total].map(|total| total.to_string());
+            differences.push(Difference::new(DifferenceKind::Field, "total", &ours, &theirs));
+        }
+        if ours != theirs {
+            let at = ours.iter().zip(&theirs).take_while(|(our, their)| our == their).count();
+            let show = |ids: &[ListingId]| match &ids[at..] {
+                [] => "(nothing)".to_owned(),
+                rest => rest.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            };
+            let place = format!("from position {} of the page", at + 1);
+            differences.push(Difference::new(DifferenceKind::Ids, place, &show(&ours), &show(&theirs)));
         }
     }
-    if found.is_empty() {
-        let (ours, theirs) = around_difference(&blank_ours, &blank_theirs);
-        found.push(Difference::new(DifferenceKind::Text, "", &ours, &theirs));
-    }
-    found.truncate(MOST);
-    found
+    let changed = page.items.iter().filter_map(|item| Some((item, dataset.summary(item.id)?)));
+    let changed = changed.filter(|(item, ours)| ours.hash != item.hash).take(MOST - differences.len());
+    differences.extend(changed.map(|(item, ours)| {
+        let [ours, theirs] = [&ours.raw, &item.raw].map(|raw| String::from_utf8_lossy(raw));
+        let (field, ours, theirs) = first_difference(&ours, &theirs);
+        let place = field.map_or_else(|| item.id.to_string(), |field| format!("{}, {field}", item.id));
+        Difference::new(DifferenceKind::Listing, place, &ours, &theirs)
+    }));
+    Ok(differences)
 }
 
-/// Compares top-level fields by name, and the order of the common ones.
-fn fields(
-    ours: &[Field<'_>],
-    theirs: &[Field<'_>],
-    ignored: impl Fn(&str) -> bool,
-    equal: impl Fn(&str, &str, &str) -> bool,
-) -> Vec<Difference> {
+/// Compares two details or taxonomies: their texts without volatile values. `None`: they are equal.
+pub(super) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Option<Difference> {
+    let [ours, theirs] = [ours, theirs].map(|text| volatile.blank(text).0);
+    if ours == theirs {
+        return None;
+    }
+    let (field, ours, theirs) = first_difference(&ours, &theirs);
+    let kind = if field.is_some() { DifferenceKind::Field } else { DifferenceKind::Text };
+    Some(Difference::new(kind, field.unwrap_or_default(), &ours, &theirs))
+}
+
+/// The first field, by name, whose values differ, and these; without a field: both texts, where they differ.
+fn first_difference(ours: &str, theirs: &str) -> (Option<String>, String, String) {
     const ABSENT: &str = "(absent)";
-    let (our_values, their_values) = (by_key(ours), by_key(theirs));
-    let mut found = Vec::new();
-    let keys: BTreeSet<&str> = our_values.keys().chain(their_values.keys()).copied().collect();
-    for key in keys.into_iter().filter(|key| !ignored(key)) {
-        match (our_values.get(key), their_values.get(key)) {
-            (Some(ours), Some(theirs)) if equal(key, ours, theirs) => {}
-            (ours, theirs) => {
-                let text = |value: Option<&&str>| value.copied().unwrap_or(ABSENT).to_owned();
-                found.push(Difference::new(DifferenceKind::Field, key, &text(ours), &text(theirs)));
-            }
-        }
-        if found.len() >= MOST {
-            return found;
+    let (our_fields, their_fields) = (json::fields(ours).unwrap_or_default(), json::fields(theirs).unwrap_or_default());
+    let mut values: BTreeMap<&str, [Option<&str>; 2]> = BTreeMap::new();
+    for (side, fields) in [&our_fields, &their_fields].into_iter().enumerate() {
+        for Field { key, value, .. } in fields {
+            values.entry(key.as_ref()).or_default()[side].get_or_insert(*value);
         }
     }
-    let shared = |fields: &[Field<'_>], others: &HashMap<&str, &str>| -> Vec<String> {
-        let common = fields.iter().filter(|field| !ignored(&field.key));
-        common.filter(|field| others.contains_key(field.key.as_ref())).map(|field| field.key.to_string()).collect()
-    };
-    let (our_order, their_order) = (shared(ours, &their_values), shared(theirs, &our_values));
-    if our_order != their_order {
-        found.push(Difference::new(DifferenceKind::FieldOrder, "", &our_order.join(", "), &their_order.join(", ")));
-    }
-    found
-}
-
-/// The values by name; the first of repeated ones.
-fn by_key<'a>(fields: &'a [Field<'a>]) -> HashMap<&'a str, &'a str> {
-    let mut values = HashMap::with_capacity(fields.len());
-    for field in fields {
-        values.entry(field.key.as_ref()).or_insert(field.value);
-    }
-    values
-}
-
-/// The listings of a page.
-fn items<'a>(fields: &[Field<'a>]) -> Result<Vec<&'a str>, JsonError> {
-    fields.iter().find(|field| field.key == "items").map_or_else(|| Ok(Vec::new()), |field| json::elements(field.value))
-}
-
-fn compare_items(ours: &[&str], theirs: &[&str]) -> Vec<Difference> {
-    let ids = |items: &[&str]| items.iter().map(|item| id(item)).collect::<Vec<_>>();
-    let (our_ids, their_ids) = (ids(ours), ids(theirs));
-    let mut found = Vec::new();
-    if our_ids != their_ids {
-        let at = our_ids.iter().zip(&their_ids).take_while(|(our, their)| our == their).count();
-        let show = |ids: &[String]| if at < ids.len() { ids[at..].join(" ") } else { "(nothing)".to_owned() };
-        let place = format!("from position {} of the page", at + 1);
-        found.push(Difference::new(DifferenceKind::Ids, place, &show(&our_ids), &show(&their_ids)));
-    }
-    let mut places = HashMap::with_capacity(their_ids.len());
-    for (at, id) in their_ids.iter().enumerate() {
-        places.entry(id).or_insert(at);
-    }
-    for (our_id, our) in our_ids.iter().zip(ours) {
-        if found.len() >= MOST {
-            break;
-        }
-        let Some(&at) = places.get(our_id) else { continue };
-        if *our == theirs[at] {
-            continue;
-        }
-        let inside = match (json::fields(our), json::fields(theirs[at])) {
-            (Ok(ours), Ok(theirs)) => fields(&ours, &theirs, |_| false, |_, ours, theirs| ours == theirs),
-            _ => Vec::new(),
-        };
-        match inside.first() {
-            Some(first) => {
-                let place = format!("{our_id}, {}", if first.place.is_empty() { "field order" } else { &first.place });
-                found.push(Difference::new(DifferenceKind::Listing, place, &first.ours, &first.theirs));
-            }
-            // The fields are equal, so white space differs.
-            None => found.push(Difference::new(DifferenceKind::Listing, our_id, our, theirs[at])),
-        }
-    }
-    found
-}
-
-fn id(item: &str) -> String {
-    let fields = json::fields(item).unwrap_or_default();
-    fields.iter().find(|field| field.key == "id").map_or_else(|| "(no id)".to_owned(), |field| field.value.to_owned())
+    let is_object = !our_fields.is_empty() && !their_fields.is_empty();
+    let field = values.into_iter().find(|(_, [ours, theirs])| is_object && ours != theirs);
+    let (field, [ours, theirs]) = field.map_or((None, [Some(ours), Some(theirs)]), |(key, values)| (Some(key), values));
+    let (ours, theirs) = around_difference(ours.unwrap_or(ABSENT), theirs.unwrap_or(ABSENT));
+    (field.map(str::to_owned), ours, theirs)
 }
 
 /// Both texts from shortly before their first differing character.

@@ -229,7 +229,7 @@ impl Copies {
 
     /// The page of a list in an answer that is not kept, in the stored wording. `None`: it is no list, or has listings that
     /// cannot be read.
-    pub(super) fn page_in(&self, path: &str, body: &Bytes) -> Option<(String, Page)> {
+    pub(crate) fn page_in(&self, path: &str, body: &Bytes) -> Option<(String, Page)> {
         let (body, broken) = readable(path, body).ok()?;
         let volatile = self.volatile();
         let worded = self.wording.page(std::str::from_utf8(&body).ok()?, None, &volatile);

@@ -298,7 +298,7 @@ fn of_query(example: Example, answered: &Answered, volatile: &VolatileKeys) -> (
     let Example { query, tells } = example;
     let differs = |only_order| if *is_old { Heard::Aged } else { Heard::Differs { only_order } };
     let Some((text, page)) = &answered.page else { return (differs(false), FormSeen::default()) };
-    let is_bare = !newest.meta.form.path_of(&query).contains("per_page=");
+    let is_bare = !query.path_and_query().contains("per_page=");
     let size = page.per_page.unwrap_or(page.items.len() as u64);
     let size = u16::try_from(size).ok().filter(|size| is_bare && *size > 0);
     let envelope = &newest.dataset.content.envelope;

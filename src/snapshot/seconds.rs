@@ -4,7 +4,7 @@
 //! What the origin said of such an instant holds for all filters until one of its listings changes. Pure. Callers:
 //! [`crate::answer`] evaluates queries by it, `mirror::examiner` compares and learns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -36,6 +36,11 @@ pub(crate) struct Cut {
 impl Cut {
     pub(crate) const fn exactly(at: i64) -> Self {
         Self { after: at, without: Vec::new() }
+    }
+
+    fn selects(&self, dataset: &Dataset, position: u32) -> bool {
+        let is_after = dataset.modified_at(position).is_some_and(|at| at > self.after);
+        is_after && self.without.binary_search(&position).is_err()
     }
 
     /// The same query with the instant after which it selects.
@@ -136,27 +141,32 @@ impl Dataset {
             return Ok(found);
         }
         let mut positions = self.positions(&query.slugs)?;
-        let is_after = |position: &u32| self.modified_at(*position).is_some_and(|at| at > cut.after);
-        positions.retain(|position| is_after(position) && cut.without.binary_search(position).is_err());
+        positions.retain(|position| cut.selects(self, *position));
         Ok(self.page_of(&positions, &query))
     }
 
-    /// Which listings of its instant the answer to a query counts that has this total and these ids; `None`: it is not the
-    /// answer of any.
-    fn counted(&self, query: &ListQuery, total: u64, ids: &[ListingId]) -> Option<Counted> {
+    /// Which listings of its instant the answer to a query counts that has this total and these ids, as far as `is_it` finds
+    /// that they are what a cut selects; `None`: it is not the answer of any.
+    fn counted(
+        &self,
+        query: &ListQuery,
+        (total, ids): (u64, &[ListingId]),
+        is_it: impl Fn(&Found<'_>, &Cut) -> bool,
+    ) -> Option<Counted> {
         let hidden = self.hidden(query.modified_since.as_ref()?.at)?;
         let out: Vec<ListingId> = hidden.ids().filter(|id| !ids.contains(id)).take(MOST_SHOWN + 1).collect();
-        let is_it = |counted: &Counted| {
-            let found = self.find_by(query, &hidden.cut(counted));
-            found.is_ok_and(|found| found.total == total && found.items.iter().map(|item| &item.id).eq(ids))
+        let explains = |counted: &Counted| {
+            let cut = hidden.cut(counted);
+            self.find_by(query, &cut).is_ok_and(|found| found.total == total && is_it(&found, &cut))
         };
         let some = (out.len() <= MOST_SHOWN).then_some(Counted::But(out));
-        [Some(Counted::None), Some(Counted::All), some].into_iter().flatten().find(is_it)
+        [Some(Counted::None), Some(Counted::All), some].into_iter().flatten().find(explains)
     }
 
     /// Whether an answer with this total and these ids is ours, whatever the listings of its instant hide.
     pub(crate) fn is_explained(&self, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
-        self.counted(query, total, ids).is_some()
+        let is_ours = |found: &Found<'_>, _: &Cut| found.items.iter().map(|item| &item.id).eq(ids);
+        self.counted(query, (total, ids), is_ours).is_some()
     }
 
     /// The query that shows what the origin counts of the listings of an instant: on one page, if there is one with all of
@@ -199,12 +209,18 @@ impl Seconds {
         }
     }
 
-    /// Learns from an answer of the origin to a query without other filters; `false`: it tells nothing.
+    /// Learns from an answer of the origin to a query without other filters, whose order among equals may be another one;
+    /// `false`: it tells nothing.
     pub(crate) fn learn(&self, dataset: &Dataset, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
         let Some(at) = query.modified_since.as_ref().map(|since| since.at) else { return false };
-        let (Some(hidden), Some(counted)) = (dataset.hidden(at), dataset.counted(query, total, ids)) else {
-            return false;
+        let is_each_once = ids.iter().collect::<HashSet<_>>().len() == ids.len();
+        let are_selected = |found: &Found<'_>, cut: &Cut| {
+            let is_selected =
+                |id: &ListingId| dataset.position(*id).is_some_and(|position| cut.selects(dataset, position));
+            is_each_once && found.items.len() == ids.len() && ids.iter().all(is_selected)
         };
+        let counted = dataset.counted(query, (total, ids), are_selected);
+        let (Some(hidden), Some(counted)) = (dataset.hidden(at), counted) else { return false };
         let mut known = self.0.lock();
         known.insert(at, (hidden.print(), counted));
         if known.len() > MOST {

@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=6, help="how many stacks at once (they mostly wait)")
     parser.add_argument("--keep", action="store_true", help="leave the temporary directories")
     arguments = parser.parse_args()
-    names = arguments.stacks or [name for name, stack in STACKS.items() if not stack.alone]
+    names = arguments.stacks or list(STACKS)
     unknown = [name for name in names if name not in STACKS]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")

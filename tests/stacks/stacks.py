@@ -34,7 +34,6 @@ class Stack:
     shuffles: bool = False  # keys have another order at each answer
     normalises: bool = False  # it shows `modified_since` in another spelling; the mirror's echo is the client's
     partial: bool = False  # its pages do not show every listing
-    alone: bool = False  # tried only when named: beside others, its lists, which are all read through, stay old for too long
     ties: str = ""  # the order is not unique, so that pages contradict each other: "at first", or after a change
 
 
@@ -197,7 +196,7 @@ STACKS = {
     "express": Stack(express, "Express behind nginx proxy_cache, which sends no Age", cache_ttl=2 * FRESH, silent=True,
                      disproves=True),
     "window": Stack(express, "the same with pages of 50, and a window of 200 results", {"WINDOW": "200"}, cache_ttl=2 * FRESH,
-                    silent=True, disproves=None, partial=True, alone=True),
+                    silent=True, disproves=None, partial=True),
     "django": Stack(django, "Django REST framework behind Varnish with grace", cache_ttl=2 * FRESH),
     "fastapi": Stack(fastapi, "FastAPI with fastapi-cache2, which sends weak tags and no Age", cache_ttl=FRESH, silent=True,
                      normalises=True),
