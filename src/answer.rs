@@ -147,9 +147,9 @@ impl Responder {
                 },
                 Target::Moved(to) => documents::moved(plain(), to),
                 Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
-                Target::Dump(kind, slugs) => {
+                Target::Dump(kind, query) => {
                     let asked = asked(coding, now);
-                    Box::pin(self.dump(constant_headers, asked, (kind, slugs), client)).await.unwrap_or_else(no_file)
+                    Box::pin(self.dump(constant_headers, asked, (kind, query), client)).await.unwrap_or_else(no_file)
                 }
                 Target::ChangeRecords { since } => {
                     let asked = asked(coding, now);

@@ -353,9 +353,9 @@ fn status(
 
 /// The dumps; `None` in shield use.
 fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
-    let (clock, data_dir) = (core.clock.clone(), core.data_dir.path().to_owned());
-    let Data { snapshots, details, .. } = core.data()?;
-    Some(Dumps::new(snapshots.clone(), details.clone(), data_dir, settings.clone(), clock))
+    let Data { snapshots, details, searches, .. } = core.data()?;
+    let searches = searches.clone();
+    Some(Dumps::new(snapshots.clone(), details.clone(), searches, settings.clone(), core.clock.clone()))
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {

@@ -20,11 +20,11 @@ use crate::api::query::search::SearchQuery;
 use crate::config::Settings;
 use crate::limit::shares::Shares;
 use crate::semantics::client_address::household;
-use crate::snapshot::dataset::Unselected;
+use crate::snapshot::dataset::{Dataset, Unselected};
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::tasks::{Aborted, blocking};
 
-use index::{Hits, SearchIndex};
+use index::{AllHits, Hits, SearchIndex};
 
 /// So many long searches run or wait, each of another household, and so many of them run.
 const MOST_LONG: usize = 64;
@@ -108,10 +108,31 @@ impl Searches {
         query: &SearchQuery,
         client: IpAddr,
     ) -> Result<(Hits, Arc<Snapshot>), NotSearched> {
+        self.find_by(current, query, client, SearchIndex::find_short, SearchIndex::find).await
+    }
+
+    /// The same for everything that is found.
+    pub(crate) async fn find_all(
+        &self,
+        current: Arc<Snapshot>,
+        query: &SearchQuery,
+        client: IpAddr,
+    ) -> Result<(AllHits, Arc<Snapshot>), NotSearched> {
+        self.find_by(current, query, client, |_, _, _| None, SearchIndex::find_all).await
+    }
+
+    async fn find_by<T: Send + 'static>(
+        &self,
+        current: Arc<Snapshot>,
+        query: &SearchQuery,
+        client: IpAddr,
+        short: impl FnOnce(&SearchIndex, &Dataset, &SearchQuery) -> Option<Result<T, Unselected>>,
+        find: impl FnOnce(&SearchIndex, &Dataset, &SearchQuery) -> Result<T, Unselected> + Send + 'static,
+    ) -> Result<(T, Arc<Snapshot>), NotSearched> {
         let indexed = self.0.indexed.load_full().ok_or(NotSearched::Unready)?;
         let is_current = indexed.published.dataset.id == current.dataset.id;
         let published = if is_current { current } else { indexed.published.clone() };
-        if let Some(found) = indexed.index.find_short(&published.dataset, query) {
+        if let Some(found) = short(&indexed.index, &published.dataset, query) {
             return Ok((found?, published));
         }
         let household = household(client, self.0.settings.load().rate_limit.ipv6_prefix);
@@ -122,7 +143,7 @@ impl Searches {
         let search = move || {
             // They end with the work: a client that leaves must not begin more of it.
             let _until_done = (turn, running);
-            Ok::<_, NotSearched>(indexed.index.find(&searched.dataset, &query)?)
+            Ok::<_, NotSearched>(find(&indexed.index, &searched.dataset, &query)?)
         };
         Ok((blocking(search).await?, published))
     }

@@ -9,6 +9,7 @@ pub(crate) mod upload;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,10 +23,11 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use tokio::sync::Mutex;
 
+use crate::api::query::file::FileQuery;
 use crate::api::route::DumpKind;
 use crate::bundle::BundleError;
 use crate::bundle::signature::{self, Signature, SignatureError, TrustedKeys, Voucher};
-use crate::dumps::{DumpError, DumpPart, Dumps, Freshness, Ready};
+use crate::dumps::{DumpError, Dumps, NotSelected};
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
@@ -84,7 +86,7 @@ enum Failed {
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error(transparent)]
-    Dump(#[from] Arc<DumpError>),
+    Dump(#[from] NotSelected),
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error(transparent)]
@@ -116,8 +118,9 @@ impl Failed {
     fn status(&self) -> StatusCode {
         match self {
             _ if self.lacks_room() => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Shield | Self::Export(ExportError::Nothing | ExportError::Incomplete { .. }) => StatusCode::CONFLICT,
-            Self::Dump(error) if matches!(**error, DumpError::Nothing) => StatusCode::CONFLICT,
+            Self::Shield
+            | Self::Export(ExportError::Nothing | ExportError::Incomplete { .. })
+            | Self::Dump(NotSelected::Dump(DumpError::Nothing)) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
             Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Snapshots(error)) => status_of(error),
             Self::Import(ImportError::Bundle(BundleError::NeedsBase { .. } | BundleError::WrongBase { .. })) => {
@@ -131,7 +134,7 @@ impl Failed {
             }
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
-            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::Dump(NotSelected::Busy) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Export(_) | Self::Dump(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Aborted(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -190,8 +193,7 @@ impl Bundles {
             Wanted::Bundle { since, complete } => (since, complete),
             Wanted::Dump(kind) => {
                 let dumps = self.dumps.as_ref().ok_or(Failed::Shield)?;
-                let ready = dumps.get(kind, Coding::Identity, Freshness::Now).await?;
-                return Ok(Sent::File(Box::new(Download::of_dump(kind, ready))));
+                return Ok(Sent::File(Box::new(Download::of_dump(kind, dumps).await?)));
             }
         };
         let _turn = self.turn.lock().await;
@@ -270,8 +272,12 @@ pub(crate) struct Download {
 impl Download {
     fn of_bundle(file: File, exported: Exported) -> Self {
         let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
-        let mut fields =
-            fields("application/octet-stream", length, &format!("attachment; filename=\"{snapshot}.gsb\""), snapshot);
+        let mut fields = fields(
+            "application/octet-stream",
+            Some(length),
+            &format!("attachment; filename=\"{snapshot}.gsb\""),
+            snapshot,
+        );
         let marks = [(EXACT, exported.is_exact), (WHOLE, exported.is_whole)];
         fields.extend(marks.map(|(name, holds)| (HeaderName::from_static(name), holds.to_string())));
         let pieces = stream::try_unfold((file, length), |(mut file, left)| async move {
@@ -286,24 +292,27 @@ impl Download {
         Self { fields, pieces: Box::pin(pieces), exported: Some(exported) }
     }
 
-    fn of_dump(kind: DumpKind, (built, _published): Ready) -> Self {
-        let fields = fields(kind.media_type(), built.length, kind.disposition(false), built.snapshot.as_str());
-        let length = built.length;
-        let pieces =
-            stream::unfold(DumpPart::new(built, 0, length), |mut part| async { Some((part.next().await?, part)) });
-        Self { fields, pieces: Box::pin(pieces), exported: None }
+    async fn of_dump(kind: DumpKind, dumps: &Dumps) -> Result<Self, NotSelected> {
+        let chosen = dumps.choose(kind, FileQuery::default(), Ipv4Addr::LOCALHOST.into()).await?;
+        let snapshot = chosen.published.dataset.id.clone();
+        let fields = fields(kind.media_type(), None, kind.disposition(false), snapshot.as_str());
+        let selected = chosen.open(Coding::Identity, None).await?;
+        let pieces = stream::unfold(selected, |mut selected| async { Some((selected.next().await?, selected)) });
+        Ok(Self { fields, pieces: Box::pin(pieces), exported: None })
     }
 }
 
-fn fields(media_type: &str, length: u64, disposition: &str, snapshot: &str) -> Vec<(HeaderName, String)> {
-    vec![
+/// `length`: of what is whole already.
+fn fields(media_type: &str, length: Option<u64>, disposition: &str, snapshot: &str) -> Vec<(HeaderName, String)> {
+    let length = length.map(|length| (header::CONTENT_LENGTH, length.to_string()));
+    let others = [
         (header::CONTENT_TYPE, media_type.to_owned()),
-        (header::CONTENT_LENGTH, length.to_string()),
         (header::CACHE_CONTROL, "no-store".to_owned()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (header::CONTENT_DISPOSITION, disposition.to_owned()),
         (HeaderName::from_static("mirror-snapshot"), snapshot.to_owned()),
-    ]
+    ];
+    length.into_iter().chain(others).collect()
 }
 
 /// Whether an import may be older than an earlier one.

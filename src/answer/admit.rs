@@ -14,13 +14,13 @@ use memchr::memchr;
 use crate::api::listing::ListingId;
 use crate::api::odd::OddQuery;
 use crate::api::query;
+use crate::api::query::file::FileQuery;
 use crate::api::query::finder::FinderQuery;
 use crate::api::query::search::SearchQuery;
 use crate::api::query::{ListQuery, Parameters, QueryError};
 use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
-use crate::dumps::Slugs;
 use crate::limit::refused::UntrustedProxy;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address::ClientIpConfig;
@@ -111,8 +111,8 @@ pub enum Target {
     ChangeRecords { since: Result<Box<str>, Problem> },
     /// `/search.json`.
     Search(Box<SearchQuery>),
-    /// A dump, of the listings with these slugs.
-    Dump(DumpKind, Slugs),
+    /// A dump of what a query selects.
+    Dump(DumpKind, FileQuery),
     /// A document of this server.
     Document(WantedDocument),
     /// Another path; relative, because the client's paths may have more in front.
@@ -356,7 +356,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
         Route::ChangeRecords => Ok(Target::ChangeRecords { since: since(routed.query) }),
         Route::Search => search(routed.query).map(Target::Search),
-        Route::Dump(kind) => Ok(Target::Dump(kind, query::dump_filters(routed.query).map_err(refusal)?)),
+        Route::Dump(kind) => Ok(Target::Dump(kind, FileQuery::parse(routed.query, kind.is_table()).map_err(refusal)?)),
         Route::Document(Document::Front) if !coding::names_html(view.headers) => {
             Ok(Target::Document(WantedDocument::Fixed(Document::Index)))
         }

@@ -1,45 +1,31 @@
 //! Dumps, and the records behind `/changes.json`: finds them, and writes the heads of their answers.
 //!
-//! [`crate::dumps`] writes them. Unlike snapshot answers, they have strong tags; a whole dump is sent from a file, so it has
-//! ranges. Callers: [`super`].
+//! [`crate::dumps`] renders them while they are sent, so that they have neither a length nor ranges. Callers: [`super`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::stream;
-use http::header::{ETAG, HeaderMap, RANGE};
 use http::{Method, StatusCode};
 
 use crate::api::links;
+use crate::api::query::file::FileQuery;
 use crate::api::route::DumpKind;
-use crate::dumps::{Built, CODINGS, DumpError, DumpPart, Freshness, NotSelected, Selected, Slugs};
+use crate::dumps::{CODINGS, DumpError, NotSelected, Selected};
 use crate::semantics::cache_status::CacheOutcome;
-use crate::semantics::coding::Coding;
-use crate::semantics::precondition::{EntityTag, Precondition};
+use crate::semantics::coding::{self, Coding};
+use crate::semantics::precondition::{self, EntityTag, Precondition};
 use crate::semantics::problem::Problem;
-use crate::semantics::ranges::Ranged;
-use crate::semantics::{coding, precondition, ranges};
 use crate::snapshot::pointer::Snapshot;
 
 use super::compose::{Answer, Asked, Body, ConstantHeaders, Outcome, about_body, of_snapshot};
-use super::find::unselected;
+use super::find::{unsearched, unselected};
 use super::{Responder, head as fields};
 
-/// How long a client waits while a dump is written; that goes on without it.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// When to ask again: a mirror that has nothing yet, a dump that is being written, a disk that takes no more, in seconds.
+/// When to ask again: a mirror that has nothing yet, other files that are being made, a file that cannot be made, in seconds.
 const NO_SNAPSHOT: u64 = 30;
-const STILL_WRITING: u64 = 5;
+const BUSY: u64 = 5;
 const FAILED: u64 = 60;
-
-/// What an answer is sent from.
-enum Source {
-    File(Arc<Built>),
-    /// Some listings, with the tag of what is sent.
-    Selected(Selected, EntityTag),
-}
 
 /// `Content-Type` and `Content-Disposition`.
 type Kind = (&'static str, &'static str);
@@ -47,34 +33,51 @@ type Kind = (&'static str, &'static str);
 /// The kind of `/changes.ndjson`.
 const RECORDS: Kind = (DumpKind::Ndjson.media_type(), "attachment; filename=\"changes.ndjson\"");
 
+/// What comes before the content of a file.
+struct FileHead {
+    kind: Kind,
+    coding: Coding,
+    /// Whether it might be sent in another coding.
+    negotiates: bool,
+    tag: EntityTag,
+    published: Arc<Snapshot>,
+    state: Precondition,
+}
+
 impl Responder {
     /// The answer from a dump.
     pub(super) async fn dump(
         &self,
         constant_headers: &ConstantHeaders,
         mut asked: Asked<'_>,
-        (kind, slugs): (DumpKind, Slugs),
+        (kind, query): (DumpKind, FileQuery),
         client: IpAddr,
     ) -> Result<Answer, Problem> {
         let dumps = self.dumps.as_ref().ok_or_else(|| Problem::unknown_path(kind.path()))?;
-        let (coding, source, published) = if slugs.iter().any(Option::is_some) {
-            let (selected, published, tag) = dumps.select(kind, slugs, client).await.map_err(not_selected)?;
-            (Coding::Identity, Source::Selected(selected, tag), published)
-        } else {
-            // What decodes by itself decodes no part of a coded file.
-            let coded = asked.coding != Coding::Identity && !asked.headers.contains_key(RANGE);
-            let coding = if coded { coding::negotiate(asked.headers, &CODINGS) } else { Coding::Identity };
-            match tokio::time::timeout(PATIENCE, dumps.get(kind, coding, Freshness::WithinTtl)).await {
-                Ok(Ok((built, published))) => (coding, Source::File(built), published),
-                Ok(Err(error)) => return Err(told(&error)),
-                Err(_elapsed) => {
-                    return Err(Problem::dump_unavailable("The dump is being written").after(STILL_WRITING));
-                }
+        let about = (kind.media_type(), kind.disposition(query.search.is_some()));
+        let chosen = dumps.choose(kind, query, client).await.map_err(not_selected)?;
+        let is_coded = asked.coding != Coding::Identity;
+        let wanted = if is_coded { coding::negotiate(asked.headers, &CODINGS) } else { Coding::Identity };
+        let judged = |coding| {
+            let tag = chosen.tag(coding).map_err(|error| told(&error.into()))?;
+            let state = precondition::evaluate(asked.method, asked.headers, Some(&tag));
+            Ok::<_, Problem>((coding, tag, state))
+        };
+        let (mut coding, mut tag, mut state) = judged(wanted)?;
+        // Whoever has it needs no encoder.
+        let coded = (wanted != Coding::Identity && state == Precondition::Proceed).then(|| chosen.may_code()).flatten();
+        if wanted != Coding::Identity && state == Precondition::Proceed && coded.is_none() {
+            (coding, tag, state) = judged(Coding::Identity)?;
+        }
+        let head = FileHead { kind: about, coding, negotiates: true, tag, published: chosen.published.clone(), state };
+        let selected = match state {
+            Precondition::Proceed if *asked.method != Method::HEAD => {
+                Some(chosen.open(coding, coded).await.map_err(not_selected)?)
             }
+            _ => None,
         };
         asked.now = self.clock.now();
-        let kind = (kind.media_type(), kind.disposition(matches!(source, Source::Selected(..))));
-        Ok(constant_headers.file(asked, kind, coding, source, &published))
+        Ok(constant_headers.file(asked, head, selected))
     }
 
     /// What has changed since a snapshot, with the records.
@@ -88,9 +91,10 @@ impl Responder {
         let dumps = self.dumps.as_ref().filter(|_| self.finder.current.load().is_some());
         let dumps = dumps.ok_or_else(|| Problem::unknown_path("/changes.ndjson"))?;
         let (selected, published, tag) = dumps.changes(since?, client).await.map_err(unchanged)?;
+        let state = precondition::evaluate(asked.method, asked.headers, Some(&tag));
         asked.now = self.clock.now();
-        let source = Source::Selected(selected, tag);
-        Ok(constant_headers.file(asked, RECORDS, Coding::Identity, source, &published))
+        let head = FileHead { kind: RECORDS, coding: Coding::Identity, negotiates: false, tag, published, state };
+        Ok(constant_headers.file(asked, head, Some(selected)))
     }
 }
 
@@ -106,10 +110,15 @@ fn not_selected(why: NotSelected) -> Problem {
     match why {
         NotSelected::Dump(error) => told(&error),
         NotSelected::Unselected(why) => unselected(&why, Problem::dump_unavailable),
+        NotSelected::Searched(why) => unsearched(why),
+        NotSelected::Ignored(word) => Problem::bad_parameter(
+            "q",
+            word.as_bytes(),
+            "must be words that venues have: a file leaves none out, as a search does",
+        ),
         NotSelected::Unknown { since, current } => Problem::changes_unknown(&*since, current.as_str()),
-        NotSelected::Many => {
-            Problem::unavailable("Other downloads of changes by this client go on").after(STILL_WRITING)
-        }
+        NotSelected::Many => Problem::unavailable("Other downloads of this client go on").after(BUSY),
+        NotSelected::Busy => Problem::dump_unavailable("Other files are being made").after(BUSY),
     }
 }
 
@@ -123,78 +132,48 @@ fn told(error: &DumpError) -> Problem {
             );
             Problem::dump_unavailable(&why).after(86_400)
         }
+        DumpError::Shared(error) => told(error),
         DumpError::Summary { .. } | DumpError::Store(_) | DumpError::Io(_) | DumpError::Aborted(_) => {
-            Problem::dump_unavailable("The dump cannot be written; the server's log says why").after(FAILED)
+            tracing::warn!(%error, "a dump cannot be made");
+            Problem::dump_unavailable("The dump cannot be made; the server's log says why").after(FAILED)
         }
     }
 }
 
 impl ConstantHeaders {
     /// An answer that a client saves as a file.
-    fn file(&self, asked: Asked<'_>, kind: Kind, coding: Coding, source: Source, published: &Snapshot) -> Answer {
-        let (tag, length) = match &source {
-            Source::File(built) => (&built.tag, Some(built.length)),
-            Source::Selected(_, tag) => (tag, None),
-        };
-        let state = precondition::evaluate(asked.method, asked.headers, Some(tag));
-        // RFC 9110 §13.2.2: the range counts after the conditions; §14.2: of GET only.
-        let ranged = match state {
+    fn file(&self, asked: Asked<'_>, head: FileHead, selected: Option<Selected>) -> Answer {
+        let FileHead { kind, coding, negotiates, tag, published, state } = head;
+        let status = match state {
             Precondition::Failed => return self.problem(asked, &Problem::file_changed()),
-            Precondition::Proceed if *asked.method == Method::GET => length.map_or(Ranged::Whole, |length| {
-                let tag = HeaderMap::from_iter([(ETAG, tag.to_header_value())]);
-                ranges::select(asked.headers, StatusCode::OK, &tag, length)
-            }),
-            Precondition::Proceed | Precondition::NotModified => Ranged::Whole,
+            Precondition::NotModified => StatusCode::NOT_MODIFIED,
+            Precondition::Proceed => StatusCode::OK,
         };
-        let all = length.unwrap_or(0);
-        let (status, from, to, content_range) = match (state, ranged) {
-            (_, Ranged::Unsatisfiable { content_range }) => {
-                let mut answer = self.problem(asked, &Problem::range_not_satisfiable(all));
-                answer.fields.put(&fields::CONTENT_RANGE, content_range);
-                return answer;
-            }
-            (Precondition::NotModified, _) => (StatusCode::NOT_MODIFIED, 0, 0, None),
-            (_, Ranged::Whole) => (StatusCode::OK, 0, all, None),
-            (_, Ranged::Part { first, last, content_range }) => {
-                (StatusCode::PARTIAL_CONTENT, first, last + 1, Some(content_range))
-            }
-        };
-        let age = self.age(published, asked.now);
+        let age = self.age(&published, asked.now);
         let outcome = CacheOutcome::Hit { ttl: self.ages.then(|| self.ttl - i64::from(age)) };
         let mut answer = Answer::new(status, asked, Outcome::Cache(outcome));
         answer.age = self.lifetime(self.ages.then_some(age), false);
         let fields = &mut answer.fields;
-        if status != StatusCode::NOT_MODIFIED {
+        if status == StatusCode::OK {
             about_body(fields, kind.0, coding);
             fields.put_static(&fields::CONTENT_DISPOSITION, kind.1);
-            if length.is_some() {
-                fields.put_number(&fields::CONTENT_LENGTH, to - from);
-            }
-            if let Some(content_range) = content_range {
-                fields.put(&fields::CONTENT_RANGE, content_range);
-            }
         }
         fields.put(&fields::CACHE_CONTROL, self.cache_control.clone());
         fields.put(&fields::ETAG, tag.to_header_value());
         if let Some(link) = links::license(published.license.as_deref()) {
             fields.put(&fields::LINK, link);
         }
-        if length.is_some() {
+        if negotiates {
             fields.put_static(&fields::VARY, "accept-encoding");
         }
-        fields.put_static(&fields::ACCEPT_RANGES, if length.is_some() { "bytes" } else { "none" });
-        for (field, value) in of_snapshot(published, asked.now.wall) {
+        fields.put_static(&fields::ACCEPT_RANGES, "none");
+        for (field, value) in of_snapshot(&published, asked.now.wall) {
             fields.put(field, value.clone());
         }
-        if *asked.method != Method::HEAD && status != StatusCode::NOT_MODIFIED {
-            answer.body = Body::Rest(match source {
-                Source::File(built) => Box::pin(stream::unfold(DumpPart::new(built, from, to), |mut part| async {
-                    Some((part.next().await?, part))
-                })),
-                Source::Selected(selected, _) => Box::pin(stream::unfold(selected, |mut selected| async {
-                    Some((selected.next().await?, selected))
-                })),
-            });
+        if let Some(selected) = selected.filter(|_| status == StatusCode::OK && *asked.method != Method::HEAD) {
+            answer.body = Body::Rest(Box::pin(stream::unfold(selected, |mut selected| async {
+                Some((selected.next().await?, selected))
+            })));
         }
         answer
     }

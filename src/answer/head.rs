@@ -54,7 +54,6 @@ fields! {
     /// RFC 9110 §8.6.
     CONTENT_LENGTH = header::CONTENT_LENGTH, "Content-Length: ";
     /// RFC 9110 §14.4.
-    CONTENT_RANGE = header::CONTENT_RANGE, "Content-Range: ";
     /// The CSP standard.
     CONTENT_SECURITY_POLICY = header::CONTENT_SECURITY_POLICY, "Content-Security-Policy: ";
     /// RFC 9110 §8.3.

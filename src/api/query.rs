@@ -2,6 +2,7 @@
 //!
 //! Callers: [`crate::answer`] parses, [`crate::snapshot`] answers, [`crate::mirror`] asks the origin with it.
 
+pub mod file;
 pub mod finder;
 pub mod search;
 
@@ -138,14 +139,6 @@ pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
 pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     let ([since], _) = values(raw, &KNOWN_OF_CHANGES)?;
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
-}
-
-/// The parameters of dumps.
-pub(crate) const KNOWN_OF_DUMPS: [&str; 3] = ["sport", "state", "city"];
-
-/// Reads the filters of a dump, by [`TaxonomyKind::index`], from a raw query string. Refuses unknown parameters.
-pub(crate) fn dump_filters(raw: &str) -> Result<[Boxed; 3], QueryError> {
-    Ok(known_only(raw, &KNOWN_OF_DUMPS, "sport, state, city")?.map(boxed))
 }
 
 /// The values of known parameters, as from [`values`]. Whoever saves a file, or gets fewer results than there are, does not

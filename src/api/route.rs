@@ -242,6 +242,8 @@ named! {
         Geojson = "/dumps/listings.geojson",
         /// Each detail on a line of its own, with the id of its listing.
         Details = "/dumps/details.ndjson",
+        /// The listings with their details as a table.
+        DetailsCsv = "/dumps/details.csv",
     }
 }
 
@@ -259,6 +261,7 @@ impl DumpKind {
             Self::Csv => "csv",
             Self::Geojson => "geojson",
             Self::Details => "details-ndjson",
+            Self::DetailsCsv => "details-csv",
         }
     }
 
@@ -267,12 +270,22 @@ impl DumpKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
+    /// Whether it needs the details.
+    pub const fn has_details(self) -> bool {
+        matches!(self, Self::Details | Self::DetailsCsv)
+    }
+
+    /// Whether it is a table.
+    pub const fn is_table(self) -> bool {
+        matches!(self, Self::Csv | Self::DetailsCsv)
+    }
+
     /// `Content-Type`.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Ndjson | Self::Details => "application/x-ndjson",
             // RFC 4180 §3, RFC 7111 §5.1.
-            Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Csv | Self::DetailsCsv => "text/csv; charset=utf-8; header=present",
             Self::Geojson => "application/geo+json",
         }
     }
@@ -284,10 +297,12 @@ impl DumpKind {
             (Self::Csv, false) => "attachment; filename=\"listings.csv\"",
             (Self::Geojson, false) => "attachment; filename=\"listings.geojson\"",
             (Self::Details, false) => "attachment; filename=\"details.ndjson\"",
+            (Self::DetailsCsv, false) => "attachment; filename=\"details.csv\"",
             (Self::Ndjson, true) => "attachment; filename=\"selected-listings.ndjson\"",
             (Self::Csv, true) => "attachment; filename=\"selected-listings.csv\"",
             (Self::Geojson, true) => "attachment; filename=\"selected-listings.geojson\"",
             (Self::Details, true) => "attachment; filename=\"selected-details.ndjson\"",
+            (Self::DetailsCsv, true) => "attachment; filename=\"selected-details.csv\"",
         }
     }
 }

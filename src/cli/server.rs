@@ -132,15 +132,19 @@ impl Server {
             let mut response = self.transfer(Method::GET, &url, HeaderMap::new(), None).await?;
             drop(waiting);
             let headers = std::mem::take(response.headers_mut());
-            let of = response.body().size_hint().exact().unwrap_or(0);
+            // A dump is made while it is sent.
+            let of = response.body().size_hint().exact();
             let (mut show, mut done) = (bytes_bar("exporting"), 0);
             while let Some(piece) = next_piece(&mut response).await.map_err(|reason| unreachable(&url, reason))? {
                 out.write_all(&piece)?;
                 done += piece.len() as u64;
-                show(done, of);
+                show(done, of.unwrap_or(0));
             }
             out.flush()?;
-            if done == of { Ok(headers) } else { Err(ServerError::BrokenOff { done, of }.into()) }
+            match of.filter(|of| *of != done) {
+                None => Ok(headers),
+                Some(of) => Err(ServerError::BrokenOff { done, of }.into()),
+            }
         })
     }
 

@@ -4,12 +4,18 @@
 //! now, so that a line too many does no harm. Callers: [`crate::answer`].
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use super::selected::{NotSelected, Selection, Tagged};
-use super::write::Form;
-use super::{DumpError, Dumps};
+use super::selected::{NotSelected, Selected, Selection};
+use super::write::{Form, Rows};
+use super::{DumpError, Dumps, name_of, tag_of};
 use crate::semantics::client_address::household;
+use crate::semantics::precondition::EntityTag;
+use crate::snapshot::pointer::Snapshot;
 use crate::tasks::blocking;
+
+/// Records, their snapshot, and a strong tag of what is sent.
+type Tagged = (Selected, Arc<Snapshot>, EntityTag);
 
 impl Dumps {
     /// What has changed between `since`, a snapshot id or a token, and the current snapshot.
@@ -18,7 +24,7 @@ impl Dumps {
         let household = household(client, state.settings.load().rate_limit.ipv6_prefix);
         let held = state.changes.try_take(Some(household), 1).ok_or(NotSelected::Many)?;
         // Never closed.
-        let turn = state.selecting.take(Some(household), 1).await;
+        let turn = state.rendering.take(Some(household), 1).await;
         blocking(move || {
             let _until_done = turn;
             let published = state.current.get().ok_or(DumpError::Nothing)?;
@@ -36,19 +42,22 @@ impl Dumps {
             let mut changed: Vec<u32> = changed.filter(|at| positions.binary_search(at).is_err()).collect();
             changed.sort_unstable();
             changed.dedup();
-            let what = format!("changes {since} {next}");
+            // What changes while it is sent changes the tag of the next answer.
+            let edition = state.edition()?;
+            let tag = tag_of(name_of(&format!("changes {since} {next} {} {edition}", dataset.id)), true);
+            let tag = tag.map_err(DumpError::from)?;
             let form = Form::Changes { added: positions.len(), next };
             positions.append(&mut changed);
             let all = Selection {
                 published: published.clone(),
-                positions: positions.into(),
+                rows: Rows::These(positions.into()),
                 removed: changes.removed,
                 form,
                 has_details: true,
-                state,
+                name: None,
                 _held: Some(held),
             };
-            Ok(all.tagged(&what)?)
+            Ok((Selected::of(all, state, household), published, tag))
         })
         .await
     }

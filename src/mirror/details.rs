@@ -175,6 +175,15 @@ impl Details {
         self.0.revision.load(Ordering::Acquire)
     }
 
+    /// Another text whenever a detail changes; the same after a restart, unless some that arrived are not stored yet.
+    /// `process`: another number in each process.
+    pub fn edition(&self, process: u64) -> Result<String, StoreError> {
+        if self.0.arrivals.hold().is_empty() {
+            return Ok(format!("{:?}", self.0.store.epoch_place()?));
+        }
+        Ok(format!("{process} {}", self.revision()))
+    }
+
     /// How many listings of a data set have a detail here, even an old one.
     pub fn mirrored(&self, dataset: &Dataset) -> usize {
         self.covered(dataset).mirrored

@@ -160,9 +160,10 @@ impl Examiner {
                 if let Some(row) = shape.row() {
                     return OpenCase::of(&of.dataset, row, entry.turn, &of.meta.form).map(Asked::Open);
                 }
-                let again = entry.again.as_deref().and_then(query_of).or(noted);
+                let again = entry.again.as_deref().and_then(query_of);
                 let again = again.map(|query| Example::again(&of.dataset, query));
-                again.or_else(|| Example::of(&of.dataset, shape, entry.turn)).map(Asked::Query)
+                let noted = || Example::noted(&of.dataset, noted?);
+                again.or_else(noted).or_else(|| Example::of(&of.dataset, shape, entry.turn)).map(Asked::Query)
             };
             if let Some(example) = blocking(move || Ok::<_, Aborted>(make())).await? {
                 examples.push((shape, example));
@@ -177,7 +178,7 @@ impl Examiner {
         let class = if first { Class::Crawl } else { Class::Background };
         let work = first.then(|| self.shared.copies.client.budget().crawl_work());
         let asked = futures_util::stream::iter(examples).map(|(shape, asked)| self.compared(shape, asked, class));
-        let compared: Vec<Compared> = asked.buffer_unordered(AT_ONCE).filter_map(async |one| one).collect().await;
+        let compared: Vec<Compared> = asked.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
         drop(work);
         let is_repeated = |one: &&Compared| {
             matches!(one.heard, Heard::Differs { .. }) && table.entry(one.shape).state == State::Suspected

@@ -13,6 +13,7 @@ use maud::{DOCTYPE, Markup, html};
 use crate::api::listing::Venue;
 use crate::api::query::finder::FinderQuery;
 use crate::api::query::search::{MOST_CHARACTERS, Order};
+use crate::api::route::DumpKind;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::search::index::{Hit, Hits};
 use crate::semantics::excerpt;
@@ -118,7 +119,7 @@ pub(super) fn page<'a>(
                 (pager(&shown))
             }
         }
-        (request(&pages.site.public_url, query))
+        (request(&pages.site.public_url, &shown))
         @if let Some(at) = &facts.confirmed {
             p .small { "Confirmed " (instant(at)) }
         }
@@ -295,7 +296,8 @@ fn pager(shown: &Shown<'_>) -> Markup {
 }
 
 /// The API request for the shown venues, the same as files, and the widget.
-fn request(public_url: &str, query: &FinderQuery) -> Markup {
+fn request(public_url: &str, shown: &Shown<'_>) -> Markup {
+    let query = shown.query;
     let list = &query.search.list;
     let mut path = String::new();
     let sorts = query.search.order != Order::Usual;
@@ -304,8 +306,7 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
     } else {
         list.write(list.page, &mut path);
     }
-    let filters = list.with_page(1).path_and_query();
-    let filters = filters.split_once('?').map_or(String::new(), |(_, filters)| format!("?{filters}"));
+    let file = |kind: DumpKind| query.file(kind.path().trim_start_matches('/'));
     let widget = format!(
         "<iframe src=\"{public_url}/{}\" title=\"Sports venues\" width=\"100%\" height=\"480\" style=\"border:0\" loading=\"lazy\"></iframe>",
         query.link("embed", 1)
@@ -323,12 +324,12 @@ fn request(public_url: &str, query: &FinderQuery) -> Markup {
             }
             p #answered .small role="status" {}
             p #downloads {
-                @if query.selects() {
-                    "Files: choose by sport, state or city alone to save all of them as CSV or GeoJSON."
+                @if !shown.ignored.is_empty() {
+                    "Files: take out the words that were left out to save these venues as CSV or GeoJSON."
                 } @else {
-                    "As a file: " a href={ "dumps/listings.csv" (filters) } { "CSV" } ", "
-                    a href={ "dumps/listings.geojson" (filters) } { "GeoJSON" } ", "
-                    a href={ "dumps/listings.ndjson" (filters) } { "NDJSON" }
+                    "As a file: " a href=(file(DumpKind::Csv)) { "CSV" } ", "
+                    a href=(file(DumpKind::Geojson)) { "GeoJSON" } ", "
+                    a href=(file(DumpKind::Ndjson)) { "NDJSON" }
                 }
             }
             details {

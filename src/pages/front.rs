@@ -28,10 +28,11 @@ const BAR: usize = 300;
 const AGAIN: u64 = 10;
 
 /// The files with everything, and their readers.
-pub(super) const DUMPS: [(DumpKind, &str); 4] = [
+pub(super) const DUMPS: [(DumpKind, &str); 5] = [
     (DumpKind::Csv, "for spreadsheets and pandas"),
     (DumpKind::Geojson, "for maps: QGIS, Leaflet"),
     (DumpKind::Ndjson, "for DuckDB, jq and notebooks: each listing as the provider sent it"),
+    (DumpKind::DetailsCsv, "every venue in full as a table: address, hours, phone"),
     (DumpKind::Details, "every listing in full: address, hours, images"),
 ];
 

@@ -59,10 +59,21 @@ pub struct Hits {
     pub ignored: Vec<Box<str>>,
 }
 
+/// Everything that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllHits {
+    /// Best first.
+    pub positions: Vec<u32>,
+    /// Words that nothing has, or that are too many.
+    pub ignored: Vec<Box<str>>,
+}
+
 /// Words of a query that some listing has, with what matches each.
 struct Plan {
     words: Vec<Matching>,
     ignored: Vec<Box<str>>,
+    /// Words that nothing has.
+    unknown: Vec<Box<str>>,
 }
 
 impl SearchIndex {
@@ -133,14 +144,15 @@ impl SearchIndex {
             words[at + 1].extend(found);
         }
         let is_known = |found: &Matching| found.iter().any(|(range, _)| !range.is_empty());
+        let unknown = query.words.iter().zip(&words).filter(|(_, found)| !is_known(found));
+        let unknown: Vec<Box<str>> = unknown.map(|(word, _)| word.clone()).collect();
         let mut ignored = Vec::new();
         if words.iter().any(is_known) {
-            let unknown = query.words.iter().zip(&words).filter(|(_, found)| !is_known(found));
-            ignored.extend(unknown.map(|(word, _)| word.clone()));
+            ignored.clone_from(&unknown);
             words.retain(is_known);
         }
         ignored.extend(query.beyond.iter().cloned());
-        Plan { words, ignored }
+        Plan { words, ignored, unknown }
     }
 
     /// [`find`](Self::find) on a thread that serves clients; `None` if it takes longer than a millisecond.
@@ -157,7 +169,33 @@ impl SearchIndex {
         self.find_planned(dataset, query, self.plan(query, &Allowance::new(LONG)))
     }
 
+    /// The positions of all that a query finds, in its order.
+    pub(crate) fn find_all(&self, dataset: &Dataset, query: &SearchQuery) -> Result<AllHits, Unselected> {
+        let plan = self.plan(query, &Allowance::new(LONG));
+        let ignored = plan.unknown.iter().chain(&query.beyond).cloned().collect();
+        let (_, positions) = self.positions(dataset, query, &plan, Part { offset: 0, size: usize::MAX })?;
+        Ok(AllHits { positions, ignored })
+    }
+
     fn find_planned(&self, dataset: &Dataset, query: &SearchQuery, plan: Plan) -> Result<Hits, Unselected> {
+        let size = usize::from(query.list.per_page);
+        let offset = u128::from(query.list.page - 1) * u128::from(query.list.per_page);
+        let part = Part { offset: usize::try_from(offset).unwrap_or(usize::MAX), size };
+        let (total, positions) = self.positions(dataset, query, &plan, part)?;
+        let center = query.near.as_ref().map(|near| Center::of(near.point));
+        let metres = |position: u32| center.as_ref().map(|center| self.places.distance(position, center));
+        let hit = |position| Hit { position, metres: metres(position).map(|metres| metres.round() as u32) };
+        Ok(Hits { total: total as u64, page: positions.into_iter().map(hit).collect(), ignored: plan.ignored })
+    }
+
+    /// How many listings a query finds, and a part of them in its order.
+    fn positions(
+        &self,
+        dataset: &Dataset,
+        query: &SearchQuery,
+        plan: &Plan,
+        part: Part,
+    ) -> Result<(usize, Vec<u32>), Unselected> {
         let mut ranks = self.selected(dataset, query)?;
         for (at, matching) in plan.words.iter().enumerate() {
             let of_word = self.ranks_of(matching, at == 0);
@@ -167,9 +205,6 @@ impl SearchIndex {
         if let Some(bounds) = &query.bounds {
             self.places.keep_within(bounds, &mut ranks);
         }
-        let size = usize::from(query.list.per_page);
-        let offset = u128::from(query.list.page - 1) * u128::from(query.list.per_page);
-        let part = Part { offset: usize::try_from(offset).unwrap_or(usize::MAX), size };
         let center = query.near.as_ref().map(|near| Center::of(near.point));
         let metres = |position: u32| center.as_ref().map(|center| self.places.distance(position, center));
         if let Some(near) = &query.near {
@@ -178,7 +213,7 @@ impl SearchIndex {
                 *rank |= if metres(position) <= Some(f64::from(near.radius)) { 0 } else { NO_MATCH };
             });
         }
-        let (total, positions) = match self.orders.places(query.order) {
+        Ok(match self.orders.places(query.order) {
             Some(places) => part.of(&ranks, |position, _| places[position as usize]),
             // Without a sign, the bits of numbers have their order.
             None if center.is_some() && query.order != Order::Best => {
@@ -186,9 +221,7 @@ impl SearchIndex {
             }
             None if plan.words.is_empty() => part.of(&ranks, |_, _| ()),
             None => self.best(&ranks, plan.words.len(), part),
-        };
-        let hit = |position| Hit { position, metres: metres(position).map(|metres| metres.round() as u32) };
-        Ok(Hits { total: total as u64, page: positions.into_iter().map(hit).collect(), ignored: plan.ignored })
+        })
     }
 
     /// The ranks before any word: those of the filters.

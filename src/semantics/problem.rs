@@ -45,8 +45,6 @@ pub enum ProblemKind {
     UriTooLong,
     /// What the origin refuses with 422.
     UnprocessableContent,
-    /// A range that has no byte of the dump.
-    RangeNotSatisfiable,
     /// Over the rate limit.
     RateLimited,
     /// Headers beyond their bounds.
@@ -87,9 +85,6 @@ impl ProblemKind {
             Self::UriTooLong => (StatusCode::URI_TOO_LONG, "uri-too-long", "Request line too long"),
             Self::UnprocessableContent => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "unprocessable-content", "Unprocessable content")
-            }
-            Self::RangeNotSatisfiable => {
-                (StatusCode::RANGE_NOT_SATISFIABLE, "range-not-satisfiable", "Range not satisfiable")
             }
             Self::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "rate-limited", "Too many requests"),
             Self::HeadersTooLarge => {
@@ -280,12 +275,6 @@ impl Problem {
     /// 412: `If-Match` does not name the dump as it is now.
     pub fn file_changed() -> Self {
         Self::new(ProblemKind::PreconditionFailed, "If-Match does not match the current ETag.")
-    }
-
-    /// 416: the dump has only `length` bytes.
-    pub fn range_not_satisfiable(length: u64) -> Self {
-        let detail = format!("The header Range asks for bytes after the end: there are {length} bytes.");
-        Self::new(ProblemKind::RangeNotSatisfiable, detail)
     }
 
     /// 413: more than `limit` bytes of body.

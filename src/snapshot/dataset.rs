@@ -75,6 +75,7 @@ pub struct Dataset {
     since: Option<Unordered>,
     /// The slugs of each taxonomy that have capitals, accents or white space, without these; made when first needed.
     folded: [OnceLock<HashSet<Box<str>>>; 3],
+    evidence_print: OnceLock<ContentHash>,
 }
 
 /// The index for an order that is not by `modified`.
@@ -193,6 +194,7 @@ impl Dataset {
             columns,
             content,
             folded: Default::default(),
+            evidence_print: OnceLock::new(),
         })
     }
 
@@ -265,6 +267,26 @@ impl Dataset {
             })
         };
         TaxonomyKind::ALL.into_iter().flat_map(of_kind).collect()
+    }
+
+    /// A hash of what decides, beside the content, which listings slugs have: those known by a list of the origin, and those
+    /// in doubt.
+    pub fn evidence_print(&self) -> ContentHash {
+        *self.evidence_print.get_or_init(|| {
+            let of_kind = |kind: TaxonomyKind| {
+                self.memberships(kind).filter_map(move |(slug, known)| {
+                    let positions: Vec<u8> = match known {
+                        Membership::Named(_) => return None,
+                        Membership::Listed(positions, _) => positions.iter().flat_map(u32::to_le_bytes).collect(),
+                        Membership::Doubtful => b"?".to_vec(),
+                    };
+                    Some([kind.path().as_bytes(), slug.as_bytes(), &positions].concat())
+                })
+            };
+            let mut parts: Vec<Vec<u8>> = TaxonomyKind::ALL.into_iter().flat_map(of_kind).collect();
+            parts.sort_unstable();
+            ContentHash::of_parts(parts.iter().map(Vec::as_slice))
+        })
     }
 
     /// The doubtful terms, each with the fingerprint for its evidence.

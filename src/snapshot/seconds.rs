@@ -4,7 +4,7 @@
 //! What the origin said of such an instant holds for all filters until one of its listings changes. Pure. Callers:
 //! [`crate::answer`] evaluates queries by it, `mirror::examiner` compares and learns.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use super::dataset::{Dataset, Doubt, Found};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// So many instants are remembered: of more, the earliest is forgotten.
+/// So many instants are remembered: of more, what was learned first is forgotten.
 const MOST: usize = 1024;
 
 /// So many listings of an instant may be known one by one: a page shows no more.
@@ -69,9 +69,18 @@ enum Counted {
     But(Vec<ListingId>),
 }
 
-/// What is known of instants, each with the listings that hide it.
+/// What is known of instants.
 #[derive(Default)]
-pub(crate) struct Seconds(Mutex<BTreeMap<i64, (ContentHash, Counted)>>);
+pub(crate) struct Seconds(Mutex<BTreeMap<i64, Known>>);
+
+/// What is known of an instant.
+struct Known {
+    /// Of the listings that hide it.
+    print: ContentHash,
+    counted: Counted,
+    /// Later ones have greater numbers.
+    number: u64,
+}
 
 /// The listings that hide whether they were modified after an instant.
 struct Hidden<'a> {
@@ -107,10 +116,10 @@ impl Hidden<'_> {
             Counted::But(these) => these,
         };
         // Times between them show that they are earlier.
-        let mut without = self.dataset.modified_within(begin + 1, self.at - 1);
+        let mut without = self.dataset.modified_within(begin.saturating_add(1), self.at.saturating_sub(1));
         without.extend(these.iter().filter_map(|id| self.dataset.position(*id)));
         without.sort_unstable();
-        Cut { after: begin - 1, without }
+        Cut { after: begin.saturating_sub(1), without }
     }
 }
 
@@ -127,10 +136,20 @@ impl Dataset {
         (!positions.is_empty()).then_some(Hidden { dataset: self, at, positions })
     }
 
+    /// Whether listings hide whether they were modified after an instant.
+    pub(crate) fn hides(&self, at: i64) -> bool {
+        self.hidden(at).is_some()
+    }
+
+    /// Every listing that the origin may count as modified after an instant.
+    pub(crate) fn most_after(&self, at: i64) -> Cut {
+        self.hidden(at).map_or_else(|| Cut::exactly(at), |hidden| hidden.cut(&Counted::All))
+    }
+
     /// The page of a query with every listing that its `modified_since` may select.
     pub(crate) fn find_most(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
-        let hidden = query.modified_since.as_ref().and_then(|since| self.hidden(since.at));
-        hidden.map_or_else(|| self.find(query), |hidden| self.find_by(query, &hidden.cut(&Counted::All)))
+        let since = query.modified_since.as_ref();
+        since.map_or_else(|| self.find(query), |since| self.find_by(query, &self.most_after(since.at)))
     }
 
     /// The page of a query whose `modified_since` selects these.
@@ -163,6 +182,12 @@ impl Dataset {
         [Some(Counted::None), Some(Counted::All), some].into_iter().flatten().find(explains)
     }
 
+    /// The instant that the origin is asked about for this one: itself where a listing shows it, else the second that it is in.
+    /// So there are no more of them than listings.
+    pub(crate) fn asked_about(&self, at: i64) -> i64 {
+        if self.modified_within(at, at).is_empty() { begin(at) } else { at }
+    }
+
     /// Whether an answer with this total and these ids is ours, whatever the listings of its instant hide.
     pub(crate) fn is_explained(&self, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
         let is_ours = |found: &Found<'_>, _: &Cut| found.items.iter().map(|item| &item.id).eq(ids);
@@ -185,10 +210,11 @@ impl Dataset {
         let (first, last) = (*hidden.first()?, *hidden.last()?);
         let begins = sure(0..first);
         let ends = begins + sure(first..last) + hidden.len() as u64;
-        let sure = ends - hidden.len() as u64 + sure(last..self.len() as u32);
-        // A page that is there whatever counts.
-        let is_whole =
-            |size: &u64| begins / size * size + size >= ends && (begins < *size || begins / size * size < sure);
+        // What changed on earlier pages would move the beginning of this one, which is before them.
+        let is_whole = |size: &u64| {
+            let start = begins / size * size;
+            start + size >= ends && (start == 0 || start < begins)
+        };
         let size = (1..=u64::from(query.per_page)).rev().find(is_whole);
         let per_page = size.and_then(|size| u16::try_from(size).ok());
         Some(
@@ -199,13 +225,17 @@ impl Dataset {
 }
 
 impl Seconds {
-    /// How a `modified_since` is evaluated in a data set.
+    /// How a `modified_since` is evaluated in a data set. It may take long.
     pub(crate) fn reading(&self, dataset: &Dataset, at: i64) -> Reading {
         let Some(hidden) = dataset.hidden(at) else { return Reading::Sure(Cut::exactly(at)) };
-        let known = self.0.lock();
-        match known.get(&at).filter(|(print, _)| *print == hidden.print()) {
-            Some((_, counted)) => Reading::Sure(hidden.cut(counted)),
-            None => Reading::Unsure(hidden.cut(&Counted::All)),
+        let about = dataset.asked_about(at);
+        let known = self.0.lock().get(&about).map(|known| (known.print, known.counted.clone()));
+        let known = known.filter(|(print, _)| dataset.hidden(about).is_some_and(|hidden| hidden.print() == *print));
+        match known {
+            Some((_, counted)) if about == at => Reading::Sure(hidden.cut(&counted)),
+            // None is after the beginning of the second, so none is after this.
+            Some((_, Counted::None)) => Reading::Sure(Cut::exactly(at)),
+            _ => Reading::Unsure(hidden.cut(&Counted::All)),
         }
     }
 
@@ -213,18 +243,19 @@ impl Seconds {
     /// `false`: it tells nothing.
     pub(crate) fn learn(&self, dataset: &Dataset, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
         let Some(at) = query.modified_since.as_ref().map(|since| since.at) else { return false };
-        let is_each_once = ids.iter().collect::<HashSet<_>>().len() == ids.len();
-        let are_selected = |found: &Found<'_>, cut: &Cut| {
-            let is_selected =
-                |id: &ListingId| dataset.position(*id).is_some_and(|position| cut.selects(dataset, position));
-            is_each_once && found.items.len() == ids.len() && ids.iter().all(is_selected)
+        let shown: BTreeSet<ListingId> = ids.iter().copied().collect();
+        let are_selected = |found: &Found<'_>, _: &Cut| {
+            found.items.len() == ids.len() && found.items.iter().map(|item| item.id).collect::<BTreeSet<_>>() == shown
         };
         let counted = dataset.counted(query, (total, ids), are_selected);
         let (Some(hidden), Some(counted)) = (dataset.hidden(at), counted) else { return false };
+        let print = hidden.print();
         let mut known = self.0.lock();
-        known.insert(at, (hidden.print(), counted));
+        let newest = known.values().map(|known| known.number).max().unwrap_or(0);
+        known.insert(at, Known { print, counted, number: newest + 1 });
         if known.len() > MOST {
-            known.pop_first();
+            let oldest = known.iter().min_by_key(|(_, known)| known.number).map(|(at, _)| *at);
+            oldest.map(|at| known.remove(&at));
         }
         true
     }

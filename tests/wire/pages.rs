@@ -450,6 +450,12 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
         serde_json::from_str(page(&server, &format!("/api/listings/{id}.json")).await.text()).unwrap();
     let most = all.iter().map(|(_, rating)| *rating).fold(-1.0, f64::max);
     assert!(detail["rating"].as_f64().unwrap_or(-1.0) >= most, "{first} is not the best");
+    // What is found is offered as a file.
+    let file = values(usual.text(), "href").into_iter().find(|link| link.starts_with("dumps/listings.csv?")).unwrap();
+    assert!(file.contains("near=39") && file.contains("radius=20000"), "{file}");
+    assert_eq!(server.ok(&format!("/{}", file.replace("&amp;", "&"))).await.text().lines().count(), 201);
+    let without = page(&server, "/explore?q=golf+qzvxk").await;
+    assert!(without.text().contains("Left out") && !without.text().contains("dumps/listings.csv"));
     let widget = page(&server, &format!("/embed?{near}")).await;
     assert!(widget.text().contains("CC BY") && !widget.text().contains("<script"), "{}", widget.text());
     assert!(!widget.text().contains("No venue matches."), "{}", widget.text());

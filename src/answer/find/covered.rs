@@ -117,7 +117,7 @@ impl Finder {
                 _ => Err(Problem::internal()),
             };
         }
-        let (cut, is_sure) = self.cut(&published, query, (pinned, beside.is_some()), client).await;
+        let (cut, is_sure) = self.cut(&published, query, (pinned, beside.is_some()), client).await?;
         match published.dataset.find_by(query, &cut) {
             Ok(found) => {
                 // A query that selects no listing may be an open case, which only the data shows.
@@ -135,7 +135,7 @@ impl Finder {
                     Some(OddFound::Through(path)) => return self.spare(&path, client).await,
                     Some(OddFound::AsAsked | OddFound::Table) | None => {}
                 }
-                if !pinned && !is_odd && beside.is_none() {
+                if !pinned && !is_odd && beside.is_none() && !found.items.is_empty() {
                     self.verdicts.note(query);
                 }
                 let pin = pinned.then(|| published.dataset.id.as_str());
@@ -161,28 +161,34 @@ impl Finder {
     /// Which listings the `modified_since` of a query selects, and whether the origin has said so.
     async fn cut(
         &self,
-        published: &Snapshot,
+        published: &Arc<Snapshot>,
         query: &ListQuery,
         (pinned, past): (bool, bool),
         client: &Caller,
-    ) -> (Cut, bool) {
-        let Some(since) = &query.modified_since else { return (Cut::exactly(i64::MIN), true) };
-        if self.verdicts.are_ignored() {
-            return (Cut::exactly(since.at), true);
+    ) -> Result<(Cut, bool), Problem> {
+        let Some(at) = query.modified_since.as_ref().map(|since| since.at) else { return Ok((Cut::exactly(0), true)) };
+        if self.verdicts.are_ignored() || published.dataset.find(query).is_err() {
+            return Ok((Cut::exactly(at), true));
         }
-        let read = || self.verdicts.seconds().reading(&published.dataset, since.at);
-        let mut reading = read();
+        let read = async || {
+            let (verdicts, published) = (self.verdicts.clone(), published.clone());
+            let is_large = published.dataset.len() > LARGE;
+            rendered(is_large, move || verdicts.seconds().reading(&published.dataset, at)).await
+        };
+        let mut reading = read().await?;
         if matches!(reading, Reading::Unsure(_))
             && self.may_ask(pinned, past)
             && let (Some(instants), Some(proxy)) = (&self.instants, &self.proxy)
         {
-            Box::pin(instants.learn(since.at, proxy.asker(client))).await;
-            reading = read();
+            Box::pin(instants.learn(published.dataset.asked_about(at), proxy.asker(client))).await;
+            reading = read().await?;
         }
-        match reading {
+        Ok(match reading {
+            // All pages of a snapshot have one meaning, whatever is learned between them.
+            Reading::Sure(_) if pinned && published.dataset.hides(at) => (published.dataset.most_after(at), false),
             Reading::Sure(cut) => (cut, true),
             Reading::Unsure(cut) => (cut, false),
-        }
+        })
     }
 
     /// Asks the origin for an answer that the snapshot does not have. `past`: the snapshot is not the newest, and the

@@ -35,6 +35,13 @@ impl FinderQuery {
         self.selects() || self.search.order != Order::Usual
     }
 
+    /// `path` of a file with the query of the same venues.
+    pub fn file(&self, path: &str) -> String {
+        let mut text = String::new();
+        self.search.in_usual_order().write_at(path, 1, &mut text);
+        text
+    }
+
     /// `path` with the canonical query of another page of the same venues.
     pub fn link(&self, path: &str, page: u64) -> String {
         let mut text = String::new();

@@ -160,6 +160,13 @@ impl SearchQuery {
         Self { list: ListQuery { page: 1, per_page: most, ..self.list.clone() }, ..self.clone() }
     }
 
+    /// The same from the first page on, in the order and with the page size of a search that asks for none.
+    #[must_use]
+    pub(super) fn in_usual_order(&self) -> Self {
+        let list = ListQuery { slugs: self.list.slugs.clone(), ..ListQuery::default() };
+        Self { list, order: Order::Usual, ..self.clone() }
+    }
+
     /// What it weighs as a key, in bytes, about.
     pub fn weight(&self) -> usize {
         2 * self.own_filters().map(|(_, value)| value.len()).sum::<usize>() + self.list.weight() + 128

@@ -3,7 +3,8 @@
 //!
 //! The file gets its name when it is complete. Callers: [`super`].
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Read as _, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -75,6 +76,8 @@ pub(super) enum Format {
     Ndjson,
     /// Each detail on a line of its own, with the id of its listing
     DetailsNdjson,
+    /// The listings with their details as a table
+    DetailsCsv,
     /// The listings as a table
     Csv,
     /// The listings as points on a map
@@ -88,6 +91,7 @@ impl Format {
             Self::Bundle => None,
             Self::Ndjson => Some(DumpKind::Ndjson),
             Self::DetailsNdjson => Some(DumpKind::Details),
+            Self::DetailsCsv => Some(DumpKind::DetailsCsv),
             Self::Csv => Some(DumpKind::Csv),
             Self::Geojson => Some(DumpKind::Geojson),
         }
@@ -101,6 +105,7 @@ impl Format {
             Self::Bundle => ("bundle", "a bundle", &["gsb"]),
             Self::Ndjson => ("ndjson", "NDJSON", &["ndjson", "jsonl", "json"]),
             Self::DetailsNdjson => ("details-ndjson", "NDJSON", &["ndjson", "jsonl", "json"]),
+            Self::DetailsCsv => ("details-csv", "CSV", &["csv"]),
             Self::Csv => ("csv", "CSV", &["csv"]),
             Self::Geojson => ("geojson", "GeoJSON", &["geojson", "json"]),
         }
@@ -280,22 +285,25 @@ impl Export {
             }
         };
         let published = snapshots.current().get().ok_or(DumpError::Nothing)?;
-        let damaged = Cell::new(0);
-        let body = |(_, read): (ListingId, Result<Option<Bytes>, StoreError>)| match read {
+        let damaged = RefCell::new(BTreeSet::new());
+        let body = |(id, read): (ListingId, Result<Option<Bytes>, StoreError>)| match read {
             Err(StoreError::Damaged(_)) => {
-                damaged.set(damaged.get() + 1);
+                damaged.borrow_mut().insert(id);
                 Ok(None)
             }
             // The origin has none.
-            read => Ok(read?.filter(|body| !body.is_empty())),
+            read => read.map(|body| body.filter(|body| !body.is_empty())),
         };
-        let ids = write::detailed(kind, &published.dataset);
-        let details = Box::new(snapshots.store().bodies_in_turn(&ids).map(body));
+        let store = snapshots.store();
         let mut out = BufWriter::with_capacity(1 << 18, out);
+        let details = &|ids: &[ListingId], show: &mut dyn FnMut(Option<Bytes>) -> Result<(), DumpError>| {
+            store.bodies_in_turn(ids).map(body).try_for_each(|body| show(body?))
+        };
         write::write(kind, &published.dataset, details, &mut out, &mut counting("listings"))?;
         out.flush()?;
-        if damaged.get() > 0 {
-            tell(format!("warning: {} stored details are damaged and were left out", damaged.get()));
+        let damaged = damaged.borrow().len();
+        if damaged > 0 {
+            tell(format!("warning: {damaged} stored details are damaged and were left out"));
         }
         Ok(published.dataset.id.to_string())
     }

@@ -122,6 +122,11 @@ impl Example {
         Self { query, tells }
     }
 
+    /// What a client asked; `None`: it shows nothing.
+    pub(super) fn noted(dataset: &Dataset, query: ListQuery) -> Option<Self> {
+        Some(Self::about(dataset, query)?.1)
+    }
+
     /// `None`: the data set cannot answer it, or selects nothing, which the origin may treat in its own way.
     fn about(dataset: &Dataset, query: ListQuery) -> Option<(usize, Self)> {
         let expected = answer(dataset, &query).filter(|(total, _)| *total > 0)?;

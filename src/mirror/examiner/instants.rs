@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::api::query::ListQuery;
 use crate::cache::Key;
 use crate::cache::recent::Recent;
 use crate::clock::Monotonic;
@@ -45,15 +46,16 @@ impl Instants {
         Self(Arc::new(InstantsState { shared, flights: SingleFlight::default(), asked: Recent::new(MOST) }))
     }
 
-    /// Asks about an instant, in nanoseconds since 1970, if that costs nobody a request: once for all who wait. Returns when
-    /// the answer is there, or soon. `asker`: the client.
+    /// Asks about an instant of the data, in nanoseconds since 1970, if that costs nobody a request: once for
+    /// all who wait. Returns when the answer is there, or soon. `asker`: the client.
     pub(crate) async fn learn(&self, at: i64, asker: Asker) {
         let inner = &*self.0;
         let waiter = match inner.flights.join(&at) {
             Role::Waiter(waiter) => waiter,
             Role::Leader(leader, waiter) => {
                 let (budget, now) = (inner.shared.copies.client.budget(), inner.shared.clock.now_mono());
-                if !budget.has_room() || !inner.asked.mark(&Key::origin(at.to_le_bytes()), now, AGAIN) {
+                let is_new = || inner.asked.mark(&Key::origin(at.to_le_bytes()), now, AGAIN);
+                if !budget.has_room() || !is_new() {
                     return leader.end(());
                 }
                 let this = self.clone();
@@ -74,9 +76,11 @@ impl Instants {
         let query = blocking(move || Ok::<_, Aborted>(about(&newest, at))).await;
         let Some((query, path)) = query.ok().flatten() else { return };
         let Some(answered) = answer::ask(shared, &path, asker).await else { return };
-        let Answered { newest, page: Some((_, page)), at_ms, is_old, .. } = answered else { return };
-        // What changes within the second is not in an answer of the same second.
-        if is_old || at_ms < at.div_euclid(1_000_000) + A_SECOND_MS {
+        let Answered { newest, page: Some((_, page)), at_ms, is_old, may_be_old, .. } = answered else { return };
+        // What changes within the second is not in an answer of the same second, nor in an old copy.
+        let age = if may_be_old { shared.copies.cache_ttl() } else { Duration::ZERO };
+        let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        if is_old || at_ms.saturating_sub(age_ms) < at.div_euclid(1_000_000) + A_SECOND_MS {
             return;
         }
         let verdicts = shared.verdicts.clone();
@@ -97,7 +101,7 @@ impl Instants {
 }
 
 /// What to ask about an instant.
-fn about(newest: &Snapshot, at: i64) -> Option<(crate::api::query::ListQuery, String)> {
+fn about(newest: &Snapshot, at: i64) -> Option<(ListQuery, String)> {
     let query = newest.dataset.query_about(at)?;
     let path = newest.meta.form.path_of(&query);
     Some((query, path))

@@ -16,7 +16,7 @@ const MOST_OPENING: u32 = 108;
 
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = 3_600_000;
-/// What clients ask is asked before all else, but the same shape not more often.
+/// What clients ask comes before what was not asked for longest, but the same shape not more often.
 const WANTED_AGAIN_MS: i64 = 6 * HOUR_MS;
 
 /// What is to be done.

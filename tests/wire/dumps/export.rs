@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::{ALL, mirrored};
 use crate::harness::{Setup, run};
 
-const FORMATS: [&str; 4] = ["ndjson", "csv", "geojson", "details-ndjson"];
+const FORMATS: [&str; 5] = ["ndjson", "csv", "geojson", "details-ndjson", "details-csv"];
 
 fn arguments(setup: &Setup, data: &Path, words: &[&str]) -> Vec<String> {
     let words: Vec<&str> = ["bundle", "export"].into_iter().chain(words.iter().copied()).collect();

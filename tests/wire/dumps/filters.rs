@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{ALL, CSV, GEOJSON, mirrored};
+use super::{ALL, CSV, DETAILS_CSV, GEOJSON, mirrored};
 use crate::client::Reply;
 use crate::harness::{Server, Setup, edit, origin, shared_mirror};
 
@@ -14,7 +14,7 @@ fn ids(path: &str, reply: &Reply) -> Vec<u64> {
     if path == GEOJSON {
         return reply.json()["features"].as_array().unwrap().iter().map(number).collect();
     }
-    if path == CSV {
+    if [CSV, DETAILS_CSV].contains(&path) {
         let mut reader = csv::Reader::from_reader(&reply.body[..]);
         return reader.records().map(|row| row.unwrap()[0].parse().unwrap()).collect();
     }
@@ -74,7 +74,7 @@ async fn a_part_is_tagged_and_has_no_ranges() {
         let target = format!("{path}?sport=golf");
         let reply = server.ok(&target).await;
         assert_eq!((reply.header("content-length"), reply.the("accept-ranges").as_str()), (None, "none"));
-        assert!(reply.etag().starts_with('"') && reply.etag() != server.ok(path).await.etag());
+        assert_ne!(reply.etag(), server.ok(path).await.etag());
         assert!(reply.the("content-disposition").starts_with("attachment; filename=\"selected-"), "{reply:?}");
         let part = server.get_with(&target, &[("range", "bytes=0-9")]).await;
         assert_eq!((part.status, part.body.len()), (200, reply.body.len()));
@@ -97,11 +97,37 @@ async fn a_part_is_tagged_and_has_no_ranges() {
 async fn a_parameter_without_effect_is_refused() {
     let (_origin, server) = mirrored(60).await;
     for path in ALL {
-        server.get(&format!("{path}?states=texas")).await.assert_problem(400, &["states", "sport, state, city"]);
+        server.get(&format!("{path}?states=texas")).await.assert_problem(400, &["states", "sport, state and city"]);
         server.get(&format!("{path}?page=2")).await.assert_problem(400, &["page"]);
         server.get(&format!("{path}?state=texas&state=ohio")).await.assert_problem(400, &["state", "twice"]);
         assert_eq!(server.get(&format!("{path}?")).await.status, 200);
     }
     let shield = Setup::shield_of(&origin(10).await).start().await;
     assert_eq!(shield.get(&format!("{CSV}?state=texas")).await.status, 404);
+}
+
+#[tokio::test]
+async fn what_a_search_finds_is_a_file_in_its_order() {
+    let (_origin, server) = shared_mirror(600).await;
+    for query in ["q=park", "q=golf&state=texas", "near=30.27,-97.74&radius=400", "bbox=-107,26,-93,37&sport=tennis"] {
+        let mut found = Vec::new();
+        for page in 1.. {
+            let hits = server.ok(&format!("/search.json?{query}&per_page=100&page={page}")).await.json();
+            let hits = hits["items"].as_array().unwrap().clone();
+            if hits.is_empty() {
+                break;
+            }
+            found.extend(hits.iter().map(|hit| hit["listing"]["id"].as_u64().unwrap()));
+        }
+        assert!(found.len() > 3, "{query}");
+        for path in ALL {
+            assert_eq!(ids(path, &server.ok(&format!("{path}?{query}")).await), found, "{path}?{query}");
+        }
+    }
+    server.get(&format!("{CSV}?q=park+qzvxk")).await.assert_problem(400, &["\"q\"", "qzvxk"]);
+    server.get(&format!("{GEOJSON}?bom=1")).await.assert_problem(400, &["bom", "CSV"]);
+    let plain = server.ok(CSV).await;
+    let marked = server.ok(&format!("{CSV}?bom=1")).await;
+    assert_ne!(marked.etag(), plain.etag());
+    assert!(marked.body.starts_with(b"\xef\xbb\xbfid,"));
 }

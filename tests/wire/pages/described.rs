@@ -26,7 +26,7 @@ fn targets(whole: &Value, path: &str, operation: &Value) -> Vec<String> {
     let is_needed = |name: &str| match path {
         "/search.json" => ["q", "near"].contains(&name),
         "/explore" | "/embed" => name == "near",
-        _ => false,
+        _ => path.starts_with("/dumps/") && name == "near",
     };
     for parameter in parameters {
         // An example beside a parameter would fill the viewer's form; those of optional ones are in the schema.
