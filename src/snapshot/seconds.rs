@@ -199,7 +199,9 @@ impl Dataset {
     pub(crate) fn query_about(&self, at: i64) -> Option<ListQuery> {
         let hidden = self.hidden(at)?.positions;
         let text = Timestamp::from_nanosecond(at.into()).ok()?.to_string();
-        modified::parse(&text).ok().filter(|read| *read == at)?;
+        // Instants beyond the range are all at its ends.
+        let is_within = (i64::MIN + 2..i64::MAX).contains(&at);
+        modified::parse(&text).ok().filter(|read| *read == at && is_within)?;
         let since = Some(ModifiedSince { at, text: text.into() });
         let query = ListQuery { modified_since: since, ..ListQuery::largest_pages() };
         let query = query.within(self.content.envelope.largest_page);

@@ -36,7 +36,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("semantics", 2379),
     ("serve", 2225),
     ("shared_limit", 645),
-    ("snapshot", 2476),
+    ("snapshot", 2477),
     ("snapshots", 1746),
     ("store", 3474),
     ("tasks", 237),

@@ -161,3 +161,31 @@ fn many_listings_of_one_instant_are_known_all_or_none() {
         assert_eq!(Seconds::default().learn(&dataset, &query, total, ids), is_known, "{total}");
     }
 }
+
+#[test]
+fn an_answer_of_another_list_teaches_nothing() {
+    let row = |id, tenths| Row { id, sport: 0, tenths, shows: false };
+    let rows: Vec<Row> = (1..=150).map(|id| row(id, if id == 101 { 23 } else { 50 })).collect();
+    let (data, at) = (dataset(&rows), BEGIN + 2 * SECOND);
+    let query = data.query_about(at).unwrap();
+    let without = |gone: u64| rows.iter().filter(|row| row.id != gone).copied().collect::<Vec<_>>();
+    for (gone, learns) in [(0, true), (5, false), (100, false), (140, false)] {
+        let (total, ids) = origins(&without(gone), &query, at);
+        assert_eq!(Seconds::default().learn(&data, &query, total, &ids), learns, "{gone} is gone");
+    }
+    // One came elsewhere, and the hidden one does not count.
+    let ids: Vec<_> = origins(&without(101), &query, at).1;
+    assert!(!Seconds::default().learn(&data, &query, 150, &ids));
+}
+
+#[test]
+fn the_zero_of_other_calendars_is_an_instant_like_any() {
+    let raw = r#"{"id":1,"sport":"s","state":"S","city":"C","modified":"0001-01-01T00:00:00Z"}"#;
+    let summaries = vec![Summary { id: ListingId(1), hash: ContentHash::of(raw.as_bytes()), raw: raw.into() }];
+    let taxonomies = std::array::from_fn(|_| "[]".into());
+    let dataset = Dataset::build(Content { envelope: Envelope::default(), taxonomies, summaries }, &Evidence::new());
+    let (dataset, at) = (dataset.unwrap(), i64::MIN + 1);
+    let Reading::Unsure(cut) = Seconds::default().reading(&dataset, at) else { panic!("it is hidden") };
+    assert_eq!(ours(&dataset, &all(at), &cut), (1, vec![ListingId(1)]));
+    assert_eq!(dataset.query_about(at), None, "no time says so");
+}
