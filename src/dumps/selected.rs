@@ -20,7 +20,7 @@ use crate::api::query::search::SearchQuery;
 use crate::api::route::DumpKind;
 use crate::clock::Monotonic;
 use crate::config::Use;
-use crate::limit::shares::Portion;
+use crate::limit::shares::{Portion, Shares};
 use crate::search::NotSearched;
 use crate::semantics::client_address::household;
 use crate::semantics::coding::Coding;
@@ -139,7 +139,7 @@ impl Dumps {
             }
         };
         let dumps = self.clone();
-        let turn = opening(&self.0, household).await?;
+        let turn = turn(&self.0.opening, household).await?;
         blocking(move || {
             let _until_done = turn;
             let (state, dataset, has_details) = (&dumps.0, &published.dataset, kind.has_details());
@@ -180,8 +180,8 @@ impl Chosen {
     pub(crate) async fn open(self, coding: Coding, coded: Option<Portion>) -> Result<Selected, NotSelected> {
         let Self { published, kind, rows, bom, name, dumps, household, .. } = self;
         let state = dumps.0.clone();
-        let download = state.downloads.try_take(Some(household), 1).ok_or(NotSelected::Many)?;
-        let turn = opening(&state, household).await?;
+        let download = turn(&state.downloads, household).await?;
+        let turn = turn(&state.opening, household).await?;
         blocking(move || {
             let _until_done = turn;
             let opened = state.opened.lock().get(&name).and_then(Weak::upgrade);
@@ -208,9 +208,9 @@ impl Chosen {
     }
 }
 
-/// A turn to look at all listings: the columns of a table are known when all were read.
-async fn opening(state: &DumpsState, household: IpAddr) -> Result<Portion, NotSelected> {
-    let turn = tokio::time::timeout(TURN, state.opening.take(Some(household), 1)).await;
+/// A turn of a household.
+async fn turn(shares: &Shares, household: IpAddr) -> Result<Portion, NotSelected> {
+    let turn = tokio::time::timeout(TURN, shares.take(Some(household), 1)).await;
     turn.ok().and_then(Result::ok).ok_or(NotSelected::Busy)
 }
 
