@@ -149,6 +149,9 @@ test("a pin acts at once; a rollback asks first, takes effect, and is released",
 test("a bundle can be downloaded and imported", async () => {
   const calm = await Mirror.start(origin, ['ttl="5m"']);
   try {
+    // A copy that is confirmed again after the export is newer than the bundle.
+    const certificate = async () => (await (await fetch(`${calm.admin}/status`)).json()).snapshot.certificate;
+    await until("the copy is certified", async () => (await certificate()) === "full");
     const opened = await open(chromium, { acceptDownloads: true });
     const { page } = opened;
     await page.goto(calm.admin);

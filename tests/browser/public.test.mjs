@@ -80,7 +80,7 @@ test("the front page shows the age of the data, and its files with rows and size
   assert.match(await data.locator(".confirmed").innerText(), /^Confirmed \d{4}-\d\d-\d\d [\d:]+ UTC \((now|.* ago)\)$/);
   const rows = await data.locator("tbody tr").evaluateAll((/** @type {HTMLTableRowElement[]} */ all) =>
     all.map((row) => [row.querySelector("a")?.textContent, ...[...row.querySelectorAll("td")].map((cell) => cell.textContent)]));
-  assert.equal(rows.length, 4);
+  assert.equal(rows.length, 5);
   for (const [name, count, size] of rows) {
     assert.equal(count, "1,500", name);
     const bytes = (await (await fetch(`${mirror.url}/dumps/${name}`)).arrayBuffer()).byteLength;
