@@ -114,7 +114,7 @@ fn not_selected(why: NotSelected) -> Problem {
         NotSelected::Ignored(word) => Problem::bad_parameter(
             "q",
             word.as_bytes(),
-            "must be words that venues have: a file leaves none out, as a search does",
+            "must be words that venues have: a search leaves others out, a file does not",
         ),
         NotSelected::Unknown { since, current } => Problem::changes_unknown(&*since, current.as_str()),
         NotSelected::Many => Problem::unavailable("Other downloads of this client go on").after(BUSY),
