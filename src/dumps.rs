@@ -6,7 +6,7 @@
 
 mod changes;
 mod coded;
-mod selected;
+mod download;
 mod table;
 pub(crate) mod write;
 
@@ -32,8 +32,8 @@ use crate::snapshots::Snapshots;
 use crate::store::StoreError;
 use crate::tasks::Aborted;
 
-pub(crate) use selected::{NotSelected, Selected};
-use selected::{Piece, Selection};
+pub(crate) use download::{Download, NotSelected};
+use download::{Piece, Selection};
 pub(crate) use write::size;
 
 /// The codings of dumps: brotli takes several times as long for little less.

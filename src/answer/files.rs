@@ -11,7 +11,7 @@ use http::{Method, StatusCode};
 use crate::api::links;
 use crate::api::query::file::FileQuery;
 use crate::api::route::DumpKind;
-use crate::dumps::{CODINGS, DumpError, NotSelected, Selected};
+use crate::dumps::{CODINGS, Download, DumpError, NotSelected};
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::{self, Coding};
 use crate::semantics::precondition::{self, EntityTag, Precondition};
@@ -142,7 +142,7 @@ fn told(error: &DumpError) -> Problem {
 
 impl ConstantHeaders {
     /// An answer that a client saves as a file.
-    fn file(&self, asked: Asked<'_>, head: FileHead, selected: Option<Selected>) -> Answer {
+    fn file(&self, asked: Asked<'_>, head: FileHead, selected: Option<Download>) -> Answer {
         let FileHead { kind, coding, negotiates, tag, published, state } = head;
         let status = match state {
             Precondition::Failed => return self.problem(asked, &Problem::file_changed()),

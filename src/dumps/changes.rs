@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::selected::{NotSelected, Selected, Selection};
+use super::download::{Download, NotSelected, Selection};
 use super::write::{Form, Rows};
 use super::{DumpError, Dumps, name_of, tag_of};
 use crate::semantics::client_address::household;
@@ -15,7 +15,7 @@ use crate::snapshot::pointer::Snapshot;
 use crate::tasks::blocking;
 
 /// Records, their snapshot, and a strong tag of what is sent.
-type Tagged = (Selected, Arc<Snapshot>, EntityTag);
+type Tagged = (Download, Arc<Snapshot>, EntityTag);
 
 impl Dumps {
     /// What has changed between `since`, a snapshot id or a token, and the current snapshot.
@@ -57,7 +57,7 @@ impl Dumps {
                 name: None,
                 _held: Some(held),
             };
-            Ok((Selected::of(all, state, household), published, tag))
+            Ok((Download::of(all, state, household), published, tag))
         })
         .await
     }

@@ -1,6 +1,6 @@
 //! A file in a content coding, made while it is sent.
 //!
-//! Callers: [`super::selected`].
+//! Callers: [`super::download`].
 
 use std::io::{self, Write as _};
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::api::hash::ContentHash;
-use crate::api::listing::ListingId;
+use crate::api::listing::{ListingId, Summary};
 use crate::api::modified;
 use crate::api::query::{ListQuery, ModifiedSince};
 
@@ -36,11 +36,6 @@ pub(crate) struct Cut {
 impl Cut {
     pub(crate) const fn exactly(at: i64) -> Self {
         Self { after: at, without: Vec::new() }
-    }
-
-    fn selects(&self, dataset: &Dataset, position: u32) -> bool {
-        let is_after = dataset.modified_at(position).is_some_and(|at| at > self.after);
-        is_after && self.without.binary_search(&position).is_err()
     }
 
     /// The same query with the instant after which it selects.
@@ -160,23 +155,24 @@ impl Dataset {
             return Ok(found);
         }
         let mut positions = self.positions(&query.slugs)?;
-        positions.retain(|position| cut.selects(self, *position));
+        let is_after = |position: &u32| self.modified_at(*position).is_some_and(|at| at > cut.after);
+        positions.retain(|position| is_after(position) && cut.without.binary_search(position).is_err());
         Ok(self.page_of(&positions, &query))
     }
 
-    /// Which listings of its instant the answer to a query counts that has this total and these ids, as far as `is_it` finds
-    /// that they are what a cut selects; `None`: it is not the answer of any.
+    /// Which listings of its instant an answer to a query counts that has this total and these ids; `None`: no origin would
+    /// answer so. `is_it`: whether a page of ours is that of the answer.
     fn counted(
         &self,
         query: &ListQuery,
         (total, ids): (u64, &[ListingId]),
-        is_it: impl Fn(&Found<'_>, &Cut) -> bool,
+        is_it: impl Fn(&[&Summary]) -> bool,
     ) -> Option<Counted> {
         let hidden = self.hidden(query.modified_since.as_ref()?.at)?;
         let out: Vec<ListingId> = hidden.ids().filter(|id| !ids.contains(id)).take(MOST_SHOWN + 1).collect();
         let explains = |counted: &Counted| {
-            let cut = hidden.cut(counted);
-            self.find_by(query, &cut).is_ok_and(|found| found.total == total && is_it(&found, &cut))
+            let found = self.find_by(query, &hidden.cut(counted));
+            found.is_ok_and(|found| found.total == total && is_it(&found.items))
         };
         let some = (out.len() <= MOST_SHOWN).then_some(Counted::But(out));
         [Some(Counted::None), Some(Counted::All), some].into_iter().flatten().find(explains)
@@ -190,7 +186,7 @@ impl Dataset {
 
     /// Whether an answer with this total and these ids is ours, whatever the listings of its instant hide.
     pub(crate) fn is_explained(&self, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
-        let is_ours = |found: &Found<'_>, _: &Cut| found.items.iter().map(|item| &item.id).eq(ids);
+        let is_ours = |page: &[&Summary]| page.iter().map(|item| &item.id).eq(ids);
         self.counted(query, (total, ids), is_ours).is_some()
     }
 
@@ -235,7 +231,7 @@ impl Seconds {
         let known = known.filter(|(print, _)| dataset.hidden(about).is_some_and(|hidden| hidden.print() == *print));
         match known {
             Some((_, counted)) if about == at => Reading::Sure(hidden.cut(&counted)),
-            // None is after the beginning of the second, so none is after this.
+            // No listing of the second counts as after its beginning, so none does as after this.
             Some((_, Counted::None)) => Reading::Sure(Cut::exactly(at)),
             _ => Reading::Unsure(hidden.cut(&Counted::All)),
         }
@@ -246,10 +242,10 @@ impl Seconds {
     pub(crate) fn learn(&self, dataset: &Dataset, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
         let Some(at) = query.modified_since.as_ref().map(|since| since.at) else { return false };
         let shown: BTreeSet<ListingId> = ids.iter().copied().collect();
-        let are_selected = |found: &Found<'_>, _: &Cut| {
-            found.items.len() == ids.len() && found.items.iter().map(|item| item.id).collect::<BTreeSet<_>>() == shown
+        let are_the_same = |page: &[&Summary]| {
+            page.len() == ids.len() && page.iter().map(|item| item.id).collect::<BTreeSet<_>>() == shown
         };
-        let counted = dataset.counted(query, (total, ids), are_selected);
+        let counted = dataset.counted(query, (total, ids), are_the_same);
         let (Some(hidden), Some(counted)) = (dataset.hidden(at), counted) else { return false };
         let print = hidden.print();
         let mut known = self.0.lock();

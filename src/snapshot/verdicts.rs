@@ -1,7 +1,7 @@
 //! Whether we may answer for the origin: a verdict on each shape of a query, found by examples.
 //!
 //! What a query means is the origin's, not a snapshot's, so one table holds for all of them. Answers test one number,
-//! before the cache. Callers: [`crate::answer`] asks, `mirror::examiner` and [`crate::audit`] tell, [`crate::snapshots`]
+//! before the cache. Beside it: what instants hide ([`super::seconds`]), and what clients asked of late. Callers: [`crate::answer`] asks, `mirror::examiner` and [`crate::audit`] tell, [`crate::snapshots`]
 //! imports.
 
 pub(crate) mod table;

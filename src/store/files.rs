@@ -3,7 +3,7 @@
 //! Symbolic links, FIFOs and files of other users are refused: in a directory that others could write once, they may be
 //! a trap. Files with too open modes are tightened when they are opened. A nameless file cannot be opened by anybody
 //! else, and is gone when it is closed. Not for files that an operator names (a bundle, a certificate). Callers:
-//! [`super`], [`crate::upstream`], [`crate::fleet`], [`crate::admin`] for bundles on their way, [`crate::dumps`].
+//! [`super`], [`crate::upstream`], [`crate::fleet`], [`crate::admin`] for bundles on their way.
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -231,7 +231,7 @@ pub(crate) mod nameless {
 
     /// What the name of a bundle begins with, in the instant in which it has one.
     pub(crate) const BUNDLE: &str = "bundle-";
-    /// What the name of a dump begins with.
+    /// What the name of a dump begins with that a former version wrote.
     pub(crate) const DUMP: &str = "dump-";
 
     const END: &str = ".tmp";

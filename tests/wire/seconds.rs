@@ -181,6 +181,9 @@ async fn where_nobody_can_be_asked_the_second_itself_is_in_the_answer_and_nobody
         assert_eq!((reply.total(), is_kept(&reply)), (later + of_second, kept), "{time}");
     }
     let target = format!("{LIST}?modified_since=2025-11-13T02:13:20Z");
+    // All pages of a named snapshot have one meaning, whatever is learned between them.
+    let named = server.ok(&format!("{target}&snapshot={}", server.snapshot().await)).await;
+    assert_eq!((named.total(), is_kept(&named)), (later + 3, false));
     let reply = server.ok(&target).await;
     assert_eq!((reply.total(), is_kept(&reply)), (later + 2, true));
     assert_eq!(list(&reply.json()), list(&origin.expected(&target).1));

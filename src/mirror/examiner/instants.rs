@@ -6,12 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::query::ListQuery;
 use crate::cache::Key;
 use crate::cache::recent::Recent;
 use crate::clock::Monotonic;
 use crate::mirror::MirrorContext;
-use crate::snapshot::pointer::Snapshot;
 use crate::tasks::single_flight::{Role, SingleFlight};
 use crate::tasks::{Aborted, blocking};
 use crate::upstream::client::Asker;
@@ -46,8 +44,8 @@ impl Instants {
         Self(Arc::new(InstantsState { shared, flights: SingleFlight::default(), asked: Recent::new(MOST) }))
     }
 
-    /// Asks about an instant of the data, in nanoseconds since 1970, if that costs nobody a request: once for
-    /// all who wait. Returns when the answer is there, or soon. `asker`: the client.
+    /// Asks about an instant of the data, in nanoseconds since 1970, if that costs nobody a request: once for all who
+    /// wait. Returns when the answer is there, or after two seconds. `asker`: the client.
     pub(crate) async fn learn(&self, at: i64, asker: Asker) {
         let inner = &*self.0;
         let waiter = match inner.flights.join(&at) {
@@ -73,8 +71,10 @@ impl Instants {
     async fn ask(&self, at: i64, asker: Asker) {
         let shared = &self.0.shared;
         let Some(newest) = shared.newest.get() else { return };
-        let query = blocking(move || Ok::<_, Aborted>(about(&newest, at))).await;
-        let Some((query, path)) = query.ok().flatten() else { return };
+        let form = newest.meta.form.clone();
+        let query = blocking(move || Ok::<_, Aborted>(newest.dataset.query_about(at))).await;
+        let Some(query) = query.ok().flatten() else { return };
+        let path = form.path_of(&query);
         let Some(answered) = answer::ask(shared, &path, asker).await else { return };
         let Answered { newest, page: Some((_, page)), at_ms, is_old, may_be_old, .. } = answered else { return };
         // What changes within the second is not in an answer of the same second, nor in an old copy.
@@ -98,11 +98,4 @@ impl Instants {
             Err(error) => tracing::warn!(%error, "an instant could not be learned"),
         }
     }
-}
-
-/// What to ask about an instant.
-fn about(newest: &Snapshot, at: i64) -> Option<(ListQuery, String)> {
-    let query = newest.dataset.query_about(at)?;
-    let path = newest.meta.form.path_of(&query);
-    Some((query, path))
 }

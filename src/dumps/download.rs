@@ -1,4 +1,4 @@
-//! Some listings of a snapshot as a file: rendered while it is sent, and never kept.
+//! Listings of a snapshot as a file, all or what a search finds: rendered while it is sent, and never kept.
 //!
 //! Whoever downloads the same file at about the same time is sent the same pieces, which are kept in memory for a little
 //! while, so that many downloads cost hardly more than one, and a slow one delays nobody. Callers: [`super`] and
@@ -92,7 +92,7 @@ pub(crate) struct Chosen {
 }
 
 /// The unsent part of a file.
-pub(crate) struct Selected {
+pub(crate) struct Download {
     state: Arc<DumpsState>,
     all: Arc<Selection>,
     /// How many rows, and removed ones, were sent; `None`: everything.
@@ -177,7 +177,7 @@ impl Chosen {
     }
 
     /// Begins to send it.
-    pub(crate) async fn open(self, coding: Coding, coded: Option<Portion>) -> Result<Selected, NotSelected> {
+    pub(crate) async fn open(self, coding: Coding, coded: Option<Portion>) -> Result<Download, NotSelected> {
         let Self { published, kind, rows, bom, name, dumps, household, .. } = self;
         let state = dumps.0.clone();
         let download = turn(&state.downloads, household).await?;
@@ -188,10 +188,8 @@ impl Chosen {
             let all = if let Some(all) = opened {
                 all
             } else {
-                let read = |ids: &[ListingId], show: &mut dyn FnMut(Option<Bytes>) -> Result<(), DumpError>| {
-                    write::read(&state.details, ids, show)
-                };
-                let form = Form::of(kind, &published.dataset, &rows, &read, bom)?;
+                let (dataset, details) = (&published.dataset, &state.details);
+                let form = Form::of(kind, dataset, &rows, &|ids, show| write::read(details, ids, show), bom)?;
                 let (removed, has_details) = (Vec::new(), kind.has_details());
                 let all = Selection { published, rows, removed, form, has_details, name: Some(name), _held: None };
                 let all = Arc::new(all);
@@ -202,7 +200,7 @@ impl Chosen {
             };
             let encoder = Encoder::of(coding).map_err(DumpError::from)?;
             let held = [Some(download), coded];
-            Ok(Selected { state, all, sent: Some(0), replaced: None, encoder, household, _held: held })
+            Ok(Download { state, all, sent: Some(0), replaced: None, encoder, household, _held: held })
         })
         .await
     }
@@ -214,7 +212,7 @@ async fn turn(shares: &Shares, household: IpAddr) -> Result<Portion, NotSelected
     turn.ok().and_then(Result::ok).ok_or(NotSelected::Busy)
 }
 
-impl Selected {
+impl Download {
     /// What has just been selected, as it is.
     pub(super) fn of(all: Selection, state: Arc<DumpsState>, household: IpAddr) -> Self {
         Self { state, all: Arc::new(all), sent: Some(0), replaced: None, encoder: None, household, _held: [None, None] }

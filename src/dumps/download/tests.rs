@@ -64,7 +64,7 @@ impl Rig {
     }
 
     /// A download of everything that has just begun.
-    async fn begun(&self) -> Selected {
+    async fn begun(&self) -> Download {
         let chosen = self.dumps.choose(DumpKind::Ndjson, FileQuery::default(), CLIENT).await.unwrap();
         let mut selected = chosen.open(Coding::Identity, None).await.unwrap();
         assert!(!selected.next().await.unwrap().unwrap().is_empty());
